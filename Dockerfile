@@ -1,7 +1,10 @@
 # Engram on a machine without an NVIDIA GPU:
 #
 #   docker build -t engram .
-#   docker run --rm --shm-size=2g -v "$PWD:/work" engram run unique_feature --preset quickstart
+#   docker run --rm --shm-size=2g --user "$(id -u):$(id -g)" -e HOME=/tmp -v "$PWD:/work" \
+#     engram run unique_feature --preset quickstart
+#
+# It runs as the user who owns the folder, since the store is written into it; that user has no home in the container.
 #
 # With a GPU (and NVIDIA's container toolkit): docker build --build-arg LOCK=requirements.lock -t engram .
 FROM python:3.12-slim

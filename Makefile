@@ -84,15 +84,16 @@ wheel: .venv/ready
 .venv/cpu: requirements-cpu.lock pyproject.toml
 	$(call environment,$<)
 
+# The marks of what is installed go first: an installation that is broken off counts as none.
 define environment
 @$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit(f"Engram needs Python 3.11 to 3.13, but $(PYTHON) is {v[0]}.{v[1]}; name another one: make PYTHON=python3.12 $(MAKECMDGOALS)")'
 @echo 'Installing what $(1) pins into .venv; what uv has in its cache is not loaded again.'
 @sed -n 's/^# \(To download: .*\)/\1/p' $(1)
+@rm -f .venv/ready .venv/cpu
 $(PYTHON) -m venv .venv
 $(BIN)/python -m pip install --quiet --disable-pip-version-check $(UV)
 $(BIN)/uv pip sync --compile-bytecode --python $(BIN)/python --require-hashes $(1)
 $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
-@rm -f .venv/ready .venv/cpu
 @touch $@
 endef
 

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from orchestrator.runs.report import Report
 
 __all__ = ["EngramError", "SpecError", "run"]  # not `open`: `import *` is not to hide Python's
+STORE = "the place of a store, as a path or URI"
 
 
 @plainly
 def run(
-    audit: str,
+    audit: str | os.PathLike[str],
     *,
     preset: str | None = None,
     store: str | os.PathLike[str] | None = None,
@@ -56,26 +57,31 @@ def run(
     several cells, has its runs in `cells`. Raises EngramError; SpecError, which is one, for what cannot be asked for.
     """
     from orchestrator.runs.lifecycle import start
-    from orchestrator.spec import resolve, specification
+    from orchestrator.spec import arguments, resolve, specification
     from orchestrator.store import DEFAULT_STORE, open_store
 
-    execution: dict[str, Any] = {"tolerate": tolerate, "fail_fast": fail_fast, "again": again}
-    execution |= {"report": report, "show_images": show_images}
     given = {
         "address": address or os.environ.get("RAY_ADDRESS"),
         "together": together,
         "way": way,
-        "keep": keep,
+        "tolerate": tolerate,
+        "fail_fast": fail_fast,
         "stop_after": stop_after,
+        "timeout": timeout,
+        "keep": keep,
+        "again": again,
         "mlflow": mlflow or os.environ.get("MLFLOW_TRACKING_URI"),
         "experiment": experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME"),
+        "report": report,
+        "show_images": show_images,
     }
-    execution |= {name: value for name, value in given.items() if value is not None}
-    for name, value in {"stop_after": stop_after, "timeout": timeout}.items():
-        if value is not None:
-            execution[name] = specification.duration(value)
-    location = os.fspath(store) if store is not None else os.environ.get("ENGRAM_STORE")
-    asked = resolve.specified(audit, specification.Spec(audit, preset, fields, sweep or {}, execution, location))
+    source = arguments.name_or_path(audit, "audit", "the name of an audit, or the path of a YAML file")
+    start_from = None if preset is None else arguments.name_or_path(preset, "preset", "the name of a preset")
+    location = os.environ.get("ENGRAM_STORE") if store is None else arguments.name_or_path(store, "store", STORE)
+    flags = specification.Spec(source, start_from, fields, arguments.sweep(sweep), arguments.execution(given), location)
+    if observe is not None and not callable(observe):
+        raise SpecError(f"observe is {observe!r}; it must be a function of one event")
+    asked = resolve.specified(source, flags)
     cells = resolve.wanted(asked)
     opened = open_store(asked.store or DEFAULT_STORE)
     return start(resolve.pinned(cells, opened.digests()), opened, specification.execution(asked), observe)
@@ -90,11 +96,13 @@ def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = Non
     """
     from orchestrator.inspection import status
     from orchestrator.runs.report import reopened
+    from orchestrator.spec import arguments
     from orchestrator.store import DEFAULT_STORE, is_there, open_store
 
-    name, location = os.fspath(run), None if store is None else os.fspath(store)
-    if os.sep in name or Path(name).exists():
-        place = Path(name).expanduser().absolute()
+    name = arguments.name_or_path(run, "run", "the name of a run, or the path of its folder or page")
+    location = None if store is None else arguments.name_or_path(store, "store", STORE)
+    if os.sep in name or os.path.exists(name):  # which, unlike Path's, is False for what can be no path
+        place = Path(os.path.expanduser(name)).absolute()
         folder = place.parent if place.is_file() else place
         if location is None and folder.parent.name != "runs":
             raise SpecError(f"{name} is no folder or page of a run; those lie in runs/ of a store, which may be given")

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def plainly(function: Callable[P, T]) -> Callable[P, T]:
-    """The function for callers in Python: its EngramErrors come without the frames of ours in which they arose."""
+    """The function for callers in Python: its EngramErrors come with this frame of ours, and not those below it."""
 
     @wraps(function)
     def called(*arguments: P.args, **named: P.kwargs) -> T:

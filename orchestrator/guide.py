@@ -101,7 +101,7 @@ def document(guide: Guided, answers: Mapping[str, str], file: str) -> str:
         settings[situation.secret] = secrets.token_hex(16)
     lines = [*_comment(f"I have: {HAVE[situation.have]}. I fear: {FEAR[situation.fear]}."), "#"]
     lines += [f"# {line}" for line in _commands(guide, answers, file)]
-    if situation.secret in settings:
+    if has_secret(guide, answers):
         lines += _comment("Keep this file to yourself: its secret says which pictures are which.")
     lines += ["", f"audit: {guide.audit}"]
     if situation.preset is not None:
@@ -115,6 +115,12 @@ def document(guide: Guided, answers: Mapping[str, str], file: str) -> str:
 def waits_for_table(guide: Guided, answers: Mapping[str, str]) -> bool:
     """Whether probes have to be handed out before anything can be run."""
     return bool(guide.situation.table) and not answers.get(guide.situation.table)
+
+
+def has_secret(guide: Guided, answers: Mapping[str, str]) -> bool:
+    """Whether the file holds a secret: one that was answered, or one that is drawn for it."""
+    secret = guide.situation.secret
+    return bool(secret) and (waits_for_table(guide, answers) or bool(answers.get(secret)))
 
 
 def _commands(guide: Guided, answers: Mapping[str, str], file: str) -> Iterator[str]:

@@ -88,6 +88,13 @@ def test_a_machine_without_a_gpu_is_told_how_much_it_downloads_and_gets_the_smal
         assert steps.index(told) < next(i for i, line in enumerate(steps) if " -m venv " in line)
         said = subprocess.run(told, shell=True, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
         assert re.match(r"To download: \d\.\d GB", said)
+        forgets = steps.index("rm -f .venv/ready .venv/cpu")  # an installation that is broken off counts as none
+        assert forgets < steps.index(asked[0]) < steps.index(f"touch {mark_of(lock)}")
+
+
+def mark_of(lock: str) -> str:
+    """The mark of what this lock installs."""
+    return ".venv/cpu" if "cpu" in lock else ".venv/ready"
 
 
 def test_the_smaller_set_has_the_versions_of_the_whole_one_and_no_second_cuda() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.cli.options import Json, Where
-from orchestrator.cli.store import one_line, path_of
+from orchestrator.cli.store import one_line, path_of, store_option
 from orchestrator.cli.terminal import emit, say, show
 from orchestrator.errors import EngramError, SpecError
 
@@ -44,7 +45,7 @@ def ask(
     Writes a commented YAML file, prices it and offers to run it. Without a terminal nothing is asked: --have, --fear
     and FIELD=VALUE say it all.
     """
-    from orchestrator.guide import answered, document, fears_with, guided, waits_for_table
+    from orchestrator.guide import answered, document, fears_with, guided, has_secret, waits_for_table
     from orchestrator.spec.specification import settings
     from tasks.situation import HAVE
 
@@ -67,9 +68,14 @@ def ask(
             hint = f"such as {asked.example}" if asked.example else ""
             answer, config = _until(asked.question, asked.default, hint, partial(answered, config, asked))
         told[asked.field] = answer
-    file.write_text(document(guide, told, out), encoding="utf-8")
     waits = waits_for_table(guide, told)
-    found = {"audit": guide.audit, "file": str(file), **_priced(out, store, waits)}
+    _made(file, has_secret(guide, told))
+    try:
+        file.write_text(document(guide, told, out), encoding="utf-8")
+        found = {"audit": guide.audit, "file": str(file), **_priced(file, out, store, waits)}
+    except BaseException:
+        file.unlink(missing_ok=True)  # so that the same command can be given again
+        raise
     if json and not run:
         emit(found)
         return 0
@@ -78,7 +84,15 @@ def ask(
     if waits:
         show(f"next: {found['next']}")
         return 0
-    return _run(out, store, run, json)
+    return _run(file, found["next"], store, run, json)
+
+
+def _made(file: Path, secret: bool) -> None:
+    """Make an empty file where none is; where a secret goes into it, nobody else on this machine may read it."""
+    try:
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o666))
+    except OSError as error:
+        raise EngramError(f"cannot write {file}: {error.strerror or error}") from None
 
 
 def _only(given: Mapping[str, str], guide: Guided) -> dict[str, str]:
@@ -92,28 +106,30 @@ def _only(given: Mapping[str, str], guide: Guided) -> dict[str, str]:
     return {}
 
 
-def _priced(out: str, store: str | None, waits: bool) -> dict[str, Any]:
-    """The expected time in words, and what to do next."""
+def _priced(file: Path, out: str, store: str | None, waits: bool) -> dict[str, Any]:
+    """The expected time in words, and what to do next with the file, which is named as it was given."""
     from orchestrator.inspection.preview import preview
     from orchestrator.spec.resolve import specified
     from orchestrator.spec.specification import Spec
 
     if waits:
-        return {"time": None, "expected_seconds": None, "next": f"engram probes {out} --out probes"}
-    seen = preview(specified(out if "/" in out else f"./{out}", Spec("", store=store)))
-    return {"time": seen["time"], "expected_seconds": seen["expected_seconds"], "next": f"engram run {out}"}
+        then = f"engram probes {out} --out probes{store_option(store)}"
+        return {"time": None, "expected_seconds": None, "next": then}
+    seen = preview(specified(str(file), Spec("", store=store)))
+    then = f"engram run {out}{store_option(store)}"
+    return {"time": seen["time"], "expected_seconds": seen["expected_seconds"], "next": then}
 
 
-def _run(out: str, store: str | None, run: bool | None, json: bool) -> int:
-    """Run it, if that is wanted or says so when asked."""
+def _run(file: Path, then: str, store: str | None, run: bool | None, json: bool) -> int:
+    """Run it, if that is wanted or says so when asked; else say the command that does."""
     from orchestrator.cli.run import run as start
 
     if run is None and _asks():
         run = _choice("run", "Run it now?", {"yes": "", "no": ""}, "no") == "yes"
     if not run:
-        show(f"next: engram run {out}")
+        show(f"next: {then}")
         return 0
-    return start(out if "/" in out else f"./{out}", store=store, json=json)
+    return start(str(file), store=store, json=json)
 
 
 def _free(out: str) -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +68,13 @@ def _kept(error: Exception, opened: Store) -> str:
     except (EngramError, OSError) as refused:  # reported besides the original error
         return f"{line} (a fault of engram's own; with {DEBUG} you see where, since no note can be left: {refused})"
     return f"{line} (a fault of engram's own; its traceback is in {path})"
+
+
+def store_option(location: str | None) -> str:
+    """The `--store` option that a command needs for this store; empty if the default applies."""
+    if location is None or location == os.environ.get("ENGRAM_STORE"):
+        return ""
+    return f" --store {shlex.quote(location)}"
 
 
 def path_of(option: str, text: str) -> Path:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from orchestrator import rounding
+from orchestrator import rounding, row_setting
 from orchestrator.cli import text_table
 from orchestrator.counted import counted
 from orchestrator.jsonable import jsonable
@@ -172,7 +172,4 @@ def _without_setting(row: Mapping[str, str]) -> dict[str, str]:
 
 def setting_text(setting: str | None) -> str:
     """The varied values in a summary row's setting (JSON)."""
-    try:
-        return ", ".join(f"{name}={cell(value)}" for name, value in json.loads(setting or "{}").items())
-    except (ValueError, AttributeError):
-        return str(setting)
+    return row_setting.shown(setting, cell)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.cli.store import store_option
 from orchestrator.cli.terminal import emit, numbers, paragraph, say, show, summary, table
 from orchestrator.counted import counted
 from orchestrator.errors import StoreError
@@ -40,7 +39,7 @@ def shape(run: Report | Status) -> dict[str, Any]:
 
 def display(report: Report, store: str | None, json: bool) -> int:
     """Print how a run ended: its numbers, failures and how to continue; the run last. Returns the exit code."""
-    again = f"engram resume {report.run}{_store(store)}"
+    again = f"engram resume {report.run}{store_option(store)}"
     failures(report.failures)
     if report.damaged:
         say(f"{report.damaged} results were found damaged or gone, and computed again")
@@ -141,9 +140,9 @@ def _answered(report: Report, store: str | None) -> None:
     if not shown:
         return
     show("")
-    show(f"next: engram report --open{_store(store)}")
+    show(f"next: engram report --open{store_option(store)}")
     more = f", for all {counted(rows, 'row')}" if rows > shown else ""
-    show(f"      engram results {report.run} summary{_store(store)}{more}")
+    show(f"      engram results {report.run} summary{store_option(store)}{more}")
 
 
 def _of_run(report: Report, journal: Journal) -> int:
@@ -197,13 +196,6 @@ def _cell_row(cell: CellAnswer) -> dict[str, str]:
         **measured,
         **{name: shown[name] for name in ("estimate", "95 % interval", "p")},
     }
-
-
-def _store(location: str | None) -> str:
-    """The `--store` option that a command needs for this store; empty if the default applies."""
-    if location is None or location == os.environ.get("ENGRAM_STORE"):
-        return ""
-    return f" --store {shlex.quote(location)}"
 
 
 def lines(answer: Mapping[str, Any]) -> list[str]:

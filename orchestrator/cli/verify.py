@@ -21,6 +21,7 @@ STATES = {"agrees": "green", "changed": "bold red", "unchecked": "yellow"}
 
 
 def verify(
+    context: typer.Context,
     page: Annotated[
         str | None, typer.Argument(metavar="PAGE", help="A report page, such as report.html.", show_default=False)
     ] = None,
@@ -34,10 +35,12 @@ def verify(
     """Check every stored table against its digest; or a report page, and what it rests on, against its seal.
 
     Damaged results are moved to quarantine, and computed again when their run is resumed. A page's tables are looked
-    for in the store it lies in, unless --store names one that has its run. Nothing is asked of a network.
+    for in the store that --store names, then in the one that the page lies in, then in the default one: the first that
+    has its run. Nothing is asked of a network.
     """
     if page is not None:
-        return _verify_page(path_of("PAGE", page), file or [], store, json)
+        named = store if _is_flag(context, "store") else None
+        return _verify_page(path_of("PAGE", page), file or [], named, store or DEFAULT_STORE, json)
     if file:
         raise SpecError("--file is given without a page; say which: engram verify report.html --file ...")
     with opened_at(store) as opened:
@@ -52,14 +55,20 @@ def verify(
     return 1 if damaged else 0
 
 
-def _verify_page(path: Path, files: list[str], location: str | None, json: bool) -> int:
-    """Check a page; exit code 1 if anything has changed."""
+def _is_flag(context: typer.Context, name: str) -> bool:
+    """Whether this option is given on the command line, rather than by the environment or not at all."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _verify_page(path: Path, files: list[str], named: str | None, default: str, json: bool) -> int:
+    """Check a page; exit code 1 if anything has changed. `named` is the store given by --store."""
     from orchestrator.inspection import page_checks
 
     page = page_checks.open_page(path)
-    if location and not is_there(location):
-        raise SpecError(f"there is no store at {location}")
-    store = page_checks.store_of(page, location or DEFAULT_STORE)
+    if named and not is_there(named):
+        raise SpecError(f"there is no store at {named}")
+    store = page_checks.store_of(page, named, default)
     done = []
     for check in page_checks.checks(page, store, files):
         done.append(check)

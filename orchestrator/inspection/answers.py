@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from orchestrator import row_setting
 from orchestrator.errors import EngramError
 from orchestrator.inspection import labels, results
 from orchestrator.run_folder.journal import Journal
@@ -76,7 +76,7 @@ def numbered(journal: Journal, store: Store) -> Answer | None:
         return said
     names = ("metric", "estimate", "low", "high", "null", "n", "unit")
     numbers = {name: rows[0][name] for name in names}
-    return replace(said, setting=json.loads(rows[0]["setting"] or "{}"), p=rows[0]["p_value"], **numbers)
+    return replace(said, setting=row_setting.varied(rows[0]["setting"]) or {}, p=rows[0]["p_value"], **numbers)
 
 
 def behind(verdict: Verdict, rows: Sequence[Row]) -> list[Row]:
@@ -107,11 +107,7 @@ def of_cells(journal: Journal, store: Store) -> list[CellAnswer]:
 
 def named(row: Row) -> str:
     """What a row of a summary measures: `M_w effect (images=probe)`."""
-    try:
-        varied = json.loads(row["setting"] or "{}")
-        shown = labels.label(varied, varied)
-    except (ValueError, AttributeError):
-        shown = str(row["setting"])
+    shown = row_setting.shown(row["setting"], text)
     return f"{row['metric']} ({shown})" if shown else str(row["metric"])
 
 

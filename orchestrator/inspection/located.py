@@ -10,7 +10,6 @@ from typing import Any
 from orchestrator.errors import SpecError
 from orchestrator.inspection import audited
 from orchestrator.inspection.audited import Audited, Thing
-from orchestrator.inspection.page_seal import Seal
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store
 from tasks.datasets import catalog
@@ -30,13 +29,12 @@ def key(entry: Audited) -> Key:
     return entry.what, entry.name, entry.digest
 
 
-def of_runs(seal: Seal, store: Store) -> dict[Key, Thing]:
-    """The things that the configs of the page's runs name, with the paths at which they were audited."""
+def of_run(run: str, store: Store) -> dict[Key, Thing]:
+    """The things that the run's config names, where they were audited. Raises StoreError if it cannot be read."""
     found: dict[Key, Thing] = {}
-    for run in seal.runs:
-        for _, thing in audited.things(Journal(store.folder("runs") / run)):
-            named: Any = thing
-            found[audited.noun(thing), audited.public_name(thing), named.digest] = thing
+    for _, thing in audited.things(Journal(store.folder("runs") / run)):
+        named: Any = thing
+        found[audited.noun(thing), audited.public_name(thing), named.digest] = thing
     return found
 
 

@@ -22,7 +22,7 @@ State = Literal["agrees", "changed", "unchecked"]
 class Check:
     """One thing of which the page's seal gives the digest."""
 
-    what: str  # page, table, data set, model, ...
+    what: str  # page, table, run, data set, model, ...
     name: str
     state: State
     sealed: str  # the digest in the seal; empty for a file that is not in it
@@ -48,9 +48,9 @@ def open_page(path: Path) -> SealedPage:
     return SealedPage(path, data, page_seal.read(data, str(path)))
 
 
-def store_of(page: SealedPage, location: str) -> Store | None:
-    """The store at this location if it has the page's runs, else the one that the page lies in, if it does."""
-    for place in (location, *map(str, page.path.absolute().parents[2:3])):
+def store_of(page: SealedPage, named: str | None, default: str) -> Store | None:
+    """The first store that has the page's runs: the one that is named, the one that the page lies in, the default."""
+    for place in (*([named] if named else []), *map(str, page.path.absolute().parents[2:3]), default):
         try:
             store = open_store(place, create=False) if is_there(place) else None
         except StoreError:  # not a store, such as the folder into which the page was saved
@@ -69,7 +69,8 @@ def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Itera
     yield _page(page)
     for table in page.seal.tables:
         yield _table(table, store)
-    places = _places(page.seal, store)
+    places, unreadable = _places(page.seal, store)
+    yield from unreadable
     for entry in page.seal.audited:
         match = next(((file, thing) for file, path in given.items() if (thing := located.at(entry, path))), None)
         if match is not None:
@@ -82,11 +83,18 @@ def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Itera
         yield Check("file", file, "changed", "", found, "the page rests on nothing with this content or name")
 
 
-def _places(seal: Seal, store: Store | None) -> Mapping[located.Key, Thing]:
-    try:
-        return {} if store is None else located.of_runs(seal, store)
-    except StoreError:  # told of the run's tables
-        return {}
+def _places(seal: Seal, store: Store | None) -> tuple[Mapping[located.Key, Thing], list[Check]]:
+    """The things that the page's runs name, and a check for each run whose config cannot be read."""
+    places: dict[located.Key, Thing] = {}
+    unreadable: list[Check] = []
+    if store is None:
+        return places, unreadable
+    for run in seal.runs:
+        try:
+            places |= located.of_run(run, store)
+        except StoreError as error:
+            unreadable.append(Check("run", run, "changed", "", "", str(error)))
+    return places, unreadable
 
 
 def _page(page: SealedPage) -> Check:

@@ -5,7 +5,7 @@
 A template's content is shown by no browser. The page's digest is SHA-256 of the file's bytes with zeros wherever that
 digest stands, so that any tool can compute it:
 
-    sed "s/$DIGEST/$(printf '0%.0s' {1..64})/g" report.html | sha256sum
+    sed "s/$DIGEST/$(printf '%064d' 0)/g" report.html | sha256sum
 
 A seal shows that a page has changed since its digest was noted. It is no signature: whoever changes the page can also
 seal it anew.

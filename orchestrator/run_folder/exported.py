@@ -6,13 +6,13 @@ Stored results hold neither; the columns are added on the way out, so that table
 from __future__ import annotations
 
 import itertools
-import json
 from array import array
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from orchestrator import row_setting
 from orchestrator.spec.fields import text
 
 RUN = "run"
@@ -35,7 +35,7 @@ def flat(table: pa.Table) -> pa.Table:
     """The table with a column `setting.NAME` for each name in its `setting`; null where a row has none."""
     if SETTING not in table.schema.names:
         return table
-    settings = [varied(value) for value in table[SETTING].to_pylist()]
+    settings = [row_setting.varied(value) or {} for value in table[SETTING].to_pylist()]
     after = table.schema.get_field_index(SETTING) + 1
     for offset, name in enumerate(dict.fromkeys(name for setting in settings for name in setting)):
         label = f"{SETTING}.{name}"
@@ -79,12 +79,3 @@ def column(values: Sequence[bool | int | float | str | None]) -> pa.Array:
 
 def _single(value: Any) -> Any:
     return text(value) if isinstance(value, list | dict) else value
-
-
-def varied(value: str | None) -> dict[str, Any]:
-    """What was varied in a row; empty where its setting is no JSON object."""
-    try:
-        setting = json.loads(value or "{}")
-    except ValueError:
-        return {}
-    return setting if isinstance(setting, dict) else {}

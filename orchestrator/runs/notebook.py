@@ -8,9 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from orchestrator import rounding
+from orchestrator import rounding, row_setting
 from orchestrator.counted import counted
-from orchestrator.run_folder import exported
 
 FIRST = 5  # rows of a summary
 HEIGHT = 620  # pixels of the certificate's frame, which scrolls
@@ -51,7 +50,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     n = row["n"]
     return [
         row["metric"],
-        ", ".join(f"{name} = {value}" for name, value in exported.varied(row["setting"]).items()),
+        row_setting.shown(row["setting"], equals=" = "),
         rounding.of_row(row, "estimate"),
         rounding.interval(row["low"], row["high"]),
         "" if n is None else counted(n, row["unit"] or ""),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import keyword
 import re
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
@@ -28,8 +31,8 @@ def new_audit(name: str, into: Path | None = None) -> Written:
     """Write an audit of this name, its test and, in a folder of one's own, the package that offers it.
 
     Without `into` it goes into `tasks/audits` of the checkout that engram runs from, and its test into
-    `tests/tasks/audits`. Nothing is written over. Raises SpecError for a name that is none or is taken, and for a file
-    that is there; EngramError where there is no checkout or a file cannot be written.
+    `tests/tasks/audits`. Nothing is written over. Raises SpecError for a name that is none or is taken, also by another
+    module, and for a file that is there; EngramError where there is no checkout or a file cannot be written.
     """
     check_name(name)
     if into is None:
@@ -38,7 +41,7 @@ def new_audit(name: str, into: Path | None = None) -> Written:
             audit / f"{name}.py": _filled("audit", name, OURS),
             test / f"test_{name}.py": _filled("test", name, OURS),
         }
-        following = [f"engram run {name} --preset smoke", f"python -m pytest {_near(test / f'test_{name}.py')}"]
+        following = [f"engram run {name} --preset smoke", *_tested(test / f"test_{name}.py", "make test")]
     else:
         texts = {
             into / f"{name}.py": _filled("audit", name, ""),
@@ -48,11 +51,13 @@ def new_audit(name: str, into: Path | None = None) -> Written:
         following = [
             f"pip install --no-deps --editable {_near(into)}",
             f"engram run {name} --preset smoke",
-            f"python -m pytest {_near(into / f'test_{name}.py')}",
+            *_tested(into / f"test_{name}.py", "python -m pip install pytest"),
         ]
     for path in texts:
         if path.exists():
             raise SpecError(f"{_near(path)} is there already; give another name, or another folder by --into")
+    if into is not None:
+        _check_module(name)
     for path, text in texts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,6 +76,25 @@ def check_name(name: str) -> None:
         )
     if name in audits.names():
         raise SpecError(f"there is an audit {name!r} already; give another name")
+
+
+def _check_module(name: str) -> None:
+    """Raise SpecError where a package's module of this name would hide another, or be hidden by it."""
+    if name in sys.stdlib_module_names:
+        raise SpecError(f"NAME is {name!r}, a module of Python's own, which the audit's would hide; give another name")
+    found = importlib.util.find_spec(name)
+    if found is not None and found.origin is not None:  # a folder without __init__.py hides nothing
+        raise SpecError(
+            f"NAME is {name!r}, a module that is installed already ({found.origin}), which the audit's would hide; "
+            "give another name"
+        )
+
+
+def _tested(test: Path, pytest: str) -> Iterator[str]:
+    """The commands that run the test, `pytest` first where that is not installed."""
+    if importlib.util.find_spec("pytest") is None:
+        yield pytest
+    yield f"python -m pytest {_near(test)}"
 
 
 def _checkout() -> tuple[Path, Path]:

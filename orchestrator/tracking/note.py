@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orchestrator import rounding
+from orchestrator import rounding, row_setting
 from orchestrator.counted import counted
 from orchestrator.errors import EngramError
 from orchestrator.inspection import answers, pages, results
@@ -69,16 +68,17 @@ def _table(rows: Iterable[Mapping[str, Any]]) -> str:
         n = "" if row["n"] is None else counted(row["n"], row["unit"] or "")
         ends = rounding.interval(row["low"], row["high"])
         estimate, null = rounding.of_row(row, "estimate"), rounding.of_row(row, "null")
-        cells = (row["metric"], _varied(row["setting"]), estimate, ends, n, null, rounding.p_value(row["p_value"]))
+        cells = (
+            row["metric"],
+            row_setting.shown(row["setting"]),
+            estimate,
+            ends,
+            n,
+            null,
+            rounding.p_value(row["p_value"]),
+        )
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
-
-
-def _varied(setting: str | None) -> str:
-    try:
-        return ", ".join(f"{name}={value}" for name, value in json.loads(setting or "{}").items())
-    except (ValueError, AttributeError):
-        return str(setting)
 
 
 def _cell(value: Any) -> str:

@@ -30,6 +30,8 @@ from orchestrator.tracking.tracking_store import ARTIFACTS, DATABASE, FOLDER, LO
 
 METRICS, PARAMS = 1000, 100  # in one request at most
 STATUS = {"running": "RUNNING", "finished": "FINISHED", "failed": "FAILED"}  # anything else was KILLED
+# The name in MLflow's list, which may be changed there, and the one that we gave it last.
+NAME, SHOWN = "mlflow.runName", "engram.name"
 DONE, FAILED, RATE = "progress/jobs done", "progress/jobs failed", "progress/models per minute"
 T = TypeVar("T")
 
@@ -87,14 +89,13 @@ class Server:
         if there.get(view.TAG) != (value := view.value()):
             self.client.set_experiment_tag(self.experiment, view.TAG, value)
 
-    def run(self, name: str, store_id: str, began: float, tags: Mapping[str, str]) -> str:
-        """The id of the run with this name in its store, created if there is none."""
+    def run(self, name: str, store_id: str, began: float, tags: Mapping[str, str], shown: str) -> str:
+        """The id of the run with this name in its store, created under the name `shown` if there is none."""
         mine = f"tags.`engram.run` = '{name}' and tags.`engram.store` = '{store_id}'"
         with locked(self.folder / LOCK):
             runs = self.client.search_runs([self.experiment], mine, max_results=100)
             if not runs:
-                tags = {**tags, "engram.run": name, "engram.store": store_id}
-                shown = tags.get("mlflow.runName", name)
+                tags = {**tags, "engram.run": name, "engram.store": store_id, SHOWN: shown}
                 made = self.client.create_run(self.experiment, int(began * 1000), tags=dict(tags), run_name=shown)
                 return str(made.info.run_id)
             first, *others = sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
@@ -130,8 +131,8 @@ class Entry:
         """Find or create the run, and log its params, tags and inputs."""
         self._server, self._status = server, ""
         before = receipt.read(self.journal.folder)
-        tags = self._tags() | {"mlflow.runName": self._name(parent)}
-        run_id = server.run(self.journal.run, _store_id(self.store), self._began(), tags)
+        tags, name = self._tags(), self._name(parent)
+        run_id = server.run(self.journal.run, _store_id(self.store), self._began(), tags, name)
         target = server.target
         where = (target.public_uri, target.experiment, server.experiment, run_id)
         address = target.address(server.experiment, run_id)
@@ -142,6 +143,7 @@ class Entry:
         params = {k: v for k, v in self._params().items() if k not in seen.data.params}
         self._log(params=params)
         tags |= {"mlflow.parentRunId": _id(parent)} if parent else {}
+        tags |= self._renamed(seen, name)
         self._tag(seen.data.tags, tags)
         self._inputs(seen)
 
@@ -250,6 +252,11 @@ class Entry:
     def _name(self, parent: Entry | None) -> str:
         """The name in MLflow's list."""
         return names.of_cell(parent.journal, self.journal.run) if parent else names.of(self.journal)
+
+    def _renamed(self, seen: Any, name: str) -> dict[str, str]:
+        """The tags that give the run this name; none where somebody has given it a name of their own."""
+        ours = (self.journal.run, seen.data.tags.get(SHOWN, name))
+        return {SHOWN: name, NAME: name} if seen.info.run_name in ours else {}
 
     def _runs(self) -> Sequence[Entry]:
         return self.cells or (self,)

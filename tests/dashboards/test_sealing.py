@@ -72,6 +72,29 @@ def test_a_page_as_it_was_written_agrees_with_its_store(tmp_path: Path, page: Pa
     assert "" == done.stderr
 
 
+def test_a_page_is_compared_with_the_store_it_lies_in_before_any_other_that_has_its_run(
+    engram: Here, page: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "engram-store").rename(tmp_path / "mine")
+    shutil.copytree(tmp_path / "mine", tmp_path / "engram-store")  # the default one
+    for result in (tmp_path / "engram-store").glob("results/*/*.arrow"):
+        result.unlink()
+    own = str(tmp_path / "mine" / page.relative_to(tmp_path / "engram-store"))
+    assert {"agrees"} == set(states(engram, own).values())
+    assert "changed" == states(engram, own, "--store", "engram-store", code=1)["table parts"]
+    engram.env["ENGRAM_STORE"] = "engram-store"  # says where stores are by default, and nothing of this page
+    assert {"agrees"} == set(states(engram, own).values())
+
+
+def test_a_run_whose_config_is_damaged_has_changed(engram: Here, stamped: Path) -> None:
+    about = stamped.parent / "run.json"
+    about.write_bytes(about.read_bytes().replace(b"digits", b"digitz", 1))
+    lines = engram("verify", str(stamped), code=1).stdout.splitlines()
+    (line,) = [line for line in lines if line.startswith("changed")]
+    assert line.startswith(f"changed   run {stamped.parent.name}: cannot read {about}: ")
+    assert ", 1 changed, 1 not checked, " in lines[-1]
+
+
 def test_one_changed_digit_of_the_page_is_found(engram: Here, page: Path) -> None:
     text = page.read_text()
     number = re.search(r'<data value="[^"]*">', text)

@@ -137,9 +137,25 @@ def test_a_run_that_was_broken_off_is_as_far_as_it_came(tmp_path: Path) -> None:
         ("open('/nowhere/runs/nothing-1')", "there is no store at /nowhere"),
         ("open('page.html')", "page.html is no folder or page of a run"),
         ("run('toys', parts=2, address='none', report=False).table('sums')", "has no table 'sums'"),
+        ("run(5)", "audit is 5; it must be the name of an audit, or the path of a YAML file"),
+        ("run('toys', preset=5)", "preset is 5; it must be the name of a preset"),
+        ("run('toys', sweep={'seed': []})", "sweep.seed has no values"),
+        ("run('toys', sweep={'seed': 3})", "sweep.seed is 3; it must be a list of values, as [3]"),
+        ("run('toys', sweep={'seed': '3,4'})", "sweep.seed is '3,4'; it must be a list of values, as [3,4]"),
+        ("run('toys', sweep=['seed'])", "sweep is ['seed']; it must be a mapping"),
+        ("run('toys', together='x')", "together is 'x'; it must be auto, or 1 or more"),
+        ("run('toys', tolerate='x')", "tolerate is 'x'; it must be a whole number"),
+        ("run('toys', report=3)", "report is 3; it must be true or false"),
+        ("run('toys', address=3)", "address is 3; it must be text"),
+        ("run('toys', store=3)", "store is 3; it must be the place of a store"),
+        ("run('toys', observe=3)", "observe is 3; it must be a function of one event"),
+        ("open(5)", "run is 5; it must be the name of a run, or the path of its folder or page"),
+        ("open('')", "run is ''; it must be the name of a run"),
+        ("open('toys', store=b'here')", "store is b'here'; it must be the place of a store"),
+        ("open('x' * 5000)", "there is no store at ./engram-store"),
     ],
 )
-def test_an_error_is_the_command_lines_and_shows_no_lines_of_ours_between(
+def test_an_error_is_the_command_lines_with_one_line_of_ours_between(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, line: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -148,6 +164,7 @@ def test_an_error_is_the_command_lines_and_shows_no_lines_of_ours_between(
     with pytest.raises(orchestrator.EngramError) as raised:
         eval(f"orchestrator.{script}")
     assert line in str(raised.value)
+    assert 1 == len(str(raised.value).splitlines())
     frames = [frame for frame in traceback.extract_tb(raised.value.__traceback__) if "/orchestrator/" in frame.filename]
     ours = [frame for frame in frames if "/tests/" not in frame.filename]
     assert ["called"] == [frame.name for frame in ours]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pty
+import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +78,7 @@ def test_for_outputs_alone_probes_come_first_with_a_secret_of_ones_own(engram: H
         said = engram("ask", "--have", "outputs", "--fear", "set", "--out", name).stdout
         assert f"next: engram probes {name} --out probes" in said
         secrets.add(read(engram.folder / name).set["query.secret"])
+        assert "-rw-------" == stat.filemode((engram.folder / name).stat().st_mode)  # nobody else reads it
     assert 2 == len(secrets)
     assert "Keep this file to yourself" in (engram.folder / "one.yaml").read_text()
     assert engram("probes", "one.yaml", "--out", "probes").returncode == 0
@@ -98,6 +101,16 @@ def test_all_that_is_wrong_is_told_in_one_line_and_nothing_is_written(engram: He
         assert line in said, said
         assert 1 == len(said.splitlines())
     assert [] == list(engram.folder.iterdir())
+
+
+def test_a_file_that_cannot_be_priced_does_not_stay_in_the_way_of_the_next_try(engram: Here) -> None:
+    (engram.folder / "mine").mkdir()
+    (engram.folder / "mine" / "letter.txt").write_text("no store")
+    asked = ("ask", "--have", "data", "--fear", "image", "--store", "mine")
+    assert "mine" in engram(*asked, code=1).stderr
+    assert ["mine"] == [path.name for path in engram.folder.iterdir()]
+    shutil.rmtree(engram.folder / "mine")
+    assert engram(*asked).stdout.endswith("next: engram run audit.yaml --store mine\n")
 
 
 def test_a_file_that_is_there_is_not_written_over(engram: Here) -> None:

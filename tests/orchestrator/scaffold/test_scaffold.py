@@ -76,6 +76,28 @@ def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     assert [] == list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("name", "whose"), [("random", "Python's own"), ("numpy", r"installed already \(.*numpy/__init__\.py\)")]
+)
+def test_a_package_is_not_named_as_another_module_is(tmp_path: Path, name: str, whose: str) -> None:
+    with pytest.raises(SpecError, match=f"NAME is '{name}', a module .*{whose}.*; give another name"):
+        new_audit(name, tmp_path)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_folder_of_the_same_name_is_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "word_gap").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)  # as `python -m orchestrator` has the current folder
+    assert 3 == len(new_audit("word_gap", tmp_path / "word_gap").files)
+
+
+def test_where_pytest_is_not_installed_it_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pytest", None)
+    monkeypatch.chdir(tmp_path)
+    following = new_audit("word_gap", tmp_path).following
+    assert ("python -m pip install pytest", "python -m pytest test_word_gap.py") == following[-2:]
+
+
 def test_a_name_that_is_taken_and_a_file_that_is_there_are_left_alone(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="there is an audit 'density' already"):
         new_audit("density", tmp_path)

@@ -109,6 +109,29 @@ def test_what_is_delivered_twice_is_there_once(place: Place) -> None:
     assert 1 == len(place.mlflow.get_metric_history(run.info.run_id, "answer.estimate"))
 
 
+def test_a_name_that_the_user_gave_stays_and_one_of_ours_is_renewed(place: Place) -> None:
+    report = place.run("--preset", "few")
+    assert "" == place.deliver(report)
+    (run,) = tracked(place.mlflow)
+    run_id = run.info.run_id
+
+    def named(name: str, ours: str | None) -> str:
+        """The name after a delivery to a run that has this name, and which we are noted to have named so."""
+        place.mlflow.update_run(run_id, name=name)
+        if ours is None:
+            place.mlflow.delete_tag(run_id, "engram.name")
+        else:
+            place.mlflow.set_tag(run_id, "engram.name", ours)
+        (place.journal(report).folder / receipt.FILE).unlink()
+        assert "" == place.deliver(report)
+        return str(place.mlflow.get_run(run_id).info.run_name)
+
+    assert "the one to keep" == named("the one to keep", "toys, few")
+    assert "toys, few" == named("toys of an earlier version", "toys of an earlier version")
+    assert "toys, few" == named(report["run"], None)
+    assert "the one to keep" == named("the one to keep", None)
+
+
 def test_a_summary_that_has_changed_is_a_later_step(place: Place) -> None:
     report = place.run("parts=3", "trouble=raise", "at=1", f"folder={place.engram.folder}", code=3)
     assert "" == place.deliver(report)
@@ -180,9 +203,9 @@ def test_an_experiment_that_was_deleted_is_one_line_that_says_how_it_is_restored
 def test_of_two_runs_of_one_name_the_later_is_deleted(place: Place) -> None:
     server = Server(place.target, place.store)
     tags = {"engram.run": "some", "engram.store": "here"}
-    first = server.run("some", "here", 10.0, {})
+    first = server.run("some", "here", 10.0, {}, "some")
     place.mlflow.create_run(server.experiment, 20_000, tags=tags, run_name="some")
-    assert first == server.run("some", "here", 10.0, {})
+    assert first == server.run("some", "here", 10.0, {}, "some")
     (left,) = place.mlflow.search_runs([server.experiment])
     assert first == left.info.run_id
 
