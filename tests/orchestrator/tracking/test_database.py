@@ -142,9 +142,10 @@ def test_a_run_counts_as_delivered_only_while_the_database_has_it(tmp_path: Path
 
 
 def held(path: Path) -> dict[str, tuple[str, str, str | None]]:
-    """The runs in the database by name: id, status, id of the parent. Not by MLflow, which keeps the file open."""
-    asked = """SELECT name, run_uuid, status, (SELECT value FROM tags WHERE key = 'mlflow.parentRunId'
-        AND tags.run_uuid = runs.run_uuid) FROM runs WHERE lifecycle_stage = 'active'"""
+    """The database's runs by their own names: id, status, id of the parent. Not by MLflow, which keeps the file open."""
+    tag = "(SELECT value FROM tags WHERE key = '{}' AND tags.run_uuid = runs.run_uuid)"
+    columns = f"{tag.format('engram.run')}, run_uuid, status, {tag.format('mlflow.parentRunId')}"
+    asked = f"SELECT {columns} FROM runs WHERE lifecycle_stage = 'active'"
     with closing(sqlite3.connect(path)) as opened:
         return {name: tuple(rest) for name, *rest in opened.execute(asked)}
 
