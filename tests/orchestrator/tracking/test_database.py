@@ -142,7 +142,7 @@ def test_a_run_counts_as_delivered_only_while_the_database_has_it(tmp_path: Path
 
 
 def held(path: Path) -> dict[str, tuple[str, str, str | None]]:
-    """The database's runs by their own names: id, status, id of the parent. Not by MLflow, which keeps the file open."""
+    """The database's runs by their own names: id, status, parent's id. Not by MLflow, which keeps the file open."""
     tag = "(SELECT value FROM tags WHERE key = '{}' AND tags.run_uuid = runs.run_uuid)"
     columns = f"{tag.format('engram.run')}, run_uuid, status, {tag.format('mlflow.parentRunId')}"
     asked = f"SELECT {columns} FROM runs WHERE lifecycle_stage = 'active'"
