@@ -25,7 +25,6 @@ import pyarrow as pa
 import torch
 
 from bench.measuring import here, parser
-from tasks.audit import Answer
 from tasks.audits.density import Density
 from tasks.audits.density.about import about
 from tasks.audits.density.measures.distribution import Gain
@@ -36,6 +35,7 @@ from tasks.audits.density.tail import LEAST_DRAWS, adjusted, alone, found_in
 from tasks.audits.density.verdict import answered
 from tasks.statistics import Estimate
 from tasks.summaries import Row
+from tasks.verdict import Answer
 from tests.tasks.audits.density.made_up import noise, partitions
 
 ANSWERS: tuple[Answer, ...] = ("memorised", "not seen", "undecided")

@@ -16,9 +16,9 @@ from orchestrator.inspection.status import Status
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.store import Store
-from tasks.audit import Meaning, Verdict
 from tasks.certificate import Certificate
 from tasks.summaries import supported
+from tasks.verdict import Meaning, Verdict
 
 
 @dataclass(frozen=True)

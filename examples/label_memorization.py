@@ -26,7 +26,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import seeds, statistics
-from tasks.audit import Answer, Audit, Verdict
+from tasks.audit import Audit
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
@@ -35,6 +35,7 @@ from tasks.measure import Measure, Tables, roots, summarised
 from tasks.models.catalog import Network
 from tasks.summaries import Row, row
 from tasks.training.mixed import Mixture, logits, train
+from tasks.verdict import Answer, Verdict
 
 Mask = NDArray[np.bool_]
 Counts = NDArray[np.int64]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -12,6 +12,7 @@ from tasks.certificate import Certificate, made_of
 from tasks.job import Roots
 from tasks.measure import Measure
 from tasks.situation import Situation
+from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
@@ -20,43 +21,9 @@ if TYPE_CHECKING:
     from tasks.external.split import Split
     from tasks.question_answering.asked import Asked
 
-Answer = str  # one or two words, which the audit declares
-Tone = Literal["accused", "cleared", "open"]
-
 
 class UndeclaredAnswer(ValueError):
     """A verdict has an answer that its audit does not declare; the message is one line for the audit's author."""
-
-
-@dataclass(frozen=True)
-class Meaning:
-    """The meaning of an answer in a few words, and whether it accuses the model, clears it, or leaves it open."""
-
-    words: str
-    tone: Tone = "open"
-
-
-ANSWERS: Mapping[Answer, Meaning] = {
-    "memorised": Meaning("the models keep what they should not", "accused"),
-    "not seen": Meaning("nothing that matters was found, with enough models to find it", "cleared"),
-    "forgotten": Meaning("the model is as if it had never been trained on the data", "cleared"),
-    "not forgotten": Meaning("the model still holds what it was trained on", "accused"),
-    "undecided": Meaning("the evidence does not suffice for an answer", "open"),
-}
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """An audit's answer in words.
-
-    `answer` is one of those that the audit declares, `sentence` the answer with its evidence in one sentence, `limits`
-    what it does not say. `rows` are the (metric, setting) of the summary rows that carry it, the first one first.
-    """
-
-    answer: Answer
-    sentence: str
-    limits: str
-    rows: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tasks.summaries import supported
 
 if TYPE_CHECKING:
-    from tasks.audit import Meaning, Verdict
+    from tasks.verdict import Meaning, Verdict
 
 NOTHING = "where nothing is memorised"
 OTHERS = "95 % of models that never saw it"

@@ -13,7 +13,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.spec.fields import text
 from orchestrator.store import Store
-from tasks.audit import Tone, Verdict
+from tasks.verdict import Tone, Verdict
 
 Row = Mapping[str, Any]  # of a summary
 

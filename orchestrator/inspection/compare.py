@@ -11,7 +11,7 @@ from orchestrator.inspection import results
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import flat
 from orchestrator.store import Store
-from tasks.audit import Verdict
+from tasks.verdict import Verdict
 
 Row = Mapping[str, Any]
 

@@ -22,9 +22,10 @@ from orchestrator.spec import audits
 from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.fields import coerce, nearest
 from orchestrator.store import Store
-from tasks.audit import UndeclaredAnswer, Verdict
+from tasks.audit import UndeclaredAnswer
 from tasks.certificate import Certificate
 from tasks.files import FileError, expanded
+from tasks.verdict import Verdict
 
 T = TypeVar("T")
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from tasks.audit import ANSWERS, Audit, Meaning, UndeclaredAnswer, Verdict
+from tasks.audit import Audit, UndeclaredAnswer
 from tasks.schemas import SUMMARY
+from tasks.verdict import ANSWERS, Meaning, Verdict
 
 NOTHING = SUMMARY.empty_table()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tasks.audit import Audit, Verdict
+from tasks.audit import Audit
 from tasks.certificate import STEPS, Boundary, chances, line_of, of_hundred, steps_of_null
 from tasks.schemas import SUMMARY
 from tasks.statistics import Estimate
 from tasks.summaries import alone, p_in_words, row, supported
+from tasks.verdict import Verdict
 
 
 def judged(config: object, summary: pa.Table) -> Verdict:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 import pyarrow as pa
 
 from tasks import statistics
-from tasks.audit import Audit, Meaning, Verdict
+from tasks.audit import Audit
 from tasks.datasets.catalog import load_records
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.records import Records
@@ -22,6 +22,7 @@ from tasks.job import Inputs, Job, Roots, task
 from tasks.measure import Measure, Tables, roots, summarised
 from tasks.pinnable import Unavailable
 from tasks.summaries import Row, row
+from tasks.verdict import Meaning, Verdict
 
 QUESTIONS = pa.schema(
     [

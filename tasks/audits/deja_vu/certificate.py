@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audit import Verdict
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.verdict import ERROR, ERROR_OF_GIVEN, LEVEL, NOT_ALIKE, not_alike, of_reference, shown
 from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, of_hundred, steps_of_null
 from tasks.summaries import p_in_words
+from tasks.verdict import Verdict
 
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str], Row]

@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audit import ANSWERS, Answer, Meaning, Verdict
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.summaries import p_in_words
+from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str], Row]

@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audit import Verdict
 from tasks.audits.density.config import Density
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND
 from tasks.audits.density.tail import LEVEL
 from tasks.audits.density.verdict import ROWS, SIGNIFICANT, SURELY
 from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
 from tasks.summaries import supported
+from tasks.verdict import Verdict
 
 Row = Mapping[str, Any]
 SYMBOLS: Mapping[str, str] = {

@@ -25,12 +25,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audit import Answer, Verdict
 from tasks.audits.density.config import Density
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, FEW_SAMPLES, FOUND, LEAST_FOUND
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL
 from tasks.summaries import p_in_words, supported
 from tasks.training.privacy import Privacy
+from tasks.verdict import Answer, Verdict
 
 SIGNIFICANT = 0.05
 SURELY = 0.001  # of all together: beside the 5 % of those that are called it is little

@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audit import Verdict
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import LEVEL, Cause, Decision
 from tasks.audits.forgetting.evidence_rows import HELD, SURER
 from tasks.audits.forgetting.likeness import LEVEL as UNLIKE
 from tasks.audits.forgetting.verdict import DRAWN, ORDER, decision_on, name, percent
 from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
+from tasks.verdict import Verdict
 
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str], Row]

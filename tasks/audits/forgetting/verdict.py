@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audit import ANSWERS, Answer, Meaning, Verdict
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import ANSWERED, LEVEL, Decision, Forgot, decided
 from tasks.audits.forgetting.evidence_rows import HELD, SURER
@@ -20,6 +19,7 @@ from tasks.audits.forgetting.evidence_rows import evidence as evidence_in
 from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.summaries import p_in_words
+from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 
 Row = Mapping[str, Any]
 MEANINGS: Mapping[Answer, Meaning] = {

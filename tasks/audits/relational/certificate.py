@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audit import Verdict
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.verdict import ERROR, NOT_JUDGED, REFUSES
 from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, of_hundred, steps_of_null
+from tasks.verdict import Verdict
 
 Row = Mapping[str, Any]
 SYMBOLS: Mapping[str, str] = {

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audit import ANSWERS, Answer, Meaning, Verdict
 from tasks.audits.relational.config import Relational
+from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str], Row]

@@ -52,7 +52,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tasks.audit import Audit, Verdict
+from tasks.audit import Audit
 from tasks.audits.unique_feature.certificate import SYMBOLS, certificate
 from tasks.audits.unique_feature.config import UniqueFeature, tiny
 from tasks.audits.unique_feature.handed_out import key, pictures
@@ -68,6 +68,7 @@ from tasks.audits.unique_feature.verdict import MEANINGS, panel_verdict, verdict
 from tasks.external.split import Split
 from tasks.job import Job, Roots
 from tasks.measure import roots
+from tasks.verdict import Verdict
 
 __all__ = ["AUDIT", "PRESETS", "UniqueFeature", "plan", "tiny"]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audit import Verdict
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.ranks import LEVEL
 from tasks.audits.unique_feature.verdict import (
@@ -31,6 +30,7 @@ from tasks.audits.unique_feature.verdict import (
 from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, of_hundred, steps_of_null
 from tasks.datasets.features import Feature, Picture, Words, called
 from tasks.summaries import p_in_words, supported
+from tasks.verdict import Verdict
 
 Row = Mapping[str, Any]
 LARGEST = 100.0  # nats, above which a factor of probability says no more

@@ -9,14 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.evaluation import Predictor, trained
 from tasks.audits.unique_feature.feature_family import Relatives, relatives
 from tasks.audits.unique_feature.probe_images import Burning, RandomKind, Shape
 from tasks.datasets.dataset import Dataset
 from tasks.external.blinding import derived
 from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File
-from tasks.job import Inputs
 
 
 @dataclass(frozen=True)
@@ -72,30 +70,3 @@ def batch_key(config: SingleModelConfig) -> SingleModelConfig:
 
 def burning(config: SingleModelConfig) -> Burning:
     return Burning(config.relatives.feature, config.random, config.relatives.seed)
-
-
-def predictor(config: SingleModelConfig, inputs: Inputs) -> Predictor:
-    """The model as a function of a named set of images."""
-    if config.outputs is not None:
-        return from_outputs(config)
-    if config.model is not None:
-        return from_file(config)
-    return trained(inputs[0])
-
-
-def from_file(config: SingleModelConfig) -> Predictor:
-    from tasks.external.loading import loaded
-
-    assert config.model is not None
-    model = loaded(config.model, config.shape, config.interface, config.classes)
-    return lambda _, images: model.answers(images).log_p
-
-
-def from_outputs(config: SingleModelConfig) -> Predictor:
-    from tasks.audits.unique_feature.handed_out import places
-    from tasks.external.outputs import read
-
-    assert config.outputs is not None
-    outputs = read(config.outputs, config.columns, config.interface.gives)
-    where = places(config)
-    return lambda name, images: outputs.of(where[name][: len(images)]).log_p

@@ -22,10 +22,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audit import ANSWERS, Answer, Meaning, Verdict
 from tasks.audits.unique_feature.ranks import LEVEL
 from tasks.datasets.features import Feature, called
 from tasks.summaries import p_in_words
+from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 
 # Nats: a change of the label's probability by about a tenth. Where the interval excludes this much, the audit had the
 # power to see what would matter; where it does not, its silence means nothing.

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.cli import comparison
 from orchestrator.inspection.compare import Comparison, Difference, Pair
 from orchestrator.jsonable import jsonable
-from tasks.audit import Verdict
+from tasks.verdict import Verdict
 
 A = {"metric": "M", "setting": "{}", "estimate": 0.25, "low": 0.1, "high": 0.4, "n": 3, "null": 0.0}
 B = {"metric": "M", "setting": "{}", "estimate": 0.5, "low": None, "high": None, "n": 1, "null": None}

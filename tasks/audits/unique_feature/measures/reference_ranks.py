@@ -23,7 +23,8 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import check_label
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, alike
 from tasks.audits.unique_feature.pixel_slopes import Array, centred, weighted_slopes
-from tasks.audits.unique_feature.single_models import SingleModelConfig, predictor, single_model_config
+from tasks.audits.unique_feature.single_models import SingleModelConfig, single_model_config
+from tasks.audits.unique_feature.single_predictors import predictor
 from tasks.audits.unique_feature.slope_images import of_label, slope_sets
 from tasks.audits.unique_feature.slope_ranks import is_among_all, place, ranked, together
 from tasks.audits.unique_feature.trainings import Trainings

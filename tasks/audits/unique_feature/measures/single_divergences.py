@@ -22,7 +22,8 @@ from tasks.audits.unique_feature.power import needed
 from tasks.audits.unique_feature.probe_images import of_probe
 from tasks.audits.unique_feature.published import LEVEL
 from tasks.audits.unique_feature.scores import black_box_score, spread
-from tasks.audits.unique_feature.single_models import SingleModelConfig, batch_key, burning, predictor
+from tasks.audits.unique_feature.single_models import SingleModelConfig, batch_key, burning
+from tasks.audits.unique_feature.single_predictors import predictor
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables

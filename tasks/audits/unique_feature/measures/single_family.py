@@ -21,7 +21,8 @@ from tasks.audits.unique_feature import ranks
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import check_label
 from tasks.audits.unique_feature.feature_family import FAMILY, ModelFamily, answers, by_model, clean_images
-from tasks.audits.unique_feature.single_models import SingleModelConfig, batch_key, predictor
+from tasks.audits.unique_feature.single_models import SingleModelConfig, batch_key
+from tasks.audits.unique_feature.single_predictors import predictor
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.audits.unique_feature.verdict import FOUND, OTHERS, PUSH, RANK, SAME, UPPER, smallest
 from tasks.job import Inputs, Job, task

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audit import Verdict
 from tasks.audits.deja_vu.about import About
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.given_encoder import GivenEncoder
@@ -26,6 +25,7 @@ from tasks.audits.deja_vu.summary import summary
 from tasks.audits.deja_vu.verdict import verdict
 from tasks.external.model_file import ModelFile
 from tasks.nearest_neighbours import nearest
+from tasks.verdict import Verdict
 
 CLASSES, WIDTH, K = 10, 16, 20
 GIVEN = GivenEncoder(model=ModelFile("encoder.pt"), reference=ModelFile("reference.pt"))

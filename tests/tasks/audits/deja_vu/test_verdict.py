@@ -9,7 +9,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tasks.audit import Verdict
 from tasks.audits.deja_vu.about import About
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures.categories import Nothing, categories
@@ -18,6 +17,7 @@ from tasks.audits.deja_vu.presets import QUICKSTART
 from tasks.audits.deja_vu.summary import summary
 from tasks.audits.deja_vu.verdict import ERROR, LIMITS, verdict
 from tasks.schemas import SUMMARY
+from tasks.verdict import Verdict
 from tests.support.calibration import bounds
 from tests.tasks.audits.deja_vu import made_up
 

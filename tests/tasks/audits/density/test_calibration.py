@@ -10,12 +10,12 @@ import pytest
 
 from bench.density_decisions import answer as decided
 from bench.density_decisions import counted_rows
-from tasks.audit import Answer
 from tasks.audits.density import Density
 from tasks.audits.density.memorization import Array, Indices
 from tasks.audits.density.reassignment import least_found, p_values, reassigned
 from tasks.audits.density.tail import adjusted, alone
 from tasks.audits.density.verdict import LIMITS
+from tasks.verdict import Answer
 from tests.support.calibration import assert_rate
 from tests.tasks.audits.density.made_up import noise, partitions
 

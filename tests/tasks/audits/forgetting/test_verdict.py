@@ -7,7 +7,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tasks.audit import Verdict
 from tasks.audits.forgetting import AUDIT
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import ANSWERED
@@ -22,6 +21,7 @@ from tasks.files import File
 from tasks.schemas import SUMMARY
 from tasks.statistics import Estimate, proportion
 from tasks.summaries import Row, alone, row
+from tasks.verdict import Verdict
 
 CLEARED, HELD, OPEN = (0.5, 0.0, 0.06), (0.001, 0.08, 1.0), (0.3, 0.0, 0.2)
 

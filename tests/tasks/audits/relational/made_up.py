@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks.audit import Verdict
 from tasks.audits.relational.about import About
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.measures.memorization import Resampling, memorization
@@ -20,6 +19,7 @@ from tasks.audits.relational.verdict import verdict
 from tasks.datasets.catalog import load_questions, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Question
+from tasks.verdict import Verdict
 
 Row = dict[str, Any]
 FACTS = pin(Dataset("facts"))

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audit import Verdict
 from tasks.audits.relational.about import About
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.presets import LINEAR, PRESETS, QUICKSTART
@@ -18,6 +17,7 @@ from tasks.audits.relational.verdict import ADEQUATE, ERROR, LIMITS, REFUSES, ve
 from tasks.question_answering.corruption import Corruption
 from tasks.question_answering.predictions import Predictions
 from tasks.schemas import SUMMARY
+from tasks.verdict import Verdict
 from tests.support.calibration import bounds
 from tests.tasks.audits.relational.made_up import counted, drawn, judged, measured, questions, scored, table
 

@@ -1,0 +1,34 @@
+"""Single models as functions of a named set of images, whether a model is asked here or its owner's table is read."""
+
+from __future__ import annotations
+
+from tasks.audits.unique_feature.evaluation import Predictor, trained
+from tasks.audits.unique_feature.handed_out import places
+from tasks.audits.unique_feature.single_models import SingleModelConfig
+from tasks.job import Inputs
+
+
+def predictor(config: SingleModelConfig, inputs: Inputs) -> Predictor:
+    """The model as a function of a named set of images."""
+    if config.outputs is not None:
+        return from_outputs(config)
+    if config.model is not None:
+        return from_file(config)
+    return trained(inputs[0])
+
+
+def from_file(config: SingleModelConfig) -> Predictor:
+    from tasks.external.loading import loaded
+
+    assert config.model is not None
+    model = loaded(config.model, config.shape, config.interface, config.classes)
+    return lambda _, images: model.answers(images).log_p
+
+
+def from_outputs(config: SingleModelConfig) -> Predictor:
+    from tasks.external.outputs import read
+
+    assert config.outputs is not None
+    outputs = read(config.outputs, config.columns, config.interface.gives)
+    where = places(config)
+    return lambda name, images: outputs.of(where[name][: len(images)]).log_p
