@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from bench.measuring import here, parser
+from bench.measuring import here, parser, publish_counts
 from tasks.audits.density import Density
 from tasks.audits.density.about import about
 from tasks.audits.density.measures.distribution import Gain
@@ -205,11 +205,7 @@ def main() -> None:
     found = list(counts(cases, asked_for.seed))
     setting["seeds"] = f"{asked_for.seed} to {asked_for.seed + len(cases) - 1}, one for each row"
     setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
-    facts = "\n".join(f"- {name}: {value}" for name, value in setting.items())
-    text = f"# What is answered of densities that memorise what is known\n\n{facts}\n\n{markdown(found)}"
-    print(text, end="")
-    if asked_for.out:
-        asked_for.out.write_text(text)
+    publish_counts("What is answered of densities that memorise what is known", setting, markdown(found), asked_for.out)
 
 
 if __name__ == "__main__":

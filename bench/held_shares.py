@@ -25,7 +25,7 @@ import pyarrow as pa
 import torch
 
 from bench.cheating_owners import ANSWERS, APART, Desk, asked, heated, log_p, of_audit, table_of, trained
-from bench.measuring import here, parser
+from bench.measuring import here, parser, publish_counts
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.measures.decisions import Compared, Decisions, of_target
@@ -255,11 +255,7 @@ def main() -> None:
     setting["seeds"] = f"{asked_for.seed} to {asked_for.seed + asked_for.worlds - 1}, one for each of the worlds"
     setting["trainings"] = f"{len(plan)}; {training_cost}"
     setting["decisions"] = f"{len(found)}; {cost(begun, cpu)}"
-    facts = "\n".join(f"- {name}: {value}" for name, value in setting.items())
-    text = f"# What is answered of models that hold a known share\n\n{facts}\n\n{markdown(found)}"
-    print(text, end="")
-    if asked_for.out:
-        asked_for.out.write_text(text)
+    publish_counts("What is answered of models that hold a known share", setting, markdown(found), asked_for.out)
 
 
 def cost(begun: float, cpu: float) -> str:

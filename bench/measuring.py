@@ -161,6 +161,15 @@ def publish(title: str, setting: dict[str, str], rows: list[Row], out: Path | No
     write(title, setting, rows, out)
 
 
+def publish_counts(title: str, setting: dict[str, str], table: str, out: Path | None) -> None:
+    """Print a table of counts below what a reader must know, and write it where it was asked for."""
+    facts = "\n".join(f"- {name}: {value}" for name, value in setting.items())
+    text = f"# {title}\n\n{facts}\n\n{table}"
+    print(text, end="")
+    if out:
+        out.write_text(text)
+
+
 def write(title: str, setting: dict[str, str], rows: list[Row], out: Path | None) -> None:
     """Write the result where it was asked for, whole or not at all."""
     if out:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tasks.summaries import supported
+from tasks.summaries import by_name, supported
 
 if TYPE_CHECKING:
     from tasks.verdict import Meaning, Verdict
@@ -93,7 +93,7 @@ def made_of(
     rule: Callable[..., Any] | None,
 ) -> Certificate:
     """The certificate of an audit that has none of its own; its rule is the docstring of the function `rule`."""
-    rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
+    rows = by_name(summary)
     row = next((rows[name] for name in verdict.rows if name in rows), None)
     stated = " ".join((inspect.getdoc(rule) or "").split("\n\n")[0].split()) if rule is not None else ""
     return Certificate(

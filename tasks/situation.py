@@ -38,6 +38,9 @@ class Asked:
     sets: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+TABLE = Asked("given.outputs", "The table that the owner returned (empty: none yet)?", "outputs.csv", optional=True)
+
+
 @dataclass(frozen=True)
 class Situation:
     """What is asked where somebody has this and fears that.

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
+
 from tasks.statistics import Estimate
 
 Row = dict[str, Any]
@@ -36,6 +38,14 @@ def row(
         "p_value": p_value,
         "published": published,
     }
+
+
+def by_name(summary: pa.Table) -> dict[tuple[str, str], Row]:
+    """The rows of a summary by metric and setting, the first of each."""
+    rows: dict[tuple[str, str], Row] = {}
+    for each in summary.to_pylist():
+        rows.setdefault((each["metric"], each["setting"]), each)
+    return rows
 
 
 def alone(value: float | None, n: int = 1) -> Estimate:

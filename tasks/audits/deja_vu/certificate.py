@@ -10,7 +10,7 @@ import pyarrow as pa
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.verdict import ERROR, ERROR_OF_GIVEN, LEVEL, NOT_ALIKE, not_alike, of_reference, shown
 from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, of_hundred, steps_of_null
-from tasks.summaries import p_in_words
+from tasks.summaries import by_name, p_in_words
 from tasks.verdict import Verdict
 
 Row = Mapping[str, Any]
@@ -29,7 +29,7 @@ SYMBOLS: Mapping[str, str] = {
 
 
 def certificate(config: DejaVu, summary: pa.Table, verdict: Verdict) -> Certificate:
-    rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
+    rows = by_name(summary)
     score = next((rows[name] for name in verdict.rows if name in rows), None)
     given = config.given.there
     return Certificate(

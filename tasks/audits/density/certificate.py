@@ -12,7 +12,7 @@ from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND
 from tasks.audits.density.tail import LEVEL
 from tasks.audits.density.verdict import ROWS, SIGNIFICANT, SURELY
 from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
-from tasks.summaries import supported
+from tasks.summaries import by_name, supported
 from tasks.verdict import Verdict
 
 Row = Mapping[str, Any]
@@ -30,7 +30,7 @@ SYMBOLS: Mapping[str, str] = {
 
 
 def certificate(config: Density, summary: pa.Table, verdict: Verdict) -> Certificate:
-    rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
+    rows = by_name(summary)
     return Certificate(
         asked="Does a generative model that is trained in this way keep single images of its training data?",
         findings=(Finding(verdict.answer, in_plain_words(config, rows, verdict), line(config, rows, verdict)),),

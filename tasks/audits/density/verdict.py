@@ -28,7 +28,7 @@ import pyarrow as pa
 from tasks.audits.density.config import Density
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, FEW_SAMPLES, FOUND, LEAST_FOUND
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL
-from tasks.summaries import p_in_words, supported
+from tasks.summaries import by_name, p_in_words, supported
 from tasks.training.privacy import Privacy
 from tasks.verdict import Answer, Verdict
 
@@ -65,7 +65,7 @@ Row = Mapping[str, Any]
 
 def verdict(config: Density, summary: pa.Table) -> Verdict:
     """The answer by the module's rule, and what it rests on in words."""
-    rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
+    rows = by_name(summary)
     called, gap = rows.get(ROWS[0]), rows.get(ROWS[1])
     if called is None or called["estimate"] is None:
         return unscored(config, rows)

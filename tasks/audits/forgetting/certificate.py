@@ -13,6 +13,7 @@ from tasks.audits.forgetting.evidence_rows import HELD, SURER
 from tasks.audits.forgetting.likeness import LEVEL as UNLIKE
 from tasks.audits.forgetting.verdict import DRAWN, ORDER, decision_on, name, percent
 from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
+from tasks.summaries import by_name
 from tasks.verdict import Verdict
 
 Row = Mapping[str, Any]
@@ -33,7 +34,7 @@ SYMBOLS: Mapping[str, str] = {
 
 
 def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Certificate:
-    rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
+    rows = by_name(summary)
     shares = [row for (metric, _), row in rows.items() if metric == HELD]
     decisions = [decision_on(rows, share, config) for share in shares]
     decided = sorted(zip(decisions, shares, strict=True), key=lambda each: ORDER.index(each[0].answer))

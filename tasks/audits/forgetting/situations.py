@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.situation import Asked, Situation
+from tasks.situation import TABLE, Asked, Situation
 
 # Of data other than the embedded digits all is taken.
 WHOLE = {"query.examples": 0}
@@ -18,7 +18,6 @@ KEPT_BACK = "Images of the same source as D_Q that nobody was ever given"
 CONTROL = Asked("query.control.data", f"{KEPT_BACK}?", "folder:kept")
 PERHAPS = Asked("query.control.data", f"{KEPT_BACK} (empty: half of D_Q is held back)?", "folder:kept", optional=True)
 NETWORK = Asked("network", "The network of the model, for those that it is compared with?", "resnet18", "mlp1")
-TABLE = Asked("given.outputs", "The table that the owner returned (empty: none yet)?", "outputs.csv", optional=True)
 
 SITUATIONS = (
     Situation("data", "set", (QUERY, PERHAPS, CALIBRATION, NETWORK), preset="quickstart"),

@@ -18,7 +18,7 @@ from tasks.audits.forgetting.evidence_rows import HELD, SURER
 from tasks.audits.forgetting.evidence_rows import evidence as evidence_in
 from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.audits.forgetting.query_set import GUESSABLE
-from tasks.summaries import p_in_words
+from tasks.summaries import by_name, p_in_words
 from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 
 Row = Mapping[str, Any]
@@ -47,7 +47,7 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
     """Not forgotten: a target at least is. Forgotten: every target is. Not judged: one at least cannot be, and none is
     not forgotten. Undecided: else.
     """
-    rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
+    rows = by_name(summary)
     shares = [row for (metric, _), row in rows.items() if metric == HELD]
     if not shares:
         why = "this run shows images only" if "scores" not in config.measures else "nothing has been decided"

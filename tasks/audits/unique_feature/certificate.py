@@ -24,12 +24,11 @@ from tasks.audits.unique_feature.verdict import (
     SMALLEST,
     SURELY,
     ranked_among,
-    rows_of,
     sample,
 )
 from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, of_hundred, steps_of_null
 from tasks.datasets.features import Feature, Picture, Words, called
-from tasks.summaries import p_in_words, supported
+from tasks.summaries import by_name, p_in_words, supported
 from tasks.verdict import Verdict
 
 Row = Mapping[str, Any]
@@ -56,7 +55,7 @@ SYMBOLS: Mapping[str, str] = {
 
 
 def certificate(config: UniqueFeature, summary: pa.Table, verdict: Verdict) -> Certificate:
-    rows = rows_of(summary)
+    rows = by_name(summary)
     if config.asks_models:
         return of_models(config, rows, verdict)
     return of_trainings(config, rows, verdict)

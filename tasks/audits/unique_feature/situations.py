@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from tasks.situation import Asked, Situation
+from tasks.situation import TABLE, Asked, Situation
 
 FEATURE = Asked("feature", "What is in that image? A letter, words:... or picture:FILE", "words:JANE DOE", "A")
 PROBE = Asked("probe", "Images of another source, which the models are asked about?", "folder:elsewhere", "photos")
 SHAPE = Asked("given.shape", "Height, width and channels of the images that the model takes?", "64,64,1")
-TABLE = Asked("given.outputs", "The table that the owner returned (empty: none yet)?", "outputs.csv", optional=True)
 
 SITUATIONS = (
     Situation(

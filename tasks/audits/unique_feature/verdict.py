@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from tasks.audits.unique_feature.ranks import LEVEL
 from tasks.datasets.features import Feature, called
-from tasks.summaries import p_in_words
+from tasks.summaries import by_name, p_in_words
 from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 
 # Nats: a change of the label's probability by about a tenth. Where the interval excludes this much, the audit had the
@@ -113,7 +113,7 @@ def panel_verdict(feature: Feature, summary: pa.Table, tables: int = 0, guessabl
     Where the models were asked beside references, that rank accuses in place of the family's, whatever either says; not
     seen they are where neither is at most 0.05.
     """
-    rows = rows_of(summary)
+    rows = by_name(summary)
     of_metric: dict[str, Row] = {}
     for row in rows.values():
         of_metric.setdefault(row["metric"], row)
@@ -196,14 +196,6 @@ def _touched(row: Row) -> str:
     return ""
 
 
-def rows_of(summary: pa.Table) -> Mapping[tuple[str, str], Row]:
-    """The rows of the summary by metric and setting, the first of each."""
-    rows: dict[tuple[str, str], Row] = {}
-    for row in summary.to_pylist():
-        rows.setdefault((row["metric"], row["setting"]), row)
-    return rows
-
-
 def _beside(row: Row) -> str:
     """The rank beside references in words."""
     setting = json.loads(row["setting"])
@@ -241,7 +233,7 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     Canaries are called at a false discovery rate of FDR (`canary_verdicts`). Those that share a training seed are no
     independent sample, so that their ranks decide nothing.
     """
-    rows = rows_of(summary)
+    rows = by_name(summary)
     asked = f"a feature drawn from the family of {called(feature)}" if drawn else called(feature)
     by_effect, evidence = _answered(rows.get(ROWS[0], {}), asked, carried == feature)
     calls = next((row for (metric, _), row in rows.items() if metric == CALLED and row["n"]), None)
