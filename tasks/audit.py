@@ -11,6 +11,7 @@ import pyarrow as pa
 from tasks.certificate import Certificate, made_of
 from tasks.job import Roots
 from tasks.measure import Measure
+from tasks.objectives import Objectives
 from tasks.situation import Situation
 from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 
@@ -44,7 +45,8 @@ class Audit:
     `certificate(config, summary, verdict)` is the answer for somebody who knows no machine learning; None for the one
     that `tasks.certificate` makes of the verdict. `symbols` explains the words and symbols of its metrics and settings,
     each by how it is written there. `repeats` says of each preset which part of the paper it repeats, or begins with
-    `ours: `; `situations` are those in which somebody asks it.
+    `ours: `; `situations` are those in which somebody asks it. `objectives` are what a search over its config moves;
+    None where nothing is trained that could be trained otherwise.
     """
 
     config: type
@@ -61,6 +63,7 @@ class Audit:
     symbols: Mapping[str, str] = field(default_factory=dict)
     repeats: Mapping[str, str] = field(default_factory=dict)
     situations: tuple[Situation, ...] = ()
+    objectives: Objectives | None = None
 
     def __post_init__(self) -> None:
         for name in self.presets:

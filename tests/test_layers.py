@@ -15,7 +15,7 @@ PACKAGES = ("tasks", "orchestrator", "dashboards")
 # The way of a run through the orchestrator: none of these imports what comes after it.
 FLOW = (
     *("spec", "planning", "store", "run_folder", "executors"),
-    *("pricing", "scheduling", "inspection", "tracking", "runs", "scaffold", "cli"),
+    *("pricing", "scheduling", "inspection", "tracking", "runs", "search", "scaffold", "cli"),
 )
 AUDITS = sorted(path.stem for path in (ROOT / "tasks" / "audits").iterdir() if not path.name.startswith("_"))
 NEVER = {
@@ -23,7 +23,10 @@ NEVER = {
     "orchestrator": {"torch", "torchvision", "dashboards", *(f"tasks.audits.{audit}" for audit in AUDITS)},
     "dashboards": {"ray", "torch", "torchvision"},
 }
-ONLY = {"ray": {"orchestrator/executors/ray.py"}, "mlflow": {"orchestrator/tracking/server.py"}}
+ONLY = {
+    "ray": {"orchestrator/executors/ray.py", "orchestrator/search/tuning.py"},
+    "mlflow": {"orchestrator/tracking/server.py"},
+}
 INSIDE_FUNCTIONS = {
     *("faiss", "transformers", "tokenizers", "peft", "timm", "opacus", "nibabel", "sklearn", "onnx", "onnxruntime"),
 }

@@ -15,14 +15,14 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from orchestrator.cli import ask, browse, describe, inspect, new, run, streams, verify
+from orchestrator.cli import ask, browse, describe, inspect, new, run, search, streams, verify
 from orchestrator.cli.store import DEBUG, one_line
 from orchestrator.cli.terminal import say, show
 from orchestrator.errors import EngramError
 
 # In the order in which they are needed.
 GROUPS = {
-    "Commands that run audits": ("ask", "list", "show", "plan", "run", "resume", "probes"),
+    "Commands that run audits": ("ask", "list", "show", "plan", "run", "resume", "search", "probes"),
     "Commands that look at runs": ("runs", "status", "results", "compare", "report", "ui", "explain"),
     "Commands for the store and this machine": ("rerun", "verify", "doctor", "new"),
 }
@@ -117,6 +117,7 @@ COMMANDS: Mapping[str, Callable[..., Any]] = {
     "plan": run.plan,
     "run": run.run,
     "resume": run.resume,
+    "search": search.search,
     "probes": run.probes,
     "runs": inspect.runs,
     "status": inspect.show_status,

@@ -63,8 +63,8 @@ def plan(
     """
     from orchestrator.inspection.preview import preview
 
-    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
-    seen = preview(_specified(what, fields, preset, sweep, store, execution))
+    execution = executed(address, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
+    seen = preview(specified_by(what, fields, preset, sweep, store, execution))
     if json:
         emit(seen)
         return
@@ -107,13 +107,13 @@ def run(
     from orchestrator.spec.resolve import pinned, wanted
     from orchestrator.store import is_there
 
-    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
-    execution |= _shown(mlflow, experiment, report, show_images)
+    execution = executed(address, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
+    execution |= shown_by(mlflow, experiment, report, show_images)
     with ExitStack() as shown:
         observe = shown.enter_context(watching())
         with stopped_early():
             observe({"event": "step", "step": "reading data"})
-            asked = _specified(what, fields, preset, sweep, store, execution)
+            asked = specified_by(what, fields, preset, sweep, store, execution)
             cells, how = wanted(asked), specification.execution(asked)
             # Pinned before a store is created, so that no empty store is left behind if data is missing.
             known: dict[str, str] = {}
@@ -155,9 +155,9 @@ def resume(
     from orchestrator.runs import lifecycle
     from orchestrator.spec import specification
 
-    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, timeout, keep, False)
+    execution = executed(address, together, way, tolerate, fail_fast, stop_after, timeout, keep, False)
     how = specification.execution(
-        specification.Spec("", execution=execution | _shown(mlflow, experiment, report, show_images))
+        specification.Spec("", execution=execution | shown_by(mlflow, experiment, report, show_images))
     )
     with opened_at(store) as opened:
         name = (status.find(opened, run) if run else status.newest(opened, unfinished=True)).run
@@ -184,7 +184,7 @@ def probes(
     from orchestrator.counted import counted
     from orchestrator.inspection.probes import hand_out
 
-    written = hand_out(_specified(what, fields, preset, None, store, {}), path_of("--out", out))
+    written = hand_out(specified_by(what, fields, preset, None, store, {}), path_of("--out", out))
     if json:
         emit(written)
         return
@@ -203,7 +203,7 @@ def probes(
         show(written["warning"])
 
 
-def _execution(
+def executed(
     address: str | None,
     together: str | None,
     way: str | None,
@@ -232,13 +232,15 @@ def _execution(
     return {name: value for name, value in given.items() if value is not None or name == "together"}
 
 
-def _shown(mlflow: str | None, experiment: str | None, report: bool | None, show_images: bool | None) -> dict[str, Any]:
+def shown_by(
+    mlflow: str | None, experiment: str | None, report: bool | None, show_images: bool | None
+) -> dict[str, Any]:
     """The settings of tracking and reports that were given."""
     given = {"mlflow": mlflow, "experiment": experiment, "report": report, "show_images": show_images}
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _specified(
+def specified_by(
     what: str,
     fields: list[str] | None,
     preset: str | None,

@@ -100,10 +100,11 @@ class RayExecutor:
         worker takes further calls only if every machine has one GPU: otherwise Ray may give it another GPU later,
         and CUDA stays with the first one that a process has used.
         """
+        anywhere = "DEFAULT"  # also where this process is an actor with a placement group, as a trial of a search is
         if not gpus:
-            return self._on_cpu.options(name=name, num_cpus=1, num_gpus=0, max_retries=0)
+            return self._on_cpu.options(name=name, num_cpus=1, num_gpus=0, max_retries=0, scheduling_strategy=anywhere)
         remote = ray.remote(num_cpus=0, num_gpus=gpus, max_calls=1 if self._alone else 0)(self._on_gpu)
-        return remote.options(name=name, max_retries=0)
+        return remote.options(name=name, max_retries=0, scheduling_strategy=anywhere)
 
     def wait(self, seconds: float) -> Sequence[Finished]:
         self._look()

@@ -67,6 +67,19 @@ class Journal:
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
+    def rewrite(self, about: Mapping[str, Any]) -> None:
+        """Replace the content of `run.json`, whole or not at all: of a search, whose cells come one by one."""
+        created = {name: value for name, value in self.about().items() if name in ("run", "created")}
+        aside = self.folder / f".run.{os.getpid()}.{os.urandom(8).hex()}"
+        try:
+            _write(aside, sealed.seal({**created, **about}, indent=2))
+            os.replace(aside, self.folder / "run.json")
+        except OSError as error:
+            raise Unwritable(f"cannot write {self.folder / 'run.json'}: {error.strerror or error}") from None
+        finally:
+            with contextlib.suppress(OSError):
+                aside.unlink()
+
     def about(self) -> dict[str, Any]:
         """The run's config and the other content of `run.json`."""
         about: dict[str, Any] = self._read("run.json", shapes.about)

@@ -121,6 +121,7 @@ ABOUT: Mapping[str, Check] = {
     "cells": _cells,
     "settings": _settings,
     "asked": _asked,
+    "search": _mapping,
 }
 # Optional fields of any event, and required fields by kind of event.
 ANY: Mapping[str, Check] = {

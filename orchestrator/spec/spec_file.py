@@ -1,4 +1,4 @@
-"""A specification as a YAML file: `audit, preset, set, sweep, execution`, and nothing else."""
+"""A specification as a YAML file: `audit, preset, set, sweep, execution, search`, and nothing else."""
 
 from __future__ import annotations
 
@@ -63,12 +63,24 @@ EXECUTION: Mapping[str, Reader] = {
     "report": _as(bool),
     "show_images": _as(bool),
 }
+SEARCH: Mapping[str, Reader] = {
+    "over": _mapping,
+    "sampler": _as(str),
+    "sampler_seed": _as(int),
+    "trials": _as(int),
+    "rungs": lambda value, where: coerce(value, tuple[int, ...], where),
+    "keep_one_in": _as(int),
+    "give_up": _as(float),
+    "concurrent": _as(int),
+    "budget": lambda value, _: specification.duration(value),
+}
 FILE: Mapping[str, Reader] = {
     "audit": _as(str),
     "preset": _as(str),
     "set": lambda value, where: dict(flat(_mapping(value, where))),
     "sweep": _swept,
     "execution": lambda value, where: _entries(_mapping(value, where), EXECUTION, f"{where}."),
+    "search": lambda value, where: _entries(_mapping(value, where), SEARCH, f"{where}."),
 }
 
 
@@ -91,7 +103,13 @@ def read(path: Path) -> specification.Spec:
     execution = file.get("execution", {})
     store = execution.pop("store", None)
     return specification.Spec(
-        file["audit"], file.get("preset"), file.get("set", {}), file.get("sweep", {}), execution, store
+        file["audit"],
+        file.get("preset"),
+        file.get("set", {}),
+        file.get("sweep", {}),
+        execution,
+        store,
+        file.get("search", {}),
     )
 
 

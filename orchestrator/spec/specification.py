@@ -21,7 +21,10 @@ from tasks.compute_context import STRATEGIES
 
 @dataclass(frozen=True)
 class Spec:
-    """A user's specification, not yet checked against the audit. `execution` holds only the settings given."""
+    """A user's specification, not yet checked against the audit.
+
+    `execution` and `search` hold only the settings given; the latter are for `engram search` alone.
+    """
 
     audit: str
     preset: str | None = None
@@ -29,6 +32,7 @@ class Spec:
     sweep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     execution: Mapping[str, Any] = field(default_factory=dict)
     store: str | None = None
+    search: Mapping[str, Any] = field(default_factory=dict)
 
     def under(self, other: Spec) -> Spec:
         """This specification overridden by the other; a field is either set or swept, never both."""
@@ -41,6 +45,7 @@ class Spec:
             {**swept, **other.sweep},
             {**self.execution, **other.execution},
             other.store or self.store,
+            {**self.search, **other.search},
         )
 
 

@@ -47,6 +47,7 @@ would not extend to another seed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -68,6 +69,7 @@ from tasks.audits.unique_feature.verdict import MEANINGS, panel_verdict, verdict
 from tasks.external.split import Split
 from tasks.job import Job, Roots
 from tasks.measure import roots
+from tasks.objectives import Objective, Objectives, named
 from tasks.verdict import Verdict
 
 __all__ = ["AUDIT", "PRESETS", "UniqueFeature", "plan", "tiny"]
@@ -107,6 +109,14 @@ def subject(config: UniqueFeature) -> str:
     return config.feature.called().removeprefix("the ")
 
 
+OBJECTIVES = Objectives(
+    memorization=Objective("M_w effect", "nats", "lower", named("M_w effect", json.dumps({"images": "probe"}))),
+    utility=Objective(
+        "validation accuracy", "share", "higher", named("validation accuracy", json.dumps({"model": "canary"}))
+    ),
+    allowance=0.01,
+)
+
 AUDIT = Audit(
     config=UniqueFeature,
     plan=plan,
@@ -122,4 +132,5 @@ AUDIT = Audit(
     certificate=certificate,
     symbols=SYMBOLS,
     subject=subject,
+    objectives=OBJECTIVES,
 )

@@ -1,0 +1,263 @@
+"""The command that searches training choices."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestrator.cli import completion
+from orchestrator.cli.options import (
+    Address,
+    DrawReport,
+    Experiment,
+    Fields,
+    Json,
+    Mlflow,
+    Preset,
+    Timeout,
+    Together,
+    Tolerate,
+    Way,
+    Where,
+)
+from orchestrator.cli.run import executed, shown_by, specified_by
+from orchestrator.cli.store import opened_at, stopped_early, store_option
+from orchestrator.cli.terminal import emit, paragraph, say, show, table
+from orchestrator.errors import SpecError
+from orchestrator.store import DEFAULT_STORE
+
+if TYPE_CHECKING:
+    from orchestrator.search.asked import Search
+    from orchestrator.search.searching import Searched
+    from orchestrator.spec.execution import Execution
+    from orchestrator.spec.specification import Spec
+    from orchestrator.store import Store
+
+SomeSearch = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[AUDIT|FILE|SEARCH]",
+        help="An audit's name, or a YAML file; with --resume a search, the newest if none is given.",
+        show_default=False,
+        autocompletion=completion.audits_and_files,
+    ),
+]
+Over = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FIELD=A,B,C", help="What may vary: values, a range low..high, or log(low..high)."),
+]
+Trials = Annotated[int | None, typer.Option(metavar="N", help="How many trials. [default: 24; a grid's points]")]
+SamplerOption = Annotated[
+    str | None, typer.Option(metavar="random|grid|optuna", help="Who proposes trials. [default: random]")
+]
+SamplerSeed = Annotated[int | None, typer.Option(metavar="N", help="Seed of the sampler. [default: 0]")]
+Rungs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="E,F,G", help="Epochs after which only the most useful trials go on. [default: none, all are trained]"
+    ),
+]
+KeepOneIn = Annotated[int | None, typer.Option(metavar="N", help="Of how many trials one goes on. [default: 3]")]
+GiveUp = Annotated[
+    float | None, typer.Option(metavar="X", help="Utility that may be lost, in its unit. [default: the audit's]")
+]
+Concurrent = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Trials at one time; with rungs or optuna more than 1 depends on their pace."),
+]
+Budget = Annotated[str | None, typer.Option(metavar="2h", help="Begin no trial after so long.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue a search as it was asked for.")]
+LISTED = 12  # trials that are shown
+
+
+def search(
+    what: SomeSearch = None,
+    fields: Fields = None,
+    over: Over = None,
+    preset: Preset = None,
+    trials: Trials = None,
+    budget: Budget = None,
+    sampler: SamplerOption = None,
+    sampler_seed: SamplerSeed = None,
+    rungs: Rungs = None,
+    keep_one_in: KeepOneIn = None,
+    give_up: GiveUp = None,
+    concurrent: Concurrent = None,
+    resume: Resume = False,
+    store: Where = None,
+    address: Address = None,
+    together: Together = None,
+    way: Way = None,
+    tolerate: Tolerate = None,
+    timeout: Timeout = None,
+    mlflow: Mlflow = None,
+    experiment: Experiment = None,
+    report: DrawReport = None,
+    json: Json = False,
+) -> int:
+    """Search the training that remembers least for the accuracy you need.
+
+    Trials are runs of the audit with other training choices. The one that remembers least is audited again with fresh
+    seeds, and the answer rests on that. Kill it at any moment: the same command, or --resume, continues it.
+    """
+    from orchestrator.cli.progress import watching
+    from orchestrator.search import searching
+
+    asked = {
+        "trials": trials,
+        "budget": _duration(budget),
+        "sampler": sampler,
+        "sampler_seed": sampler_seed,
+        "rungs": _rungs(rungs),
+        "keep_one_in": keep_one_in,
+        "give_up": give_up,
+        "concurrent": concurrent,
+    }
+    asked = {name: value for name, value in asked.items() if value is not None}
+    execution = executed(address, together, way, tolerate, None, None, timeout, None, False)
+    execution |= shown_by(mlflow, experiment, report, None)
+    with ExitStack() as shown:
+        observe = shown.enter_context(watching())
+        with stopped_early():
+            observe({"event": "step", "step": "reading the search"})
+            if resume:
+                spec, found, how = _reopened(what, fields, over, preset, store, asked, execution)
+            else:
+                spec, found, how = _new(what, fields, over, preset, store, asked, execution)
+        with opened_at(spec.store, create=not resume) as opened:
+            ended = searching.run(found, opened, how, observe)
+            page, address_of = searching.shown(ended, opened, how, observe)
+            shown.close()
+            return _display(ended, found, opened, spec.store, page, address_of, json)
+
+
+def _new(
+    what: str | None,
+    fields: list[str] | None,
+    over: list[str] | None,
+    preset: str | None,
+    store: str | None,
+    asked: dict[str, Any],
+    execution: dict[str, Any],
+) -> tuple[Spec, Search, Execution]:
+    """The search that the command line and the file ask for."""
+    from dataclasses import replace
+
+    from orchestrator.search.asked import Settings
+    from orchestrator.search.asked import search as checked
+    from orchestrator.search.space import given
+    from orchestrator.spec import resolve, specification
+    from orchestrator.store import is_there
+
+    if what is None:
+        raise SpecError("what is to be searched? give an audit or a file, or --resume")
+    spec = specified_by(what, fields, preset, None, store, execution)
+    domains = {**spec.search.get("over", {}), **given(over or ())}
+    found = checked(replace(spec, search={}), Settings(**{**spec.search, **asked, "over": domains}))
+    if not is_there(spec.store or DEFAULT_STORE):  # so that no empty store is left behind if data is missing
+        resolve.pinned([found.start], {})
+    return spec, found, specification.execution(spec)
+
+
+def _reopened(
+    what: str | None,
+    fields: list[str] | None,
+    over: list[str] | None,
+    preset: str | None,
+    store: str | None,
+    asked: dict[str, Any],
+    execution: dict[str, Any],
+) -> tuple[Spec, Search, Execution]:
+    """The search of this name, or the newest; what it is about cannot be changed."""
+    from orchestrator.search import asked as searches
+    from orchestrator.search.folder import find
+    from orchestrator.spec import specification
+
+    other = {"a field": fields, "--over": over, "--preset": preset} | {
+        f"--{name.replace('_', '-')}": asked.get(name) for name in ("sampler", "sampler_seed", "rungs", "keep_one_in")
+    }
+    for name, value in other.items():
+        if value is not None:
+            raise SpecError(f"{name} is given with --resume; that would be another search: leave out --resume")
+    with opened_at(store) as opened:
+        journal = find(opened, what)
+        about = journal.about()
+    found = searches.reopened(about["audit"], about["search"], asked)
+    spec = specification.Spec(about["audit"], execution=execution, store=store)
+    return spec, found, specification.execution(spec)
+
+
+def _display(
+    ended: Searched,
+    search: Search,
+    opened: Store,
+    store: str | None,
+    page: str | None,
+    tracked: str | None,
+    json: bool,
+) -> int:
+    """Print the answer and the front; return the exit code."""
+    from orchestrator.search import trials
+    from orchestrator.search.recommendation import STYLES, told
+
+    again = f"engram search --resume {ended.name}{store_option(store)}"
+    state = "interrupted" if ended.left else "finished"
+    code = 1 if ended.left else 3 if ended.failed else 0
+    for trial in ended.failed:
+        say(f"failed: trial {trial.number}: {trial.note}")
+    if ended.left:
+        say(f"not ended: {ended.left}; go on with: {again}")
+    if json:
+        emit(
+            {
+                "search": ended.name,
+                "audit": search.start.audit,
+                "state": state,
+                "trials": len(ended.trials),
+                "recommendation": told(ended.answer),
+                "report": page,
+                "mlflow": tracked,
+            }
+        )
+        return code
+    paragraph(ended.answer.sentence, STYLES[ended.answer.answer], ended.answer.answer.capitalize())
+    show("")
+    objectives = search.objectives
+    best = trials.front(ended.trials, objectives)
+    fresh = [trial for trial in ended.trials if trial.part == trials.FRESH and trial.whole]
+    rows = [_row(trial, search) for trial in (*best[:LISTED], *sorted(fresh, key=lambda trial: trial.number))]
+    if rows:
+        table(rows, list(rows[0]), right=(objectives.memorization.name, objectives.utility.name))
+    show("")
+    show(f"next: engram report {ended.name} --open{store_option(store)}")
+    show(f"      engram results {ended.name} trials{store_option(store)}, for all {len(ended.trials)}")
+    where = f"report {page}" if page else str(opened.folder("runs", ended.name))
+    show(f"{ended.name} {state}: {len(ended.trials)} trials; {where}{f'; MLflow {tracked}' if tracked else ''}")
+    return code
+
+
+def _row(trial: Any, search: Search) -> dict[str, str]:
+    """A trial in a table."""
+    from orchestrator.search.recommendation import interval, named
+
+    objectives = search.objectives
+    return {
+        "trial": f"{trial.number}{', fresh seeds' if trial.part == 'fresh' else ''}",
+        "choices": named(trial),
+        objectives.memorization.name: interval(trial.memorization),
+        objectives.utility.name: interval(trial.utility),
+    }
+
+
+def _rungs(text: str | None) -> tuple[int, ...] | None:
+    from orchestrator.spec.fields import coerce
+
+    return None if text is None else coerce(text, tuple[int, ...], "rungs")
+
+
+def _duration(text: str | None) -> float | None:
+    from orchestrator.spec import specification
+
+    return None if text is None else specification.duration(text)

@@ -1,0 +1,214 @@
+"""What is asked of a search: where it begins, over what, how trials are proposed and stopped, and for how long."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass, replace
+from typing import Any, Literal, get_args
+
+from orchestrator.errors import SpecError
+from orchestrator.jsonable import jsonable
+from orchestrator.planning.identity import canonical
+from orchestrator.search.space import Choice, Space, size, space
+from orchestrator.spec import audits
+from orchestrator.spec.fields import alternatives, declared, nearest
+from orchestrator.spec.resolve import Cell, wanted
+from orchestrator.spec.specification import Spec
+from tasks.objectives import Objectives
+
+Sampler = Literal["random", "grid", "optuna"]
+SAMPLERS: tuple[str, ...] = get_args(Sampler)
+TRIALS = 24
+EPOCHS, SEED, LINK = "epochs", "seed", "link"  # fields of every audit that trains
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a search proceeds. `over` is what may vary, as text; the rest is as in `engram search --help`.
+
+    What is None was not given. The names are those of the file.
+    """
+
+    over: Mapping[str, Any] = field(default_factory=dict)
+    sampler: str = "random"
+    sampler_seed: int = 0
+    trials: int | None = None
+    rungs: tuple[int, ...] = ()
+    keep_one_in: int = 3
+    give_up: float | None = None
+    concurrent: int = 1
+    budget: float | None = None
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search that can be made: a specification of one cell, and the space around it."""
+
+    spec: Spec
+    start: Cell
+    space: Space
+    settings: Settings
+
+    @property
+    def objectives(self) -> Objectives:
+        """What the search moves."""
+        objectives = audits.find(self.start.audit).audit.objectives
+        assert objectives is not None
+        return objectives
+
+    @property
+    def allowance(self) -> float:
+        """The utility that may be given up, in its unit."""
+        given = self.settings.give_up
+        return self.objectives.allowance if given is None else given
+
+    @property
+    def trials(self) -> int:
+        """How many trials are made; a grid has as many as it has points."""
+        points = size(self.space) if self.settings.sampler == "grid" else None
+        return points or self.settings.trials or TRIALS
+
+    @property
+    def name(self) -> str:
+        """The name of its folder, once the start is pinned. More trials, and more time, continue the same search."""
+        space = {name: str(domain) for name, domain in self.space.items()}
+        how = (self.settings.sampler, self.settings.sampler_seed, list(self.settings.rungs), self.settings.keep_one_in)
+        told = json.dumps([canonical(self.start.config), space, how, self.settings.concurrent > 1], sort_keys=True)
+        return f"{self.start.audit}-search-{hashlib.sha256(told.encode()).hexdigest()[:8]}"
+
+    def cell(self, choices: Mapping[str, Any], epochs: int | None = None, seed: int | None = None) -> Cell:
+        """The cell of a trial: the start with these fields, for as many epochs as a rung has, and from another seed.
+
+        Raises SpecError where the fields do not go together.
+        """
+        setting = dict(choices)
+        if epochs is not None:
+            setting[EPOCHS] = epochs
+        if seed is not None:
+            setting[SEED] = seed
+        # Trainings of one rung go on from those of the one before, at whose end a link ends.
+        link = {LINK: math.gcd(*self.settings.rungs)} if epochs is not None and not self.start.config.link else {}
+        kept = {name: value for name, value in self.spec.set.items() if name not in setting}
+        (cell,) = wanted(replace(self.spec, set={**kept, **link, **setting}))
+        return replace(cell, setting=setting)
+
+
+def search(spec: Spec, settings: Settings) -> Search:
+    """The search of a specification and settings, checked. Raises SpecError for what cannot be searched."""
+    audit = audits.find(spec.audit).audit
+    if audit.objectives is None:
+        there = [name for name in audits.names() if audits.find(name).audit.objectives is not None]
+        raise SpecError(
+            f"{spec.audit} cannot be searched: it trains nothing that could be trained otherwise; "
+            f"{', '.join(there)} can"
+        )
+    if spec.sweep:
+        raise SpecError(f"{next(iter(spec.sweep))} is swept; a search begins from one config: give it with --over")
+    cells = wanted(spec)
+    if len(cells) > 1:
+        raise SpecError(f"preset {spec.preset} has {len(cells)} cells; a search begins from one config")
+    both = [name for name in settings.over if name in spec.set]
+    if both:
+        raise SpecError(f"{both[0]} is both set and searched; give it once")
+    _check(settings)
+    _check_fields(cells[0].config, settings)
+    found = space(settings.over, {name: _number(audit.config, name.split(".")) for name in settings.over})
+    searched = Search(spec, cells[0], found, settings)
+    if settings.sampler == "grid":
+        _check_grid(searched)
+    for name, domain in found.items():  # a slip in a name or value is told before anything is trained
+        ends = domain.values if isinstance(domain, Choice) else tuple(map(domain.rounded, (domain.low, domain.high)))
+        for value in ends:
+            _known(searched, name, value)
+    return searched
+
+
+def described(searched: Search) -> dict[str, Any]:
+    """The search as stored in its folder: what has to be known to go on with it."""
+    settings = searched.settings
+    return {
+        "over": {name: str(domain) for name, domain in searched.space.items()},
+        "sampler": settings.sampler,
+        "sampler_seed": settings.sampler_seed,
+        "trials": searched.trials,
+        "rungs": list(settings.rungs),
+        "keep_one_in": settings.keep_one_in,
+        "give_up": searched.allowance,
+        "concurrent": settings.concurrent,
+        "set": jsonable(searched.spec.set),
+        "preset": searched.spec.preset,
+    }
+
+
+def reopened(audit: str, told: Mapping[str, Any], settings: Mapping[str, Any]) -> Search:
+    """The search that `described` has told of; `settings` are given anew, such as more trials."""
+    names = ("over", "sampler", "sampler_seed", "trials", "keep_one_in", "give_up", "concurrent")
+    kept = {name: told[name] for name in names} | {"rungs": tuple(told["rungs"])}
+    spec = Spec(audit, told.get("preset"), dict(told.get("set", {})))
+    return search(spec, Settings(**{**kept, **settings}))
+
+
+def _check(settings: Settings) -> None:
+    if settings.sampler not in SAMPLERS:
+        hint = nearest(settings.sampler, SAMPLERS)
+        raise SpecError(f"sampler is {settings.sampler!r}; it must be one of {', '.join(SAMPLERS)}{hint}")
+    least = {"trials": 1, "sampler_seed": 0, "concurrent": 1, "keep_one_in": 2}
+    for name, lowest in least.items():
+        value = getattr(settings, name)
+        if value is not None and value < lowest:
+            raise SpecError(f"{name.replace('_', '-')} is {value}; it must be {lowest} or more")
+    if settings.give_up is not None and not (math.isfinite(settings.give_up) and settings.give_up >= 0):
+        raise SpecError(f"give-up is {settings.give_up}; it must be 0 or more")
+    rungs = settings.rungs
+    if rungs and (len(rungs) < 2 or rungs[0] < 1 or list(rungs) != sorted(set(rungs))):
+        raise SpecError(f"rungs is {','.join(map(str, rungs))}; it must be two or more numbers of epochs, ascending")
+
+
+def _check_fields(config: Any, settings: Settings) -> None:
+    if SEED in settings.over:
+        raise SpecError("seed is searched; a search is over trainings, and the luckiest seed is none")
+    if settings.rungs and EPOCHS in settings.over:
+        raise SpecError("epochs are searched and rungs are given; rungs are the epochs of every trial")
+    if settings.rungs and not hasattr(config, LINK):
+        raise SpecError("rungs are given; a training of this audit cannot be continued")
+
+
+def _check_grid(searched: Search) -> None:
+    ranges = [name for name, domain in searched.space.items() if not isinstance(domain, Choice)]
+    if ranges:
+        raise SpecError(f"over {ranges[0]} is a range; a grid needs values, as {ranges[0]}=a,b,c")
+    points, trials = size(searched.space), searched.settings.trials
+    if trials is not None and trials != points:
+        raise SpecError(f"trials is {trials} and the grid has {points} points; leave out --trials")
+
+
+def _known(searched: Search, name: str, value: Any) -> None:
+    """Raise SpecError unless the field takes the value, at least beside other fields' values of the space."""
+    try:
+        searched.cell({name: value})
+    except SpecError as error:
+        others = {
+            other: domain.values[-1] if isinstance(domain, Choice) else domain.rounded(domain.high)
+            for other, domain in searched.space.items()
+            if other != name
+        }
+        if not others:
+            raise
+        try:
+            searched.cell({**others, name: value})
+        except SpecError:
+            raise error from None
+
+
+def _number(kind: Any, path: Sequence[str]) -> type | None:
+    """int or float where the field at this path takes a number of that type, else None."""
+    first, *rest = path
+    types = alternatives(declared(kind).get(first))
+    if rest:
+        kinds: list[Any] = [each for each in types if is_dataclass(each)]
+        inside = [each for each in kinds if rest[0] in declared(each)]
+        return _number(inside[0], rest) if inside else None
+    return next((each for each in (float, int) if each in types), None)

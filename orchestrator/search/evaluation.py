@@ -1,0 +1,94 @@
+"""The evaluation of a trial: one run of the audit, in the process that asks for it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestrator.errors import Held, SpecError
+from orchestrator.inspection import results
+from orchestrator.run_folder.journal import Journal
+from orchestrator.runs import lifecycle
+from orchestrator.runs.report import Report
+from orchestrator.scheduling.driver import Observer
+from orchestrator.search.asked import Search
+from orchestrator.search.trials import CUT, FAILED, FINISHED, REFUSED, SEARCHED, Trial, Value
+from orchestrator.spec import resolve
+from orchestrator.spec.execution import Execution
+from orchestrator.store import Store, open_store
+from tasks.objectives import Objective
+
+AGAIN = 1.0  # seconds between looks at a run that another trial has: two may be the same training
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a process has to know to evaluate trials: the search, its store, how runs are computed, its environment."""
+
+    search: Search
+    location: str
+    execution: Execution
+    environment: Mapping[str, str]
+
+    def entered(self) -> Store:
+        """The store, once this process has the environment of the search."""
+        os.environ.update(self.environment)
+        return open_store(self.location)
+
+    def trial(
+        self,
+        store: Store,
+        number: int,
+        choices: Mapping[str, Any],
+        epochs: int | None = None,
+        seed: int | None = None,
+        part: str = SEARCHED,
+        observe: Observer | None = None,
+    ) -> Trial:
+        """The trial of these choices, for as many epochs as a rung has, and from another seed, if these are given.
+
+        Fields that do not go together make a trial that is refused; a run that fails makes one that failed. Raises
+        EngramError where nothing more can be run: the store or the cluster cannot be used.
+        """
+        told = Trial(number, part, dict(choices), REFUSED, epochs=epochs, seed=seed)
+        try:
+            cells = resolve.pinned([self.search.cell(choices, epochs, seed)], store.digests())
+            report = self._run(store, cells, observe)
+        except SpecError as error:
+            return replace(told, note=str(error))
+        told = replace(told, run=report.run, epochs=epochs or getattr(cells[0].config, "epochs", None))
+        told = replace(told, seed=getattr(cells[0].config, "seed", None))
+        if report.state in ("interrupted", "paused"):
+            return replace(told, state=CUT, note=report.note)
+        summary = results.summary(Journal(store.folder("runs", report.run)), store).table
+        if report.state == "failed" or not summary.num_rows:
+            lost = f": {report.failures[0][2]}" if report.failures else ""
+            return replace(told, state=FAILED, note=f"{report.jobs['failed']} jobs failed{lost}")
+        objectives = self.search.objectives
+        found = [_value(each, cells[0].config, summary) for each in (objectives.memorization, objectives.utility)]
+        missing = [
+            each.name
+            for each, value in zip((objectives.memorization, objectives.utility), found, strict=True)
+            if value is None
+        ]
+        note = f"its summary has no {' and no '.join(missing)}" if missing else ""
+        return replace(told, state=FAILED if missing else FINISHED, memorization=found[0], utility=found[1], note=note)
+
+    def _run(self, store: Store, cells: list[resolve.Cell], observe: Observer | None) -> Report:
+        while True:
+            try:
+                return lifecycle.start(cells, store, self.execution, observe)
+            except Held:
+                if self.search.settings.concurrent == 1:
+                    raise
+                time.sleep(AGAIN)
+
+
+def _value(objective: Objective, config: Any, summary: Any) -> Value | None:
+    row = objective.row(config, summary)
+    if row is None or row["estimate"] is None:
+        return None
+    return Value(*(row[name] for name in ("estimate", "low", "high", "n", "unit")))

@@ -1,0 +1,220 @@
+"""A search from start to end: what it begins from, the trials, the fresh audits of the winner, the answer.
+
+After a kill at any moment the same command continues it: trials are proposed in the same order, and what is stored is
+not trained again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestrator.errors import EngramError, SpecError
+from orchestrator.inspection import pages
+from orchestrator.planning.identity import run_id
+from orchestrator.planning.plan import plan_of
+from orchestrator.run_folder.description import described
+from orchestrator.run_folder.journal import Journal
+from orchestrator.scheduling.driver import Observer
+from orchestrator.search import folder
+from orchestrator.search.asked import Search
+from orchestrator.search.evaluation import Evaluation
+from orchestrator.search.folder import SearchFolder
+from orchestrator.search.recommendation import Recommendation, interval, named, recommended, winner
+from orchestrator.search.trials import CUT, FAILED, FRESH, START, STOPPED, Trial
+from orchestrator.spec import resolve
+from orchestrator.spec.execution import Execution
+from orchestrator.store import Store, lease
+from orchestrator.tracking.delivery import Delivery
+from orchestrator.tracking.tracking_store import Untracked, target
+from tasks import seeds
+
+CARRIED = ("ENGRAM_", "MLFLOW_")  # environment variables that trials in other processes need
+SEEDS = 1_000_000  # from which a fresh seed is drawn: few digits, for it is read by people
+
+
+@dataclass(frozen=True)
+class Searched:
+    """How a search ended: its folder's name, its trials and its answer; `left` says what keeps it from having ended."""
+
+    name: str
+    trials: tuple[Trial, ...]
+    answer: Recommendation
+    left: str = ""
+
+    @property
+    def failed(self) -> tuple[Trial, ...]:
+        return tuple(trial for trial in self.trials if trial.state == FAILED)
+
+
+def run(search: Search, store: Store, execution: Execution, observe: Observer | None = None) -> Searched:
+    """Make a search, or continue it.
+
+    Raises Held if another living driver has it, SpecError where it cannot be made, and EngramError where nothing more
+    can be run: the same command goes on.
+    """
+    if execution.address == "none":
+        raise SpecError("address is none; a search runs on Ray Tune: local, auto or HOST:PORT")
+    from orchestrator.search import tuning  # imports ray
+
+    search = replace(search, start=resolve.pinned([search.start], store.digests())[0])
+    kept = "state" if search.settings.rungs else execution.keep  # the next rung goes on from it
+    within = replace(execution, mlflow="off", report=False, keep=kept, stop_after=None)
+    environment = {name: value for name, value in os.environ.items() if name.startswith(CARRIED)}
+    evaluation = Evaluation(search, store.location, within, environment)
+    tell = _telling(observe)
+    there = folder.of(store, search.name, search)
+    there.begin(_begun(search, store))
+    with lease.acquire([there.journal.folder], tell=lambda line: tell("told", line=line)):
+        until = None if search.settings.budget is None else time.monotonic() + search.settings.budget
+        with tuning.connected(execution.address):
+            left = _made(tuning.tuned, evaluation, there, store, until, tell, observe)
+            if not left:
+                left = _audited_again(evaluation, there, store, tell, observe)
+        trials = tuple(there.trials.values())
+        answer = recommended(trials, search.objectives, search.allowance)
+        there.write(answer)
+        if store.mirror is not None:
+            store.mirror.push(search.name, True)
+    return Searched(search.name, trials, answer, left)
+
+
+def _begun(search: Search, store: Store) -> str:
+    """The run that the search begins from, with its folder made."""
+    plan = plan_of(search.start)
+    name = run_id(search.start.audit, list(plan.jobs))
+    Journal(store.folder("runs") / name).create(described(search.start), plan)
+    return name
+
+
+def _made(
+    tuned: Callable[..., None],
+    evaluation: Evaluation,
+    there: SearchFolder,
+    store: Store,
+    until: float | None,
+    tell: Callable[..., None],
+    observe: Observer | None,
+) -> str:
+    """Make the trials of the search; return why not all of them were made, or nothing."""
+    search = evaluation.search
+    tell("step", step="auditing what the search begins from")
+    start = evaluation.trial(store, START, {}, observe=_lines(observe))
+    there.record(start)
+    if not start.whole:
+        return f"what it begins from is {start.state}: {start.note or 'it has no estimate'}"
+    broken: list[Trial] = []
+    made: list[Trial] = []
+
+    def hear(trial: Trial) -> None:
+        made.append(trial)
+        there.record(trial)
+        if trial.state == CUT:
+            broken.append(trial)
+        tell("told", line=_line(trial, search))
+        tell("step", step=f"{len(made)} of {search.trials} trials made")
+
+    def over() -> bool:
+        return bool(broken) or (until is not None and time.monotonic() > until)
+
+    tell("step", step=f"none of {search.trials} trials made")
+    tuned(evaluation, hear, over)
+    if broken:
+        return f"trial {broken[0].number} was interrupted: {broken[0].note}"
+    if len(made) < search.trials:
+        return f"the budget was spent after {len(made)} of {search.trials} trials"
+    return ""
+
+
+def _audited_again(
+    evaluation: Evaluation,
+    there: SearchFolder,
+    store: Store,
+    tell: Callable[..., None],
+    observe: Observer | None,
+) -> str:
+    """Audit the start and the winner with fresh seeds and canaries; return what kept them from it, or nothing."""
+    search = evaluation.search
+    best = winner(list(there.trials.values()), search.objectives, search.allowance)
+    if best is None:
+        return ""
+    seed = fresh_seed(search)
+    for number, setting in ((START, {}), (best.number, best.setting)):
+        tell("step", step=f"auditing {'the winner' if number else 'what the search began from'} with fresh seeds")
+        epochs = search.settings.rungs[-1] if search.settings.rungs and number else None
+        trial = evaluation.trial(store, number, setting, epochs, seed, FRESH, _lines(observe))
+        there.record(trial)
+        if trial.state == CUT:
+            return f"the fresh audit was interrupted: {trial.note}"
+    return ""
+
+
+def fresh_seed(search: Search) -> int:
+    """The seed of the fresh audits: another one than the search's, and the same whenever it is continued."""
+    own = int(getattr(search.start.config, "seed", 0))
+    seed = seeds.derive(own, "fresh audit") % SEEDS
+    return seed if seed != own else seed + 1
+
+
+def _line(trial: Trial, search: Search) -> str:
+    """What came of a trial, in a line."""
+    if trial.memorization is None or trial.utility is None:
+        return f"trial {trial.number}: {named(trial)}: {trial.state}: {trial.note}"
+    objectives = search.objectives
+    stopped = f", stopped after {trial.epochs} epochs" if trial.state == STOPPED else ""
+    return (
+        f"trial {trial.number}: {named(trial)}: {objectives.memorization.name} {interval(trial.memorization)}, "
+        f"{objectives.utility.name} {interval(trial.utility)}{stopped}"
+    )
+
+
+def _lines(observe: Observer | None) -> Observer | None:
+    """The observer of a run that is one of many: of what it tells, the lines, and not its counts of jobs."""
+    if observe is None:
+        return None
+    return lambda event: observe(event) if event["event"] in ("told", "refused", "differs") else None
+
+
+def _telling(observe: Observer | None) -> Callable[..., None]:
+    def tell(event: str, **values: Any) -> None:
+        if observe is not None:
+            observe({"event": event, **values})
+
+    return tell
+
+
+def shown(
+    searched: Searched, store: Store, execution: Execution, observe: Observer | None = None
+) -> tuple[str | None, str | None]:
+    """Draw the page of a search and deliver it to MLflow; return the page's path and the tracked run's address.
+
+    What cannot be drawn or delivered is told, and changes nothing of how the search ended.
+    """
+    tell = _telling(observe)
+    page = None
+    if execution.report:
+        tell("step", step="writing the report")
+        try:
+            page = str(pages.draw(store, searched.name))
+        except EngramError as error:
+            tell("told", line=str(error))
+    tell("step", step="bringing MLflow up to date")
+    return page, _delivered(searched, store, execution, tell)
+
+
+def _delivered(searched: Searched, store: Store, execution: Execution, tell: Callable[..., None]) -> str | None:
+    try:
+        where = target(store, execution.mlflow, execution.experiment)
+    except Untracked as error:
+        tell("told", line=str(error))
+        return None
+    if where is None:
+        return None
+    runs = list(dict.fromkeys(trial.run for trial in searched.trials if trial.run))
+    delivery = Delivery(where, store, runs, searched.name)
+    for line in delivery.finish(lambda: False):
+        tell("told", line=line)
+    return delivery.address(searched.name)

@@ -1,0 +1,139 @@
+"""Trials: the table of a search, and its Pareto front."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.objectives import Objectives
+
+SEARCHED, FRESH = "search", "fresh"  # the parts of a search
+FINISHED, STOPPED, REFUSED, FAILED, CUT = "finished", "stopped early", "refused", "failed", "interrupted"
+START = 0  # the number of the trial that the search begins from
+
+TRIALS = pa.schema(
+    [
+        ("trial", pa.int32()),  # from 1; 0 is what the search begins from
+        ("part", pa.string()),  # search, or fresh: the same setting with fresh seeds and canaries
+        ("setting", pa.string()),  # JSON of the fields that were chosen
+        ("state", pa.string()),
+        ("run", pa.string()),
+        ("epochs", pa.int32()),
+        ("seed", pa.int64()),
+        ("memorization", pa.float64()),
+        ("memorization_low", pa.float64()),  # 95 % interval
+        ("memorization_high", pa.float64()),
+        ("memorization_n", pa.int64()),
+        ("memorization_unit", pa.string()),  # what n counts
+        ("utility", pa.float64()),
+        ("utility_low", pa.float64()),
+        ("utility_high", pa.float64()),
+        ("utility_n", pa.int64()),
+        ("utility_unit", pa.string()),
+        ("front", pa.bool_()),  # no finished trial of the search remembers less and is as useful, or is more useful
+        ("note", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Value:
+    """An estimate with its 95 % interval over n independent units; None where there is none."""
+
+    estimate: float
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A training choice and what came of it. Without an estimate, `state` and `note` say why."""
+
+    number: int
+    part: str
+    setting: Mapping[str, Any]
+    state: str
+    run: str = ""
+    epochs: int | None = None
+    seed: int | None = None
+    memorization: Value | None = None
+    utility: Value | None = None
+    note: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it was trained to its end and has both estimates."""
+        return self.state == FINISHED and self.memorization is not None and self.utility is not None
+
+
+def front(trials: Iterable[Trial], objectives: Objectives) -> list[Trial]:
+    """The whole trials of the search that no other one dominates, by memorization, the least first.
+
+    One dominates another if neither its memorization nor its utility is worse, and one of them is better. By the
+    estimates alone: their intervals say how sure the front is.
+    """
+    there = [trial for trial in trials if trial.whole and trial.part == SEARCHED]
+    losses = {id(trial): _losses(trial, objectives) for trial in there}
+    kept = [trial for trial in there if not any(_dominates(losses[id(other)], losses[id(trial)]) for other in there)]
+    return sorted(kept, key=lambda trial: (losses[id(trial)], trial.number))
+
+
+def table(trials: Sequence[Trial], objectives: Objectives) -> pa.Table:
+    """The TRIALS table, in the order of their numbers, the fresh ones last."""
+    best = {(trial.part, trial.number) for trial in front(trials, objectives)}
+    ordered = sorted(trials, key=lambda trial: (trial.part == FRESH, trial.number))
+    return pa.Table.from_pylist([_row(trial, (trial.part, trial.number) in best) for trial in ordered], TRIALS)
+
+
+def read(rows: Iterable[Mapping[str, Any]]) -> list[Trial]:
+    """The trials of a TRIALS table's rows."""
+    return [
+        Trial(
+            number=row["trial"],
+            memorization=_value(row, "memorization"),
+            utility=_value(row, "utility"),
+            setting=json.loads(row["setting"]),
+            **{name: row[name] for name in ("part", "state", "run", "epochs", "seed", "note")},
+        )
+        for row in rows
+    ]
+
+
+def _losses(trial: Trial, objectives: Objectives) -> tuple[float, float]:
+    assert trial.memorization is not None
+    assert trial.utility is not None
+    return (
+        -objectives.memorization.sign * trial.memorization.estimate,
+        -objectives.utility.sign * trial.utility.estimate,
+    )
+
+
+def _dominates(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return one != other and one[0] <= other[0] and one[1] <= other[1]
+
+
+def _row(trial: Trial, best: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "trial": trial.number,
+        "setting": json.dumps(dict(trial.setting), sort_keys=True),
+        "front": best,
+        **{name: getattr(trial, name) for name in ("part", "state", "run", "epochs", "seed", "note")},
+    }
+    for name in ("memorization", "utility"):
+        value = getattr(trial, name)
+        for each in fields(Value):
+            column = name if each.name == "estimate" else f"{name}_{each.name}"
+            row[column] = None if value is None else getattr(value, each.name)
+    return row
+
+
+def _value(row: Mapping[str, Any], name: str) -> Value | None:
+    if row[name] is None:
+        return None
+    return Value(row[name], *(row[f"{name}_{each}"] for each in ("low", "high", "n", "unit")))
