@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from tasks.summaries import Row, by_name
 
+SHARE = "share"  # the unit of what lies between 0 and 1, which is told in points of a hundred
+
 
 @dataclass(frozen=True)
 class Objective:

@@ -22,8 +22,7 @@ from typing import Any
 from orchestrator.counted import counted
 from orchestrator.search.trials import FRESH, SEARCHED, START, Trial, Value
 from orchestrator.spec.fields import text
-from tasks.objectives import Objective, Objectives
-from tasks.summaries import PROBABILITY
+from tasks.objectives import SHARE, Objective, Objectives
 
 RECOMMENDED, NOT_SHOWN, NOT_USEFUL, NONE = "recommended", "not shown", "not useful enough", "none"
 STYLES: Mapping[str, str] = {
@@ -184,7 +183,7 @@ def _find(trials: Sequence[Trial], part: str, number: int) -> Trial | None:
 
 def _amount(objective: Objective, value: float) -> str:
     """An amount of utility in words: of a share in points of a hundred."""
-    if PROBABILITY.match(objective.name):
+    if objective.unit == SHARE:
         return f"{100 * value:.2g} points"
     return f"{value:.2g} {objective.unit}"
 

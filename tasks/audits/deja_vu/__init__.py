@@ -34,6 +34,7 @@ from tasks.audits.deja_vu.certificate import SYMBOLS, certificate
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.handed_out import probes
 from tasks.audits.deja_vu.measures import MEASURES
+from tasks.audits.deja_vu.objectives import OBJECTIVES
 from tasks.audits.deja_vu.presets import PRESETS, REPEATS
 from tasks.audits.deja_vu.published import repeats
 from tasks.audits.deja_vu.summary import summary
@@ -70,4 +71,5 @@ AUDIT = Audit(
     certificate=certificate,
     symbols=SYMBOLS,
     subject=subject,
+    objectives=OBJECTIVES,
 )

@@ -44,6 +44,7 @@ from tasks.audits.density.about import about
 from tasks.audits.density.certificate import SYMBOLS, certificate
 from tasks.audits.density.config import Density, tiny
 from tasks.audits.density.measures import MEASURES
+from tasks.audits.density.objectives import OBJECTIVES
 from tasks.audits.density.presets import PRESETS, REPEATS
 from tasks.audits.density.situations import SITUATIONS
 from tasks.audits.density.summary import summary
@@ -76,4 +77,5 @@ AUDIT = Audit(
     repeats=REPEATS,
     situations=SITUATIONS,
     subject=subject,
+    objectives=OBJECTIVES,
 )

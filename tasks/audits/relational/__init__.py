@@ -37,6 +37,7 @@ from tasks.audits.relational.about import About
 from tasks.audits.relational.certificate import SYMBOLS, certificate
 from tasks.audits.relational.config import Relational, tiny
 from tasks.audits.relational.measures import MEASURES
+from tasks.audits.relational.objectives import OBJECTIVES
 from tasks.audits.relational.presets import PRESETS, REPEATS
 from tasks.audits.relational.published import repeats
 from tasks.audits.relational.situations import SITUATIONS
@@ -86,4 +87,5 @@ AUDIT = Audit(
     certificate=certificate,
     symbols=SYMBOLS,
     subject=subject,
+    objectives=OBJECTIVES,
 )

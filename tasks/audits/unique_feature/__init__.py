@@ -47,7 +47,6 @@ would not extend to another seed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -58,6 +57,7 @@ from tasks.audits.unique_feature.certificate import SYMBOLS, certificate
 from tasks.audits.unique_feature.config import UniqueFeature, tiny
 from tasks.audits.unique_feature.handed_out import key, pictures
 from tasks.audits.unique_feature.measures import MEASURES
+from tasks.audits.unique_feature.objectives import OBJECTIVES
 from tasks.audits.unique_feature.presets import PRESETS, REPEATS, repeats
 from tasks.audits.unique_feature.probe_images import Pixels
 from tasks.audits.unique_feature.published import Repeated
@@ -69,7 +69,6 @@ from tasks.audits.unique_feature.verdict import MEANINGS, panel_verdict, verdict
 from tasks.external.split import Split
 from tasks.job import Job, Roots
 from tasks.measure import roots
-from tasks.objectives import Objective, Objectives, named
 from tasks.verdict import Verdict
 
 __all__ = ["AUDIT", "PRESETS", "UniqueFeature", "plan", "tiny"]
@@ -108,14 +107,6 @@ def split(config: UniqueFeature) -> Split:
 def subject(config: UniqueFeature) -> str:
     return config.feature.called().removeprefix("the ")
 
-
-OBJECTIVES = Objectives(
-    memorization=Objective("M_w effect", "nats", "lower", named("M_w effect", json.dumps({"images": "probe"}))),
-    utility=Objective(
-        "validation accuracy", "share", "higher", named("validation accuracy", json.dumps({"model": "canary"}))
-    ),
-    allowance=0.01,
-)
 
 AUDIT = Audit(
     config=UniqueFeature,

@@ -1,0 +1,30 @@
+"""What a search over training choices moves: the deja vu score, and the accuracy of a linear probe."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+
+from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.verdict import last_epoch, setting
+from tasks.objectives import Objective, Objectives
+from tasks.summaries import Row, by_name
+
+
+def remembered(config: DejaVu, summary: pa.Table) -> Row | None:
+    """The row of the score on which the answer rests."""
+    return by_name(summary).get(("deja vu score", setting(config, config.confident)))
+
+
+def probed(config: DejaVu, summary: pa.Table) -> Row | None:
+    """The row of the validation accuracy of a linear probe on the same layer; it is there if `probe` is measured."""
+    about = {"epoch": last_epoch(config), "layer": config.asked_layers[0], "split": "validation"}
+    return by_name(summary).get(("probe accuracy", json.dumps(about, sort_keys=True)))
+
+
+OBJECTIVES = Objectives(
+    memorization=Objective("deja vu score", "share", "lower", remembered),
+    utility=Objective("probe accuracy", "share", "higher", probed),
+    allowance=0.01,
+)

@@ -1,0 +1,34 @@
+"""What a search over training choices moves: relational m, and the held-out questions that are answered rightly."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+
+from tasks.audits.relational.config import Relational
+from tasks.audits.relational.verdict import key, subsets
+from tasks.objectives import Objective, Objectives
+from tasks.summaries import Row, by_name
+
+
+def remembered(config: Relational, summary: pa.Table) -> Row | None:
+    """The row of relational m on which the answer rests."""
+    rows = by_name(summary)
+    return next((rows[name] for name in map(key, subsets(config)) if name in rows), None)
+
+
+def answered(config: Relational, summary: pa.Table) -> Row | None:
+    """The row of s on held-out questions beside it: the share that is answered rightly from whole contexts."""
+    m = remembered(config, summary)
+    if m is None:
+        return None
+    setting = json.dumps({**json.loads(m["setting"]), "split": "validation"}, sort_keys=True)
+    return by_name(summary).get(("s", setting))
+
+
+OBJECTIVES = Objectives(
+    memorization=Objective("relational m", "share", "lower", remembered),
+    utility=Objective("held-out accuracy", "share", "higher", answered),
+    allowance=0.02,
+)

@@ -1,0 +1,103 @@
+"""What is asked of a search is checked before anything is trained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import SpecError
+from orchestrator.search.asked import Search, Settings, described, reopened, search
+from orchestrator.search.space import Between, Choice
+from orchestrator.spec import audits
+from orchestrator.spec.specification import Spec
+
+
+def asked(audit: str = "tunable", over: dict[str, Any] | None = None, **settings: Any) -> Search:
+    preset, fields = settings.pop("preset", None), settings.pop("set", {})
+    return search(Spec(audit, preset, fields), Settings(over=over or {"rate": "0.01,0.02"}, **settings))
+
+
+def test_a_range_of_a_field_takes_the_type_of_the_field() -> None:
+    over = {"learning_rate": "log(1e-4..1e-2)", "epochs": "2..8", "privacy.epsilon": "1..8", "dropout": "true,false"}
+    found = search(Spec("density", "smoke"), Settings(over={k: v for k, v in over.items() if k != "dropout"})).space
+    assert {
+        "learning_rate": Between(1e-4, 1e-2, log=True),
+        "epochs": Between(2, 8, whole=True),
+        "privacy.epsilon": Between(1.0, 8.0),
+    } == found
+    assert (
+        Choice(("true", "false"))
+        == search(Spec("unique_feature", "smoke"), Settings({"dropout": "true,false"})).space["dropout"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"audit": "forgetting"}, "forgetting cannot be searched.*unique_feature can"),
+        ({"preset": "two"}, "preset two has 2 cells"),
+        ({"over": {"rat": "1,2"}}, "unknown field 'rat'.*did you mean 'rate'"),
+        ({"over": {"rate": "0.01,x"}}, "rate is 'x'; it must be a finite number"),
+        ({"over": {"rate": "-1..2"}}, "rate is -1.0; it must be above 0"),
+        ({"over": {"seed": "1,2"}}, "seed is searched"),
+        ({"set": {"rate": 0.5}}, "rate is both set and searched"),
+        ({"sampler": "optima"}, "sampler is 'optima'.*did you mean 'optuna'"),
+        ({"sampler": "grid", "over": {"rate": "0.01..0.02"}}, "over rate is a range; a grid needs values"),
+        ({"sampler": "grid", "trials": 5}, "trials is 5 and the grid has 2 points"),
+        ({"trials": 0}, "trials is 0; it must be 1 or more"),
+        ({"concurrent": 0}, "concurrent is 0; it must be 1 or more"),
+        ({"keep_one_in": 1}, "keep-one-in is 1; it must be 2 or more"),
+        ({"give_up": -0.1}, "give-up is -0.1; it must be 0 or more"),
+        ({"rungs": (3,)}, "rungs is 3; it must be two or more numbers of epochs, ascending"),
+        ({"rungs": (6, 3)}, "rungs is 6,3; it must be two or more"),
+        ({"rungs": (2, 4), "over": {"epochs": "2,4"}}, "epochs are searched and rungs are given"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_in_a_line(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        asked(**settings)
+
+
+def test_values_that_go_together_only_with_others_are_taken() -> None:
+    """Each is refused beside the start, and stands in the space with what it needs."""
+    over = {"wide": "true,false", "extra": "null,1.0"}
+    assert set(over) == set(asked(over=over).space)
+
+
+def test_the_name_is_of_what_is_searched_and_not_of_how_long() -> None:
+    name = asked(trials=4).name
+    assert name.startswith("tunable-search-")
+    assert name == asked(trials=40, budget=60.0, give_up=0.5).name
+    others = [
+        asked(sampler_seed=1),
+        asked(over={"rate": "0.01,0.03"}),
+        asked(rungs=(2, 4)),
+        asked(set={"epochs": 4}),
+        asked(sampler="optuna"),
+    ]
+    assert 6 == len({name, *(other.name for other in others)})
+
+
+def test_a_search_is_reopened_as_it_was_asked_and_made_longer() -> None:
+    first = asked(over={"rate": "log(0.001..0.1)", "wide": "true,false"}, trials=4, set={"epochs": 4}, rungs=(2, 4))
+    told = described(first)
+    again = reopened("tunable", told, {})
+    assert (first.name, 4, first.allowance) == (again.name, again.trials, again.allowance)
+    longer = reopened("tunable", told, {"trials": 9})
+    assert (first.name, 9) == (longer.name, longer.trials)
+
+
+def test_a_trial_is_the_start_with_other_fields_epochs_and_seed() -> None:
+    rungs = asked(rungs=(2, 4, 8))
+    cell = rungs.cell({"rate": "0.02"}, epochs=4, seed=7)
+    assert (0.02, 4, 7, 2) == (cell.config.rate, cell.config.epochs, cell.config.seed, cell.config.link)
+    assert {"rate": "0.02", "epochs": 4, "seed": 7} == cell.setting
+    assert replace(rungs.start.config, rate=0.02) == rungs.cell({"rate": 0.02}).config
+
+
+@pytest.mark.parametrize("audit", [name for name in audits.names() if audits.find(name).audit.objectives is not None])
+def test_every_audit_with_objectives_has_what_a_search_needs(audit: str) -> None:
+    config = next(iter(audits.find(audit).audit.cells("smoke" if audit != "tunable" else "few")))
+    assert all(hasattr(config, name) for name in ("epochs", "seed", "link"))

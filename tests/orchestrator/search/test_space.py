@@ -1,0 +1,70 @@
+"""The space of a search is read as it is written, and what is none is refused in a line."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.errors import SpecError
+from orchestrator.search.space import Between, Choice, domain, given, size, space
+
+
+@pytest.mark.parametrize(
+    ("written", "of", "read"),
+    [
+        ("a,b,c", None, Choice(("a", "b", "c"))),
+        ("[1,2],[3,4]", None, Choice(("[1,2]", "[3,4]"))),
+        ([1, 2.5, True, None], None, Choice(("1", "2.5", "true", "null"))),
+        ("true,false", None, Choice(("true", "false"))),
+        ("1e-4..1e-2", float, Between(1e-4, 1e-2)),
+        ("log(1e-4..1e-2)", float, Between(1e-4, 1e-2, log=True)),
+        ("-1..1", float, Between(-1.0, 1.0)),
+        ("0.1..0.5", float, Between(0.1, 0.5)),
+        (".1...5", float, Between(0.1, 0.5)),
+        ("4..64", int, Between(4, 64, whole=True)),
+        (" log( 4..64 ) ", int, Between(4, 64, log=True, whole=True)),
+    ],
+)
+def test_a_domain_is_read(written: object, of: type | None, read: object) -> None:
+    found = domain("field", written, of)
+    assert read == found
+    assert read == domain("field", str(found), of)  # as it is told in the folder of a search
+
+
+@pytest.mark.parametrize(
+    ("written", "of", "said"),
+    [
+        ("1..2", None, "a range is for numbers"),
+        ("2..1", float, "its first end must be below its second"),
+        ("1..1", float, "its first end must be below its second"),
+        ("log(0..1)", float, "must be above 0"),
+        ("1.5..3", int, "must be a whole number"),
+        ("a..b", float, "must be a finite number"),
+        ("3", float, "has the one value 3"),
+        ("1,2,1", float, "has a value twice"),
+        ("", float, "has no values"),
+        ([], float, "has no values"),
+        (3, float, "write it as a,b,c"),
+    ],
+)
+def test_what_is_no_domain_is_refused(written: object, of: type | None, said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        domain("rate", written, of)
+
+
+def test_a_value_from_a_range_has_as_many_digits_as_matter_and_stays_inside() -> None:
+    assert 0.000346 == Between(1e-4, 1e-2).rounded(0.00034567891)
+    assert 0.1239 == Between(0.1239, 0.2).rounded(0.12391)
+    assert 7 == Between(4, 64, whole=True).rounded(7)
+
+
+def test_a_grid_has_as_many_points_as_its_values_make() -> None:
+    assert 6 == size(space({"a": "1,2,3", "b": "x,y"}, {}))
+    assert size(space({"a": "1,2,3", "b": "1..2"}, {"b": float})) is None
+
+
+def test_a_field_is_given_once_and_at_least_one() -> None:
+    assert {"a": "1,2"} == given(["a=1,2"])
+    with pytest.raises(SpecError, match="a is given twice"):
+        given(["a=1,2", "a=3,4"])
+    with pytest.raises(SpecError, match="needs a field to vary"):
+        space({}, {})
