@@ -126,6 +126,7 @@ def search(
                 spec, found, how = _reopened(what, fields, over, preset, store, asked, execution)
             else:
                 spec, found, how = _new(what, fields, over, preset, store, asked, execution)
+            searching.check(how)
         with opened_at(spec.store, create=not resume) as opened:
             ended = searching.run(found, opened, how, observe)
             page, address_of = searching.shown(ended, opened, how, observe)
@@ -204,7 +205,7 @@ def _display(
 
     again = f"engram search --resume {ended.name}{store_option(store)}"
     state = "interrupted" if ended.left else "finished"
-    code = 1 if ended.left else 3 if ended.failed else 0
+    code = ended.exit_code
     for trial in ended.failed:
         say(f"failed: trial {trial.number}: {trial.note}")
     if ended.left:
