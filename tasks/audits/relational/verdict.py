@@ -107,7 +107,7 @@ def of_repeats(rows: Rows) -> Row | None:
 def of_key(config: Relational, rows: Rows) -> Iterator[str]:
     """The key of the questions that were handed out, as their owner was told it."""
     row = of_repeats(rows)
-    if row is not None:
+    if row is not None and not config.is_guessable:
         begins = json.loads(row["setting"])["key"]
         yield f"The key of the questions that were handed out has a SHA-256 that begins with {begins}."
     if config.is_guessable:
