@@ -67,7 +67,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(engram: Here) -> None:
 def test_showing_and_pricing_load_no_torch(tmp_path: Path) -> None:
     script = (
         "import sys\n"
-        "from orchestrator.cli import app\n"
+        "from orchestrator.cli.commands import app\n"
         "app(sys.argv[1:], standalone_mode=False)\n"
         "assert not {'torch', 'scipy', 'ray', 'mlflow'} & set(sys.modules), 'loaded'\n"
     )
