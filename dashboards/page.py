@@ -101,11 +101,12 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
     made = provenance.gather(run.store, sorted(_planned(run) & run.store.keys()))
     starts = run_history.starts(run)
     shown, unshown = html_table.sheets(run)
+    notices = [*_standing(run), *_notices(made), *_conflicts(sum(start.conflicting for start in starts))]
     return {
         "run": run,
         "status": run.status,
-        "notices": [*_standing(run), *_notices(made), *_conflicts(sum(start.conflicting for start in starts))],
-        **certificate.context(run),
+        "notices": notices,
+        **certificate.context(run, len(notices)),
         "symbols": symbols.explained(run),
         **_results(run),
         "figures": [(figure, inline.inline(figure)) for figure in drawn],

@@ -44,8 +44,9 @@ def of(journal: Journal, store: Store) -> Iterator[Artifact]:
     for path in drawn(journal.folder):
         yield Artifact(str(path.relative_to(journal.folder)), path.read_bytes())
     cells = answers_of_cells(journal, store)
-    tables = {name: results.read(journal, store, name).table for name in single(journal)}
-    for name, whole_table in ({CELLS: cells} | tables if cells.num_rows else tables).items():
+    exported = {name: results.export(journal, store, name) for name in single(journal)}
+    tables = {name: (rows.table, rows.alongside) for name, rows in exported.items()}
+    for name, (whole_table, alongside) in ({CELLS: (cells, ())} | tables if cells.num_rows else tables).items():
         table = shareable(whole_table)
         if not table.num_rows or table.nbytes > LARGEST:
             continue
@@ -54,8 +55,9 @@ def of(journal: Journal, store: Store) -> Iterator[Artifact]:
         yield Artifact(f"tables/{name}.parquet", sink.getvalue())
         whole = table.num_rows <= ROWS
         shown = f"tables/{name}.json" if whole else f"tables/{name}, first {ROWS} of {table.num_rows} rows.json"
-        rows = [[jsonable(row[column]) for column in table.schema.names] for row in table.slice(0, ROWS).to_pylist()]
-        yield Artifact(shown, json.dumps({"columns": table.schema.names, "data": rows}).encode(), table=True)
+        columns = [column for column in table.schema.names if column not in alongside]
+        rows = [[jsonable(row[column]) for column in columns] for row in table.slice(0, ROWS).to_pylist()]
+        yield Artifact(shown, json.dumps({"columns": columns, "data": rows}).encode(), table=True)
 
 
 def answers_of_cells(journal: Journal, store: Store) -> pa.Table:
