@@ -168,4 +168,5 @@ def test_predictions_that_cannot_be_used_are_one_line(engram: Here) -> None:
         done = engram(*GIVEN, *settings, code=2 if "short" in settings[0] else 1)
         assert said in done.stderr
         assert "Traceback" not in done.stderr
-        assert 1 == len(done.stderr.splitlines()), done.stderr
+        told = [line for line in done.stderr.splitlines() if line != "reading data"]  # which a busy machine says
+        assert 1 == len(told), done.stderr

@@ -96,6 +96,11 @@ def test_a_toy_that_is_silent_is_not_judged(here: Here) -> None:
     assert "Not judged: with the digits taken out of the contexts" in here(*RUN, *ASKED, silent).stdout
 
 
+def refusals(said: str) -> list[str]:
+    """The lines of stderr but those that a busy machine adds: which step it is at."""
+    return [line for line in said.splitlines() if line not in ("reading data", "planning")]
+
+
 def own(folder: Path) -> str:
     """Records of the user's own, which are private."""
     rows = [
@@ -201,7 +206,7 @@ def test_the_smoke_preset_ends_with_an_answer_and_a_page(here: Here) -> None:
 def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
     said = Here(tmp_path)(*RUN, *settings, code=code).stderr
     assert says in said
-    assert 1 == len(said.strip().splitlines())
+    assert 1 == len(refusals(said))
     assert "Traceback" not in said
 
 
@@ -223,7 +228,7 @@ def test_predictions_that_say_something_else_are_refused_in_a_line(
         (tmp_path / "sent" / f"{name}.json").write_text(content)
     said = Here(tmp_path)(*RUN, "given=sent", code=1).stderr
     assert says in said
-    assert 1 == len(said.strip().splitlines())
+    assert 1 == len(refusals(said))
     assert "Traceback" not in said
     assert [] == list((tmp_path / "engram-store").rglob("*.arrow"))
 
