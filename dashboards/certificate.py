@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -43,23 +43,25 @@ class Named:
 
 def findings(run: Run) -> list[Shown]:
     """The certificate's findings; none where there is no answer."""
-    return [] if run.certificate is None else [_shown(run, finding) for finding in run.certificate.findings]
+    there = () if run.certificate is None else run.certificate.findings
+    return [shown(finding, badge(finding.answer, run.meaning_of(finding.answer))) for finding in there]
 
 
-def named(run: Run) -> list[Named]:
-    """What was audited, and the summary of what came of it, or those of a sweep's cells: a row each."""
+def named(run: Run, wanted: Callable[[ResultTable], bool] = lambda table: table.name == "summary") -> list[Named]:
+    """What was audited, and the tables that are `wanted` of what came of it, or of a sweep's cells: a row each."""
     tables = audited.tables(run.journal, run.store)
-    results = [table for table in tables if table.stored and table.name == "summary"]
+    results = [table for table in tables if table.stored and wanted(table)]
     return [
         *map(_thing, audited.audited(run.journal, run.store)),
         *(_table(table, bool(run.cells)) for table in results),
     ]
 
 
-def _shown(run: Run, finding: Finding) -> Shown:
+def shown(finding: Finding, sign: Markup) -> Shown:
+    """A finding with the badge of its answer."""
     drawn = Markup("") if finding.line is None else number_line(finding.line)
     legend = () if finding.line is None else tuple(entries(finding.line))
-    return Shown(finding, badge(finding.answer, run.meaning_of(finding.answer)), drawn, legend)
+    return Shown(finding, sign, drawn, legend)
 
 
 def _thing(thing: Audited) -> Named:
@@ -104,7 +106,7 @@ def context(run: Run) -> dict[str, Any]:
         told["beyond"] = _once([_shared(told["beyond"]), "What else an answer does not say is on its cell’s own page."])
     return {
         "certificate": {**told, "steps": _once(step for each in there for step in each.steps)} if there else None,
-        "findings": [(each, shown) for each, _ in certified for shown in findings(each)],
+        "findings": [(each, finding) for each, _ in certified for finding in findings(each)],
         "audited": named(run),
     }
 

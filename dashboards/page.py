@@ -1,4 +1,4 @@
-"""The page of a run or sweep: one file that opens from the disk, needs no network and runs no script."""
+"""The page of a run, sweep or search: one file that opens from the disk, needs no network and runs no script."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from dashboards import (
     provenance,
     run_history,
     sealing,
+    search,
     symbols,
 )
 from dashboards.asked_records import asked_records
@@ -99,27 +100,35 @@ def _write_figures(folder: Path, drawn: list[Figure]) -> None:
 def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
     """The template's variables."""
     made = provenance.gather(run.store, sorted(_planned(run) & run.store.keys()))
-    starts = run_history.starts(run)
+    starts = [] if run.search is not None else run_history.starts(run)  # of every trial one, which tells nothing
     shown, unshown = html_table.sheets(run)
     return {
         "run": run,
         "status": run.status,
         "notices": [*_standing(run), *_notices(made), *_conflicts(sum(start.conflicting for start in starts))],
-        **certificate.context(run),
-        "symbols": symbols.explained(run),
-        **_results(run),
+        "searched": run.search,
+        "several": bool(run.cells) and run.search is None,
+        **_answered(run),
         "figures": [(figure, inline.inline(figure)) for figure in drawn],
         "sheets": shown,
         "unshown": unshown,
         "failures": list(failures(run)),
         "failures_in_all": len(run.status.failures),
         "settings": configuration.settings(run),
-        "command": configuration.command(run),
+        "command": configuration.command(run) if run.search is None else search.command(run.search),
         "documentation": configuration.documentation(run),
         "tasks": Counter(_tasks(run).values()),
         "starts": starts,
         "made": made,
     }
+
+
+def _answered(run: Run) -> dict[str, Any]:
+    """The template's variables of the certificate, and of what it rests on."""
+    if run.search is not None:
+        of_search = {**search.certified(run, run.search), **search.context(run, run.search)}
+        return {**of_search, "symbols": [], "summary": [], "counts": "", "telling": []}
+    return {**certificate.context(run), "symbols": symbols.explained(run), **_results(run)}
 
 
 def _results(run: Run) -> dict[str, Any]:
@@ -202,6 +211,10 @@ def _headline(cell: Run) -> Row | None:
 
 def _standing(run: Run) -> Iterator[str]:
     """Notices of jobs that failed or are not computed yet."""
+    if run.search is not None:
+        told = search.notice(run.search, run.status.state)
+        yield from [told] if told else []
+        return
     planned, stored, failed = (run.status.jobs[name] for name in ("planned", "stored", "failed"))
     absent = planned - stored - failed
     if failed and _tolerated(run):
