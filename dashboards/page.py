@@ -31,6 +31,7 @@ from orchestrator.counted import counted
 from orchestrator.inspection import status
 from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.inspection.pages import PAGE, PRIVATE_PAGE
+from orchestrator.inspection.search_results import QUESTION
 from orchestrator.store import Store
 from tasks.schemas import SUMMARY
 
@@ -107,6 +108,7 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "status": run.status,
         "notices": [*_standing(run), *_notices(made), *_conflicts(sum(start.conflicting for start in starts))],
         "searched": run.search,
+        "question": QUESTION if run.search is not None else run.question or run.audit,
         "several": bool(run.cells) and run.search is None,
         **_answered(run),
         "figures": [(figure, inline.inline(figure)) for figure in drawn],

@@ -19,6 +19,7 @@ from tasks.verdict import Tone
 Row = Mapping[str, Any]  # of the table `trials`
 TRIALS, FRONT = TABLES = ("trials", "front")
 SEARCH = "search"  # a column of these tables as they are taken out: of which search they are
+QUESTION = "Which training memorises least, and is still useful enough?"  # of every search
 SEARCHED, FRESH = "search", "fresh"  # the parts of a search
 START = 0  # the number of the trial that a search begins from
 CUT = "interrupted"  # the state of a trial that has to be made again

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from orchestrator.counted import counted
 from orchestrator.inspection.answers import BEYOND
-from orchestrator.inspection.search_results import FRESH, SearchAnswer, SearchResults, named
+from orchestrator.inspection.search_results import FRESH, QUESTION, SearchAnswer, SearchResults, named
 from orchestrator.search.recommendation import NONE, NOT_SHOWN, NOT_USEFUL, RECOMMENDED, amount
 from orchestrator.spec.fields import text
 from tasks.certificate import Certificate, Finding, NumberLine
@@ -59,7 +59,7 @@ def asked(search: SearchResults, objectives: Objectives) -> str:
     fields = list(search.settings["over"])
     named_fields = f"{', '.join(fields[:-1])} and {fields[-1]}" if len(fields) > 1 else fields[0]
     return (
-        f"Which training memorises least, and is still useful enough? {counted(search.planned, 'training')} that "
+        f"{QUESTION} {counted(search.planned, 'training')} that "
         f"differ in {named_fields} were compared with the one that the search began from. What is memorised is "
         f"measured by {memorization.name} ({memorization.better} is better), what the model is good for by "
         f"{utility.name} ({utility.better} is better), of which at most {amount(utility, search.settings['give_up'])} "

@@ -15,10 +15,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from orchestrator.inspection import answers, pages, results, status
+from orchestrator.inspection import answers, pages, results, search_results, status
+from orchestrator.inspection.search_results import is_search
 from orchestrator.jsonable import jsonable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store
+from orchestrator.store.content import content
 from tasks.schemas import SUMMARY
 
 ROWS = 1000  # rows of a table shown in MLflow's pages; the Parquet file has them all
@@ -40,12 +42,10 @@ class Artifact:
 
 
 def of(journal: Journal, store: Store) -> Iterator[Artifact]:
-    """The artifacts of a run or sweep in their present state."""
+    """The artifacts of a run, sweep or search in their present state."""
     for path in drawn(journal.folder):
         yield Artifact(str(path.relative_to(journal.folder)), path.read_bytes())
-    cells = answers_of_cells(journal, store)
-    tables = {name: results.read(journal, store, name).table for name in single(journal)}
-    for name, whole_table in ({CELLS: cells} | tables if cells.num_rows else tables).items():
+    for name, whole_table in _tables(journal, store).items():
         table = shareable(whole_table)
         if not table.num_rows or table.nbytes > LARGEST:
             continue
@@ -56,6 +56,15 @@ def of(journal: Journal, store: Store) -> Iterator[Artifact]:
         shown = f"tables/{name}.json" if whole else f"tables/{name}, first {ROWS} of {table.num_rows} rows.json"
         rows = [[jsonable(row[column]) for column in table.schema.names] for row in table.slice(0, ROWS).to_pylist()]
         yield Artifact(shown, json.dumps({"columns": table.schema.names, "data": rows}).encode(), table=True)
+
+
+def _tables(journal: Journal, store: Store) -> dict[str, pa.Table]:
+    """The tables to upload by name; of a search its own alone, for its trials have theirs."""
+    if is_search(journal.about()):
+        return {name: results.export(journal, store, name).table for name in search_results.TABLES}
+    cells = answers_of_cells(journal, store)
+    tables = {name: results.read(journal, store, name).table for name in single(journal)}
+    return {CELLS: cells} | tables if cells.num_rows else tables
 
 
 def answers_of_cells(journal: Journal, store: Store) -> pa.Table:
@@ -96,6 +105,8 @@ def fingerprint(journal: Journal, store: Store) -> str:
         seen.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     about = journal.about()
     seen.update(json.dumps(about, sort_keys=True).encode())
+    if is_search(about):
+        seen.update(content(search_results.table(journal, search_results.TRIALS)).encode())
     for run in [journal.beside(name) for name in about["cells"]] if "cells" in about else [journal]:
         for keys in run.roots().values():
             if len(keys) == 1:
