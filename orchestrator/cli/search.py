@@ -170,10 +170,7 @@ def _new(
     execution: dict[str, Any],
 ) -> tuple[Spec, Search, Execution]:
     """The search that the command line and the file ask for."""
-    from dataclasses import replace
-
-    from orchestrator.search.asked import Settings
-    from orchestrator.search.asked import search as checked
+    from orchestrator.search import asked as searches
     from orchestrator.search.space import given
     from orchestrator.spec import resolve, specification
     from orchestrator.store import is_there
@@ -181,8 +178,7 @@ def _new(
     if what is None:
         raise SpecError("what is to be searched? give an audit or a file, or --resume")
     spec = specified_by(what, fields, preset, None, store, execution)
-    domains = {**spec.search.get("over", {}), **given(over or ())}
-    found = checked(replace(spec, search={}), Settings(**{**spec.search, **asked, "over": domains}))
+    found = searches.specified(spec, given(over or ()), asked)
     if not is_there(spec.store or DEFAULT_STORE):  # so that no empty store is left behind if data is missing
         resolve.pinned([found.start], {})
     return spec, found, specification.execution(spec)

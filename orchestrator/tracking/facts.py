@@ -121,7 +121,7 @@ def metrics(journal: Journal, store: Store) -> dict[str, float]:
     """
     if is_search(journal.about()):
         told = answers.numbered(journal, store)
-        row = None if told is None else vars(told)
+        row: Mapping[str, Any] | None = None if told is None else vars(told)
     else:
         row = None if results.cells(journal) else _decisive(journal, store)
     return _finite({f"answer.{column}": (row or {}).get(column) for column in ANSWER})
