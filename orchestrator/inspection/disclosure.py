@@ -104,8 +104,10 @@ class Disclosure:
             else ",".join(text(self._chosen(config, {name: value})[name]) for value in listed(f"[{domain}]"))
             for name, domain in search["over"].items()
         }
-        chosen = [self._chosen(config, setting) for setting in search.get("chosen", ())]
-        return {**search, "over": over, "set": self._setting(config, search.get("set", {})), "chosen": chosen}
+        public = {**search, "over": over, "set": self._setting(config, search.get("set", {}))}
+        if "chosen" in search:
+            public["chosen"] = [self._chosen(config, setting) for setting in search["chosen"]]
+        return public
 
     def _chosen(self, config: Any, setting: Mapping[str, Any]) -> dict[str, Any]:
         """The public values of fields that are set otherwise than in the config, whether it takes them or not."""
