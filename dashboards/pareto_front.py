@@ -46,13 +46,13 @@ class Look:
 
 # Each kind has a shape of its own; what was audited again has the shape of its trial, hollow.
 LOOKS: Mapping[str, Look] = {
-    "dominated": Look("another trial is better in both", "muted", "o", 3.5, strength=0.45),
+    "dominated": Look("dominated by another trial", "muted", "o", 3.5, strength=0.45),
     "stopped": Look("stopped early", "muted", "x", 4.5, strength=0.45),
     "front": Look("on the front", "accent", "o", 6),
     "start": Look("start", "ink", "s", 7),
     "winner": Look("winner", "violet", "D", 7.5),
-    "fresh start": Look("start, fresh seeds", "ink", "s", 9, filled=False),
-    "fresh winner": Look("winner, fresh seeds", "violet", "D", 9.5, filled=False),
+    "fresh start": Look("start, fresh seeds", "ink", "s", 12, filled=False),
+    "fresh winner": Look("winner, fresh seeds", "violet", "D", 12.5, filled=False),
 }
 FAINT = ("dominated", "stopped")
 NUMBERED = ("winner", "start", "front")  # in this order, where there is no room for all
@@ -103,7 +103,8 @@ def points(search: SearchResults) -> list[Point]:
     for row in search.trials:
         memorization, utility = value(row, "memorization"), value(row, "utility")
         if memorization is not None and utility is not None:
-            found.append(Point(kind(search, row), f"{row['trial']}", memorization, utility))
+            label = "start" if row["trial"] == START else f"{row['trial']}"
+            found.append(Point(kind(search, row), label, memorization, utility))
     return found
 
 
@@ -121,7 +122,7 @@ def kind(search: SearchResults, row: search_results.Row) -> str:
 
 def on_front(search: SearchResults) -> set[str]:
     """The labels of the trials on the front."""
-    return {f"{row['trial']}" for row in search.trials if row["front"]}
+    return {"start" if row["trial"] == START else f"{row['trial']}" for row in search.trials if row["front"]}
 
 
 def scaled(
@@ -216,4 +217,6 @@ def in_words(point: Point, memorization: Objective, utility: Objective) -> str:
         f"{objective.name} {drawing.number(own['estimate'])}{drawing.interval(own['low'], own['high'])}"
         for objective, own in ((memorization, point.memorization), (utility, point.utility))
     ]
-    return f"Trial {point.label}, {LOOKS[point.kind].words}: {', '.join(numbers)}."
+    number = "" if point.label == "start" else f", trial {point.label}"
+    words = LOOKS[point.kind].words
+    return f"{words[0].upper()}{words[1:]}{number}: {', '.join(numbers)}."

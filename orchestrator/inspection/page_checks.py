@@ -11,7 +11,7 @@ from orchestrator.errors import Absent, SpecError, StoreError
 from orchestrator.inspection import audited, located, page_seal, status
 from orchestrator.inspection.audited import Audited, ResultTable, Thing
 from orchestrator.inspection.page_seal import Seal
-from orchestrator.inspection.search_results import is_search
+from orchestrator.inspection.search_results import TRIALS, is_search
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store, is_there, open_store, read_each
 from orchestrator.store.content import content
@@ -112,7 +112,7 @@ def _table(table: ResultTable, store: Store | None) -> Check:
     contents: list[tuple[str, str]] = []
     try:
         journal = Journal(store.folder("runs") / table.run)
-        if is_search(journal.about()):
+        if table.name == TRIALS and is_search(journal.about()):
             return _compared(table, [audited.trials_content(journal)])
         roots = status.roots(journal)
         for key, rows in read_each(store, roots.get(table.name, ())):

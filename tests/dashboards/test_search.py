@@ -150,8 +150,8 @@ def test_every_kind_of_trial_has_a_shape_of_its_own(made: Made) -> None:
 
 def test_the_drawing_tells_in_words_what_it_shows_and_where_the_allowance_is(made: Made) -> None:
     (figure,) = figures(run_of(made))
-    assert "Trial 0, start: memory 0.8" in figure.alt
-    assert "winner, fresh seeds: memory 0.4" in figure.alt
+    assert "Start: memory 0.8" in figure.alt
+    assert "Winner, fresh seeds, trial 1: memory 0.4" in figure.alt
     for words in ("memory, nats (lower is better)", "skill, share", "least utility that is allowed", "on the front"):
         assert words in figure.svg
     assert "the answer rests on the hollow marks alone" in figure.caption
