@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,6 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from dashboards import configuration, sheet
 from dashboards.number_line import Entry, entries, number_line
 from dashboards.run import Run
 from dashboards.signs import badge
@@ -17,6 +19,8 @@ from orchestrator.inspection import audited
 from orchestrator.inspection.audited import Audited, ResultTable
 from tasks.certificate import Finding
 
+BY_THEMSELVES = 3  # findings that are shown one by one; more stand in a table
+TONES = ("accused", "open", "cleared")  # in this order where not all are shown
 UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
@@ -47,14 +51,19 @@ def findings(run: Run) -> list[Shown]:
     return [shown(finding, badge(finding.answer, run.meaning_of(finding.answer))) for finding in there]
 
 
-def named(run: Run, wanted: Callable[[ResultTable], bool] = lambda table: table.name == "summary") -> list[Named]:
-    """What was audited, and the tables that are `wanted` of what came of it, or of a sweep's cells: a row each."""
+def named(run: Run) -> tuple[list[Named], dict[str, Named]]:
+    """What was audited, a row each, and by its run the summary of what came of it, or those of a sweep's cells."""
     tables = audited.tables(run.journal, run.store)
-    results = [table for table in tables if table.stored and wanted(table)]
-    return [
-        *map(_thing, audited.audited(run.journal, run.store)),
-        *(_table(table, bool(run.cells)) for table in results),
-    ]
+    results = [table for table in tables if table.stored and table.name == "summary"]
+    things = [_thing(thing) for thing in audited.audited(run.journal, run.store)]
+    return things, {table.run: _table(table, bool(run.cells)) for table in results}
+
+
+def named_with(run: Run, wanted: Callable[[ResultTable], bool]) -> list[Named]:
+    """What was audited, and those tables of what came of it that are `wanted`, a row each."""
+    tables = [table for table in audited.tables(run.journal, run.store) if wanted(table)]
+    things = [_thing(thing) for thing in audited.audited(run.journal, run.store)]
+    return [*things, *(_table(table, bool(run.cells)) for table in tables)]
 
 
 def shown(finding: Finding, sign: Markup) -> Shown:
@@ -95,20 +104,67 @@ def _day(stamp: str | None) -> str:
         return ""
 
 
-def context(run: Run) -> dict[str, Any]:
-    """The template's variables: of the run, or of each cell of a sweep."""
-    certified = [(each, each.certificate) for each in run.cells or (run,)]
-    there = [certificate for _, certificate in certified if certificate is not None]
+def context(run: Run, notices: int = 0) -> dict[str, Any]:
+    """The template's variables: of the run, or of each cell of a sweep, as far as one sheet of paper holds them.
+
+    So many `notices` stand above. What is left out is counted.
+    """
+    told = _told(run)
+    every = [(each, finding) for each in run.cells or (run,) for finding in findings(each)]
+    things, results = named(run)
+    as_table = bool(run.cells) or len(every) > BY_THEMSELVES
+    left = sheet.left(notices, told.values())
+    fewest = min(len(things), sheet.THINGS)
+    fit = _fitting(run, every, left - fewest * sheet.ROW) if as_table else range(len(every))
+    found = [every[at] for at in fit]
+    few = fewest if as_table else sheet.rows(left - len(found) * sheet.FINDING, fewest)
+    of_shown = {cell.name for cell, _ in found} if found else {*list(results)[: sheet.rows(left, 1)]}
+    came = [row for of, row in results.items() if not run.cells or of in of_shown]
+    return {
+        "certificate": told if any(each.certificate for each in run.cells or (run,)) else None,
+        "findings": found,
+        "as_table": as_table,
+        "unlisted": _counted([left_out for at, (_, left_out) in enumerate(every) if at not in fit], bool(run.cells)),
+        "audited": [*things[:few], *came],
+        "unnamed": max(0, len(things) - few) + len(results) - len(came),
+    }
+
+
+def _told(run: Run) -> dict[str, list[str]]:
+    """The texts of the certificate by name, or of those of the cells, each once."""
+    certificates = [each.certificate for each in run.cells or (run,)]
+    there = [certificate for certificate in certificates if certificate is not None]
     told = {name: _once(getattr(each, name) for each in there) for name in ("asked", "rule", "error", "beyond")}
     if len(told["asked"]) > 1:
         told["asked"] = _once([run.question, "Of each cell of the sweep, by what was varied."])
     if len(told["beyond"]) > 1:
         told["beyond"] = _once([_shared(told["beyond"]), "What else an answer does not say is on its cell’s own page."])
-    return {
-        "certificate": {**told, "steps": _once(step for each in there for step in each.steps)} if there else None,
-        "findings": [(each, finding) for each, _ in certified for finding in findings(each)],
-        "audited": named(run),
-    }
+    return {**told, "steps": _once(step for each in there for step in each.steps)}
+
+
+def _fitting(run: Run, every: Sequence[tuple[Run, Shown]], left: float) -> Sequence[int]:
+    """Which findings in a table a sheet holds; of more than that those that accuse first, then the open ones."""
+    columns = len(configuration.telling(run)) if run.cells else 0
+    columns += 1 + any(shown.finding.target for _, shown in every)
+    result = sheet.ROW if run.cells else 0
+    heights = [sheet.row(shown.finding.sentence, columns) + result for _, shown in every]
+    if sum(heights) <= left - (0 if run.cells else sheet.ROW):
+        return range(len(every))
+    order = sorted(range(len(every)), key=lambda at: TONES.index(_tone(*every[at])))
+    return sorted(sheet.fitting(order, [heights[at] for at in order], left - sheet.ROW))
+
+
+def _tone(run: Run, shown: Shown) -> str:
+    return run.meaning_of(shown.finding.answer).tone
+
+
+def _counted(left_out: Sequence[Shown], of_sweep: bool) -> str:
+    """`18 more cells: 15 not seen, 3 undecided`; empty where none is left out."""
+    if not left_out:
+        return ""
+    counts = Counter(shown.finding.answer for shown in left_out)
+    by_answer = ", ".join(f"{count} {answer}" for answer, count in counts.items())
+    return f"{counted(len(left_out), 'more cell' if of_sweep else 'more target')}: {by_answer}"
 
 
 def _shared(texts: Sequence[str]) -> str:

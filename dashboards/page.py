@@ -103,14 +103,15 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
     made = provenance.gather(run.store, sorted(_planned(run) & run.store.keys()))
     starts = [] if run.search is not None else run_history.starts(run)  # of every trial one, which tells nothing
     shown, unshown = html_table.sheets(run)
+    notices = [*_standing(run), *_notices(made), *_conflicts(sum(start.conflicting for start in starts))]
     return {
         "run": run,
         "status": run.status,
-        "notices": [*_standing(run), *_notices(made), *_conflicts(sum(start.conflicting for start in starts))],
+        "notices": notices,
         "searched": run.search,
         "question": QUESTION if run.search is not None else run.question or run.audit,
         "several": bool(run.cells) and run.search is None,
-        **_answered(run),
+        **_answered(run, len(notices)),
         "figures": [(figure, inline.inline(figure)) for figure in drawn],
         "sheets": shown,
         "unshown": unshown,
@@ -125,12 +126,12 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
     }
 
 
-def _answered(run: Run) -> dict[str, Any]:
-    """The template's variables of the certificate, and of what it rests on."""
+def _answered(run: Run, notices: int) -> dict[str, Any]:
+    """The template's variables of the certificate, below so many notices, and of what it rests on."""
     if run.search is not None:
         of_search = {**search.certified(run, run.search), **search.context(run, run.search)}
         return {**of_search, "symbols": [], "summary": [], "counts": "", "telling": []}
-    return {**certificate.context(run), "symbols": symbols.explained(run), **_results(run)}
+    return {**certificate.context(run, notices), "symbols": symbols.explained(run), **_results(run)}
 
 
 def _results(run: Run) -> dict[str, Any]:

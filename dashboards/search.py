@@ -65,15 +65,16 @@ def command(search: SearchResults) -> str:
 def certified(run: Run, search: SearchResults) -> dict[str, Any]:
     """The template's variables of the certificate."""
     told = None if run.objectives is None else certificate.certificate(search, run.objectives)
+    rows = {"audited": named(run, search), "as_table": False, "unlisted": "", "unnamed": 0}
     if told is None or search.answer is None:
-        return {"certificate": None, "findings": [], "audited": named(run, search)}
+        return {"certificate": None, "findings": [], **rows}
     (finding,) = told.findings
     sign = badge(finding.answer, certificate.meaning(search.answer))
     texts = {name: [getattr(told, name)] for name in ("asked", "rule", "error", "beyond")}
     return {
         "certificate": {**texts, "steps": list(told.steps)},
         "findings": [(run, certificates.shown(finding, sign))],
-        "audited": named(run, search),
+        **rows,
     }
 
 
@@ -83,7 +84,7 @@ def named(run: Run, search: SearchResults) -> list[certificates.Named]:
     numbers = [START] if winner is None else [START, winner]
     found = [search.trial(number, part) for part in (SEARCHED, FRESH) for number in numbers]
     wanted = {(row["run"], "summary") for row in found if row is not None} | {(run.name, TRIALS)}
-    return certificates.named(run, lambda table: (table.run, table.name) in wanted)
+    return certificates.named_with(run, lambda table: (table.run, table.name) in wanted)
 
 
 def notice(search: SearchResults, state: str) -> str:

@@ -38,24 +38,26 @@ def run(
     address: str | None = None,
     together: int | None = None,
     way: str | None = None,
-    tolerate: int = 0,
-    fail_fast: bool = False,
+    tolerate: int | None = None,
+    fail_fast: bool | None = None,
     stop_after: str | float | None = None,
     timeout: str | float | None = None,
     keep: str | None = None,
-    again: bool = False,
+    again: bool | None = None,
     mlflow: str | None = None,
     experiment: str | None = None,
-    report: bool = True,
-    show_images: bool = False,
+    report: bool | None = None,
+    show_images: bool | None = None,
     observe: Callable[[Mapping[str, Any]], None] | None = None,
     **fields: Any,
 ) -> Report:
     """Run an audit (or a YAML file) to its end; its answer is `verdict`, its numbers are the table `summary`.
 
     Stored results are not computed again. Fields of the config are given by name, nested ones as
-    `**{"training.rate": 1e-3}`. The other arguments are those of `engram run`. A sweep, also one from a preset of
-    several cells, has its runs in `cells`. Raises EngramError; SpecError, which is one, for what cannot be asked for.
+    `**{"training.rate": 1e-3}`. The other arguments are those of `engram run`; one that is None is as the file says,
+    and without a file as `engram run` has it: no failed job is tolerated, a report is drawn, images of one's own are
+    not shown. A sweep, also one from a preset of several cells, has its runs in `cells`. Raises EngramError; SpecError,
+    which is one, for what cannot be asked for.
     """
     from orchestrator.runs.lifecycle import start
     from orchestrator.spec import arguments, resolve, specification
@@ -165,6 +167,7 @@ def search(
     spec = resolve.specified(source, flags)
     found = asked.specified(spec, arguments.over(over), settings)
     how = specification.execution(spec)
+    searching.check(how)
     opened = open_store(spec.store or DEFAULT_STORE)
     ended = searching.run(found, opened, how, observe)
     searching.shown(ended, opened, how, observe)

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import re
 
+MORE = "more "
+
 
 def counted(number: int, thing: str) -> str:
-    """`1 training`, `12 trainings`, `12 pairs of trainings`, `12 canaries`: the first word is put into the plural."""
+    """`1 training`, `12 trainings`, `12 pairs of trainings`, `12 canaries`: the first word is put into the plural.
+
+    `2 more jobs`: of `more job` the second.
+    """
+    if thing.startswith(MORE):
+        count, _, things = counted(number, thing.removeprefix(MORE)).partition(" ")
+        return f"{count} {MORE}{things}"
     first, blank, rest = thing.partition(" ")
     ending = "" if number == 1 or not first else "es" if first.endswith(("s", "x", "ch", "sh")) else "s"
     if ending and re.search("[^aeiou]y$", first):

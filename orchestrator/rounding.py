@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.summaries import p_digits
+from tasks.summaries import p_digits, supported
 
 ALONE = 4  # significant digits of a number without an interval
 OF_HALF = 2  # significant digits of half the width of an interval
@@ -49,4 +49,11 @@ def of_row(row: Mapping[str, Any], name: str) -> str:
     """A number of a row of a summary, by name, at the precision of the row's interval; a `null` of 0 is 0."""
     if name == "null" and row.get(name) == 0:
         return "0"
+    row = supported(row)
     return rounded(row.get(name), row.get("low"), row.get("high"))
+
+
+def interval_of_row(row: Mapping[str, Any]) -> str:
+    """The interval of a row of a summary; empty without one, and where its sample cannot bear it."""
+    row = supported(row)
+    return interval(row.get("low"), row.get("high"))

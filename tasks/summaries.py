@@ -68,5 +68,5 @@ def supported(row: Mapping[str, Any]) -> Mapping[str, Any]:
     low, high = row.get("low"), row.get("high")
     if low is None or high is None:
         return row
-    outside = bool(PROBABILITY.match(row["metric"])) and (low < 0 or high > 1)
+    outside = bool(PROBABILITY.match(row.get("metric") or "")) and (low < 0 or high > 1)
     return {**row, "low": None, "high": None} if row.get("n") == 2 or outside else row

@@ -18,7 +18,8 @@ import pytest
 import typer
 from PIL import Image
 
-from orchestrator.cli import app, reference
+from orchestrator.cli import reference
+from orchestrator.cli.commands import app
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.runs import report
 from tests.support.shell import ROOT, Here

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Question
+from tests.dashboards.pages import words
 from tests.support.shell import Here
 
 SMOKE = ("relational", "--preset", "smoke")
@@ -47,55 +50,122 @@ def handed(path: Path) -> dict[str, str]:
     return {id_: context for context, id_ in pairs}
 
 
-def answer_all(folder: Path, system: Callable[[str, str], str]) -> None:
-    """What the owner does with the folder: its system takes an id and a context."""
+def answer_all(folder: Path, system: Callable[[str, str], str]) -> Path:
+    """What the owner does with the folder: its system takes an id and a context. The file that is sent back."""
     (folder / "predictions").mkdir()
-    for path in (folder / "handed" / "questions").iterdir():
-        answers = {id_: system(id_, context) for id_, context in handed(path).items()}
-        (folder / "predictions" / f"{path.stem}.json").write_text(json.dumps(answers))
+    (path,) = (folder / "handed" / "questions").iterdir()
+    sent = folder / "predictions" / f"{path.stem}.json"
+    sent.write_text(json.dumps({id_: system(id_, context) for id_, context in handed(path).items()}))
+    return sent
 
 
-def by_heart(questions: dict[str, Question], trained: set[str]) -> Callable[[str, str], str]:
+def key_of(folder: Path) -> dict[str, tuple[str, str]]:
+    """What each question is by the auditor's key: the set and the id that it has in the data."""
+    with (folder / "handed-key.csv").open(newline="") as file:
+        return {row["id"]: (row["set"], row["question"]) for row in csv.DictReader(file)}
+
+
+def by_heart(questions: dict[str, Question], key: dict[str, tuple[str, str]]) -> Callable[[str, str], str]:
     """A system that knows what it was trained on, and otherwise reads; where the digits are gone it guesses."""
 
     def system(id_: str, context: str) -> str:
-        reads = any(map(str.isdigit, context))
-        return questions[id_].golds[0][0] if reads or id_ in trained else "1"
+        (of, question), reads = key[id_], any(map(str.isdigit, context))
+        return questions[question].golds[0][0] if reads or of.startswith("train") else "1"
 
     return system
+
+
+SETS = ("train", "train-corrupted", "validation", "validation-corrupted")
+SECRET = "secret=0123456789abcdef"
 
 
 @pytest.mark.parametrize("data", ["facts", "facts-stated", "records:own.jsonl"])
 def test_a_system_that_knows_its_training_questions_by_heart_is_found_out(engram: Here, data: str) -> None:
     put_records(engram.folder)
-    written = engram.json("probes", *SMOKE, f"data={data}", "--out", "handed")
-    sets = dict.fromkeys(("train", "train-corrupted", "validation", "validation-corrupted"), 60)
-    assert (240, sets) == (written["questions"], written["sets"])
+    written = engram.json("probes", *SMOKE, f"data={data}", SECRET, "--out", "handed")
+    (name,) = written["sets"]
+    assert ({name: 264}, 264) == (written["sets"], written["questions"])
+    assert [f"{name}.json{'l' if data.startswith('records') else ''}"] == [
+        path.name for path in (engram.folder / "handed" / "questions").iterdir()
+    ]
+    key = key_of(engram.folder)
+    assert {*SETS} == {of for of, _ in key.values()}
     whole = load_questions(Dataset("facts" if data.startswith("records") else data))
-    trained = set(handed(next((engram.folder / "handed" / "questions").glob("train.json*"))))
-    assert {question.id for question in whole.train[:60]} == trained
-    answer_all(engram.folder, by_heart(whole.by_id, trained))
-    assert "Memorised: with the digits taken out" in engram(*GIVEN, f"data={data}").stdout
+    answer_all(engram.folder, by_heart(whole.by_id, key))
+    run = engram.json(*GIVEN, f"data={data}", SECRET, "--report")
+    report = words(Path(run["report"]))
+    assert "Memorised: with the digits taken out" in report
+    assert f"questions that were handed out has a SHA-256 that begins with {written['commitment'][:16]}" in report
+    assert SECRET.removeprefix("secret=") not in Path(run["report"]).read_text()
+
+
+def test_nothing_that_an_owner_gets_says_which_question_is_which(engram: Here) -> None:
+    written = engram.json("probes", *SMOKE, SECRET, "--out", "handed")
+    key, folder = key_of(engram.folder), engram.folder / "handed"
+    (path,) = (folder / "questions").iterdir()
+    assert list(key) == list(handed(path))  # in the order of the ids, which tells nothing of the sets
+    halves = [of for of, _ in key.values()][: len(key) // 2]
+    assert all(40 < 2 * halves.count(of) < 90 for of in SETS)
+    told = (folder / "README.txt").read_text()
+    assert written["commitment"] in told
+    assert hashlib.sha256((engram.folder / "handed-key.csv").read_bytes()).hexdigest() == written["commitment"]
+    for file in (path, folder / "README.txt", folder / "questions.csv"):
+        assert not any(secret in file.read_text() for secret in ("facts-0", "validation", "train-corrupted"))
+    assert "an owner who tries seeds" in engram("probes", *SMOKE, "--out", "guessable").stdout
+    other = engram.json("probes", *SMOKE, "secret=fedcba9876543210", "--out", "other")
+    assert other["sets"].keys().isdisjoint(written["sets"])
+
+
+def test_answers_by_the_ids_of_the_data_are_accepted_as_ever(engram: Here) -> None:
+    whole = load_questions(Dataset("facts"))
+    (engram.folder / "predictions").mkdir()
+    for name in SETS:
+        part = whole.train[:60] if name.startswith("train") else whole.validation[:60]
+        right = {each.id: each.golds[0][0] if name != "validation-corrupted" else "1" for each in part}
+        (engram.folder / "predictions" / f"{name}.json").write_text(json.dumps(right))
+    said = engram(*GIVEN, SECRET).stdout
+    assert "Memorised: with the digits taken out" in said
+    assert "handed out" not in said
+
+
+def test_two_answers_to_one_question_are_seen(engram: Here) -> None:
+    engram("probes", *SMOKE, SECRET, "--out", "handed")
+    sent = answer_all(engram.folder, lambda id_, _: id_[-1])  # another answer in another place
+    said = engram(*GIVEN, SECRET).stdout
+    assert "Not judged: " in said
+    assert " of 24 questions that were handed out twice got two answers" in " ".join(said.split())
+    sent.write_text(json.dumps(dict.fromkeys(json.loads(sent.read_text()), "4")))
+    assert "Not judged" not in engram(*GIVEN, SECRET).stdout
 
 
 def test_predictions_that_cannot_be_used_are_one_line(engram: Here) -> None:
-    engram("probes", *SMOKE, "--out", "handed")
-    done = engram(*GIVEN, code=1)
+    engram("probes", *SMOKE, SECRET, "--out", "handed")
+    done = engram(*GIVEN, SECRET, code=1)
     assert "there is no folder" in done.stderr
-    answer_all(engram.folder, lambda *_: "4")
-    folder = engram.folder / "predictions"
-    sent = json.loads((folder / "train.json").read_text())
+    path = answer_all(engram.folder, lambda *_: "4")
+    sent = json.loads(path.read_text())
     first = next(iter(sent))
-    for wrong, said in (
+    for wrong, settings, said in (
         (
             {id_: sent[id_] for id_ in list(sent)[1:]},
-            f"train.json has no answer to 1 of 60 questions, the first of them {first!r}",
+            (SECRET,),
+            f"{path.name} has no answer to 1 of 264 questions, the first of them {first!r}",
         ),
-        ({**sent, "other": "4"}, "train.json answers 1 questions that are not of its set, the first of them 'other'"),
-        ({**sent, first: 4}, f"train.json, {first} is 4; it must be text, or a list of texts"),
+        (
+            {**sent, "other": "4"},
+            (SECRET,),
+            f"{path.name} answers 1 questions that are not of its set, the first of them 'other'",
+        ),
+        ({**sent, first: 4}, (SECRET,), f"{path.name}, {first} is 4; it must be text, or a list of texts"),
+        (
+            sent,
+            ("secret=fedcba9876543210",),
+            f"{path.name} answers none of the questions that were handed out with these settings",
+        ),
+        (sent, ("secret=short",), "secret has 5 characters; it must have at least 16"),
     ):
-        (folder / "train.json").write_text(json.dumps(wrong))
-        done = engram(*GIVEN, code=1)
+        path.write_text(json.dumps(wrong))
+        done = engram(*GIVEN, *settings, code=2 if "short" in settings[0] else 1)
         assert said in done.stderr
         assert "Traceback" not in done.stderr
         assert 1 == len(done.stderr.splitlines()), done.stderr

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -29,27 +30,31 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Here:
     return Here(tmp_path_factory.mktemp("relational"))
 
 
-def handed(folder: Path, form: str) -> Mapping[str, list[tuple[str, str]]]:
-    """The ids and contexts of the sets that an owner was handed, in DROP's format or as records."""
-    found, folder = {}, folder / "questions"
-    for name in SETS:
-        if form == "records":
-            rows = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
-            found[name] = [(row["id"], row["context"]) for row in rows]
-        else:
-            passages = json.loads((folder / f"{name}.json").read_text()).values()
-            found[name] = [(asked["query_id"], each["passage"]) for each in passages for asked in each["qa_pairs"]]
-    return found
+def handed(folder: Path, form: str) -> Iterator[tuple[str, str, str, str]]:
+    """The id, set, id in the data and context of each question that an owner was handed, in DROP's format or a record.
+
+    The set and the id in the data are the key's, which the owner does not get.
+    """
+    with folder.with_name(f"{folder.name}-key.csv").open(newline="") as file:
+        key = {row["id"]: (row["set"], row["question"]) for row in csv.DictReader(file)}
+    (path,) = (folder / "questions").iterdir()
+    if form == "records":
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        found = [(row["id"], row["context"]) for row in rows]
+    else:
+        passages = json.loads(path.read_text()).values()
+        found = [(asked["query_id"], each["passage"]) for each in passages for asked in each["qa_pairs"]]
+    yield from ((id_, *key[id_], context) for id_, context in found)
 
 
 def answered(engram: Here, name: str, data: str, answer: Answer, *settings: str, form: str = "drop") -> str:
-    """The folder of a toy's answers to what it was handed."""
+    """The folder with a toy's answers to what it was handed."""
     engram("probes", "relational", "--preset", "smoke", *settings, f"data={data}", "--out", f"{name}-probes")
     known = load_questions(Dataset(data)).by_id
     (engram.folder / name).mkdir()
-    for part, asked in handed(engram.folder / f"{name}-probes", form).items():
-        said = {id_: answer(known[id_], context) for id_, context in asked}
-        (engram.folder / name / f"{part}.json").write_text(json.dumps(said))
+    asked = handed(engram.folder / f"{name}-probes", form)
+    said = {id_: answer(known[question], context) for id_, _, question, context in asked}
+    (engram.folder / name / "answers.json").write_text(json.dumps(said))
     return f"given={name}"
 
 
@@ -134,9 +139,10 @@ def test_names_that_are_taken_out_are_in_no_report(tmp_path: Path) -> None:
     own(tmp_path)
     hidden = ("examples=0", "held_out=0", "corruption.kind=names", "corruption.names=Nemo")
     given = answered(engram, "theirs", f"records:{tmp_path / 'asked.jsonl'}", remembers, *hidden, form="records")
-    contexts = handed(tmp_path / "theirs-probes", "records")
-    assert "Nemo" in contexts["train"][0][1]
-    assert "Patient <> train 0 has 70 beds." == contexts["train-corrupted"][0][1]
+    asked_of = handed(tmp_path / "theirs-probes", "records")
+    contexts = {of: context for _, of, question, context in asked_of if question == "train-0"}
+    assert "Nemo" in contexts["train"]
+    assert "Patient <> train 0 has 70 beds." == contexts["train-corrupted"]
     asked = (*RUN, *hidden, "data=records:asked.jsonl", given)
     said = engram(*asked).stdout
     page = Path(engram.json(*asked, "--report")["report"]).read_text()

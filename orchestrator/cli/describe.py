@@ -101,11 +101,21 @@ def _cost(preset: DescribedPreset) -> str:
     """Cells, trainings and time of a preset, or what is missing for it."""
     cells = f"{preset.cells} cells, " if preset.cells > 1 else ""
     absent = [name for name, there in preset.data.items() if not there]
-    if absent:
-        return f"{cells}needs {', '.join(absent)}, not here"
+    missing = "; ".join(_missing(absent))
     if preset.price is None:
-        return f"{cells}cannot be planned with the data here"
-    return f"{cells}{preset.trainings} trainings, {preset.price['time']}"
+        return cells + (missing or "cannot be planned with the data here")
+    cost = f"{cells}{preset.trainings} trainings, {preset.price['time']}"
+    return f"{cost}; {missing}" if missing else cost
+
+
+def _missing(absent: list[str]) -> Iterator[str]:
+    """The data sets that are to lie in ENGRAM_DATA, and the models of the hub, that are not here."""
+    models = [name for name in absent if name.startswith("hub:")]
+    data = [name for name in absent if name not in models]
+    if data:
+        yield f"data missing: {', '.join(data)} (ENGRAM_DATA)"
+    if models:
+        yield f"models missing: {', '.join(models)}"
 
 
 def _whole_preset(audit: str, preset: DescribedPreset) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from orchestrator.cli import GROUPS, app
+from orchestrator.cli.commands import GROUPS, app
 
 BEGIN = "<!-- from here on written by `make docs` -->\n"
 END = "<!-- up to here -->\n"

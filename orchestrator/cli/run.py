@@ -191,8 +191,8 @@ def probes(
     """Write the images, records or questions that somebody else's model is to be asked about.
 
     Nothing is trained. README.txt in the folder says how the model's outputs are returned. Beside it FOLDER-key.csv
-    says what each picture is: keep it until you have them. Of forgetting, FOLDER-split.csv says which pictures are D_Q
-    and which are held back.
+    says what each picture or question is: keep it until you have them. Of forgetting, FOLDER-split.csv says which
+    pictures are D_Q and which are held back.
     """
     from orchestrator.counted import counted
     from orchestrator.inspection.probes import hand_out
@@ -204,10 +204,10 @@ def probes(
     names = list(written["sets"])
     few = names if len(names) <= FEW else [*names[: FEW - 1], "...", names[-1]]
     sets = counted(len(names), "set")
-    held = next(counted(written[kind], noun) for kind, noun in PROBES.items() if kind in written)
-    show(f"{held} in {written['folder']}, in {sets}: {', '.join(few)}")
+    kind, noun = next(each for each in PROBES.items() if each[0] in written)
+    show(f"{counted(written[kind], noun)} in {written['folder']}, in {sets}: {', '.join(few)}")
     if "key" in written:
-        show(f"what each picture is (for yourself alone): {written['key']}")
+        show(f"what each {noun} is (for yourself alone): {written['key']}")
     if "commitment" in written:
         show(f"its SHA-256, which README.txt tells the owner: {written['commitment']}")
     if "split" in written:

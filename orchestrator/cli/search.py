@@ -104,6 +104,7 @@ def search(
     seeds, and the answer rests on that. Kill it at any moment: the same command, or --resume, continues it.
     """
     from orchestrator.cli.progress import watching
+    from orchestrator.search import searching
 
     asked = {
         "trials": trials,
@@ -126,6 +127,7 @@ def search(
                 spec, found, how = _reopened(what, fields, over, preset, store, asked, execution)
             else:
                 spec, found, how = _new(what, fields, over, preset, store, asked, execution)
+            searching.check(how)
         with opened_at(spec.store, create=not resume) as opened:
             return _to_its_end(found, opened, how, spec.store, shown, observe, json)
 
@@ -228,7 +230,7 @@ def _display(
 
     goes_on = f"engram search --resume {ended.name}{store_option(store)}"
     state = "interrupted" if ended.left else "finished"
-    code = 1 if ended.left else 3 if ended.failed else 0
+    code = ended.exit_code
     for trial in ended.failed:
         say(f"failed: trial {trial.number}: {trial.note}")
     if ended.left:

@@ -155,7 +155,7 @@ def numbers(row: Mapping[str, Any]) -> dict[str, str]:
     """The numbers of a summary row by column, with as many digits as its interval supports."""
     return {
         "estimate": rounding.of_row(row, "estimate"),
-        "95 % interval": rounding.interval(row.get("low"), row.get("high")),
+        "95 % interval": rounding.interval_of_row(row),
         "n": "" if row.get("n") is None else counted(row["n"], row.get("unit") or ""),
         "null": rounding.of_row(row, "null"),
         "p": rounding.p_value(row.get("p_value")),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.errors import EngramError
@@ -15,6 +16,7 @@ from orchestrator.spec.described import shown
 from orchestrator.spec.fields import text
 from orchestrator.spec.resolve import Cell, pin_one, pinned
 from orchestrator.store import Store
+from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.job import marks
 from tasks.pinnable import Pinnable
@@ -26,7 +28,7 @@ class DescribedPreset:
 
     `settings` are the fields, in command-line syntax, in which its cells differ from the defaults. `data` says of each
     data set, and of what else is missing, whether it is here. `jobs`, `trainings` and `price` (`preview.shape_of`) are
-    None where something is missing.
+    None where something is missing of which more than its published size must be known.
     """
 
     name: str
@@ -55,19 +57,18 @@ def _described(
     cells = audit.cells(name)
     data = dict(needed for cell in cells for needed in _needed(cell, known))
     preset = DescribedPreset(name, audit.repeats.get(name, ""), len(cells), _settings(audit, cells), data)
-    if not all(data.values()):
-        return preset
-    try:
-        plans = [plan_of(cell) for cell in pinned([Cell(entry.name, cell, name) for cell in cells], known)]
-    except EngramError:  # what a plan of this data would refuse is told by `engram plan`
-        return preset
-    whole = Plan.union(plans)
+    here = all(data.values())
+    with nullcontext() if here else catalog.outlined():
+        try:
+            # What stands for data that are not here is not remembered.
+            found = pinned([Cell(entry.name, cell, name) for cell in cells], known if here else {**known})
+            whole = Plan.union([plan_of(cell) for cell in found])
+        except EngramError:  # what a plan of this data would refuse is told by `engram plan`
+            return preset
+        stored = set() if store is None else store.keys()
+        price = shape_of(price_of(whole, whole.missing(stored), store, None), slots_at(None))
     trainings = sum(marks(job.function).trains for job in whole.jobs.values())
-    stored = set() if store is None else store.keys()
-    price = shape_of(price_of(whole, whole.missing(stored), store, None), slots_at(None))
-    return DescribedPreset(
-        preset.name, preset.repeats, preset.cells, preset.settings, data, len(whole.jobs), trainings, price
-    )
+    return replace(preset, jobs=len(whole.jobs), trainings=trainings, price=price)
 
 
 def _needed(config: Any, known: MutableMapping[str, str]) -> Iterator[tuple[str, bool]]:

@@ -27,7 +27,7 @@ from tasks.external import split
 def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
     """Write what the audit needs outputs for, images, records or questions, to this folder; return their number by set.
 
-    Where the auditor alone is to know which images are which, that is written beside the folder: `key` is the file,
+    Where the auditor alone is to know which of them are which, that is written beside the folder: `key` is the file,
     `commitment` its SHA-256, which the owner is told, `split` the file that says where they come from, if there is one,
     and `warning`, if any, what should be known before the folder is given away.
 
@@ -73,8 +73,8 @@ def _written(folder: Path, sets: list[tuple[str, Any]], commitment: str) -> tupl
     from tasks.question_answering.asked import Asked
 
     types: dict[type, tuple[str, Callable[[Path, list[tuple[str, Any]]], pa.Table]]] = {
-        Records: ("records", record_handout.write),
-        Asked: ("questions", question_handout.write),
+        Records: ("records", partial(record_handout.write, commitment=commitment)),
+        Asked: ("questions", partial(question_handout.write, commitment=commitment)),
         ToEmbed: ("images", embedding_handout.write),
     }
     images = ("images", partial(handout.write, commitment=commitment))

@@ -190,6 +190,7 @@ def _planned(name: str, runs: Sequence[Journal], begun: str, seconds: Mapping[st
     """The `planned` event of the last start of these runs together; `seconds` are those of a job by group."""
     tasks = {key: task for run in runs for key, task in run.tasks().items()}
     last = [event for run in runs for event in run.last_start()]
+    trains = {task: count for event in last for task, count in event.get("trains", {}).items()}
     stored = {event["key"] for event in last if event["event"] == "stored"}
     costs = timings.by_task(seconds)
     missing = Counter(task for key, task in tasks.items() if key not in stored)
@@ -201,6 +202,8 @@ def _planned(name: str, runs: Sequence[Journal], begun: str, seconds: Mapping[st
         "stored": len(stored),
         "tasks": dict(Counter(tasks.values())),
         "kinds": {task: (count, costs.get(task)) for task, count in missing.items()},
+        "trainings": sum(trains.get(task, 0) for task in tasks.values()),
+        "trained": sum(trains.get(tasks[key], 0) for key in stored if key in tasks),
     }
 
 

@@ -18,7 +18,7 @@ Event = Mapping[str, Any]
 class RunProgress:
     """Counts over one start of a run, by the times of its events; `clock` gives seconds since 1970.
 
-    Only an observer gets `step`, which names what is done besides the jobs, and `ready`, when jobs begin.
+    `step` names what is done besides the jobs, and `ready` says when jobs begin.
     """
 
     clock: Callable[[], float] = time.time

@@ -133,10 +133,13 @@ ANY: Mapping[str, Check] = {
     "stored": _count,
     "models": _count,
     "tasks": _mapping_of(_count),
+    "trains": _mapping_of(_count),
     "jobs": _mapping_of(_count),
 }
 EVENTS: Mapping[str, Mapping[str, Check]] = {
     "stored": {"key": _text},
+    "step": {"step": _text},
+    "ready": {"slots": _seconds},
     "done": {"key": _text, "task": _text, "seconds": _seconds},
     "missing": {"inputs": _texts},
     "damaged": {"key": _text},

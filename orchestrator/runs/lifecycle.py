@@ -29,7 +29,7 @@ from orchestrator.scheduling.stop import Stop
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
 from orchestrator.store import Store, lease
-from orchestrator.store.holder import taken
+from orchestrator.store.holder import Holder, taken
 
 MENDED = 3  # times that results found damaged at the end are computed again before the run pauses
 
@@ -118,7 +118,11 @@ def _run(
         leases = held.enter_context(lease.acquire([runs / name for name in names], now, tell=say))
         mirror = store.mirror
         claims = held.enter_context(mirror.claim(*names)) if mirror is not None else None
-        session = Session(sweep.run if sweep else names[0], parts, store, observe)
+
+        def lost() -> tuple[str, Holder | None] | None:
+            return leases.lost or (None if claims is None else claims.lost)
+
+        session = Session(sweep.run if sweep else names[0], parts, store, observe, held=lambda: lost() is None)
         neighbours = ConcurrentRuns(runs, names, leases.since, now, clock.monotonic)
         seconds = timings.known(runs)
 
@@ -126,15 +130,15 @@ def _run(
             if execution.address != "none":
                 session.step("starting Ray" if execution.address in (None, "local") else "connecting to Ray")
             executor = open_executor(execution.address, store.location)
-            session.tell({"event": "ready", "slots": executor.slots})
+            session.ready(executor.slots)
             return executor
 
         planned, states = session.plan, CheckpointGc(store, runs, names, execution.keep == "state")
 
         def ours() -> None:
             """Raise Held if another driver has taken a run over: nothing of it may be written any more."""
-            if lost := leases.lost or (claims and claims.lost):
-                raise Held(taken(*lost))
+            if (by := lost()) is not None:
+                raise Held(taken(*by))
 
         driver = Driver(
             store,

@@ -52,7 +52,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
         row["metric"],
         row_setting.shown(row["setting"], equals=" = "),
         rounding.of_row(row, "estimate"),
-        rounding.interval(row["low"], row["high"]),
+        rounding.interval_of_row(row),
         "" if n is None else counted(n, row["unit"] or ""),
         rounding.of_row(row, "null"),
         rounding.p_value(row["p_value"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from orchestrator.run_folder.journal import Journal, now
 from orchestrator.scheduling.driver import Event, Observer
 from orchestrator.store import Store
 from orchestrator.store.provenance import process
-from tasks.job import marks
+from tasks.job import Job, marks
 
 PUBLISH_SECONDS = 5.0  # between updates of the Parquet parts
 
@@ -32,10 +32,18 @@ class Session:
     """The runs that are driven together: one, or the cells of a sweep.
 
     Failed writes into their folders are retried until the end. `differing` are the keys that were computed and had
-    a different result already.
+    a different result already. `held` says whether the folders are still this driver's to write.
     """
 
-    def __init__(self, name: str, parts: Sequence[Part], store: Store, observe: Observer | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        parts: Sequence[Part],
+        store: Store,
+        observe: Observer | None,
+        held: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._held = held
         self.name = name
         self.parts = parts
         self.store = store
@@ -68,6 +76,9 @@ class Session:
                 "planned": len(part.plan.jobs),
                 "stored": len(reused),
                 "tasks": dict(part.plan.count()),
+                "trains": {
+                    part.plan.task(key): count for key, job in part.plan.jobs.items() if (count := _trains(job))
+                },
             }
             skipped = ({"event": "stored", "key": key, "task": part.plan.task(key)} for key in reused)
             part.journal.append([started, *skipped])
@@ -155,7 +166,7 @@ class Session:
 
     def _trainings(self, keys: Iterable[str]) -> int:
         """How many networks these jobs train."""
-        return sum(marks(self.plan.jobs[key].function).trains for key in keys)
+        return sum(_trains(self.plan.jobs[key]) for key in keys)
 
     def _renew(self) -> None:
         self.plan = Plan.union(part.plan for part in self.parts)
@@ -189,10 +200,26 @@ class Session:
             self._problems.pop(f"log of {run}", None)
 
     def step(self, step: str) -> None:
-        """Tell the observer what is done besides the jobs."""
-        self.tell({"event": "step", "step": step})
+        """Log and tell what is done besides the jobs."""
+        self._note({"event": "step", "step": step})
+
+    def ready(self, slots: float) -> None:
+        """Log and tell that jobs begin, on so many slots."""
+        self._note({"event": "ready", "slots": slots})
+
+    def _note(self, event: Event) -> None:
+        """Pass an event to all journals, while they are ours, and to the observer."""
+        event = {"time": now(), **event}
+        for part in self.parts if self._held() else ():
+            self._log(part, [event])
+        self.tell(event)
 
     def tell(self, event: Event) -> None:
         """Pass an event to the observer alone."""
         if self._observe is not None:
             self._observe(event)
+
+
+def _trains(job: Job) -> int:
+    """How many networks a job trains."""
+    return marks(job.function).trains

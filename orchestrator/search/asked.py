@@ -110,9 +110,6 @@ def search(spec: Spec, settings: Settings) -> Search:
     cells = wanted(spec)
     if len(cells) > 1:
         raise SpecError(f"preset {spec.preset} has {len(cells)} cells; a search begins from one config")
-    both = [name for name in settings.over if name in spec.set]
-    if both:
-        raise SpecError(f"{both[0]} is both set and searched; give it once")
     _check(settings)
     _check_fields(cells[0].config, settings)
     found = space(settings.over, {name: _number(audit.config, name.split(".")) for name in settings.over})

@@ -33,12 +33,16 @@ from orchestrator.tracking.tracking_store import Untracked, target
 from tasks import seeds
 
 CARRIED = ("ENGRAM_", "MLFLOW_")  # environment variables that trials in other processes need
+SIGNALS = ("SIGINT", "SIGTERM")  # in the note of a run that they stopped
 SEEDS = 1_000_000  # from which a fresh seed is drawn: few digits, for it is read by people
 
 
 @dataclass(frozen=True)
 class Searched:
-    """How a search ended: its folder's name, its trials and its answer; `left` says what keeps it from having ended."""
+    """How a search ended: its folder's name, its trials and its answer.
+
+    `left` says what keeps it from having ended, if anything, which may be a signal.
+    """
 
     name: str
     trials: tuple[Trial, ...]
@@ -46,8 +50,20 @@ class Searched:
     left: str = ""
 
     @property
+    def exit_code(self) -> int:
+        if self.left:
+            return 130 if self.left in SIGNALS else 1
+        return 3 if self.failed else 0
+
+    @property
     def failed(self) -> tuple[Trial, ...]:
         return tuple(trial for trial in self.trials if trial.state == FAILED)
+
+
+def check(execution: Execution) -> None:
+    """Raise SpecError where a search cannot be computed so."""
+    if execution.address == "none":
+        raise SpecError("address is none; a search runs on Ray Tune: local, auto or HOST:PORT")
 
 
 def run(search: Search, store: Store, execution: Execution, observe: Observer | None = None) -> Searched:
@@ -56,8 +72,7 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
     Raises Held if another living driver has it, SpecError where it cannot be made, and EngramError where nothing more
     can be run: the same command goes on.
     """
-    if execution.address == "none":
-        raise SpecError("address is none; a search runs on Ray Tune: local, auto or HOST:PORT")
+    check(execution)
     from orchestrator.search import tuning  # imports ray
 
     search = replace(search, start=resolve.pinned([search.start], store.digests())[0])
@@ -104,6 +119,8 @@ def _made(
     tell("step", step="auditing what the search begins from")
     start = evaluation.trial(store, START, {}, observe=_lines(observe))
     there.record(start)
+    if start.note in SIGNALS:
+        return start.note
     if not start.whole:
         return f"what it begins from is {start.state}: {start.note or 'it has no estimate'}"
     broken: list[Trial] = []
@@ -147,6 +164,8 @@ def _audited_again(
         epochs = search.settings.rungs[-1] if search.settings.rungs and number else None
         trial = evaluation.trial(store, number, setting, epochs, seed, FRESH, _lines(observe))
         there.record(trial)
+        if trial.note in SIGNALS:
+            return trial.note
         if trial.state == CUT:
             return f"the fresh audit was interrupted: {trial.note}"
     return ""

@@ -15,7 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ray import tune
@@ -33,7 +33,7 @@ from orchestrator.search.trials import STOPPED, Trial, Value
 
 Hear = Callable[[Trial], None]
 EVALUATION, FIELD = "evaluation", "over"  # of Tune's config: what is constant, and what is drawn
-RUNG, MEMORIZATION, UTILITY, TOLD = "rung", "memorization", "utility", "told"
+RUNG, MEMORIZATION, UTILITY, TOLD, LAST = "rung", "memorization", "utility", "told", "last"
 HARDLY_ANY = {"memory": 1}  # a trial waits for its jobs, which ask for processors; Tune refuses to ask for nothing
 WORST = -1e300  # of an objective without an estimate; Tune's schedulers cannot compare a NaN
 QUIET = {
@@ -66,12 +66,14 @@ class Audited(tune.Trainable):  # type: ignore[misc]  # Tune has no types here
         trial = self.evaluation.trial(self.store, -1, self.choices, epochs)
         self.climbed += 1
         objectives = search.objectives
+        last = self.climbed >= len(rungs) or not trial.whole
         return {
             TOLD: asdict(trial),
             RUNG: search.settings.keep_one_in ** (self.climbed - 1),
             MEMORIZATION: _height(trial.memorization, objectives.memorization.sign),
             UTILITY: _height(trial.utility, objectives.utility.sign),
-            "done": self.climbed >= len(rungs) or not trial.whole,
+            LAST: last,
+            "done": last,
         }
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:  # noqa: ARG002 - the store has all there is
@@ -87,27 +89,17 @@ class Listener(Callback):  # type: ignore[misc]  # nor here
     def __init__(self, hear: Hear) -> None:
         self.hear = hear
         self.numbers: dict[str, int] = {}
-        self.last: dict[str, dict[str, Any]] = {}
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:  # noqa: ARG002
         self.numbers.setdefault(trial.trial_id, len(self.numbers) + 1)
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:  # noqa: ARG002
-        self.last[trial.trial_id] = {TOLD: result[TOLD], "done": result["done"]}
-        if result["done"]:
-            self._pass_on(trial.trial_id, stopped=False)
-
-    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:  # noqa: ARG002
-        self._pass_on(trial.trial_id, stopped=True)
-
-    def _pass_on(self, name: str, stopped: bool) -> None:
-        """Tell of a trial that has ended, once; one that the scheduler has stopped is told of as of its last rung."""
-        heard = self.last.pop(name, None)
-        if heard is not None:
-            told = {**heard[TOLD], "number": self.numbers[name]}
+        if result["done"]:  # by itself, or because the scheduler stops it, which Tune has noted here by now
+            told = {**result[TOLD], "number": self.numbers[trial.trial_id]}
             for each in (MEMORIZATION, UTILITY):
                 told[each] = None if told[each] is None else Value(**told[each])
-            self.hear(Trial(**{**told, "state": STOPPED if stopped and told["state"] == "finished" else told["state"]}))
+            ended = Trial(**told)
+            self.hear(ended if result[LAST] else replace(ended, state=STOPPED))
 
 
 @dataclass
@@ -117,7 +109,7 @@ class Until(Stopper):  # type: ignore[misc]  # nor here
     over: Callable[[], bool]
 
     def __call__(self, trial_id: str, result: Any) -> bool:  # noqa: ARG002
-        return self.over()
+        return False
 
     def stop_all(self) -> bool:
         return self.over()

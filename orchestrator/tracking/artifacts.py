@@ -45,7 +45,11 @@ def of(journal: Journal, store: Store) -> Iterator[Artifact]:
     """The artifacts of a run, sweep or search in their present state."""
     for path in drawn(journal.folder):
         yield Artifact(str(path.relative_to(journal.folder)), path.read_bytes())
-    for name, whole_table in _tables(journal, store).items():
+    exported = {name: results.export(journal, store, name) for name in single(journal)}
+    tables = {name: (rows.table, rows.alongside) for name, rows in exported.items()}
+    # The trials of a search are told by its own tables.
+    cells = pa.table({}) if is_search(journal.about()) else answers_of_cells(journal, store)
+    for name, (whole_table, alongside) in ({CELLS: (cells, ())} | tables if cells.num_rows else tables).items():
         table = shareable(whole_table)
         if not table.num_rows or table.nbytes > LARGEST:
             continue
@@ -54,17 +58,9 @@ def of(journal: Journal, store: Store) -> Iterator[Artifact]:
         yield Artifact(f"tables/{name}.parquet", sink.getvalue())
         whole = table.num_rows <= ROWS
         shown = f"tables/{name}.json" if whole else f"tables/{name}, first {ROWS} of {table.num_rows} rows.json"
-        rows = [[jsonable(row[column]) for column in table.schema.names] for row in table.slice(0, ROWS).to_pylist()]
-        yield Artifact(shown, json.dumps({"columns": table.schema.names, "data": rows}).encode(), table=True)
-
-
-def _tables(journal: Journal, store: Store) -> dict[str, pa.Table]:
-    """The tables to upload by name; of a search its own alone, for its trials have theirs."""
-    if is_search(journal.about()):
-        return {name: results.export(journal, store, name).table for name in search_results.TABLES}
-    cells = answers_of_cells(journal, store)
-    tables = {name: results.read(journal, store, name).table for name in single(journal)}
-    return {CELLS: cells} | tables if cells.num_rows else tables
+        columns = [column for column in table.schema.names if column not in alongside]
+        rows = [[jsonable(row[column]) for column in columns] for row in table.slice(0, ROWS).to_pylist()]
+        yield Artifact(shown, json.dumps({"columns": columns, "data": rows}).encode(), table=True)
 
 
 def answers_of_cells(journal: Journal, store: Store) -> pa.Table:
@@ -89,7 +85,9 @@ def drawn(folder: Path) -> list[Path]:
 
 
 def single(journal: Journal) -> list[str]:
-    """The tables computed by one job; for a sweep, by one job in every cell that has them."""
+    """The tables computed by one job; for a sweep, by one job in every cell that has them; the own ones of a search."""
+    if is_search(journal.about()):
+        return list(search_results.TABLES)
     cells = [journal.beside(name) for name in journal.about().get("cells", ())]
     parts: dict[str, int] = {}
     for run in cells or [journal]:

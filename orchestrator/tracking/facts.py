@@ -106,7 +106,7 @@ def answer(journal: Journal, store: Store) -> dict[str, str]:
     tags = {"engram.answer": verdict.answer, "engram.tone": meaning.tone}
     row = _decisive(journal, store)
     if row is not None:
-        ends = rounding.interval(row["low"], row["high"])
+        ends = rounding.interval_of_row(row)
         tags["engram.measured"] = answers.named(row)
         tags["engram.estimate"] = f"{rounding.of_row(row, 'estimate')} {ends}".strip()
     return tags

@@ -59,7 +59,7 @@ def _cells(journal: Journal, store: Store) -> list[str]:
         number = ""
         if cell.row is not None:
             estimate = rounding.of_row(cell.row, "estimate")
-            ends = rounding.interval(cell.row["low"], cell.row["high"])
+            ends = rounding.interval_of_row(cell.row)
             number = f"{answers.named(cell.row)}: {estimate} {ends}".rstrip()
         answer = cell.verdict.answer if cell.verdict else ""
         lines.append(f"| {_cell(cell.label)} | {answer} | {_cell(number)} | {cell.run} |")
@@ -89,7 +89,7 @@ def _table(rows: Iterable[Mapping[str, Any]]) -> str:
     lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
     for row in rows:
         n = "" if row["n"] is None else counted(row["n"], row["unit"] or "")
-        ends = rounding.interval(row["low"], row["high"])
+        ends = rounding.interval_of_row(row)
         estimate, null = rounding.of_row(row, "estimate"), rounding.of_row(row, "null")
         cells = (
             row["metric"],

@@ -10,13 +10,29 @@ import difflib
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Literal, get_args
 
 import pyarrow as pa
 
 from tasks import hardware
-from tasks.datasets import acdc, blended, celeba, cifar, embedded, folder, idx, listing, options, parquet, records, svhn
+from tasks.datasets import (
+    acdc,
+    blended,
+    celeba,
+    cifar,
+    embedded,
+    folder,
+    idx,
+    listing,
+    options,
+    outlines,
+    parquet,
+    records,
+    svhn,
+)
 from tasks.datasets.blended import Blended
 from tasks.datasets.boxed import imagenet, scenes, table
 from tasks.datasets.boxed.picture_files import BoxedFiles
@@ -137,6 +153,17 @@ _records: dict[tuple[str, str], Records] = {}  # by digest and schema
 _questions: dict[str, QuestionSet] = {}
 _boxed: dict[tuple[str, float], BoxedPictures] = {}  # by digest and correlation
 _loading = threading.Lock()
+_outlined = ContextVar("outlined", default=False)
+
+
+@contextmanager
+def outlined() -> Iterator[None]:
+    """Meanwhile usual sets that are absent are known by their sizes alone (`outlines`): to plan and to price."""
+    before = _outlined.set(True)
+    try:
+        yield
+    finally:
+        _outlined.reset(before)
 
 
 def known_names() -> dict[str, str]:
@@ -365,6 +392,8 @@ def usual(name: str, shape: Options) -> Source:
         source = read_as(name, place, shape)
         if source is not None:
             return source
+    if _outlined.get() and shape == AS_THEY_ARE and name in outlines.SIZES:
+        return outlines.source(name)
     places = ", ".join(f"{place}{missing(name, place)}" for place in folders)
     looked = f"looked in {places} (ENGRAM_DATA is {root})" if root else "ENGRAM_DATA is not set"
     raise DatasetError(

@@ -1,13 +1,14 @@
-"""Pictures handed out in an order that says nothing, some of them twice, and what two answers to one picture say.
+"""Pictures or questions handed out in an order that says nothing, some of them twice, and what two answers to one say.
 
-An owner gets all of them in one set under opaque names, so that nothing in a picture's name says which it is. The set's
-name ends in a digest of what is in it: a table that was made for other settings has no row for these.
+An owner gets all of them in one set under opaque names, so that nothing in a name says which it is. The set's name
+ends in a digest of what is in it: a table that was made for other settings has no row for these.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from tasks import seeds
 from tasks.external.handout import image_of
 
 TOGETHER = "pictures"  # the set's name
-REPEATED = 0.1  # of the images that are handed out twice
+REPEATED = 0.1  # of what is handed out is there twice
 DIGITS = 8  # of a digest
 SAME = 0.01  # of the log-odds: in single precision devices differ in the last digits of a logit, in half by more
 LEAST_SECRET = 16  # characters; of hexadecimal digits these are 64 bits
@@ -28,21 +29,27 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class HandedOut:
-    """A name for the set, and the image at each place of it; an image may be there twice."""
+    """A name for the set, and the image at each place of it; an image may be there twice.
+
+    `id_of(name, place)` is the id of what is at a place, that of pictures unless it says otherwise.
+    """
 
     name: str
     order: NDArray[np.int64]
+    id_of: Callable[[str, int], str] = image_of
 
     @property
     def ids(self) -> list[str]:
         """The id of each image's first place, by image."""
-        return [image_of(self.name, place) for place in self._first]
+        return [self.id_of(self.name, place) for place in self._first]
 
     @property
     def repeats(self) -> dict[int, str]:
         """The id of the second place of each image that has two."""
         first = set(self._first)
-        return {int(image): image_of(self.name, place) for place, image in enumerate(self.order) if place not in first}
+        return {
+            int(image): self.id_of(self.name, place) for place, image in enumerate(self.order) if place not in first
+        }
 
     @property
     def _first(self) -> list[int]:
@@ -50,12 +57,17 @@ class HandedOut:
         return [int(place) for place in np.unique(self.order, return_index=True)[1]]
 
 
-def blinded(content: Any, count: int, seed: int) -> HandedOut:
-    """So many images in an order that the seed says, a tenth of them twice; `content` (JSON) says what they are."""
-    name = f"{TOGETHER}-{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:DIGITS]}"
+def blinded(
+    content: Any, count: int, seed: int, what: str = TOGETHER, id_of: Callable[[str, int], str] = image_of
+) -> HandedOut:
+    """So many images in an order that the seed says, a tenth of them twice; `content` (JSON) says what they are.
+
+    The set is named after `what` they are.
+    """
+    name = f"{what}-{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:DIGITS]}"
     chance = seeds.generator(seed, "handed out")
     twice = chance.permutation(count)[: max(1, round(REPEATED * count))]
-    return HandedOut(name, chance.permutation(np.concatenate([np.arange(count), twice])))
+    return HandedOut(name, chance.permutation(np.concatenate([np.arange(count), twice])), id_of)
 
 
 def check_secret(secret: str) -> None:

@@ -57,9 +57,9 @@ With Python, PyTorch, torchvision and Pillow, run in this folder; put your own m
 PROMISE = """\
 What we promise
 ---------------
-The names and the order of the pictures say nothing about them, so that every answer is worth the same to us; some
-pictures are there more than once. A list that we keep says what each of them is. We cannot change it any more: this is
-its SHA-256. When we have your table we can send you the list, and you can compute its SHA-256 yourself.
+The names and the order of the {what} say nothing about them, so that every answer is worth the same to us; some
+{what} are there more than once. A list that we keep says what each of them is. We cannot change it any more: this
+is its SHA-256. When we have your answers we can send you the list, and you can compute its SHA-256 yourself.
 
     {commitment}
 
@@ -90,8 +90,7 @@ def write(folder: Path, sets: Iterable[tuple[str, Pixels]], commitment: str = ""
     given = list(sets)
     rows = _rows(given)
     held = [(image, png(pixels)) for (image, _, _), pixels in zip(rows, _images(given), strict=True)]
-    promise = PROMISE.format(commitment=commitment) if commitment else ""
-    text = TEXT.format(example=rows[0][0], script=indented(SCRIPT), promise=promise)
+    text = TEXT.format(example=rows[0][0], script=indented(SCRIPT), promise=promise("pictures", commitment))
     held.append((README, text.encode()))
     held.append((IMAGES, "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows]).encode()))
     put_all(folder, held)
@@ -107,6 +106,11 @@ def read(folder: Path) -> pa.Table:
         raise DatasetError(f"{folder} has no {IMAGES}, which is written last: it is half written; write it again")
     types = dict(zip(SCHEMA.names, SCHEMA.types, strict=True))
     return csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=types)).cast(SCHEMA)
+
+
+def promise(what: str, commitment: str) -> str:
+    """What an owner is promised of `what` is handed out; empty where there is no commitment."""
+    return PROMISE.format(what=what, commitment=commitment) if commitment else ""
 
 
 def image_of(name: str, row: int) -> str:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.questions import drop, question_records, squad
 from tasks.external import record_handout
-from tasks.external.handout import README, check_names, put_all
+from tasks.external.handout import README, check_names, promise, put_all
 from tasks.question_answering.asked import Asked, Form
 
 LISTED, FOLDER, PREDICTIONS = "questions.csv", "questions", "predictions"
@@ -48,13 +48,12 @@ has been taken out of them. The system stays with you: all we need is its answer
 
 What to do
 ----------
-1. Take the system that was trained on the questions of {trained}.
+1. Take the system as it is: it must not learn from these files.
 2. Let it answer the questions of every file of the folder "{folder}":
 
 {files}
 
    {format}
-   The ids are the same in a file and in its corrupted one.
 3. Give it each question with the context beside it as it stands, and nothing else: no other file, and no memory of what
    it was asked before. Where it draws at random, let it give the likeliest answer (greedy decoding, temperature 0).
 
@@ -70,13 +69,14 @@ A folder "{predictions}" with one JSON file for each, of the same name:
 
 There has to be an entry for every question, in whatever order; an empty text where the system has no answer.
 {listed} lists all {count} of them.
-"""
+{promise}"""
 
 
-def write(folder: Path, sets: Iterable[tuple[str, Asked]]) -> pa.Table:
+def write(folder: Path, sets: Iterable[tuple[str, Asked]], commitment: str = "") -> pa.Table:
     """Write the questions, list and README to a folder; return the list (id, set, row). No gold answer is in any file.
 
-    The bytes depend on the questions alone. All sets have one format. A folder may be there if what is in it is the
+    `commitment` is the SHA-256 of the list that says what each question is, where the owner is told it. The bytes
+    depend on the questions and on it alone. All sets have one format. A folder may be there if what is in it is the
     same, whole or in part; DatasetError, in one line and before anything is written, otherwise.
     """
     given = list(sets)
@@ -87,8 +87,8 @@ def write(folder: Path, sets: Iterable[tuple[str, Asked]]) -> pa.Table:
     (form,) = {asked.form for _, asked in given}
     rows = [(each.id, name, row) for name, asked in given for row, each in enumerate(asked.questions)]
     files = {f"{FOLDER}/{name}{SUFFIX[form]}": CONTENT[form](asked) for name, asked in given}
+    promised = promise("questions", commitment)
     about = TEXT.format(
-        trained=next(iter(files)),
         folder=FOLDER,
         files=indented(files),
         format=FORMAT[form],
@@ -98,6 +98,7 @@ def write(folder: Path, sets: Iterable[tuple[str, Asked]]) -> pa.Table:
         example=rows[0][0],
         listed=LISTED,
         count=len(rows),
+        promise=f"\n{promised.rstrip()}\n" if promised else "",
     )
     put_all(folder, [*files.items(), (README, about.encode()), (LISTED, listed(rows))])
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.records import ID, Records
-from tasks.external.handout import README, check_names, put_all
+from tasks.external.handout import README, check_names, promise, put_all
 
 RECORDS, SUFFIX = "records.csv", ".jsonl"
 SCHEMA = pa.schema([(ID, pa.string()), ("set", pa.string()), ("row", pa.int64())])
@@ -37,14 +37,15 @@ What to send back
 -----------------
 Column "id", with the id exactly as it stands here, and beside it the columns that we have asked you for. The rows may
 be in any order, but there has to be one for every record: records.csv lists all {count} of them.
-"""
+{promise}"""
 
 
-def write(folder: Path, sets: Iterable[tuple[str, Records]]) -> pa.Table:
+def write(folder: Path, sets: Iterable[tuple[str, Records]], commitment: str = "") -> pa.Table:
     """Write the records, list and README to a folder; return the list (id, set, row), whose ids differ across all sets.
 
-    The bytes depend on the records alone. A folder may be there if what is in it is the same, whole or in part;
-    DatasetError, in one line and before anything is written, otherwise.
+    `commitment` is the SHA-256 of the list that says what each record is, where the owner is told it. The bytes depend
+    on the records and on it alone. A folder may be there if what is in it is the same, whole or in part; DatasetError,
+    in one line and before anything is written, otherwise.
     """
     given = list(sets)
     check_names([name for name, _ in given], "records", taken=(README, RECORDS))
@@ -59,7 +60,9 @@ def write(folder: Path, sets: Iterable[tuple[str, Records]]) -> pa.Table:
         sets_of[id_] = name
     held = [(f"{name}{SUFFIX}", lines(records)) for name, records in given]
     files = ", ".join(name for name, _ in held)
-    held.append((README, TEXT.format(files=files, count=len(rows)).encode()))
+    promised = promise("records", commitment)
+    text = TEXT.format(files=files, count=len(rows), promise=f"\n{promised.rstrip()}\n" if promised else "")
+    held.append((README, text.encode()))
     held.append((RECORDS, listed(rows)))
     put_all(folder, held)
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)

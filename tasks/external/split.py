@@ -1,10 +1,10 @@
-"""Which of the pictures that an owner gets are which: for the auditor alone, who keeps it.
+"""Which of the pictures or questions that an owner gets are which: for the auditor alone, who keeps it.
 
 Beside the folder PROBES that goes to the owner lie two files, which do not:
 
-PROBES-key.csv      image, set: what each picture is. The SHA-256 of this file stands in the owner's README.txt. Once
-                    the owner has sent the table, the key can be given, too, and `sha256sum` shows that it is the one
-                    that was promised.
+PROBES-key.csv      image, set: what each picture is; of questions id, set, question. The SHA-256 of this file stands
+                    in the owner's README.txt. Once the owner has sent the table, the key can be given, too, and
+                    `sha256sum` shows that it is the one that was promised.
 PROBES-split.csv    where each picture comes from, where the auditor has to know that before any is given
 """
 
@@ -39,7 +39,8 @@ KEY = pa.schema([("image", pa.string()), ("set", pa.string())])
 class Split:
     """Which pictures are which (KEY), where each comes from (SCHEMA), and what is to be known about it beforehand.
 
-    No table where that need not be known, and no warning where there is nothing to warn of.
+    The key of questions has columns of its own. No table where that need not be known, and no warning where there is
+    nothing to warn of.
     """
 
     key: pa.Table

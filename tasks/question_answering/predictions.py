@@ -5,6 +5,8 @@ FOLDER/train-corrupted.json        on their corrupted contexts
 FOLDER/validation.json             to the questions that were held out
 FOLDER/validation-corrupted.json
 
+or FILE.json                       to the questions of a blinded set (`handed_out`), alone in a folder or by its path
+
 Each is an object {ID: ANSWER}. For SQuAD an answer is a text; for DROP, as its evaluation takes it and NumNet+ writes
 it, a text or a list of texts, or an object with one of these as its `answer`.
 """
@@ -32,13 +34,14 @@ from tasks.question_answering.answers import ANSWERS
 from tasks.question_answering.asked import EVERY, SETS, Selection, Split
 
 RULE = "predictions 1"
+SUFFIX = ".json"
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """A folder of predictions, pinned once `digest`, that of its files, is set. Written `path` or `path@digest`.
+    """A folder or a file of predictions, pinned once `digest`, that of the files, is set.
 
-    It is looked for at the path as it is given, else inside ENGRAM_DATA.
+    Written `path` or `path@digest`. It is looked for at the path as it is given, else inside ENGRAM_DATA.
     """
 
     noun: ClassVar[str] = "predictions"
@@ -49,6 +52,11 @@ class Predictions:
     def __post_init__(self) -> None:
         if not self.path:
             raise ValueError("the folder of predictions is empty; it must be a path")
+
+    @property
+    def is_blinded(self) -> bool:
+        """Whether they are those to a blinded set, by the ids that its questions were given: one file."""
+        return PurePath(self.path).suffix == SUFFIX
 
     @classmethod
     def parse(cls, text: str) -> Predictions:
@@ -69,26 +77,31 @@ class Predictions:
         return self.digest
 
     def pin(self, known: MutableMapping[str, str]) -> Predictions:
-        """The same with the digest of the files; FileError where one is not there, or they are others."""
+        """The same with the digest of the files; FileError where one is not there, or they are others.
+
+        Of a folder with one file that is none of the four sets', the path is that file's.
+        """
         places = [files.expanded(self.path).absolute()]
         if "ENGRAM_DATA" in os.environ:
             places.append((Path(os.environ["ENGRAM_DATA"]) / self.path).absolute())
-        folder = next((place for place in places if place.is_dir()), None)
-        if folder is None:
-            looked = " nor ".join(map(str, places))
-            raise FileError(f"there is no folder {looked}; it must hold the predictions {', '.join(names())}")
-        digests = [files.pin(File(str(folder / name)), known).digest for name in names()]
-        return Predictions(str(folder), self._checked(digests))
+        found = next((place for place in places if (place.is_file() if self.is_blinded else place.is_dir())), None)
+        if found is None:
+            looked, what = " nor ".join(map(str, places)), "file" if self.is_blinded else "folder"
+            must = "be the file of predictions" if self.is_blinded else f"hold the predictions {', '.join(names())}"
+            raise FileError(f"there is no {what} {looked}; it must {must}")
+        pinned = Predictions(str(alone_in(found)))
+        digests = [files.pin(File(str(path)), known).digest for path in pinned.paths()]
+        return Predictions(pinned.path, self._checked(digests))
 
     def paths(self) -> tuple[Path, ...]:
-        return tuple(files.expanded(self.path) / name for name in names())
+        path = files.expanded(self.path)
+        return (path,) if self.is_blinded else tuple(path / name for name in names())
 
-    def contents(self) -> dict[str, bytes]:
-        """The bytes of the files by set; FileError where one is not there, or they are not those that were pinned."""
-        folder = files.expanded(self.path)
-        contents = [files.read(File(str(folder / name))) for name in names()]
+    def contents(self) -> tuple[bytes, ...]:
+        """The bytes of the files; FileError where one is not there, or they are not those that were pinned."""
+        contents = tuple(files.read(File(str(path))) for path in self.paths())
         self._checked([hashlib.sha256(content).hexdigest() for content in contents])
-        return dict(zip(SETS, contents, strict=True))
+        return contents
 
     def _checked(self, digests: Sequence[str]) -> str:
         """The digest of files with these digests; FileError where another one was pinned."""
@@ -118,7 +131,13 @@ def read_answers(config: AnswersOf, inputs: Inputs) -> pa.Table:  # noqa: ARG001
 
 def names() -> list[str]:
     """The files' names, in the order of SETS."""
-    return [f"{name}.json" for name in SETS]
+    return [f"{name}{SUFFIX}" for name in SETS]
+
+
+def alone_in(place: Path) -> Path:
+    """The one file of predictions that a folder holds, where none is of the four sets; else the place itself."""
+    held = sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else []
+    return held[0] if len(held) == 1 and held[0].name not in names() else place
 
 
 def answers(given: Predictions, questions: QuestionSet, selection: Selection = EVERY) -> pa.Table:
@@ -130,11 +149,9 @@ def answers(given: Predictions, questions: QuestionSet, selection: Selection = E
     asked = selection.of(questions)
     every: dict[Split, Sequence[Question]] = {"train": questions.train, "validation": questions.validation}
     rows: list[dict[str, Any]] = []
-    for name, content in given.contents().items():
-        split, corrupted = SETS[name]
-        path = files.expanded(given.path) / f"{name}.json"
+    for (split, corrupted), path, content in zip(SETS.values(), given.paths(), given.contents(), strict=True):
         sent = predictions(path, content, questions.scorer)
-        check_ids(path, sent, asked[split], {question.id for question in every[split]})
+        check_ids(path, sent, [question.id for question in asked[split]], {question.id for question in every[split]})
         rows += [
             {"split": split, "corrupted": corrupted, "id": each.id, "answer": list(sent[each.id])}
             for each in asked[split]
@@ -147,8 +164,9 @@ def predictions(path: Path, content: bytes, scorer: Scorer) -> dict[str, Answer]
     return dict(_answers(parsed(path, content), scorer))
 
 
-def check_ids(path: Path, sent: Collection[str], asked: Sequence[Question], known: Collection[str]) -> None:
-    missing = [question.id for question in asked if question.id not in sent]
+def check_ids(path: Path, sent: Collection[str], asked: Sequence[str], known: Collection[str]) -> None:
+    """DatasetError where one of the questions that are asked has no answer, or an answer is to none that is known."""
+    missing = [id_ for id_ in asked if id_ not in sent]
     if missing:
         raise DatasetError(
             f"{path} has no answer to {len(missing)} of {len(asked)} questions, the first of them {missing[0]!r}; give "

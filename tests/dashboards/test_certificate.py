@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from pathlib import Path
 
@@ -84,6 +85,58 @@ def test_a_sweep_has_a_line_for_each_cell(swept: Run, browser: Browser) -> None:
     said = page.evaluate("document.querySelector('.certificate').textContent")
     assert 1 == said.count("Is a feature that occurs in one single training image memorised?")
     assert 1 == said.count("Not seen is not safe")  # what all cells do not say stands there once
+
+
+def cells(store: Store, count: int) -> Run:
+    """A sweep of so many cells, in every third of which nothing is remembered."""
+    made_up = [
+        made.run(
+            store,
+            f"unique_feature-{at:08d}",
+            {"summary": made.tables(6, effect=0.4 if at % 3 else 0.0, seed=at)["summary"]},
+            made.embedded(seed=at, batch=16 + at % 2),
+            {"seed": at, "batch": 16 + at % 2},
+        )
+        for at in range(count)
+    ]
+    return made.sweep(store, "unique_feature-sweep-1", made_up)
+
+
+def sheets(browser: Browser, drawn: Path) -> int:
+    """How many sheets of A4 Chromium prints the page's head and its certificate on."""
+    page = browser.open(drawn)
+    page.evaluate("""(() => {
+        const certificate = document.querySelector(".certificate");
+        while (certificate.nextElementSibling) certificate.nextElementSibling.remove();
+        document.querySelector("footer").remove();
+        certificate.style.breakAfter = "auto";
+    })()""")
+    printed = base64.b64decode(page.call("Page.printToPDF", {"preferCSSPageSize": True})["data"])
+    assert b"/MediaBox [0 0 594.95996 841.91998]" in printed or b"/MediaBox [0 0 595" in printed
+    return len(re.findall(rb"/Type\s*/Page\b", printed))
+
+
+@pytest.mark.parametrize("count", [3, 20])
+def test_one_sheet_holds_it_however_many_cells_there_are(store: Store, browser: Browser, count: int) -> None:
+    swept = cells(store, count)
+    drawn = pages.draw(swept)
+    assert 1 == sheets(browser, drawn)
+    page = browser.open(drawn)
+    rows = page.evaluate("document.querySelectorAll('.certificate table:not(#audited) tbody tr').length")
+    said = page.evaluate("document.querySelector('.certificate').innerText")
+    if count == 3:
+        assert 3 == rows
+        assert "more" not in " ".join(re.findall(r"And .*", said))
+        return
+    assert 5 < rows < 20
+    answers = [cell.verdict.answer for cell in swept.cells if cell.verdict]
+    shown = page.evaluate("[...document.querySelectorAll('.certificate tbody .badge')].map(each => each.innerText)")
+    assert {"memorised"} == {text.strip() for text in shown}  # those that accuse come first
+    left = [f"{answers.count('memorised') - rows} memorised", f"{answers.count('undecided')} undecided"]
+    assert re.search(rf"And {20 - rows} more cells: .*; they are told below\.", said)
+    assert all(count in said for count in left)
+    assert f"And {20 - rows} more, under Seal below." in said
+    assert 20 == page.evaluate("document.querySelectorAll('.answer tbody tr').length")
 
 
 def test_without_an_answer_it_says_so(store: Store) -> None:

@@ -118,6 +118,36 @@ def test_the_page_opens_where_mlflow_shows_it_in_a_sandboxed_frame(
     assert [] == [*shown.complaints(), *inside.complaints()]
 
 
+@pytest.mark.parametrize("framed", ["not at all", "as a blob", "as srcdoc"])
+def test_links_to_sections_lead_there_also_in_a_sandboxed_frame(
+    browser: Browser, drawn: Path, tmp_path: Path, framed: str
+) -> None:
+    text, outer = drawn.read_text(), tmp_path / "outer.html"
+    asked = json.dumps(text).replace("</", "<\\/")
+    show = f"frame.src = URL.createObjectURL(new Blob([{asked}], {{type: 'text/html'}}))"
+    show = f"frame.srcdoc = {asked}" if framed == "as srcdoc" else show
+    outer.write_text(f"""<!doctype html><body style="margin: 0"><iframe id="frame" sandbox="allow-scripts"
+        style="border: 0" width="900" height="900"></iframe><script>
+        window.shown = new Promise(done => frame.onload = done);
+        {show}</script>""")
+    window = browser.open(drawn if framed == "not at all" else outer, width=900)
+    if framed != "not at all":
+        window.evaluate("window.shown.then(() => true)")
+    inside = window if framed == "not at all" else window.frame()
+    links = inside.evaluate("[...document.querySelectorAll('nav a')].map(each => each.hash)")
+    assert len(links) > 5
+    for link in links:
+        where = f"scrollTo(0, 0); let box = document.querySelector('nav a[href=\"{link}\"]').getBoundingClientRect();"
+        x, y = inside.evaluate(f"(() => {{ {where} return [box.x + box.width / 2, box.y + box.height / 2] }})()")
+        for kind in ("mousePressed", "mouseReleased"):
+            window.call("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1})
+        seen = f"document.querySelector('{link}').getBoundingClientRect().y"
+        there = f"new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done({seen}))))"
+        assert 0 <= inside.evaluate(there) <= 900, link
+        assert f"at-{link[1:]}" == inside.evaluate("document.activeElement.id")
+    assert [] == inside.complaints()
+
+
 def test_headings_landmarks_names_and_captions_are_there_for_who_cannot_see(opened: Page) -> None:
     found = opened.evaluate(STRUCTURE)
     assert 1 == found["headings"][0]

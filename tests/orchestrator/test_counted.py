@@ -17,6 +17,8 @@ from orchestrator.counted import counted
         (30, "canary", "30 canaries"),
         (2, "day", "2 days"),
         (3, "", "3"),
+        (2, "more cell", "2 more cells"),
+        (1, "more job", "1 more job"),
     ],
 )
 def test_the_first_word_takes_the_plural(number: int, thing: str, said: str) -> None:

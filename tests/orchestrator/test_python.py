@@ -110,6 +110,18 @@ def test_a_notebook_shows_the_answer_and_first_rows_or_the_certificate(tmp_path:
     assert 'sandbox=""' in frame
 
 
+def test_a_file_keeps_its_settings_unless_python_says_otherwise(tmp_path: Path) -> None:
+    file = tmp_path / "sum.yaml"
+    fields = f"{{parts: 3, trouble: raise, at: 1, folder: {tmp_path}}}"
+    file.write_text(f"audit: toys\nset: {fields}\nexecution: {{tolerate: 1, fail_fast: true, report: false}}\n")
+    kept = orchestrator.run(file, store=tmp_path / "kept", fail_fast=False, **TOYS)
+    assert ([2.0], None) == (kept.summary["estimate"].to_pylist(), kept.page)
+    said = orchestrator.run(file, store=tmp_path / "said", fail_fast=False, tolerate=0, report=True, **TOYS)
+    with pytest.raises(orchestrator.EngramError, match="has nothing in 'summary' yet"):
+        assert said.summary
+    assert said.page is not None
+
+
 def test_a_sweep_has_its_answers_in_its_cells(tmp_path: Path) -> None:
     run = orchestrator.run("toys", store=tmp_path, report=False, sweep={"parts": [2, 3]}, **TOYS)
     found = orchestrator.open(run.run, tmp_path)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from orchestrator.rounding import interval, of_row, p_value, rounded
+from orchestrator.rounding import interval, interval_of_row, of_row, p_value, rounded
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,13 @@ def test_both_ends_have_the_precision_of_the_whole() -> None:
     row = {"estimate": 0.3777, "low": 0.1961, "high": 0.5593, "null": 0.0}
     assert ["0.38", "0.20", "0.56", "0"] == [of_row(row, name) for name in row]
     assert "0" == of_row({"null": 0.0}, "null")
+
+
+def test_an_interval_that_its_sample_cannot_bear_is_not_shown() -> None:
+    two = {"metric": "gain", "estimate": 0.37771, "low": 0.2, "high": 0.6, "n": 2}
+    share = {"metric": "accuracy", "estimate": 0.97771, "low": 0.9, "high": 1.1, "n": 9}
+    assert [("0.3777", ""), ("0.9777", "")] == [(of_row(row, "estimate"), interval_of_row(row)) for row in (two, share)]
+    assert ("0.38", "[0.20, 0.60]") == (of_row(two | {"n": 3}, "estimate"), interval_of_row(two | {"n": 3}))
 
 
 def test_p_values_have_two_digits_and_a_floor() -> None:

@@ -42,7 +42,7 @@ from tasks.audits.forgetting.certificate import SYMBOLS, certificate
 from tasks.audits.forgetting.config import Forgetting, tiny
 from tasks.audits.forgetting.measures import MEASURES
 from tasks.audits.forgetting.presets import PRESETS, REPEATS
-from tasks.audits.forgetting.probe_set import handed_out, probes_of, split_table
+from tasks.audits.forgetting.probe_set import handed_out, key_table, probes_of, split_table
 from tasks.audits.forgetting.published import repeats
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.situations import SITUATIONS
@@ -51,7 +51,7 @@ from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import check_distinct, checked, trainings
 from tasks.audits.forgetting.verdict import MEANINGS, verdict
 from tasks.datasets.images import Pixels
-from tasks.external.split import Split, key_of
+from tasks.external.split import Split
 from tasks.job import Job, Roots
 from tasks.measure import roots
 
@@ -79,10 +79,8 @@ def split(config: Forgetting) -> Split | None:
     """Which images are D_Q, that may be given, and which the control set, that must not; None without a control set."""
     if not config.query.is_controlled:
         return None
-    table = split_table(config.probes)
-    rows = table.to_pylist()
-    pictures = [(row[name], row["set"]) for row in rows for name in ("image", "again") if row[name] is not None]
-    return Split(key_of(pictures), table, GUESSABLE if config.query.is_guessable else "")
+    guessable = GUESSABLE if config.query.is_guessable else ""
+    return Split(key_table(config.probes), split_table(config.probes), guessable)
 
 
 def subject(config: Forgetting) -> str:

@@ -15,6 +15,7 @@ HELD = "share of D_Q held"
 SURER, LESS_SURE = "surer of D_Q than of control", "surer of control than of D_Q"  # the metrics with the p-values
 CHECKS = ("accuracy", "agreement")
 REPEATED = "repeated pictures with two answers"
+HANDED_OUT = "pictures handed out"
 
 
 def on_control(check: str) -> str:

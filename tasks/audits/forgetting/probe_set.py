@@ -12,7 +12,7 @@ from tasks.datasets.catalog import files, load
 from tasks.datasets.images import Labels, Pixels
 from tasks.datasets.mixtures import Part, Remainder, Rows, groups_of
 from tasks.external.blinding import HandedOut, blinded
-from tasks.external.split import SCHEMA
+from tasks.external.split import SCHEMA, key_of
 
 ALONE = "query"  # the set's name without a control set
 
@@ -76,6 +76,12 @@ def handed_out(config: ProbeSet) -> HandedOut:
     parts = [config.query, *([] if config.control is None else [config.control])]
     content = [[part.data.identity() for part in parts], probes.rows.tolist(), config.seed]
     return blinded(content, count, config.seed)
+
+
+def key_table(config: ProbeSet) -> pa.Table:
+    """Which of the pictures that are handed out are D_Q's and which control (`split.KEY`), some of them twice."""
+    rows = split_table(config).to_pylist()
+    return key_of([(row[name], row["set"]) for row in rows for name in ("image", "again") if row[name] is not None])
 
 
 def split_table(config: ProbeSet) -> pa.Table:

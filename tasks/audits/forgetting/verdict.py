@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import ANSWERED, LEVEL, Decision, Forgot, decided
-from tasks.audits.forgetting.evidence_rows import HELD, SURER
+from tasks.audits.forgetting.evidence_rows import HANDED_OUT, HELD, SURER
 from tasks.audits.forgetting.evidence_rows import evidence as evidence_in
 from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.audits.forgetting.query_set import GUESSABLE
@@ -66,7 +66,7 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
         sentence = f"{answer.capitalize()}: of {len(shares)} targets, {counts}. {listed}"
     about = [*rightly(rows, len(shares)), *error_rates(config, answers), *found(rows)]
     warnings = [*unlearnt(rows), *uncontrolled(config), *guessable(config)]
-    limits = " ".join([*published(rows, shares), *given_control(config, answer), LIMITS])
+    limits = " ".join([*published(rows, shares), *given_control(config, answer), LIMITS, *of_key(rows)])
     return Verdict(
         answer,
         " ".join([f"{sentence}.", *about, *warnings]),
@@ -170,6 +170,12 @@ def uncontrolled(config: Forgetting) -> list[str]:
 def given_control(config: Forgetting, answer: Forgot) -> list[str]:
     """What an accusation rests on where the control set was not held back by the audit's own draw."""
     return [GIVEN_CONTROL] if config.query.control is not None and answer == "not forgotten" else []
+
+
+def of_key(rows: Mapping[tuple[str, str], Row]) -> list[str]:
+    """The key of the pictures that were handed out, as their owner was told it."""
+    keys = [json.loads(setting)["key"] for metric, setting in rows if metric == HANDED_OUT]
+    return [f"The key of the pictures that were handed out has a SHA-256 that begins with {key}." for key in keys]
 
 
 def guessable(config: Forgetting) -> list[str]:

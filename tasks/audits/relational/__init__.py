@@ -44,12 +44,18 @@ from tasks.audits.relational.situations import SITUATIONS
 from tasks.audits.relational.summary import summary
 from tasks.audits.relational.trainings import trainings
 from tasks.audits.relational.verdict import MEANINGS, subsets, verdict
-from tasks.datasets.catalog import load_questions
+from tasks.external.split import Split
 from tasks.job import Job, Roots
 from tasks.measure import roots
-from tasks.question_answering.asked import Asked, asked
+from tasks.question_answering.asked import Asked
+from tasks.question_answering.handed_out import key, questions
 
-__all__ = ["AUDIT", "PRESETS", "Relational", "plan", "probes", "tiny"]
+__all__ = ["AUDIT", "PRESETS", "Relational", "plan", "probes", "split", "tiny"]
+
+GUESSABLE = (
+    "Warning: which questions are which follows from the run's seed, and an owner who tries seeds can tell them apart: "
+    "set secret=$(openssl rand -hex 16) here and in the run, and keep it."
+)
 
 
 def plan(config: Relational) -> Roots:
@@ -60,13 +66,18 @@ def plan(config: Relational) -> Roots:
 
 
 def probes(config: Relational) -> Iterator[tuple[str, Asked]]:
-    """The questions of both parts, on whole contexts and on corrupted ones, which any system may answer.
+    """The questions of both parts, on whole contexts and on corrupted ones, in one blinded set for any system.
 
     ValueError where the parts would be drawn here: their owner has trained on one of them.
     """
     if config.split == "drawn":
         raise ValueError("split is drawn; it must be given where somebody else's system is asked")
-    yield from asked(load_questions(config.data), config.corruption, config.selection)
+    yield questions(config.handed_out)
+
+
+def split(config: Relational) -> Split:
+    """What each question is that an owner gets."""
+    return Split(key(config.handed_out), warning="" if config.secret else GUESSABLE)
 
 
 def subject(config: Relational) -> str:
@@ -83,6 +94,7 @@ AUDIT = Audit(
     tiny=tiny,
     verdict=verdict,
     probes=probes,
+    split=split,
     answers=MEANINGS,
     certificate=certificate,
     symbols=SYMBOLS,

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.audits.relational.config import Relational
-from tasks.audits.relational.verdict import ERROR, NOT_JUDGED, REFUSES
+from tasks.audits.relational.verdict import ERROR, NOT_JUDGED, REFUSES, TOUCHED, two_answers
 from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, of_hundred, steps_of_null
 from tasks.verdict import Verdict
 
@@ -39,6 +39,10 @@ def certificate(config: Relational, summary: pa.Table, verdict: Verdict) -> Cert
         if config.given is not None
         else ""
     )
+    if config.given is not None and config.given.is_blinded:
+        judged += (
+            f" Nor, unless memorised, where more than {100 * TOUCHED:.0f} % of questions asked twice got two answers."
+        )
     return Certificate(
         asked=(
             "Does a model that answers questions know answers by heart from its training texts, instead of reading "
@@ -57,7 +61,7 @@ def certificate(config: Relational, summary: pa.Table, verdict: Verdict) -> Cert
         ),
         error=f"{ERROR}.",
         beyond=verdict.limits,
-        steps=steps(config, verdict.answer),
+        steps=steps(config, verdict.answer, bool(two_answers(config, rows))),
     )
 
 
@@ -88,7 +92,7 @@ def in_plain_words(m: Row | None, verdict: Verdict) -> str:
     )
 
 
-def steps(config: Relational, answer: str) -> tuple[str, ...]:
+def steps(config: Relational, answer: str, is_touched: bool = False) -> tuple[str, ...]:
     if config.is_null:
         return steps_of_null(answer, "relation=kept")
     if answer == "memorised":
@@ -98,6 +102,8 @@ def steps(config: Relational, answer: str) -> tuple[str, ...]:
         )
     if answer == "not seen":
         return ("Keep this page with the files that it names; ask other questions of the same texts, too.",)
+    if answer == NOT_JUDGED and is_touched:
+        return ("Ask for one file, of what one system says of every question, and audit that.",)
     if answer == NOT_JUDGED:
         return ("Ask for a system that answers every question, also where the text does not hold the answer.",)
     return ("Ask more questions (examples=0, held_out=0), or train more replicates.",)

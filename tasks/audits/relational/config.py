@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tasks.audits.relational.linear import Linear
 from tasks.datasets.dataset import Dataset
+from tasks.external.blinding import check_secret, derived, withheld
+from tasks.files import WITHHELD
 from tasks.language_models.fine_tuning_config import Adaptation, Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.asked import Selection
 from tasks.question_answering.corruption import Corruption
+from tasks.question_answering.handed_out import Blinding
 from tasks.question_answering.predictions import Predictions
 from tasks.ranges import above_zero, at_least, one_of, share, some_of
 from tasks.training.privacy import Privacy
@@ -48,7 +51,10 @@ class Relational:
     model: LanguageModel = LanguageModel("hub:t5-small")
     """The sequence model that is fine-tuned: hub:NAME, folder:PATH, or one of ours."""
     given: Predictions | None = None
-    """Ours: a folder of answers of a system that was trained elsewhere; nothing is trained then."""
+    """Ours: a file or a folder of answers of a system that was trained elsewhere; nothing is trained then."""
+    secret: str = field(default="", repr=False, metadata={WITHHELD: withheld})
+    """Ours: text that nobody can guess, which says together with `seed` in which order questions are handed out;
+    without one, who tries seeds finds it."""
     measures: tuple[MeasureGroup, ...] = ("answers",)
     """What is measured: answers of a model, or the paper's linear model without (linear) and with privacy
     (private), which need neither data nor model."""
@@ -111,6 +117,7 @@ class Relational:
         one_of(self, "split", Split)
         one_of(self, "adaptation", Adaptation)
         some_of(self, "measures", MeasureGroup)
+        check_secret(self.secret)
         if self.given is not None and self.split == "drawn":
             raise ValueError(
                 "split is drawn and predictions are given; it must be given, as their owner has trained on it"
@@ -119,6 +126,7 @@ class Relational:
             object.__setattr__(self, "data", Dataset("facts"))
             object.__setattr__(self, "model", LanguageModel("tiny-t5"))
             object.__setattr__(self, "given", None)
+            object.__setattr__(self, "secret", "")
         if self.privacy is not None and self.link:
             raise ValueError("privacy is given and link is not 0; private training is one job, by its noise")
 
@@ -138,6 +146,16 @@ class Relational:
         return Selection(self.examples, self.held_out, self.numeric)
 
     @property
+    def handed_out(self) -> Blinding:
+        """How the questions are handed out to an owner who answers them."""
+        return Blinding(self.data, self.selection, self.corruption, derived(self.seed, "order", self.secret))
+
+    @property
+    def is_guessable(self) -> bool:
+        """Whether an owner who tries seeds could have told which of the questions that were answered are which."""
+        return self.given is not None and self.given.is_blinded and not self.secret
+
+    @property
     def recorded(self) -> tuple[int, ...]:
         """The epochs after which the model is asked: before training and after the last among them."""
         return (*range(0, self.epochs, self.every), self.epochs) if self.every else (self.epochs,)
@@ -151,6 +169,7 @@ def tiny(config: Relational) -> Relational:
         data=Dataset("facts-stated" if stated else "facts"),
         model=LanguageModel("tiny-t5#16x1"),
         given=None,
+        secret="",
         examples=48,
         held_out=48,
         replicates=min(config.replicates, 2),

@@ -28,8 +28,13 @@ SITUATIONS = (
     Situation(
         "outputs",
         "answer",
-        (QUESTIONS, Asked("given", "The folder of answers (empty: none yet)?", "predictions", optional=True)),
+        (
+            QUESTIONS,
+            Asked("given", "The folder of answers (empty: none yet)?", "predictions", optional=True),
+            Asked("secret", "The secret with which questions were handed out (empty: none)?", "", optional=True),
+        ),
         preset="quickstart",
         table="given",
+        secret="secret",
     ),
 )

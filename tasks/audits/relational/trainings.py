@@ -14,7 +14,9 @@ from tasks.files import FileError
 from tasks.job import Job
 from tasks.language_models.fine_tuning import fine_tune
 from tasks.language_models.fine_tuning_config import FineTuning, up_to
-from tasks.question_answering.predictions import AnswersOf, answers, read_answers
+from tasks.question_answering import handed_out
+from tasks.question_answering.handed_out import BlindedAnswersOf, read_blinded_answers
+from tasks.question_answering.predictions import AnswersOf, Predictions, answers, read_answers
 from tasks.training.chains import chain
 
 
@@ -43,7 +45,7 @@ def trainings(config: Relational) -> Trainings:
         return Trainings(())
     check(config)
     if config.given is not None:
-        return Trainings((AnswersFrom(0, Job(read_answers, AnswersOf(config.data, config.given, config.selection))),))
+        return Trainings((AnswersFrom(0, read(config, config.given)),))
     return Trainings(tuple(asked(config)))
 
 
@@ -58,7 +60,17 @@ def check(config: Relational) -> None:
     config.selection.of(questions)
     if config.given is not None:
         with suppress(FileError):
-            answers(config.given, questions, config.selection)
+            if config.given.is_blinded:
+                handed_out.answers(BlindedAnswersOf(config.given, config.handed_out))
+            else:
+                answers(config.given, questions, config.selection)
+
+
+def read(config: Relational, given: Predictions) -> Job:
+    """The answers that were sent, blinded or by the ids that questions have in the data."""
+    if given.is_blinded:
+        return Job(read_blinded_answers, BlindedAnswersOf(given, config.handed_out))
+    return Job(read_answers, AnswersOf(config.data, given, config.selection))
 
 
 def parts(config: Relational) -> int | None:

@@ -25,6 +25,8 @@ MEANINGS: Mapping[Answer, Meaning] = {
     "undecided": ANSWERS["undecided"],
     NOT_JUDGED: Meaning("the model does not answer as it must for this audit"),
 }
+TWICE = "repeated questions with two answers"
+TOUCHED = 0.05  # of the questions that were asked twice: how many may have two answers
 REFUSES = 0.05  # of held-out questions: how many more may go unanswered once their contexts are corrupted
 ADEQUATE = 0.05  # of training questions answered rightly on whole contexts: below this, nothing has been learnt
 LIMITS = (
@@ -33,6 +35,11 @@ LIMITS = (
     "are. A model that gives other answers to corrupted contexts than it could, by intent or by design, is cleared."
 )
 ERROR = "Of 100 models that do not hold which answer belongs to which context, at most 2 or 3 would be called so"
+
+GUESSED = (
+    "The order of the questions follows from the run's seed (secret is empty), so an owner who tries seeds could have "
+    "told which ones matter."
+)
 
 
 def key(questions: str) -> tuple[str, str]:
@@ -45,7 +52,8 @@ def verdict(config: Relational, summary: pa.Table) -> Verdict:
     """Memorised: the 95 % interval of relational m lies above 0, as for at most 2.5 % of models that memorise nothing.
     Not seen: it lies below `negligible`. Undecided: neither. Not judged: of predictions that somebody sent, held-out
     questions go unanswered once their contexts are corrupted, so that silence would pass for innocence. A model that is
-    asked here is silent where there is nothing that it could read.
+    asked here is silent where there is nothing that it could read. Nor, unless memorised, where of questions that were
+    handed out twice more than TOUCHED have two answers: noise can hide a memory, but not feign one.
     """
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
     decisive = next((name for name in map(key, subsets(config)) if name in rows), None)
@@ -55,7 +63,8 @@ def verdict(config: Relational, summary: pa.Table) -> Verdict:
     answer, reason = answered(config, rows, m)
     sentence = f"{answer.capitalize()}: {evidence(config, rows, m)}{reason}."
     more = [*silent(config, rows), *unlearnt(rows, m), *of_null(config)]
-    return Verdict(answer, " ".join([sentence, *more]), " ".join([*published(rows, m), LIMITS]), (decisive,))
+    limits = [*published(rows, m), LIMITS, *of_key(config, rows)]
+    return Verdict(answer, " ".join([sentence, *more]), " ".join(limits), (decisive,))
 
 
 def subsets(config: Relational) -> tuple[str, ...]:
@@ -72,9 +81,37 @@ def answered(config: Relational, rows: Rows, m: Row) -> tuple[Answer, str]:
         )
     if m["low"] > 0:
         return "memorised", f". {ERROR}"
+    if touched := two_answers(config, rows):
+        return NOT_JUDGED, f"; but {touched}"
     if m["high"] < config.negligible:
         return "not seen", f"; {config.negligible:g} or more is unlikely"
     return "undecided", f"; as much as {m['high']:.2g} cannot be excluded: ask more questions"
+
+
+def two_answers(config: Relational, rows: Rows) -> str:
+    """Why the file is not what one system says; no text where nothing speaks for that."""
+    if config.given is None or not config.given.is_blinded:
+        return ""
+    row = of_repeats(rows)
+    if row is None:
+        return "the questions that were handed out twice could not be checked"
+    if row["estimate"] <= TOUCHED:
+        return ""
+    return f"{round(row['estimate'] * row['n'])} of {row['n']} questions that were handed out twice got two answers"
+
+
+def of_repeats(rows: Rows) -> Row | None:
+    return next((row for (metric, _), row in rows.items() if metric == TWICE and row["estimate"] is not None), None)
+
+
+def of_key(config: Relational, rows: Rows) -> Iterator[str]:
+    """The key of the questions that were handed out, as their owner was told it."""
+    row = of_repeats(rows)
+    if row is not None and not config.is_guessable:
+        begins = json.loads(row["setting"])["key"]
+        yield f"The key of the questions that were handed out has a SHA-256 that begins with {begins}."
+    if config.is_guessable:
+        yield GUESSED
 
 
 def refused(rows: Rows) -> float:

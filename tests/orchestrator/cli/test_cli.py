@@ -55,6 +55,22 @@ def test_help_answers_at_once_and_names_every_command(shell: Shell) -> None:
     assert min(taken) < 0.5
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("loading", ["typer", "orchestrator.cli.commands", "numpy"])
+def test_ctrl_c_while_python_loads_is_a_word_and_an_exit_code(shell: Shell, loading: str, number: int) -> None:
+    # Every import asks a finder first, which here sends the signal when it is asked for this module.
+    script = (
+        "import os, sys; from orchestrator.cli import main\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {loading!r}: os.kill(os.getpid(), {int(number)})\n"
+        "sys.meta_path.insert(0, Interrupting()); main()"
+    )
+    command = [sys.executable, "-c", script, "list"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=shell.folder, env=shell.env)
+    assert (130, "", "engram: stopped\n") == (done.returncode, done.stdout, done.stderr)
+
+
 @pytest.mark.parametrize("arguments", [("list",), ("plan", "unique_feature", "--preset", "smoke")])
 def test_list_and_plan_load_nothing_heavy(shell: Shell, arguments: tuple[str, ...]) -> None:
     script = (

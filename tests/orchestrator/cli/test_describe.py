@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,9 @@ def test_an_audit_shows_its_presets_and_fields_in_80_columns(engram: Here) -> No
     said = engram("show", "unique_feature").stdout
     assert max(map(len, said.splitlines())) <= 80
     assert "  quickstart: 24 trainings, " in said
-    assert "  table1: 2 cells, needs mnist, cifar10, not here\n      Table 1: " in said
+    one = " ".join(said.split())
+    cost = r"table1-mnist: 200 trainings, \d+ (s|min|h) here, [^;]*; data missing: mnist, cifar10 \(ENGRAM_DATA\) the "
+    assert re.search(cost, one)
     assert "  canaries = 100\n      Training images that carry the feature" in said
     assert "      whole number, at least 0\n      published: 100; 30; 3; 1\n" in said
     assert not (engram.folder / "engram-store").exists()
@@ -67,7 +70,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(engram: Here) -> None:
 def test_showing_and_pricing_load_no_torch(tmp_path: Path) -> None:
     script = (
         "import sys\n"
-        "from orchestrator.cli import app\n"
+        "from orchestrator.cli.commands import app\n"
         "app(sys.argv[1:], standalone_mode=False)\n"
         "assert not {'torch', 'scipy', 'ray', 'mlflow'} & set(sys.modules), 'loaded'\n"
     )

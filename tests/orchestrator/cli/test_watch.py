@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.inspection import status
+from orchestrator.run_folder.progress import RunProgress
+from orchestrator.store import open_store
 from tests.support.shell import Shell
 
 COUNTS = re.compile(r"^\d+/\d+ jobs, \d+ done, \d+ stored before(, \d+ failed)?")
@@ -65,6 +68,20 @@ def test_a_resumed_run_is_watched_from_its_last_start(engram: Shell) -> None:
     engram.await_results(stored + 1, run)
     said, seen, _ = watched(engram, run)
     assert f"7/7 jobs, {7 - stored} done, {stored} stored before" == counted(said)[-1] == counted(seen)[-1]
+
+
+def test_the_phase_is_in_the_log_for_whoever_watches_the_run(engram: Shell) -> None:
+    engram("run", "unique_feature", "--preset", "smoke", "scale=tiny", "--address", "none", "--no-report")
+    opened = open_store(engram.folder / "engram-store")
+    phases, tally = [], RunProgress()
+    for event in status.follow(status.newest(opened), opened):
+        tally.take(event)
+        phases.append(tally.phase)
+    trainings = tally.trainings
+    assert [f"training {done}/{trainings}" for done in range(trainings)] == [
+        phase for phase in dict.fromkeys(phases) if phase.startswith("training")
+    ]
+    assert ["measures", "checking what is stored"] == [*dict.fromkeys(phases)][trainings : trainings + 2]
 
 
 def test_a_run_that_has_ended_is_shown_at_once(engram: Shell) -> None:

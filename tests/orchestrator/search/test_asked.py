@@ -42,7 +42,6 @@ def test_a_range_of_a_field_takes_the_type_of_the_field() -> None:
         ({"over": {"rate": "0.01,x"}}, "rate is 'x'; it must be a finite number"),
         ({"over": {"rate": "-1..2"}}, "rate is -1.0; it must be above 0"),
         ({"over": {"seed": "1,2"}}, "seed is searched"),
-        ({"set": {"rate": 0.5}}, "rate is both set and searched"),
         ({"sampler": "optima"}, "sampler is 'optima'.*did you mean 'optuna'"),
         ({"sampler": "grid", "over": {"rate": "0.01..0.02"}}, "over rate is a range; a grid needs values"),
         ({"sampler": "grid", "trials": 5}, "trials is 5 and the grid has 2 points"),
@@ -95,6 +94,7 @@ def test_a_trial_is_the_start_with_other_fields_epochs_and_seed() -> None:
     assert (0.02, 4, 7, 2) == (cell.config.rate, cell.config.epochs, cell.config.seed, cell.config.link)
     assert {"rate": "0.02", "epochs": 4, "seed": 7} == cell.setting
     assert replace(rungs.start.config, rate=0.02) == rungs.cell({"rate": 0.02}).config
+    assert (0.5, 0.02) == ((set_ := asked(set={"rate": 0.5})).start.config.rate, set_.cell({"rate": 0.02}).config.rate)
 
 
 @pytest.mark.parametrize("audit", [name for name in audits.names() if audits.find(name).audit.objectives is not None])

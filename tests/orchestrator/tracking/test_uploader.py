@@ -10,9 +10,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.errors import EngramError
+from orchestrator.inspection import results
 from orchestrator.run_folder import receipt
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import open_store
@@ -22,6 +24,7 @@ from orchestrator.tracking.delivery import delivered
 from orchestrator.tracking.server import Server, Undeliverable
 from orchestrator.tracking.tracking_store import Target
 from orchestrator.tracking.uploader import Uploader, follow, reason
+from tasks.schemas import SUMMARY
 from tests.conftest import Copied
 from tests.support.mlflow_server import client, name_of, tracked
 from tests.support.shell import Here
@@ -96,6 +99,11 @@ def test_a_run_is_delivered_with_its_numbers_its_tables_and_its_state_and_then_c
     assert {"engram.kind": "cell", "engram.state": "finished"}.items() <= run.data.tags.items()
     files = [each.path for each in place.mlflow.list_artifacts(run.info.run_id, "tables")]
     assert ["tables/summary.json", "tables/summary.parquet"] == files
+    held = Path(place.mlflow.download_artifacts(run.info.run_id, "tables", str(place.engram.folder)))
+    exported = results.export(place.journal(report), place.store, "summary").table
+    assert exported.equals(pq.read_table(held / "summary.parquet"))
+    assert "run" == exported.schema.names[0]
+    assert SUMMARY.names == json.loads((held / "summary.json").read_text())["columns"]
     assert delivered(place.journal(report), place.store, place.target)
 
 

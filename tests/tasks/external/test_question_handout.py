@@ -86,8 +86,9 @@ def test_no_gold_answer_is_in_any_file(tmp_path: Path, name: str, records: bool)
 def test_the_readme_says_what_to_send_back(tmp_path: Path) -> None:
     written = question_handout.write(tmp_path, asked(some("facts"), Corruption()))
     text = (tmp_path / "README.txt").read_text()
+    assert "What we promise" not in text
     for said in (
-        "trained on the questions of questions/train.json",
+        "it must not learn from these files",
         "    questions/validation-corrupted.json\n",
         "    predictions/train-corrupted.json\n",
         "as in DROP's evaluation: a text, or\na list",
@@ -98,6 +99,14 @@ def test_the_readme_says_what_to_send_back(tmp_path: Path) -> None:
     assert max(map(len, text.splitlines())) <= 120
     assert (160, ["id", "set", "row"]) == (written.num_rows, written.column_names)
     assert "facts-0000-0,train,0" == (tmp_path / "questions.csv").read_text().splitlines()[1]
+
+
+def test_the_owner_is_told_the_commitment_to_the_list_that_says_what_the_questions_are(tmp_path: Path) -> None:
+    question_handout.write(tmp_path, asked(some("facts"), Corruption()), commitment="ab" * 32)
+    text = (tmp_path / "README.txt").read_text()
+    assert text.endswith(f"\n    {'ab' * 32}\n")
+    assert "The names and the order of the questions say nothing about them" in text
+    assert max(map(len, text.splitlines())) <= 120
 
 
 def test_the_bytes_are_the_same_every_time_and_nothing_else_is_overwritten(tmp_path: Path) -> None:

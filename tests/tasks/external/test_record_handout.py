@@ -32,6 +32,8 @@ def test_every_set_is_a_file_of_lines_and_the_list_names_all(tmp_path: Path) -> 
     assert "records of plain.jsonl, other.jsonl:" in files["README.txt"]
     assert "records.csv lists all 3 of them" in files["README.txt"]
     record_handout.write(tmp_path / "out", SETS)
+    record_handout.write(tmp_path / "told", SETS, commitment="ab" * 32)
+    assert (tmp_path / "told" / "README.txt").read_text().startswith(files["README.txt"] + "\nWhat we promise\n")
     assert files == {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
 
 

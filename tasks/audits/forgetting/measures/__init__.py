@@ -2,6 +2,7 @@
 
 from tasks.audits.forgetting.measures import (
     baselines,
+    commitment,
     decisions,
     distances,
     examples,
@@ -21,4 +22,5 @@ MEASURES = (
     fits.MEASURE,
     examples.MEASURE,
     query_confidences.MEASURE,
+    commitment.MEASURE,
 )

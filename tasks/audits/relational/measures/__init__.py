@@ -7,6 +7,7 @@ from tasks.audits.relational.measures import (
     memorization,
     question_scores,
     questions,
+    repeats,
 )
 
 # In the order of the summary's rows, the answer's first.
@@ -14,6 +15,7 @@ MEASURES = (
     memorization.MEASURE,
     questions.MEASURE,
     question_scores.MEASURE,
+    repeats.MEASURE,
     linear_curves.MEASURE,
     linear_recovery.MEASURE,
     linear_private.MEASURE,

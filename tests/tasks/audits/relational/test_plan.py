@@ -11,16 +11,18 @@ import pytest
 
 from orchestrator.planning.plan import Plan
 from tasks import seeds
-from tasks.audits.relational import AUDIT, plan, probes
+from tasks.audits.relational import AUDIT, plan, probes, split
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.presets import SMOKE
 from tasks.audits.relational.trainings import trainings
 from tasks.audits.relational.verdict import subsets
+from tasks.datasets.catalog import load_questions
 from tasks.job import Job, marks
+from tasks.question_answering.asked import Asked, asked
 from tasks.question_answering.corruption import Corruption
 from tasks.question_answering.predictions import Predictions
 from tasks.training.privacy import Privacy
-from tests.tasks.audits.relational.made_up import FACTS, questions
+from tests.tasks.audits.relational.made_up import FACTS
 
 HERE = replace(SMOKE, data=FACTS, replicates=2, epochs=5, link=2)
 THEIRS = Predictions("answered", "a" * 64)
@@ -125,18 +127,44 @@ def test_the_summary_knows_which_questions_decide_and_the_epsilon() -> None:
     assert ("numeric", "all") == subsets(HERE)
 
 
-def test_an_owner_is_handed_both_parts_on_both_kinds_of_context() -> None:
-    handed = dict(probes(HERE))
-    assert ["train", "train-corrupted", "validation", "validation-corrupted"] == list(handed)
-    assert list(questions("train")[:60]) == list(handed["train"].questions)
-    for whole, corrupted in zip(handed["validation"].questions, handed["validation-corrupted"].questions, strict=True):
-        assert "".join(letter for letter in whole.context if not letter.isdigit()) == corrupted.context
-        assert (whole.id, whole.question) == (corrupted.id, corrupted.question)
-    assert AUDIT.probes is probes
+def parts() -> dict[str, Asked]:
+    return dict(asked(load_questions(HERE.data), HERE.corruption, HERE.selection))
+
+
+def test_an_owner_is_handed_both_parts_on_both_kinds_of_context_in_one_set() -> None:
+    ((name, handed),) = probes(HERE)
+    key = {row["id"]: (row["set"], row["question"]) for row in split(HERE).key.to_pylist()}
+    assert list(key) == [each.id for each in handed.questions] == [each.context_id for each in handed.questions]
+    assert all(each.id.startswith(f"{name}-") and not each.golds for each in handed.questions)
+    found = {key[each.id]: (each.question, each.context) for each in handed.questions}
+    expected = {(of, each.id): (each.question, each.context) for of, set_ in parts().items() for each in set_.questions}
+    assert expected == found
+    assert (len(expected), round(1.1 * len(expected))) == (240, len(handed.questions))
+    assert (probes, split) == (AUDIT.probes, AUDIT.split)
+
+
+def test_answers_to_the_blinded_set_are_those_by_the_ids_of_the_data(tmp_path: Path) -> None:
+    (tmp_path / "four").mkdir()
+    (tmp_path / "one").mkdir()
+    for of, set_ in parts().items():
+        sent = {each.id: f"{of} {each.id}" for each in set_.questions}
+        (tmp_path / "four" / f"{of}.json").write_text(json.dumps(sent))
+    config = replace(HERE, secret="0123456789abcdef")
+    rows = split(config).key.to_pylist()
+    (tmp_path / "one" / "any.json").write_text(
+        json.dumps({row["id"]: f"{row['set']} {row['question']}" for row in rows})
+    )
+    tables = []
+    for name in ("four", "one"):
+        given = replace(config, given=Predictions(str(tmp_path / name)).pin({}))
+        (read,) = trainings(given).answers
+        tables.append(read.job.function(read.job.config, ()))
+        assert (name == "one") == ("repeats" in plan(given))
+    assert tables[0].equals(tables[1])
 
 
 def test_predictions_of_others_are_pinned_by_what_they_say(tmp_path: Path) -> None:
-    for name, handed in probes(HERE):
+    for name, handed in parts().items():
         (tmp_path / f"{name}.json").write_text(json.dumps({each.id: "7" for each in handed.questions}))
     pinned = Predictions(str(tmp_path)).pin({})
     moved = replace(pinned, path="elsewhere")
@@ -145,7 +173,7 @@ def test_predictions_of_others_are_pinned_by_what_they_say(tmp_path: Path) -> No
 
 
 def test_predictions_that_lack_answers_are_refused_before_anything_is_planned(tmp_path: Path) -> None:
-    for name in dict(probes(HERE)):
+    for name in parts():
         (tmp_path / f"{name}.json").write_text("{}")
     config = replace(HERE, given=Predictions(str(tmp_path)).pin({}))
     with pytest.raises(ValueError, match="has no answer to 60 of 60 questions, the first of them 'facts-0000-0'"):

@@ -6,9 +6,12 @@ task's version and write the new numbers below.
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -17,12 +20,17 @@ from tasks.audits.relational.about import About
 from tasks.audits.relational.measures.memorization import memorization
 from tasks.audits.relational.measures.question_scores import Scoring, score
 from tasks.audits.relational.measures.questions import Nothing, questions
+from tasks.audits.relational.measures.repeats import repeats
 from tasks.audits.relational.summary import summary
 from tasks.job import marks
 from tasks.language_models.fine_tuning import fine_tune
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.answers import ANSWERS
+from tasks.question_answering.asked import Selection
+from tasks.question_answering.corruption import Corruption
+from tasks.question_answering.handed_out import BlindedAnswersOf, Blinding, key, read_blinded_answers
+from tasks.question_answering.predictions import Predictions
 from tests.support.fingerprint import total
 from tests.tasks.audits.relational import made_up
 
@@ -65,6 +73,16 @@ def of_training() -> pa.Table:
     return fine_tune(replace(config, length=128, answer_length=4, recorded=(1, 2)), [])
 
 
+@cache
+def sent() -> BlindedAnswersOf:
+    """Answers to blinded questions, those that were asked twice with two."""
+    handed = Blinding(made_up.FACTS, Selection(6, 6), Corruption(), order=3)
+    folder = Path(tempfile.mkdtemp())
+    said = {row["id"]: str(number) for number, row in enumerate(key(handed).to_pylist())}
+    (folder / "answers.json").write_text(json.dumps(said))
+    return BlindedAnswersOf(Predictions(str(folder)).pin({}), handed)
+
+
 @pytest.mark.parametrize(
     ("function", "version", "computed", "rows", "expected"),
     [
@@ -81,6 +99,14 @@ def test_a_task_computes_what_its_version_says(
     assert (version, rows, expected) == (
         marks(function).version, table.num_rows, pytest.approx(total(table), rel=1e-6),
     )  # fmt: skip
+
+
+def test_answers_to_blinded_questions_are_read_as_the_versions_say() -> None:
+    answers, repeated = read_blinded_answers(sent(), ()), repeats(sent(), ())
+    assert (1, 1) == (marks(read_blinded_answers).version, marks(repeats).version)
+    assert ["3", "12", "17", "19", "16", "4"] == [spans[0] for spans in answers["answer"].to_pylist()[:6]]
+    (row,) = repeated.to_pylist()
+    assert (2, 2, "885aac9c2d6dd699") == (row["repeats"], row["differing"], row["key"][:16])
 
 
 def test_a_fine_tuning_computes_what_its_version_says() -> None:

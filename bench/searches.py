@@ -1,0 +1,109 @@
+"""What a search costs for each trial beside what Ray Tune costs for nothing: all in one run, on one cluster.
+
+python -m bench.searches [TRIALS]
+
+Rows: Tune at its defaults with a function that returns a number; Tune as a search uses it (no loggers, one process for
+all trials, one trial at a time) with a trainable that returns a number; a search whose trainings are all stored, so
+that nothing is left but proposing, planning, verifying and reading. The last row is what one training of a trial takes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+
+from orchestrator.search import searching, tuning
+from orchestrator.search.asked import Search, Settings, search
+from orchestrator.spec.execution import Execution
+from orchestrator.spec.specification import Spec
+from orchestrator.store import Store, open_store
+
+FEW = 4  # trials of the shorter of two searches, whose difference is that of the trials alone
+
+
+def nothing(_config: dict[str, Any]) -> dict[str, float]:
+    return {"value": 1.0}
+
+
+class Nothing(tune.Trainable):  # type: ignore[misc]  # Tune has no types here
+    def setup(self, config: dict[str, Any]) -> None:
+        pass
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        return True
+
+    def step(self) -> dict[str, Any]:
+        return {"value": 1.0, "done": True}
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        return None
+
+
+def bare(trials: int, folder: str) -> None:
+    """Tune at its defaults."""
+    run = tune.RunConfig(storage_path=folder, verbose=0)
+    space = {"rate": tune.loguniform(1e-4, 1e-2)}
+    how = tune.TuneConfig(num_samples=trials, max_concurrent_trials=1)
+    tune.Tuner(nothing, param_space=space, tune_config=how, run_config=run).fit()
+
+
+def lean(trials: int, folder: str) -> None:
+    """Tune as a search uses it."""
+    with tuning.variables(tuning.QUIET):
+        run = tune.RunConfig(storage_path=folder, verbose=0)
+        space = {"rate": tune.loguniform(1e-4, 1e-2)}
+        how = tune.TuneConfig(num_samples=trials, max_concurrent_trials=1, reuse_actors=True)
+        light = tune.with_resources(Nothing, tune.PlacementGroupFactory([tuning.HARDLY_ANY]))
+        tune.Tuner(light, param_space=space, tune_config=how, run_config=run).fit()
+
+
+def asked(trials: int) -> Search:
+    spec = Spec("unique_feature", "smoke", {"canaries": 1, "epochs": 1})
+    return search(spec, Settings({"learning_rate": "log(1e-4..1e-2)"}, trials=trials))
+
+
+def made(trials: int, store: Store) -> None:
+    searching.run(asked(trials), store, Execution(mlflow="off", report=False))
+
+
+def each(run: Callable[[int], object], trials: int) -> float:
+    """Seconds of a trial: of many trials less those of few, by their number."""
+    taken = []
+    for count in (FEW, trials):
+        begun = time.perf_counter()
+        run(count)
+        taken.append(time.perf_counter() - begun)
+    return (taken[1] - taken[0]) / (trials - FEW)
+
+
+def main() -> None:
+    trials = int(sys.argv[1]) if len(sys.argv) > 1 else 24
+    os.environ["OMP_NUM_THREADS"] = "1"
+    with tempfile.TemporaryDirectory() as folder, tuning.connected("local"):
+        store = open_store(Path(folder) / "store")
+        made(FEW, store)  # what is loaded once
+        begun = time.perf_counter()
+        made(trials, store)
+        fresh = (time.perf_counter() - begun) / (trials - FEW)
+        rows = {
+            "Ray Tune at its defaults, a function that does nothing": each(lambda n: bare(n, folder), trials),
+            "Ray Tune as a search uses it, a trainable that does nothing": each(lambda n: lean(n, folder), trials),
+            "a search whose trainings are stored": each(lambda n: made(n, store), trials),
+            "a search of trials with two trainings of one epoch each": fresh,
+        }
+    first = next(iter(rows.values()))
+    print(f"| one trial of {trials} | seconds | beside Tune at its defaults |")
+    print("|---|---|---|")
+    for name, seconds in rows.items():
+        print(f"| {name} | {seconds:.2f} | {seconds / first:.2f}x |")
+
+
+if __name__ == "__main__":
+    main()

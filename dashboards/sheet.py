@@ -1,0 +1,57 @@
+"""How much of a certificate one sheet of A4 holds, by how many lines its texts take in print.
+
+What a browser makes of a text is not known here, so it is estimated, in CSS pixels at the sizes that `page.css` has in
+print, and always as a little more than it takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+SHEET = 1047  # height of A4 less margins of 1 cm
+TOP = 135  # the page's own heading and facts, and the certificate's heading
+NOTICE = 32  # a note below these
+HEADING = 20  # of a part of the certificate
+LINE, WIDTH = 13, 130  # height and characters of a line of text
+FINDING = 130  # a finding by itself, with its number line
+TABLE = 50  # caption and head of a table, and a line below it
+ROW = 19  # a row of what was audited
+TOLD, WIDE = 9.5, 125  # height and characters of a line of a finding in a table that has no other columns
+COLUMN = 14  # characters that another column takes of it
+THINGS = 6  # rows of what was audited that are shown in any case
+
+
+def left(notices: int, told: Iterable[Iterable[str]]) -> float:
+    """The height that so many notes, and the parts of a certificate with these texts, leave for its tables."""
+    parts = list(told)
+    return SHEET - TOP - NOTICE * notices - 2 * TABLE - sum(HEADING + texts(part) for part in parts)
+
+
+def rows(height: float, least: int) -> int:
+    """How many rows of what was audited so much height holds, and so many in any case."""
+    return max(least, int(height // ROW))
+
+
+def texts(paragraphs: Iterable[str]) -> float:
+    """The height of these paragraphs."""
+    return sum(LINE * max(1, math.ceil(len(text) / WIDTH)) + 3 for text in paragraphs)
+
+
+def row(text: str, columns: int) -> float:
+    """The height of a row of a table with so many columns before this text."""
+    return max(24.0, 5 + TOLD * math.ceil(len(text) / max(20, WIDE - COLUMN * columns)))
+
+
+def fitting(items: Sequence[Item], heights: Sequence[float], left: float) -> list[Item]:
+    """The first of these that fit into what is left, and the first one in any case."""
+    shown: list[Item] = []
+    for item, height in zip(items, heights, strict=True):
+        left -= height
+        if shown and left < 0:
+            break
+        shown.append(item)
+    return shown

@@ -1,0 +1,125 @@
+"""The commands of `engram`, in groups, and how each of them ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from orchestrator.cli import ask, browse, describe, inspect, new, run, search, streams, verify
+from orchestrator.cli.store import DEBUG, one_line
+from orchestrator.cli.terminal import say, show
+from orchestrator.errors import EngramError
+
+# In the order in which they are needed.
+GROUPS = {
+    "Commands that run audits": ("ask", "list", "show", "plan", "run", "resume", "search", "probes"),
+    "Commands that look at runs": ("runs", "status", "results", "compare", "report", "ui", "explain"),
+    "Commands for the store and this machine": ("rerun", "verify", "doctor", "new"),
+}
+
+
+class Grouped(TyperGroup):
+    """The commands of `engram --help` under headings."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # click's, wherever typer keeps them
+        width = formatter.width - 6 - max(map(len, self.commands))
+        for heading, names in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
+
+
+app = typer.Typer(
+    name="engram",
+    cls=Grouped,
+    help="Audits whether neural networks memorise their training data.",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # plain help: quick, and the same in a file
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def run_command() -> int:
+    """Run the command that the arguments ask for; return its exit code."""
+    streams.stand_in()
+    try:
+        arguments = [argument for argument in sys.argv[1:] if argument != DEBUG]  # wherever it stands
+        code = app(arguments, prog_name="engram", standalone_mode=False)
+        sys.stdout.flush()
+    except EngramError as error:
+        say(f"engram: {one_line(error)}")
+        code = error.exit_code
+        if isinstance(error, streams.Unprintable):
+            streams.give_up_output()
+    except BrokenPipeError:
+        streams.give_up_output()  # the reader has closed the pipe
+        code = 1
+    except Exception as error:
+        code = _ended_by(error)
+    return int(code or 0)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        show(f"engram {version('engram-audit')}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    debug: Annotated[bool, typer.Option(DEBUG, help="Show the traceback of an unexpected error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    pass
+
+
+def _ended_by(error: Exception) -> int:
+    """Report the error that ended the command, bad usage or an unexpected one; return the exit code."""
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # typer's, wherever its version keeps them
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # type: ignore[attr-defined]
+        else:
+            context = getattr(error, "ctx", None)
+            about = context.command_path if context else "engram"
+            say(f"engram: {one_line(error.format_message())}; see {about} --help")
+        return int(error.exit_code)
+    if DEBUG in sys.argv:
+        import traceback
+
+        traceback.print_exception(error)
+    else:
+        say(f"engram: unexpected {type(error).__name__}: {one_line(error)} (with {DEBUG} you see where)")
+    return 1
+
+
+COMMANDS: Mapping[str, Callable[..., Any]] = {
+    "ask": ask.ask,
+    "list": inspect.list_audits,
+    "show": describe.show_audit,
+    "plan": run.plan,
+    "run": run.run,
+    "resume": run.resume,
+    "search": search.search,
+    "probes": run.probes,
+    "runs": inspect.runs,
+    "status": inspect.show_status,
+    "results": inspect.results,
+    "compare": inspect.compare,
+    "report": inspect.report,
+    "ui": browse.ui,
+    "explain": inspect.explain,
+    "rerun": inspect.rerun,
+    "verify": verify.verify,
+    "doctor": inspect.doctor,
+}
+for _name, _command in COMMANDS.items():
+    app.command(_name)(_command)
+app.add_typer(new.app, name="new")

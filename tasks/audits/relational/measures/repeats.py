@@ -1,0 +1,56 @@
+"""Were answers touched before they were sent? The questions that an owner got twice, and those with two answers.
+
+A system that is asked as it should be, at temperature 0, gives one answer to one question, by the rule of exact match.
+Where it has two, the file is not what one system says. What is not found says little, since an owner can look for equal
+questions. Only of questions that were handed out blinded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from tasks.audits.relational.config import Relational
+from tasks.audits.relational.trainings import Trainings
+from tasks.audits.relational.verdict import TWICE
+from tasks.external.split import Split
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.question_answering import handed_out
+from tasks.question_answering.handed_out import BlindedAnswersOf
+from tasks.statistics import proportion
+from tasks.summaries import Row, row
+
+DIGITS = 16  # of the key's SHA-256, in the summary
+
+REPEATS = pa.schema(
+    [
+        ("repeats", pa.int32()),  # questions that were handed out twice
+        ("differing", pa.int32()),  # of these with two answers
+        ("key", pa.string()),  # SHA-256 of the key, as the owner was told it
+    ]
+)
+
+
+@task(version=1, name="relational.repeats")
+def repeats(config: BlindedAnswersOf, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads a file
+    """The questions that were answered twice (REPEATS), in one row."""
+    asked, differing = handed_out.twice(config)
+    key = Split(handed_out.key(config.handed)).commitment
+    return pa.Table.from_pylist([{"repeats": asked, "differing": differing, "key": key}], REPEATS)
+
+
+def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:  # noqa: ARG001 - a file is read, no model asked
+    if not config.asks or config.given is None or not config.given.is_blinded:
+        return ()
+    return Job(repeats, BlindedAnswersOf(config.given, config.handed_out))
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    for table in tables.rows(REPEATS):
+        differ = proportion(table["differing"], table["repeats"])
+        yield row(TWICE, {"key": table["key"][:DIGITS]}, differ, "question", 0.0)
+
+
+MEASURE = Measure("repeats", REPEATS, plan, rows)

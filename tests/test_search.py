@@ -1,0 +1,246 @@
+"""A search as a user has it: on a real cluster, killed and resumed, stopped early, refused, and on real trainings."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from orchestrator.search import searching
+from orchestrator.search.asked import Settings, search
+from orchestrator.search.recommendation import RECOMMENDED
+from orchestrator.search.searching import Searched
+from orchestrator.search.trials import FAILED, FINISHED, FRESH, REFUSED, SEARCHED, STOPPED, Trial
+from orchestrator.spec.execution import Execution
+from orchestrator.spec.specification import Spec
+from orchestrator.store import open_store
+from tests.support.shell import Shell
+
+OVER = {"rate": "log(0.001..0.1)", "wide": "true,false"}
+ASKED = ("rate=0.05", *(f"--over={name}={domain}" for name, domain in OVER.items()))
+
+
+@pytest.fixture
+def engram(tmp_path: Path, ray_cluster: Any) -> Shell:
+    shell = Shell(tmp_path)
+    shell.env |= {"RAY_ADDRESS": ray_cluster.address}
+    return shell
+
+
+@pytest.fixture
+def searched(tmp_path: Path, ray_cluster: Any) -> Any:
+    """Makes a search of the toy audit in this process."""
+
+    def searched(over: dict[str, Any] = OVER, settings: dict[str, Any] | None = None, **fields: Any) -> Searched:
+        spec = Spec("tunable", None, {"rate": 0.05, "folder": str(tmp_path), **fields})
+        how = Execution(address=ray_cluster.address, mlflow="off", report=False)
+        return searching.run(search(spec, Settings(over, **settings or {})), open_store(str(tmp_path / "store")), how)
+
+    return searched
+
+
+def of(found: Searched, part: str = SEARCHED) -> list[Trial]:
+    """The trials of a part by number, without what the search begins from."""
+    there = [trial for trial in found.trials if trial.part == part and (trial.number or part == FRESH)]
+    return sorted(there, key=lambda trial: trial.number)
+
+
+def trials(shell: Shell, search: str) -> list[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    rows: list[dict[str, Any]] = pq.read_table(
+        shell.folder / f"engram-store/runs/{search}/tables/trials/trials.parquet"
+    ).to_pylist()
+    return rows
+
+
+def trained(folder: Path) -> list[str]:
+    """Every epoch that was really trained, as rate:wide:seed:epoch."""
+    log = folder / "epochs.log"
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def stored(folder: Path) -> set[str]:
+    """Every epoch behind a stored training."""
+    found = set()
+    for path in (folder / "engram-store").rglob("*.arrow"):
+        with pa.OSFile(str(path)) as file:
+            table = pa.ipc.open_file(file).read_all()
+        if "rate" in table.column_names:
+            row = table.to_pylist()[0]
+            found |= {f"{row['rate']}:{row['wide']}:{row['seed']}:{epoch}" for epoch in range(1, row["epochs"] + 1)}
+    return found
+
+
+def test_a_search_finds_what_remembers_least_and_audits_it_again(searched: Any, tmp_path: Path) -> None:
+    settings = {"trials": 6, "give_up": 0.2}
+    found = searched(settings=settings, noise=0.05)
+    assert (0, list(range(1, 7))) == (found.exit_code, [trial.number for trial in of(found)])
+    start, best = of(found, FRESH)
+    assert (RECOMMENDED, best.number) == (found.answer.answer, found.answer.winner)
+    assert start.seed == best.seed != of(found)[0].seed
+    assert found.answer.difference.estimate == pytest.approx(start.memorization.estimate - best.memorization.estimate)
+    assert found.answer.difference.low > 0
+    chosen = of(found)[best.number - 1]
+    assert chosen.setting == best.setting
+    assert chosen.memorization != best.memorization  # both are in the table
+    lines = trained(tmp_path)
+    assert len(lines) == len(set(lines))
+    # Once more it is the same, and nothing is trained; with more trials the first ones stay.
+    assert (found.name, found.trials) == ((again := searched(settings=settings, noise=0.05)).name, again.trials)
+    assert lines == trained(tmp_path)
+    longer = searched(settings=settings | {"trials": 8}, noise=0.05)
+    assert found.name == longer.name
+    assert of(found) == of(longer)[:6]
+
+
+@pytest.mark.slow
+def test_a_search_killed_twice_and_resumed_is_the_undisturbed_one(engram: Shell, tmp_path: Path) -> None:
+    asked = (*ASKED, "noise=0.05", "--trials", "8", "--rungs", "2,4,8", "--give-up", "0.3")
+    told = engram.json("search", "tunable", f"folder={engram.folder}", *asked)
+    undisturbed = trials(engram, told["search"])
+
+    shell = Shell(tmp_path / "killed")
+    shell.folder.mkdir()
+    shell.env |= {"RAY_ADDRESS": engram.env["RAY_ADDRESS"]}
+    line = ("search", "tunable", f"folder={engram.folder}", *asked)  # the same config: another folder is another search
+    log = len(trained(engram.folder))
+    for lines in (10, 50):
+        run = shell.start(*line)
+        shell.until(lambda count=lines: len(trained(engram.folder)) >= log + count, run)  # type: ignore[misc]
+        run.kill()
+        run.wait()
+        there, before = stored(shell.folder), len(trained(engram.folder))
+    done = shell("search", "--resume", "--json")
+    assert told["recommendation"] == json.loads(done.stdout)["recommendation"]
+    assert undisturbed == trials(shell, told["search"])
+    assert not there & set(trained(engram.folder)[before:])  # what was stored was not trained again
+
+
+def test_trials_are_stopped_early_and_go_on_from_their_links(searched: Any, tmp_path: Path) -> None:
+    found = searched({"rate": "0.04,0.03,0.02,0.01,0.003,0.001"}, {"sampler": "grid", "rungs": (2, 4, 8)})
+    stopped = [trial for trial in of(found) if trial.state == STOPPED]
+    ended = [trial for trial in of(found) if trial.state == FINISHED]
+    assert 6 == len(stopped) + len(ended)
+    assert stopped
+    assert {8} == {trial.epochs for trial in ended}
+    assert {2, 4} >= {trial.epochs for trial in stopped}
+    lines = trained(tmp_path)
+    assert len(lines) == len(set(lines))  # each epoch once: a rung goes on from the one before
+    assert all(trial.utility.estimate < min(each.utility.estimate for each in ended) for trial in stopped)
+
+
+def test_choices_that_do_not_go_together_are_refused_and_trainings_that_fail_are_told(searched: Any) -> None:
+    found = searched({"wide": "true,false", "extra": "null,1.0", "broken": "true,false"}, {"sampler": "grid"})
+    states = {tuple(trial.setting.values()): trial for trial in of(found)}
+    refused = states["true", "1.0", "false"]
+    assert (REFUSED, True) == (refused.state, "a wide model has none" in refused.note)
+    failed = states["false", "null", "true"]
+    assert (FAILED, True) == (failed.state, "nothing is learnt" in failed.note)
+    assert FINISHED == states["false", "null", "false"].state
+    assert 3 == found.exit_code
+
+
+def test_a_spent_budget_ends_a_search_that_can_be_continued(searched: Any) -> None:
+    found = searched(settings={"trials": 3, "budget": 0.001})
+    assert (1, True) == (found.exit_code, "the budget was spent" in found.left)
+    again = searched(settings={"trials": 3})
+    assert (found.name, 0, 3) == (again.name, again.exit_code, len(of(again)))
+
+
+def test_optuna_proposes_the_same_trials_again(searched: Any, tmp_path: Path) -> None:
+    found = searched(settings={"trials": 4, "sampler": "optuna"})
+    lines = trained(tmp_path)
+    assert found.trials == searched(settings={"trials": 4, "sampler": "optuna"}).trials
+    assert lines == trained(tmp_path)
+
+
+def test_trials_side_by_side_are_the_same_trials(searched: Any) -> None:
+    """Without rungs no trial depends on the pace of another; equal ones wait for each other."""
+    over = {"rate": "0.01,0.02", "wide": "true,false"}
+    one, many = (searched(over, {"trials": 6, "concurrent": each}) for each in (1, 3))
+    assert one.name != many.name
+    assert {replace(trial, number=0) for trial in map(plain, of(one))} == {
+        replace(trial, number=0) for trial in map(plain, of(many))
+    }
+
+
+def plain(trial: Trial) -> Trial:
+    return replace(trial, setting=tuple(trial.setting.items()))  # type: ignore[arg-type]  # to be counted in a set
+
+
+def test_ctrl_c_stops_a_search_and_tells_how_to_go_on(engram: Shell) -> None:
+    run = engram.start("search", "tunable", f"folder={engram.folder}", "wait=true", *ASKED, "--trials", "2")
+    engram.await_begun(1, run)
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate()
+    assert 130 == run.returncode, said
+    assert "engram search --resume tunable-search-" in said
+    begun = len((engram.folder / "began.log").read_text().splitlines())
+    run = engram.start("search", "--resume")  # while it waits, another driver is refused
+    engram.await_begun(begun + 1, run)
+    assert "tunable-search-" in engram("search", "--resume", code=1).stderr
+    engram.go()
+    said = run.communicate()
+    assert 0 == run.returncode, said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--over", "rate=0.01,0.02", "--address", "none"), "a search runs on Ray Tune"),
+        (("--over", "rat=1,2"), "did you mean 'rate'"),
+        ((), "needs a field to vary"),
+        (("--over", "rate=1,2", "--rungs", "two"), "rungs"),
+        (("--over", "rate=1,2", "--budget", "soon"), "'soon' is not a duration"),
+        (("--over", "rate=1,2", "--sweep", "wide=true,false"), "No such option"),
+    ],
+)
+def test_bad_usage_is_told_in_a_line_and_leaves_nothing(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    shell = Shell(tmp_path)
+    done = shell("search", "tunable", *arguments, code=2)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "engram-store").exists()
+
+
+def test_what_is_resumed_is_a_search_and_stays_what_it_was(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    shell("run", "tunable", "--address", "none")
+    name = next(path.name for path in (tmp_path / "engram-store/runs").iterdir() if path.name.startswith("tunable"))
+    assert "there are no searches" in shell("search", "--resume", code=2).stderr
+    assert f"engram resume {name}" in shell("search", "--resume", name, code=2).stderr
+    assert "that would be another search" in shell("search", "--resume", "--over", "rate=1,2", code=2).stderr
+    assert "give an audit or a file" in shell("search", code=2).stderr
+
+
+def test_a_file_says_all_of_a_search(engram: Shell) -> None:
+    (engram.folder / "search.yaml").write_text(
+        f"audit: tunable\nset: {{folder: {engram.folder}, epochs: 4}}\n"
+        "search:\n  over: {rate: [0.01, 0.02], wide: [true, false]}\n  sampler: grid\n  give_up: 0.3\n"
+    )
+    told = engram.json("search", "search.yaml")
+    assert [{}, *({"rate": rate, "wide": wide} for rate in ("0.01", "0.02") for wide in ("true", "false"))] == sorted(
+        (json.loads(row["setting"]) for row in trials(engram, told["search"]) if row["part"] == "search"),
+        key=lambda setting: (len(setting), setting.get("rate"), setting.get("wide") == "false"),
+    )
+    (engram.folder / "search.yaml").write_text("audit: tunable\nsearch: {ovr: {rate: [1, 2]}}\n")
+    assert "unknown key 'search.ovr'" in engram("search", "search.yaml", code=2).stderr
+    engram("plan", "search.yaml", code=2)
+
+
+@pytest.mark.slow
+def test_real_trainings_are_searched(engram: Shell) -> None:
+    """Canaries in digits: what is trained for fewer epochs at a lower rate remembers no more."""
+    over = ("--over", "dropout=true,false", "--over", "learning_rate=1e-4,1e-3", "--sampler", "grid")
+    told = engram.json("search", "unique_feature", "--preset", "smoke", *over)
+    rows = trials(engram, told["search"])
+    assert ["nats", "training"] != [rows[0]["memorization_unit"], rows[0]["utility_unit"]]
+    assert all(
+        row["memorization"] is not None and 0 < row["utility"] <= 1 for row in rows if row["state"] == "finished"
+    )
