@@ -88,8 +88,9 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
 def export(journal: Journal, store: Store, name: str) -> Rows:
     """`read` with the run and a summary's settings as columns: the table as users take it out."""
     rows = read(journal, store, name)
-    flat = rows.varied or search_results.SEARCH in rows.table.schema.names
-    table = exported.flat(rows.table) if flat else exported.exported(rows.table, journal.run)
+    if search_results.SEARCH in rows.table.schema.names:  # its choices are read in columns of their own
+        return replace(rows, table=exported.flat(rows.table), alongside=(search_results.SEARCH, exported.SETTING))
+    table = exported.flat(rows.table) if rows.varied else exported.exported(rows.table, journal.run)
     added = [column for column in table.schema.names if column not in rows.table.schema.names]
     return replace(rows, table=table, alongside=(*rows.alongside, *added))
 

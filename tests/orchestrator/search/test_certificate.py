@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import typer
 
-from orchestrator.cli import app
+from orchestrator.cli.commands import app
 from orchestrator.inspection.search_results import SearchAnswer, SearchResults
 from orchestrator.search import asked, certificate
 from orchestrator.search.recommendation import NONE, NOT_SHOWN, NOT_USEFUL, RECOMMENDED
