@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -47,7 +47,8 @@ class Named:
 
 def findings(run: Run) -> list[Shown]:
     """The certificate's findings; none where there is no answer."""
-    return [] if run.certificate is None else [_shown(run, finding) for finding in run.certificate.findings]
+    there = () if run.certificate is None else run.certificate.findings
+    return [shown(finding, badge(finding.answer, run.meaning_of(finding.answer))) for finding in there]
 
 
 def named(run: Run) -> tuple[list[Named], dict[str, Named]]:
@@ -58,10 +59,18 @@ def named(run: Run) -> tuple[list[Named], dict[str, Named]]:
     return things, {table.run: _table(table, bool(run.cells)) for table in results}
 
 
-def _shown(run: Run, finding: Finding) -> Shown:
+def named_with(run: Run, wanted: Callable[[ResultTable], bool]) -> list[Named]:
+    """What was audited, and those tables of what came of it that are `wanted`, a row each."""
+    tables = [table for table in audited.tables(run.journal, run.store) if wanted(table)]
+    things = [_thing(thing) for thing in audited.audited(run.journal, run.store)]
+    return [*things, *(_table(table, bool(run.cells)) for table in tables)]
+
+
+def shown(finding: Finding, sign: Markup) -> Shown:
+    """A finding with the badge of its answer."""
     drawn = Markup("") if finding.line is None else number_line(finding.line)
     legend = () if finding.line is None else tuple(entries(finding.line))
-    return Shown(finding, badge(finding.answer, run.meaning_of(finding.answer)), drawn, legend)
+    return Shown(finding, sign, drawn, legend)
 
 
 def _thing(thing: Audited) -> Named:
@@ -101,7 +110,7 @@ def context(run: Run, notices: int = 0) -> dict[str, Any]:
     So many `notices` stand above. What is left out is counted.
     """
     told = _told(run)
-    every = [(each, shown) for each in run.cells or (run,) for shown in findings(each)]
+    every = [(each, finding) for each in run.cells or (run,) for finding in findings(each)]
     things, results = named(run)
     as_table = bool(run.cells) or len(every) > BY_THEMSELVES
     left = sheet.left(notices, told.values())
@@ -115,7 +124,7 @@ def context(run: Run, notices: int = 0) -> dict[str, Any]:
         "certificate": told if any(each.certificate for each in run.cells or (run,)) else None,
         "findings": found,
         "as_table": as_table,
-        "unlisted": _counted([shown for at, (_, shown) in enumerate(every) if at not in fit], bool(run.cells)),
+        "unlisted": _counted([left_out for at, (_, left_out) in enumerate(every) if at not in fit], bool(run.cells)),
         "audited": [*things[:few], *came],
         "unnamed": max(0, len(things) - few) + len(results) - len(came),
     }

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dashboards import audits, drawing
 from dashboards.estimates import estimates
 from dashboards.figure import Figure
+from dashboards.pareto_front import pareto_front
 from dashboards.repetition import repetition
 from dashboards.run import Run
 from dashboards.sweep import sweep
 
 
 def figures(run: Run) -> list[Figure]:
-    """All figures that can be drawn from the results so far. A sweep's show its cells together."""
+    """All figures that can be drawn from the results so far; of a sweep or search those of its cells together."""
     drawing.load(lambda: run.store.folder("matplotlib"))
     with drawing.style():
+        if run.search is not None:
+            return list(pareto_front(run))
         own = audits.find(run.audit)
         if run.cells:
             together = list(own.sweep(run)) if own is not None and hasattr(own, "sweep") else []

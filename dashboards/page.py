@@ -1,4 +1,4 @@
-"""The page of a run or sweep: one file that opens from the disk, needs no network and runs no script."""
+"""The page of a run, sweep or search: one file that opens from the disk, needs no network and runs no script."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from dashboards import (
     provenance,
     run_history,
     sealing,
+    search,
     symbols,
 )
 from dashboards.asked_records import asked_records
@@ -30,6 +31,7 @@ from orchestrator.counted import counted
 from orchestrator.inspection import status
 from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.inspection.pages import PAGE, PRIVATE_PAGE
+from orchestrator.inspection.search_results import QUESTION
 from orchestrator.store import Store
 from tasks.schemas import SUMMARY
 
@@ -99,28 +101,37 @@ def _write_figures(folder: Path, drawn: list[Figure]) -> None:
 def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
     """The template's variables."""
     made = provenance.gather(run.store, sorted(_planned(run) & run.store.keys()))
-    starts = run_history.starts(run)
+    starts = [] if run.search is not None else run_history.starts(run)  # of every trial one, which tells nothing
     shown, unshown = html_table.sheets(run)
     notices = [*_standing(run), *_notices(made), *_conflicts(sum(start.conflicting for start in starts))]
     return {
         "run": run,
         "status": run.status,
         "notices": notices,
-        **certificate.context(run, len(notices)),
-        "symbols": symbols.explained(run),
-        **_results(run),
+        "searched": run.search,
+        "question": QUESTION if run.search is not None else run.question or run.audit,
+        "several": bool(run.cells) and run.search is None,
+        **_answered(run, len(notices)),
         "figures": [(figure, inline.inline(figure)) for figure in drawn],
         "sheets": shown,
         "unshown": unshown,
         "failures": list(failures(run)),
         "failures_in_all": len(run.status.failures),
         "settings": configuration.settings(run),
-        "command": configuration.command(run),
+        "command": configuration.command(run) if run.search is None else search.command(run.search),
         "documentation": configuration.documentation(run),
         "tasks": Counter(_tasks(run).values()),
         "starts": starts,
         "made": made,
     }
+
+
+def _answered(run: Run, notices: int) -> dict[str, Any]:
+    """The template's variables of the certificate, below so many notices, and of what it rests on."""
+    if run.search is not None:
+        of_search = {**search.certified(run, run.search), **search.context(run, run.search)}
+        return {**of_search, "symbols": [], "summary": [], "counts": "", "telling": []}
+    return {**certificate.context(run, notices), "symbols": symbols.explained(run), **_results(run)}
 
 
 def _results(run: Run) -> dict[str, Any]:
@@ -203,6 +214,10 @@ def _headline(cell: Run) -> Row | None:
 
 def _standing(run: Run) -> Iterator[str]:
     """Notices of jobs that failed or are not computed yet."""
+    if run.search is not None:
+        told = search.notice(run.search, run.status.state)
+        yield from [told] if told else []
+        return
     planned, stored, failed = (run.status.jobs[name] for name in ("planned", "stored", "failed"))
     absent = planned - stored - failed
     if failed and _tolerated(run):

@@ -10,20 +10,22 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.inspection import results, status
+from orchestrator.inspection import results, search_results, status
 from orchestrator.inspection.disclosure import Disclosure, typed
+from orchestrator.inspection.search_results import SearchResults
 from orchestrator.inspection.status import Status
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.store import Store
 from tasks.certificate import Certificate
+from tasks.objectives import Objectives
 from tasks.summaries import supported
 from tasks.verdict import Meaning, Verdict
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run, or a sweep with its cells, without what is private. Read only."""
+    """One run, or a sweep or search with its cells, without what is private. Read only."""
 
     journal: Journal
     store: Store
@@ -72,6 +74,19 @@ class Run:
         return status.status(self.journal, self.store)
 
     @cached_property
+    def search(self) -> SearchResults | None:
+        """The trials and the answer of a search, whose cells are its trials' runs; None for a run or sweep."""
+        return search_results.of(self.journal) if search_results.is_search(self.about) else None
+
+    @cached_property
+    def objectives(self) -> Objectives | None:
+        """What a search of this audit moves; None if the audit is gone, or cannot be searched."""
+        try:
+            return audits.find(self.audit).audit.objectives
+        except EngramError:
+            return None
+
+    @cached_property
     def verdict(self) -> Verdict | None:
         return results.answer(self.journal, self.store)
 
@@ -105,7 +120,7 @@ class Run:
 
 
 def open_run(store: Store, name: str, disclosure: Disclosure | None = None) -> Run:
-    """The run or sweep of this name, without what is private unless `disclosure` allows it."""
+    """The run, sweep or search of this name, without what is private unless `disclosure` allows it."""
     journal = (disclosure or Disclosure()).journal(store.folder("runs", name))
     about = journal.about()
     names = about.get("cells", ())

@@ -9,6 +9,7 @@ from markupsafe import Markup
 from dashboards import document
 from dashboards.run import Run
 from orchestrator.inspection import audited, page_seal
+from orchestrator.inspection.search_results import TRIALS
 
 PLACE = "<!--seal-->"  # in a template; texts of others are escaped and cannot hold it
 LISTED = 'id="audited"'  # of the list of what was audited, where the page has one before
@@ -24,7 +25,7 @@ def sealed(page: str, runs: Sequence[Run], file: str) -> str:
         file=file,
         shown=Markup(page_seal.SHOWN.format(page_seal.ZEROS)),
         audited=[] if LISTED in page else named,
-        tables=[table for table in tables if table.name == "summary" or not several],
+        tables=[table for table in tables if table.name in ("summary", TRIALS) or not several],
         all_tables=len(tables),
         several=several,
         element=Markup(page_seal.element([run.name for run in runs], named, tables)),

@@ -5,6 +5,7 @@ run = orchestrator.run("unique_feature", preset="smoke", canaries=4)
 run.verdict.sentence
 run.summary.to_pandas()
 orchestrator.open(run.run).figure("estimates")
+best = orchestrator.search("unique_feature", preset="quickstart", over={"dropout": [True, False]}).verdict.setting
 
 Every error that the command line would tell in one line is an `orchestrator.EngramError`.
 """
@@ -23,7 +24,7 @@ from orchestrator.errors import EngramError, SpecError, plainly
 if TYPE_CHECKING:
     from orchestrator.runs.report import Report
 
-__all__ = ["EngramError", "SpecError", "run"]  # not `open`: `import *` is not to hide Python's
+__all__ = ["EngramError", "SpecError", "run", "search"]  # not `open`: `import *` is not to hide Python's
 STORE = "the place of a store, as a path or URI"
 
 
@@ -87,6 +88,90 @@ def run(
     cells = resolve.wanted(asked)
     opened = open_store(asked.store or DEFAULT_STORE)
     return start(resolve.pinned(cells, opened.digests()), opened, specification.execution(asked), observe)
+
+
+# Loaded before a function takes the package's name here: what is imported from `orchestrator.search` is the package's.
+importlib.import_module(f"{__name__}.search")
+
+
+@plainly
+def search(
+    audit: str | os.PathLike[str],
+    *,
+    over: Mapping[str, str | Sequence[Any]] | None = None,
+    preset: str | None = None,
+    trials: int | None = None,
+    budget: str | float | None = None,
+    sampler: str | None = None,
+    sampler_seed: int | None = None,
+    rungs: Sequence[int] | None = None,
+    keep_one_in: int | None = None,
+    give_up: float | None = None,
+    concurrent: int | None = None,
+    store: str | os.PathLike[str] | None = None,
+    address: str | None = None,
+    together: int | None = None,
+    way: str | None = None,
+    tolerate: int | None = None,
+    timeout: str | float | None = None,
+    mlflow: str | None = None,
+    experiment: str | None = None,
+    report: bool | None = None,
+    observe: Callable[[Mapping[str, Any]], None] | None = None,
+    **fields: Any,
+) -> Report:
+    """Search the training that memorises least for the utility that is needed; `verdict` is what is recommended.
+
+    over: what may vary, by field: values, or text as the command line takes it, `"log(1e-4..1e-2)"`. The other
+    arguments are those of `engram search`, and fields of the config are given as to `run`. None leaves a setting to the
+    YAML file, or to its default. The same call continues a search that was stopped; more `trials` go on with it. Its
+    tables are `trials` and `front`, its trials' runs are in `cells`. Raises EngramError; SpecError, which is one, for
+    what cannot be asked for.
+    """
+    from dataclasses import replace
+
+    from orchestrator.inspection import status
+    from orchestrator.runs.report import reopened
+    from orchestrator.search import asked, searching
+    from orchestrator.spec import arguments, resolve, specification
+    from orchestrator.store import DEFAULT_STORE, open_store
+
+    settings = arguments.search(
+        {
+            "trials": trials,
+            "budget": budget,
+            "sampler": sampler,
+            "sampler_seed": sampler_seed,
+            "rungs": rungs,
+            "keep_one_in": keep_one_in,
+            "give_up": give_up,
+            "concurrent": concurrent,
+        }
+    )
+    given = {
+        "address": address or os.environ.get("RAY_ADDRESS"),
+        "together": together,
+        "way": way,
+        "tolerate": tolerate,
+        "timeout": timeout,
+        "mlflow": mlflow or os.environ.get("MLFLOW_TRACKING_URI"),
+        "experiment": experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME"),
+        "report": report,
+    }
+    source = arguments.name_or_path(audit, "audit", "the name of an audit, or the path of a YAML file")
+    start_from = None if preset is None else arguments.name_or_path(preset, "preset", "the name of a preset")
+    location = os.environ.get("ENGRAM_STORE") if store is None else arguments.name_or_path(store, "store", STORE)
+    if observe is not None and not callable(observe):
+        raise SpecError(f"observe is {observe!r}; it must be a function of one event")
+    flags = specification.Spec(source, start_from, fields, {}, arguments.execution(given), location)
+    spec = resolve.specified(source, flags)
+    found = asked.specified(spec, arguments.over(over), settings)
+    how = specification.execution(spec)
+    searching.check(how)
+    opened = open_store(spec.store or DEFAULT_STORE)
+    ended = searching.run(found, opened, how, observe)
+    searching.shown(ended, opened, how, observe)
+    return replace(reopened(status.find(opened, ended.name), opened), note=ended.left)
 
 
 @plainly

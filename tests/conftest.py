@@ -14,6 +14,7 @@ import pytest
 from orchestrator.store import open_store
 from tests.support.mlflow_server import client
 from tests.support.s3 import Server, served
+from tests.support.searches import Made, search
 from tests.support.shell import PATHS, STARTED
 
 VARIABLES = (
@@ -107,6 +108,12 @@ def ray_cluster() -> Iterator[Any]:
         else:
             os.environ[name] = value
     read_token()
+
+
+@pytest.fixture(scope="session")
+def searched(ray_cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A search that has ended; whoever writes into its store copies it."""
+    return search(tmp_path_factory.mktemp("searched"), ray_cluster.address)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import typer
 from orchestrator.cli.options import Address, Json, Run, ShowImages, SomeRun, Where
 from orchestrator.cli.store import one_line, opened_at, path_of
 from orchestrator.cli.terminal import cell, emit, say, show, stdout, summary, table
+from orchestrator.counted import counted
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.store import DEFAULT_STORE
 
@@ -38,14 +39,23 @@ def list_audits(json: Json = False) -> None:
     table([row | {"presets": ", ".join(named(*item) for item in cells[row["name"]].items())} for row in rows])
 
 
-def runs(store: Where = None, json: Json = False) -> None:
-    """List the runs of the store, with their state, answer and jobs."""
+def runs(
+    everything: Annotated[bool, typer.Option("--all", help="With the trials of searches.")] = False,
+    store: Where = None,
+    json: Json = False,
+) -> None:
+    """List the runs of the store, with their state, answer and jobs.
+
+    A search is one line; its trials are listed by --all, and by --json.
+    """
     from orchestrator.cli import verdict
     from orchestrator.inspection import results, status
 
     with opened_at(store) as opened:
         statuses = status.overview(opened)
         journals = status.journals(opened)
+        hidden = set() if everything or json else status.trials(statuses, opened)
+        statuses = [run for run in statuses if run.run not in hidden]
         answers = {run.run: results.short_answer(journals[run.run], opened) for run in statuses if run.finished}
     for run in statuses:
         if run.state == "unreadable":
@@ -58,6 +68,8 @@ def runs(store: Where = None, json: Json = False) -> None:
     elif statuses:
         rows = [verdict.row(run, answers.get(run.run, "")) for run in statuses]
         table(rows, [name for name in rows[0] if any(row[name] for row in rows)])
+        if hidden:
+            say(f"not listed: {counted(len(hidden), 'trial')} of searches; engram runs --all lists them, too")
     else:
         say(f"there are no runs in {opened.location} yet")
 
@@ -68,8 +80,8 @@ def show_status(
     store: Where = None,
     json: Json = False,
 ) -> None:
-    """Show the state of a run."""
-    from orchestrator.cli import verdict
+    """Show the state of a run, and what a search recommends."""
+    from orchestrator.cli import trials, verdict
     from orchestrator.cli.progress import watching
     from orchestrator.inspection import status
 
@@ -84,6 +96,8 @@ def show_status(
         emit(verdict.shape(seen))
         return
     show(verdict.standing(seen))
+    if seen.search is not None and seen.search.answer is not None:
+        trials.recommendation(seen.search.answer)
     verdict.failures(seen.failures)
 
 
@@ -94,11 +108,16 @@ def results(
     store: Where = None,
     json: Json = False,
 ) -> None:
-    """Show or export a table of a run, as far as it is complete."""
-    from orchestrator.inspection import results, status
+    """Show or export a table of a run, as far as it is complete.
+
+    A search has the tables trials and front.
+    """
+    from orchestrator.cli import trials
+    from orchestrator.inspection import results, search_results, status
 
     with opened_at(store) as opened:
-        result = results.export(status.find(opened, run), opened, name)
+        journal = status.find(opened, run)
+        result = results.export(journal, opened, name)
     if result.absent:
         say(f"{result.absent} of the {result.planned} results behind {name!r} are not there yet")
     if out is not None:
@@ -110,6 +129,8 @@ def results(
         emit(rows)
     elif name == "summary" and rows:
         summary(rows, result.varied)
+    elif search_results.SEARCH in result.table.schema.names:
+        trials.display(rows)
     else:
         table(rows, [name for name in result.table.schema.names if name not in result.alongside])
 

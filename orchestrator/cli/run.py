@@ -30,6 +30,7 @@ from orchestrator.cli.options import (
 )
 from orchestrator.cli.store import opened_at, path_of, stopped_early
 from orchestrator.cli.terminal import emit, show, table
+from orchestrator.errors import SpecError
 from orchestrator.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
@@ -145,13 +146,14 @@ def resume(
     show_images: ShowImages = None,
     json: Json = False,
 ) -> int:
-    """Continue a run or sweep where it stopped.
+    """Continue a run, sweep or search where it stopped.
 
-    The newest unfinished one, if none is named.
+    The newest unfinished one, if none is named. A search goes on as by engram search --resume.
     """
-    from orchestrator.cli import verdict
+    from orchestrator.cli import search, verdict
     from orchestrator.cli.progress import watching
     from orchestrator.inspection import status
+    from orchestrator.inspection.search_results import is_search
     from orchestrator.runs import lifecycle
     from orchestrator.spec import specification
 
@@ -160,7 +162,18 @@ def resume(
         specification.Spec("", execution=execution | shown_by(mlflow, experiment, report, show_images))
     )
     with opened_at(store) as opened:
-        name = (status.find(opened, run) if run else status.newest(opened, unfinished=True)).run
+        journal = status.find(opened, run) if run else status.newest(opened, unfinished=True)
+        if is_search(journal.about()):
+            refused = {
+                "--fail-fast": fail_fast,
+                "--stop-after": stop_after,
+                "--keep": keep,
+                "--show-images": show_images,
+            }
+            for option in (option for option, value in refused.items() if value is not None):
+                raise SpecError(f"{option} is given, and {journal.run} is a search: see engram search --help")
+            return search.resumed(journal.run, opened, how, store, json)
+        name = journal.run
         with watching() as observe:
             observe({"event": "step", "step": "reading the run"})
             ended = lifecycle.resume(name, opened, how, observe)

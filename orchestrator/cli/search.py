@@ -24,11 +24,12 @@ from orchestrator.cli.options import (
 )
 from orchestrator.cli.run import executed, shown_by, specified_by
 from orchestrator.cli.store import opened_at, stopped_early, store_option
-from orchestrator.cli.terminal import emit, paragraph, say, show, table
+from orchestrator.cli.terminal import emit, paragraph, say, show
 from orchestrator.errors import SpecError
 from orchestrator.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
+    from orchestrator.scheduling.driver import Observer
     from orchestrator.search.asked import Search
     from orchestrator.search.searching import Searched
     from orchestrator.spec.execution import Execution
@@ -128,10 +129,37 @@ def search(
                 spec, found, how = _new(what, fields, over, preset, store, asked, execution)
             searching.check(how)
         with opened_at(spec.store, create=not resume) as opened:
-            ended = searching.run(found, opened, how, observe)
-            page, address_of = searching.shown(ended, opened, how, observe)
-            shown.close()
-            return _display(ended, found, opened, spec.store, page, address_of, json)
+            return _to_its_end(found, opened, how, spec.store, shown, observe, json)
+
+
+def resumed(name: str, opened: Store, how: Execution, store: str | None, json: bool) -> int:
+    """Continue the search of this name as it was asked for, and print its answer; return the exit code."""
+    from orchestrator.cli.progress import watching
+    from orchestrator.run_folder.journal import Journal
+    from orchestrator.search import asked
+
+    about = Journal(opened.folder("runs", name)).about()
+    found = asked.reopened(about["audit"], about["search"], {})
+    with ExitStack() as shown:
+        return _to_its_end(found, opened, how, store, shown, shown.enter_context(watching()), json)
+
+
+def _to_its_end(
+    found: Search,
+    opened: Store,
+    how: Execution,
+    store: str | None,
+    shown: ExitStack,
+    observe: Observer,
+    json: bool,
+) -> int:
+    """Make the search, draw and deliver it, and print its answer; return the exit code."""
+    from orchestrator.search import searching
+
+    ended = searching.run(found, opened, how, observe)
+    page, address = searching.shown(ended, opened, how, observe)
+    shown.close()
+    return _display(ended, found, opened, store, page, address, json)
 
 
 def _new(
@@ -144,10 +172,7 @@ def _new(
     execution: dict[str, Any],
 ) -> tuple[Spec, Search, Execution]:
     """The search that the command line and the file ask for."""
-    from dataclasses import replace
-
-    from orchestrator.search.asked import Settings
-    from orchestrator.search.asked import search as checked
+    from orchestrator.search import asked as searches
     from orchestrator.search.space import given
     from orchestrator.spec import resolve, specification
     from orchestrator.store import is_there
@@ -155,8 +180,7 @@ def _new(
     if what is None:
         raise SpecError("what is to be searched? give an audit or a file, or --resume")
     spec = specified_by(what, fields, preset, None, store, execution)
-    domains = {**spec.search.get("over", {}), **given(over or ())}
-    found = checked(replace(spec, search={}), Settings(**{**spec.search, **asked, "over": domains}))
+    found = searches.specified(spec, given(over or ()), asked)
     if not is_there(spec.store or DEFAULT_STORE):  # so that no empty store is left behind if data is missing
         resolve.pinned([found.start], {})
     return spec, found, specification.execution(spec)
@@ -200,16 +224,17 @@ def _display(
     json: bool,
 ) -> int:
     """Print the answer and the front; return the exit code."""
+    from orchestrator.cli.trials import display
     from orchestrator.search import trials
     from orchestrator.search.recommendation import STYLES, told
 
-    again = f"engram search --resume {ended.name}{store_option(store)}"
+    goes_on = f"engram search --resume {ended.name}{store_option(store)}"
     state = "interrupted" if ended.left else "finished"
     code = ended.exit_code
     for trial in ended.failed:
         say(f"failed: trial {trial.number}: {trial.note}")
     if ended.left:
-        say(f"not ended: {ended.left}; go on with: {again}")
+        say(f"not ended: {ended.left}; go on with: {goes_on}")
     if json:
         emit(
             {
@@ -226,30 +251,18 @@ def _display(
     paragraph(ended.answer.sentence, STYLES[ended.answer.answer], ended.answer.answer.capitalize())
     show("")
     objectives = search.objectives
-    best = trials.front(ended.trials, objectives)
-    fresh = [trial for trial in ended.trials if trial.part == trials.FRESH and trial.whole]
-    rows = [_row(trial, search) for trial in (*best[:LISTED], *sorted(fresh, key=lambda trial: trial.number))]
-    if rows:
-        table(rows, list(rows[0]), right=(objectives.memorization.name, objectives.utility.name))
+    made = trials.table(ended.trials, objectives).to_pylist()
+    best = [row for row in made if row["front"]]
+    # Those on the front by what they memorise, then the fresh audits.
+    best.sort(key=lambda row: -objectives.memorization.sign * row["memorization"])
+    again = [row for row in made if row["part"] == trials.FRESH and row["memorization"] is not None]
+    display([*best[:LISTED], *again], (objectives.memorization.name, objectives.utility.name))
     show("")
     show(f"next: engram report {ended.name} --open{store_option(store)}")
     show(f"      engram results {ended.name} trials{store_option(store)}, for all {len(ended.trials)}")
     where = f"report {page}" if page else str(opened.folder("runs", ended.name))
     show(f"{ended.name} {state}: {len(ended.trials)} trials; {where}{f'; MLflow {tracked}' if tracked else ''}")
     return code
-
-
-def _row(trial: Any, search: Search) -> dict[str, str]:
-    """A trial in a table."""
-    from orchestrator.search.recommendation import interval, named
-
-    objectives = search.objectives
-    return {
-        "trial": f"{trial.number}{', fresh seeds' if trial.part == 'fresh' else ''}",
-        "choices": named(trial),
-        objectives.memorization.name: interval(trial.memorization),
-        objectives.utility.name: interval(trial.utility),
-    }
 
 
 def _rungs(text: str | None) -> tuple[int, ...] | None:

@@ -14,6 +14,7 @@ from orchestrator.errors import StoreError
 
 if TYPE_CHECKING:
     from orchestrator.inspection.answers import CellAnswer
+    from orchestrator.inspection.search_results import SearchResults
     from orchestrator.inspection.status import Status
     from orchestrator.run_folder.journal import Journal
     from orchestrator.runs.report import Report
@@ -26,7 +27,14 @@ STYLES: Mapping[Tone, str] = {"accused": "bold red", "cleared": "bold green", "o
 
 
 def shape(run: Report | Status) -> dict[str, Any]:
-    """The JSON of a run. `report` is a path, `mlflow` an address; null if there is none."""
+    """The JSON of a run. `report` is a path, `mlflow` an address; null if there is none.
+
+    Of a search with how many of its trials were made, and what it recommends.
+    """
+    of_search: dict[str, Any] = {}
+    if run.search is not None:
+        answer = None if run.search.answer is None else run.search.answer.told()
+        of_search = {"trials": {"planned": run.search.planned, "made": run.search.made}, "recommendation": answer}
     return {
         "run": run.run,
         "audit": run.audit,
@@ -34,6 +42,7 @@ def shape(run: Report | Status) -> dict[str, Any]:
         "jobs": {name: run.jobs[name] for name in ("planned", "stored", "done", "failed")},
         "report": None if run.page is None else str(run.page),
         "mlflow": run.mlflow,
+        **of_search,
     }
 
 
@@ -71,12 +80,19 @@ def display(report: Report, store: str | None, json: bool) -> int:
 def standing(status: Status) -> str:
     """A run in one line."""
     jobs = status.jobs
+    trials = "" if status.search is None else f"{made(status.search)}, "
     parts = [
-        f"{status.run} {status.state}: {jobs['stored']} of {jobs['planned']} jobs stored, {jobs['failed']} failed",
+        f"{status.run} {status.state}: {trials}{jobs['stored']} of {jobs['planned']} jobs stored, "
+        f"{jobs['failed']} failed",
         f"driven by {status.driver}" if status.driver else "",
         status.note,
     ]
     return "; ".join(part for part in parts if part)
+
+
+def made(search: SearchResults) -> str:
+    """How many of a search's trials have been made, in words."""
+    return f"{search.made} of {counted(search.planned, 'trial')} made"
 
 
 def row(status: Status, answer: str) -> dict[str, Any]:
@@ -86,7 +102,9 @@ def row(status: Status, answer: str) -> dict[str, Any]:
     varied = labels.label(status.setting, status.setting)
     jobs = status.jobs
     state = status.state
-    if state not in ("finished", "unreadable"):
+    if status.search is not None:
+        state += "" if state == "finished" else f", {made(status.search)}"
+    elif state not in ("finished", "unreadable"):
         state += f", {jobs['stored']} of {counted(jobs['planned'], 'job')}"
     if jobs["failed"]:
         state += f", {jobs['failed']} failed"
@@ -95,9 +113,16 @@ def row(status: Status, answer: str) -> dict[str, Any]:
         "answer": answer,
         "state": state,
         "preset": status.preset,
-        "varied": f"{len(status.cells)} cells" if status.cells else varied,
+        "varied": _cells(status) or varied,
         "created": status.created[:16].replace("T", " "),
     }
+
+
+def _cells(status: Status) -> str:
+    """What a sweep or search is made of; empty for a single run."""
+    if status.search is not None:
+        return f"search over {', '.join(status.search.settings['over'])}"
+    return f"{len(status.cells)} cells" if status.cells else ""
 
 
 def failures(failed: Iterable[tuple[str, str, str]]) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from orchestrator import row_setting
 from orchestrator.errors import EngramError
-from orchestrator.inspection import labels, results
+from orchestrator.inspection import labels, results, search_results
+from orchestrator.inspection.search_results import SearchResults
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.spec.fields import text
@@ -16,6 +17,11 @@ from orchestrator.store import Store
 from tasks.verdict import Tone, Verdict
 
 Row = Mapping[str, Any]  # of a summary
+LESS = "memorization, less than the start"  # what a search measures at its end
+BEYOND = (
+    "It says nothing of choices that were not tried, of other data, or of what the audit of a trial does not look for. "
+    "Less memory than before is not none: the audit of the winner says what is left."
+)
 
 
 @dataclass(frozen=True)
@@ -65,8 +71,11 @@ class Answer:
 def numbered(journal: Journal, store: Store) -> Answer | None:
     """The answer of a run; None as long as there is none, for an audit without answers in words, and for a sweep.
 
-    Raises EngramError where the audit gives an answer that it does not declare.
+    Of a search what it recommends: `setting` are the winner's choices, the number by how much less it memorises than
+    the start. Raises EngramError where the audit gives an answer that it does not declare.
     """
+    if search_results.is_search(journal.about()):
+        return _recommended(search_results.of(journal))
     verdict = results.answer(journal, store)
     if verdict is None:
         return None
@@ -77,6 +86,22 @@ def numbered(journal: Journal, store: Store) -> Answer | None:
     names = ("metric", "estimate", "low", "high", "null", "n", "unit")
     numbers = {name: rows[0][name] for name in names}
     return replace(said, setting=row_setting.varied(rows[0]["setting"]) or {}, p=rows[0]["p_value"], **numbers)
+
+
+def _recommended(search: SearchResults) -> Answer | None:
+    """What a search recommends; None as long as it recommends nothing."""
+    told = search.answer
+    if told is None:
+        return None
+    best = None if told.winner is None else search.trial(told.winner)
+    chosen = {} if best is None else search_results.setting(best)
+    said = Answer(told.answer, told.tone, told.sentence, BEYOND, setting=chosen)
+    fresh = None if told.winner is None else search.trial(told.winner, search_results.FRESH)
+    if told.estimate is None or fresh is None:
+        return said
+    numbers = {name: getattr(told, name) for name in ("estimate", "low", "high")}
+    n, unit = fresh["memorization_n"], fresh["memorization_unit"]
+    return replace(said, metric=LESS, null=0.0, n=n, unit=unit, **numbers)
 
 
 def behind(verdict: Verdict, rows: Sequence[Row]) -> list[Row]:

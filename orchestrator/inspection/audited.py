@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import StoreError
-from orchestrator.inspection import status
+from orchestrator.inspection import search_results, status
 from orchestrator.inspection.disclosure import typed
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import walk
 from orchestrator.store import Store
+from orchestrator.store.content import content
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.external.model_file import ModelFile
@@ -105,8 +106,14 @@ def noun(thing: Thing) -> str:
 
 
 def tables(journal: Journal, store: Store) -> list[ResultTable]:
-    """The run's tables, or those of all cells of a sweep, the summary of each first."""
-    return [table for run in _runs(journal) for table in _tables(run, store)]
+    """The run's tables, or those of all cells of a sweep, the summary of each first; a search's trials before all."""
+    own = [_trials(journal)] if search_results.is_search(journal.about()) else []
+    return [*own, *(table for run in _runs(journal) for table in _tables(run, store))]
+
+
+def trials_content(journal: Journal) -> tuple[str, str]:
+    """The name and content digest of a search's table of trials, from which its page is drawn."""
+    return search_results.TRIALS, content(search_results.table(Journal(journal.folder), search_results.TRIALS))
 
 
 def digest_of_table(contents: Iterable[tuple[str, str]]) -> str:
@@ -153,6 +160,11 @@ def _tables(journal: Journal, store: Store) -> Iterator[ResultTable]:
     roots = status.roots(journal)
     for name in sorted(roots, key=lambda name: name != "summary"):
         yield _table(journal.run, name, roots[name], store)
+
+
+def _trials(journal: Journal) -> ResultTable:
+    digest = digest_of_table([trials_content(journal)])
+    return ResultTable(journal.run, search_results.TRIALS, digest, stored=1, planned=1, finished="")
 
 
 def _table(run: str, name: str, keys: tuple[str, ...], store: Store) -> ResultTable:

@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.errors import SpecError
 from orchestrator.inspection import results
+from orchestrator.inspection.search_results import is_search
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import flat
 from orchestrator.store import Store
@@ -54,7 +55,8 @@ def compare(store: Store, a: Journal, b: Journal) -> Comparison:
     for journal, about in zip(both, abouts, strict=True):
         if "cells" in about:
             cells = ", ".join(about["cells"])
-            raise SpecError(f"{journal.run} is a sweep; compare two of its runs ({cells}), or look at its own report")
+            what = "search" if is_search(about) else "sweep"
+            raise SpecError(f"{journal.run} is a {what}; compare two of its runs ({cells}), or look at its own report")
     configs = [dict(flat(about["config"])) | {"preset": about["preset"]} for about in abouts]
     made = [{"commit": about.get("commit"), **about.get("versions", {})} for about in abouts]
     tables = [

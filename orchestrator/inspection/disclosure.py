@@ -8,19 +8,22 @@ that function's pattern of it, in angle brackets: `<4 and 3 letters>`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import EngramError
+from orchestrator.errors import EngramError, SpecError
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.spec.config_parts import plain, rebuilt
-from orchestrator.spec.fields import coerce, declared
+from orchestrator.spec.fields import changed, coerce, declared, listed, text
 from tasks.files import WITHHELD
 
 UNKNOWN = "<withheld>"  # for texts of a config whose audit has gone, so that it is unknown which are private
+PLAIN_WORD = re.compile(r"true|false|null|none|[-+.\deE]+", re.IGNORECASE)  # which tell nothing of anybody
+RANGE = re.compile(r"(log\()?[-+.\deE]+\)?")  # of numbers, as a search has it
 
 
 class Disclosure:
@@ -68,7 +71,9 @@ class Disclosure:
             settings = about.get("settings") or [cell.get("setting") for cell in cells]
             pairs = zip(cells, settings, strict=True)
             public_settings = [self._setting(typed(cell), setting or {}) for cell, setting in pairs]
-            return {**about, "settings": public_settings, **self._asked(about, typed(cells[0]), public_settings)}
+            first = typed(cells[0])
+            search = {"search": self._search(first, about["search"])} if "search" in about else {}
+            return {**about, "settings": public_settings, **self._asked(about, first, public_settings), **search}
         if "config" not in about:
             return about
         config = typed(about)
@@ -90,6 +95,31 @@ class Disclosure:
             for values in [[setting.get(name, UNKNOWN) for setting in settings]]
         }
         return {"asked": {**asked, "set": fields, "sweep": sweep}}
+
+    def _search(self, config: Any, search: Mapping[str, Any]) -> dict[str, Any]:
+        """The public part of what is asked of a search that begins from this config, and of what it `chosen` has."""
+        over = {
+            name: domain
+            if RANGE.fullmatch(domain)
+            else ",".join(text(self._chosen(config, {name: value})[name]) for value in listed(f"[{domain}]"))
+            for name, domain in search["over"].items()
+        }
+        public = {**search, "over": over, "set": self._setting(config, search.get("set", {}))}
+        if "chosen" in search:
+            public["chosen"] = [self._chosen(config, setting) for setting in search["chosen"]]
+        return public
+
+    def _chosen(self, config: Any, setting: Mapping[str, Any]) -> dict[str, Any]:
+        """The public values of fields that are set otherwise than in the config, whether it takes them or not."""
+        public = {}
+        for name, value in setting.items():
+            try:
+                other = None if config is None else changed(config, {name: value})
+            except SpecError:
+                other = None
+            plain_word = not isinstance(value, str) or PLAIN_WORD.fullmatch(value)
+            public[name] = value if other is None and plain_word else self._varied(other, name, value)
+        return public
 
     def _setting(self, config: Any, setting: Mapping[str, Any]) -> dict[str, Any]:
         """The public values of a setting, in the form in which they were stored."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.inspection import labels, status
+from orchestrator.inspection import labels, search_results, status
 from orchestrator.jsonable import jsonable
 from orchestrator.run_folder import exported, tables
 from orchestrator.run_folder.journal import Journal
@@ -48,8 +48,11 @@ class Rows:
 def read(journal: Journal, store: Store, name: str) -> Rows:
     """The rows of one of the run's tables; for a sweep, of all cells that have the table.
 
-    Raises SpecError for a table that the run, or every cell of the sweep, does not have.
+    A search is a sweep of its trials, and has the tables `trials` and `front` of its own. Raises SpecError for a table
+    that the run, or every cell of the sweep, does not have.
     """
+    if name in search_results.TABLES and search_results.is_search(journal.about()):
+        return _trials(journal, name)
     settings = cells(journal)
     if not settings:
         return _rows(journal, store, name)
@@ -85,6 +88,8 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
 def export(journal: Journal, store: Store, name: str) -> Rows:
     """`read` with the run and a summary's settings as columns: the table as users take it out."""
     rows = read(journal, store, name)
+    if search_results.SEARCH in rows.table.schema.names:  # its choices are read in columns of their own
+        return replace(rows, table=exported.flat(rows.table), alongside=(search_results.SEARCH, exported.SETTING))
     table = exported.flat(rows.table) if rows.varied else exported.exported(rows.table, journal.run)
     added = [column for column in table.schema.names if column not in rows.table.schema.names]
     return replace(rows, table=table, alongside=(*rows.alongside, *added))
@@ -143,7 +148,10 @@ def _judged(journal: Journal, store: Store, judge: Callable[[RegisteredAudit, An
 
 
 def short_answer(journal: Journal, store: Store) -> str:
-    """The answer of a run in a word or two; of a sweep how many of its cells have which; empty where there is none."""
+    """The answer of a run or search in a word or two, of a sweep how many of its cells have which; else empty."""
+    if search_results.is_search(journal.about()):
+        told = search_results.of(journal).answer
+        return "" if told is None else told.answer
     given: Counter[str] = Counter()
     for cell in cells(journal):
         with suppress(EngramError):
@@ -186,6 +194,14 @@ def _rows(journal: Journal, store: Store, name: str) -> Rows:
     there = [key for key in roots[name] if key in stored]
     rows = tables.read(store, there)
     return Rows(pa.table({}) if rows is None else rows, len(roots[name]), len(roots[name]) - len(there))
+
+
+def _trials(journal: Journal, name: str) -> Rows:
+    """The trials of a search, or those on its front, with the search as a first column."""
+    found = search_results.of(journal)
+    rows = search_results.table(journal, name)
+    table = rows.add_column(0, search_results.SEARCH, exported.column([journal.run] * rows.num_rows))
+    return Rows(table, found.planned, max(0, found.planned - found.made))
 
 
 def _beside(table: pa.Table, values: dict[str, Any]) -> pa.Table:

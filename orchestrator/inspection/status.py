@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import SpecError, StoreError
-from orchestrator.inspection import pages
+from orchestrator.inspection import pages, search_results
+from orchestrator.inspection.search_results import SearchResults
 from orchestrator.run_folder import receipt, timings
 from orchestrator.run_folder.journal import ENDS, Journal
 from orchestrator.run_folder.merged_log import MergedLog
@@ -37,6 +38,7 @@ class Status:
     preset: str | None = None
     setting: Mapping[str, Any] = field(default_factory=dict)
     cells: tuple[str, ...] = ()  # the runs of a sweep
+    search: SearchResults | None = None  # of a search, whose cells are the runs of its trials
     failures: tuple[tuple[str, str, str], ...] = ()  # (key, task, error)
     driver: str | None = None
     note: str = ""
@@ -70,7 +72,7 @@ def find(store: Store, word: str) -> Journal:
 
 
 def newest(store: Store, unfinished: bool = False) -> Journal:
-    """The run that was written to last; a sweep takes precedence over its cells."""
+    """The run that was written to last; a sweep or search takes precedence over its cells."""
     candidates = [candidate for candidate in overview(store) if not (unfinished and candidate.finished)]
     if not candidates:
         raise SpecError(f"there are no {'unfinished ' if unfinished else ''}runs in {store.location}")
@@ -92,9 +94,11 @@ def overview(store: Store) -> list[Status]:
 
 
 def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> Status:
-    """The state of a run or sweep. Raises StoreError if its folder cannot be read."""
+    """The state of a run, sweep or search. Raises StoreError if its folder cannot be read."""
     about = journal.about()
     stored = store.keys() if stored is None else stored
+    if search_results.is_search(about):
+        return _search(journal, about, store, stored)
     if "cells" in about:
         return _sweep(journal, about, store, stored)
     holder = lease.holder(journal.folder)
@@ -146,9 +150,13 @@ def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
 def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Event]:
     """Yield the events of a run's or sweep's last start, as observers get them, until it has no driver.
 
-    For a sweep, those of its cells, each once. `seconds` is the interval between reads.
+    For a sweep, those of its cells, each once; for a search, how many of its trials are made. `seconds` is the
+    interval between reads.
     """
     about = journal.about()
+    if search_results.is_search(about):
+        yield from _follow_search(journal, store, seconds)
+        return
     runs = [journal.beside(name) for name in about.get("cells", [journal.run])]
     log = MergedLog(runs)
     while True:
@@ -162,6 +170,17 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
         for event in events:
             if event["event"] not in ("started", "stored"):
                 yield {name: value for name, value in event.items() if name != "kind"}  # they are planned by task
+        if not driven:
+            return
+        time.sleep(seconds)
+
+
+def _follow_search(journal: Journal, store: Store, seconds: float) -> Iterator[Event]:
+    while True:
+        store.folder("runs")  # fetches what other machines have written meanwhile
+        driven = lease.holder(journal.folder)
+        found = search_results.of(journal)
+        yield {"event": "step", "step": f"{found.made} of {found.planned} trials made"}
         if not driven:
             return
         time.sleep(seconds)
@@ -215,6 +234,38 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set
         page=pages.page(journal.folder),
         mlflow=_address(journal.folder),
     )
+
+
+def _search(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set[str]) -> Status:
+    """The status of a search: of its trials' runs, but `finished` once it has its answer, whatever came of them."""
+    found = search_results.of(journal)
+    holder = lease.holder(journal.folder)
+    seen = _sweep(journal, about, store, stored)
+    return replace(
+        seen,
+        state="finished" if found.ended else "running" if holder else "interrupted",
+        active=max(seen.active, _active(journal.folder)),
+        preset=about.get("preset"),
+        search=found,
+        driver=f"process {holder.pid} on {holder.host}" if holder else None,
+        note="",
+    )
+
+
+def trials(statuses: Sequence[Status], store: Store) -> set[str]:
+    """The runs that searches have made; those that had begun before their search are somebody's own."""
+    made: set[str] = set()
+    began = {seen.run: seen.created for seen in statuses}
+    for seen in statuses:
+        if seen.search is not None:
+            theirs = {run for run in seen.cells if began.get(run, "") >= seen.created}
+            made |= theirs | {run for run in set(seen.cells) - theirs if _first_start(store, run) >= seen.created}
+    return made
+
+
+def _first_start(store: Store, run: str) -> str:
+    """When a run began for the first time; empty if it did not."""
+    return str(next((event["time"] for event in Journal(store.folder("runs", run)).events()), ""))
 
 
 def _address(folder: Path) -> str | None:

@@ -82,7 +82,15 @@ class Journal:
 
     def about(self) -> dict[str, Any]:
         """The run's config and the other content of `run.json`."""
-        about: dict[str, Any] = self._read("run.json", shapes.about)
+        return self.disclosed(self._read("run.json", shapes.about))
+
+    @property
+    def discloses(self) -> bool:
+        """Whether readers see a part of the content only."""
+        return self._disclose is not None
+
+    def disclosed(self, about: dict[str, Any]) -> dict[str, Any]:
+        """The part of this content of a `run.json` that readers may see."""
         return about if self._disclose is None else self._disclose(self.folder, about)
 
     def check(self) -> None:

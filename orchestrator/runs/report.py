@@ -14,6 +14,7 @@ from orchestrator.errors import EngramError, plainly
 from orchestrator.inspection import answers, pages, results, status
 from orchestrator.inspection.answers import Answer
 from orchestrator.inspection.pages import DrawnFigure
+from orchestrator.inspection.search_results import SearchResults
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs import notebook
 from orchestrator.runs.session import Part, Session
@@ -31,7 +32,8 @@ class Report:
 
     jobs: `planned`; `stored`, in the store now, and verified unless the run stopped before (always for `finished`);
     `done`, computed by this start, or by the last one; `failed`. `page` is the file of the report page, `mlflow` the
-    address of the tracked run; None if there is none. A sweep has its runs in `cells`.
+    address of the tracked run; None if there is none. A sweep has its runs in `cells`, and a search those of its
+    trials, with its settings and trials in `search`; the tables of a search are `trials` and `front`.
 
     What is asked for raises EngramError, or SpecError for a name that there is not, as the command line does.
     """
@@ -45,6 +47,7 @@ class Report:
     differing: int = 0  # results whose key had a different one already, which stays; the new ones are in conflicts/
     note: str = ""
     cells: tuple[Report, ...] = ()
+    search: SearchResults | None = field(default=None, repr=False)
     roots: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     store: Store | None = field(default=None, repr=False)
     page: Path | None = None
@@ -57,7 +60,11 @@ class Report:
     @cached_property
     @plainly
     def verdict(self) -> Answer | None:
-        """The answer with the numbers it rests on; None as long as there is none, and for a sweep."""
+        """The answer with the numbers it rests on; None as long as there is none, and for a sweep.
+
+        Of a search what it recommends: `setting` are the choices of the winner, as `orchestrator.run` takes them, and
+        the number is by how much less it memorises than what the search began from.
+        """
         return answers.numbered(self._journal, self._store)
 
     @property
@@ -73,7 +80,8 @@ class Report:
         """
         rows = results.export(self._journal, self._store, name).table
         if not rows.num_columns:
-            raise EngramError(f"{'sweep' if self.cells else 'run'} {self.run} has nothing in {name!r} yet")
+            kind = "search" if self.search else "sweep" if self.cells else "run"
+            raise EngramError(f"{kind} {self.run} has nothing in {name!r} yet")
         return rows
 
     @property
@@ -91,11 +99,13 @@ class Report:
         shown = notebook.certificate(self.page) if self.page is not None else None
         if shown is not None:
             return shown
-        said = [f"{cell.verdict.answer}: {cell.run}" for cell in self.cells if cell.verdict]
+        of_cells = () if self.search else self.cells
+        said = [f"{cell.verdict.answer}: {cell.run}" for cell in of_cells if cell.verdict]
         said += [self.verdict.sentence] if self.verdict else []
         title = f"{self.audit}: {self.verdict.answer if self.verdict else self.state}"
         jobs = f"Run {self.run}, {self.state}: {self.jobs['stored']} of {self.jobs['planned']} jobs stored."
-        return notebook.outline(title, [*said, jobs], results.summary(self._journal, self._store).table.to_pylist())
+        rows = [] if self.search else results.summary(self._journal, self._store).table.to_pylist()
+        return notebook.outline(title, [*said, jobs], rows)
 
     @property
     def _store(self) -> Store:
@@ -117,7 +127,7 @@ class Report:
 
 
 def reopened(journal: Journal, store: Store) -> Report:
-    """A run or sweep of the past, or one that another process drives now. Raises StoreError if it cannot be read."""
+    """A run, sweep or search of the past, or one that another process drives. StoreError if it cannot be read."""
     seen = status.status(journal, store)
     return Report(
         run=seen.run,
@@ -127,6 +137,7 @@ def reopened(journal: Journal, store: Store) -> Report:
         failures=seen.failures,
         note=seen.note,
         cells=tuple(reopened(journal.beside(cell), store) for cell in seen.cells),
+        search=seen.search,
         roots={} if seen.cells else status.roots(journal),
         store=store,
         page=seen.page,

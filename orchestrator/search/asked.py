@@ -123,6 +123,12 @@ def search(spec: Spec, settings: Settings) -> Search:
     return searched
 
 
+def specified(spec: Spec, over: Mapping[str, Any], settings: Mapping[str, Any]) -> Search:
+    """The search of a specification, whose own settings and domains give way to these. Raises SpecError."""
+    domains = {**spec.search.get("over", {}), **over}
+    return search(replace(spec, search={}), Settings(**{**spec.search, **settings, "over": domains}))
+
+
 def described(searched: Search) -> dict[str, Any]:
     """The search as stored in its folder: what has to be known to go on with it."""
     settings = searched.settings

@@ -64,7 +64,7 @@ def recommended(trials: Sequence[Trial], objectives: Objectives, allowance: floa
     """The answer of a search whose winner and start have been audited again, as far as there is one."""
     made = [trial for trial in trials if trial.part == SEARCHED and trial.number != START]
     start, best = _find(trials, SEARCHED, START), winner(trials, objectives, allowance)
-    given_up = f"at most {_amount(objectives.utility, allowance)} of {objectives.utility.name} given up"
+    given_up = f"at most {amount(objectives.utility, allowance)} of {objectives.utility.name} given up"
     if start is None or not start.whole:
         return Recommendation(NONE, "No answer: what the search begins from has no estimate.")
     if best is None:
@@ -133,7 +133,7 @@ def _judged(start: Trial, best: Trial, objectives: Objectives, allowance: float)
     gained = difference(*(pair if memorization.better == "lower" else pair[::-1]))
     lost = loss(start, best, objectives)
     change = "for" if lost > 0 else "with a gain of"
-    cost = f"{change} {_amount(utility, abs(lost))} of {utility.name}"
+    cost = f"{change} {amount(utility, abs(lost))} of {utility.name}"
     levels = f"{_number(start.utility.estimate)} to {_number(best.utility.estimate)}"
     values = (
         f"from {interval(start.memorization)} to {interval(best.memorization)} {memorization.unit} {cost} ({levels}); "
@@ -152,7 +152,7 @@ def _judged(start: Trial, best: Trial, objectives: Objectives, allowance: float)
         return Recommendation(
             NOT_USEFUL,
             f"Nothing is recommended: with {named(best)} {memorization.name} falls {values}, and at most "
-            f"{_amount(utility, allowance)} were to be given up.",
+            f"{amount(utility, allowance)} were to be given up.",
             best.number,
             gained,
         )
@@ -181,7 +181,7 @@ def _find(trials: Sequence[Trial], part: str, number: int) -> Trial | None:
     return next((trial for trial in trials if (trial.part, trial.number) == (part, number)), None)
 
 
-def _amount(objective: Objective, value: float) -> str:
+def amount(objective: Objective, value: float) -> str:
     """An amount of utility in words: of a share in points of a hundred."""
     if objective.unit == SHARE:
         return f"{100 * value:.2g} points"

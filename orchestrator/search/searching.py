@@ -210,18 +210,28 @@ def shown(
 ) -> tuple[str | None, str | None]:
     """Draw the page of a search and deliver it to MLflow; return the page's path and the tracked run's address.
 
-    What cannot be drawn or delivered is told, and changes nothing of how the search ended.
+    Its page leads to those of the runs on which the answer rests, which are drawn, too; of other trials `engram report`
+    draws them. What cannot be drawn or delivered is told, and changes nothing of how the search ended.
     """
     tell = _telling(observe)
     page = None
     if execution.report:
         tell("step", step="writing the report")
         try:
+            for run in _behind(searched):
+                if pages.page(store.folder("runs", run)) is None:
+                    pages.draw(store, run)
             page = str(pages.draw(store, searched.name))
         except EngramError as error:
             tell("told", line=str(error))
     tell("step", step="bringing MLflow up to date")
     return page, _delivered(searched, store, execution, tell)
+
+
+def _behind(searched: Searched) -> list[str]:
+    """The runs on which the answer rests: those of the start and of the winner, and their fresh audits."""
+    numbers = (START, searched.answer.winner)
+    return list(dict.fromkeys(trial.run for trial in searched.trials if trial.number in numbers and trial.whole))
 
 
 def _delivered(searched: Searched, store: Store, execution: Execution, tell: Callable[..., None]) -> str | None:

@@ -1,4 +1,4 @@
-"""The arguments of `orchestrator.run` and `orchestrator.open`, checked: Python gives values of any type."""
+"""The arguments of `orchestrator.run`, `search` and `open`, checked: Python gives values of any type."""
 
 from __future__ import annotations
 
@@ -27,9 +27,40 @@ EXECUTION: Mapping[str, Reader] = {
 }
 
 
+SEARCH: Mapping[str, Reader] = {
+    "trials": lambda value, name: coerce(value, int, name),
+    "budget": lambda value, _: specification.duration(value),
+    "sampler": lambda value, name: coerce(value, str, name),
+    "sampler_seed": lambda value, name: coerce(value, int, name),
+    "rungs": lambda value, name: coerce(value, tuple[int, ...], name),
+    "keep_one_in": lambda value, name: coerce(value, int, name),
+    "give_up": lambda value, name: coerce(value, float, name),
+    "concurrent": lambda value, name: coerce(value, int, name),
+}
+
+
 def execution(given: Mapping[str, Any]) -> dict[str, Any]:
     """The execution settings that are given; those that are None are left out."""
     return {name: EXECUTION[name](value, name) for name, value in given.items() if value is not None}
+
+
+def search(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a search that are given; those that are None are left out."""
+    return {name: SEARCH[name](value, name) for name, value in given.items() if value is not None}
+
+
+def over(given: Any) -> dict[str, Any]:
+    """What may vary, by field; empty for None."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise SpecError(f"over is {given!r}; it must be a mapping, as in {{'rate': 'log(1e-4..1e-2)', 'wide': [True]}}")
+    return {coerce(name, str, "a field of over"): _domain(value) for name, value in given.items()}
+
+
+def _domain(value: Any) -> Any:
+    """Text as it is, values in any collection as a list."""
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping) else value
 
 
 def sweep(given: Any) -> dict[str, tuple[Any, ...]]:

@@ -15,10 +15,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from orchestrator.inspection import answers, pages, results, status
+from orchestrator.inspection import answers, pages, results, search_results, status
+from orchestrator.inspection.search_results import is_search
 from orchestrator.jsonable import jsonable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store
+from orchestrator.store.content import content
 from tasks.schemas import SUMMARY
 
 ROWS = 1000  # rows of a table shown in MLflow's pages; the Parquet file has them all
@@ -40,12 +42,13 @@ class Artifact:
 
 
 def of(journal: Journal, store: Store) -> Iterator[Artifact]:
-    """The artifacts of a run or sweep in their present state."""
+    """The artifacts of a run, sweep or search in their present state."""
     for path in drawn(journal.folder):
         yield Artifact(str(path.relative_to(journal.folder)), path.read_bytes())
-    cells = answers_of_cells(journal, store)
     exported = {name: results.export(journal, store, name) for name in single(journal)}
     tables = {name: (rows.table, rows.alongside) for name, rows in exported.items()}
+    # The trials of a search are told by its own tables.
+    cells = pa.table({}) if is_search(journal.about()) else answers_of_cells(journal, store)
     for name, (whole_table, alongside) in ({CELLS: (cells, ())} | tables if cells.num_rows else tables).items():
         table = shareable(whole_table)
         if not table.num_rows or table.nbytes > LARGEST:
@@ -82,7 +85,9 @@ def drawn(folder: Path) -> list[Path]:
 
 
 def single(journal: Journal) -> list[str]:
-    """The tables computed by one job; for a sweep, by one job in every cell that has them."""
+    """The tables computed by one job; for a sweep, by one job in every cell that has them; the own ones of a search."""
+    if is_search(journal.about()):
+        return list(search_results.TABLES)
     cells = [journal.beside(name) for name in journal.about().get("cells", ())]
     parts: dict[str, int] = {}
     for run in cells or [journal]:
@@ -98,6 +103,8 @@ def fingerprint(journal: Journal, store: Store) -> str:
         seen.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     about = journal.about()
     seen.update(json.dumps(about, sort_keys=True).encode())
+    if is_search(about):
+        seen.update(content(search_results.table(journal, search_results.TRIALS)).encode())
     for run in [journal.beside(name) for name in about["cells"]] if "cells" in about else [journal]:
         for keys in run.roots().values():
             if len(keys) == 1:

@@ -15,8 +15,9 @@ from typing import Any
 
 from orchestrator import rounding
 from orchestrator.errors import EngramError
-from orchestrator.inspection import answers, results, status
+from orchestrator.inspection import answers, results, search_results, status
 from orchestrator.inspection.disclosure import typed
+from orchestrator.inspection.search_results import is_search
 from orchestrator.jsonable import jsonable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
@@ -79,9 +80,9 @@ def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
     values = {
         "engram.audit": about["audit"],
         "engram.preset": first.get("preset"),
-        "engram.kind": "sweep" if "cells" in about else "cell",
+        "engram.kind": "search" if is_search(about) else "sweep" if "cells" in about else "cell",
         "engram.plan": plan.hexdigest(),
-        "mlflow.source.name": f"engram run {about['audit']}",
+        "mlflow.source.name": f"engram {'search' if is_search(about) else 'run'} {about['audit']}",
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": first.get("commit"),
     }
@@ -91,8 +92,10 @@ def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
 def answer(journal: Journal, store: Store) -> dict[str, str]:
     """Tags of the verdict: its short answer, the answer's tone, and the row on which it rests; empty without one.
 
-    Of a sweep only how many of its cells have which answer.
+    Of a sweep only how many of its cells have which answer, of a search what it recommends.
     """
+    if is_search(journal.about()):
+        return _recommended(journal, store)
     if results.cells(journal):
         counts = results.short_answer(journal, store)
         return {"engram.answer": counts} if counts else {}
@@ -112,12 +115,27 @@ def answer(journal: Journal, store: Store) -> dict[str, str]:
 def metrics(journal: Journal, store: Store) -> dict[str, float]:
     """The numbers of the row on which the answer rests, as `answer.estimate`, `.low`, `.high`, `.null`, `.p_value`.
 
-    Of an audit without an answer those of the summary's first row; empty for a sweep. Nulls and values that are not
-    finite are left out. All other numbers are in the tables among the artifacts.
+    Of an audit without an answer those of the summary's first row; empty for a sweep; of a search by how much less its
+    winner memorises. Nulls and values that are not finite are left out. All other numbers are in the tables among the
+    artifacts.
     """
-    row = None if results.cells(journal) else _decisive(journal, store)
-    values = {f"answer.{column}": (row or {}).get(column) for column in ANSWER}
-    return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}
+    if is_search(journal.about()):
+        told = answers.numbered(journal, store)
+        row: Mapping[str, Any] | None = None if told is None else vars(told)
+    else:
+        row = None if results.cells(journal) else _decisive(journal, store)
+    return _finite({f"answer.{column}": (row or {}).get(column) for column in ANSWER})
+
+
+def objectives(search: Journal, run: str) -> dict[str, float]:
+    """Both numbers of the trial with this run, as `search.memorization` and `search.utility`, with `.low`, `.high`."""
+    rows = [row for row in search_results.of(search).trials if row["run"] == run]
+    values: dict[str, Any] = {}
+    for name in ("memorization", "utility") if rows else ():
+        own = search_results.value(rows[-1], name) or {}
+        values |= {f"search.{name}": own.get("estimate")}
+        values |= {f"search.{name}.{end}": own.get(end) for end in ("low", "high")}
+    return _finite(values)
 
 
 def learning_curves(journal: Journal, store: Store) -> dict[str, list[tuple[int, float]]]:
@@ -140,6 +158,24 @@ def learning_curves(journal: Journal, store: Store) -> dict[str, list[tuple[int,
                 finite = [(epoch, float(value)) for epoch, value in points if math.isfinite(value)]
                 curves[f"learning/{_named(name)}"] = finite
     return curves
+
+
+def _recommended(journal: Journal, store: Store) -> dict[str, str]:
+    """Tags of what a search recommends; empty as long as it recommends nothing."""
+    told = answers.numbered(journal, store)
+    if told is None:
+        return {}
+    tags = {"engram.answer": told.answer, "engram.tone": told.tone}
+    if told.estimate is not None:
+        tags["engram.measured"] = answers.LESS
+        ends = rounding.interval(told.low, told.high)
+        tags["engram.estimate"] = f"{rounding.of_row(vars(told), 'estimate')} {ends}".strip()
+    return tags
+
+
+def _finite(values: Mapping[str, Any]) -> dict[str, float]:
+    """The values that are finite numbers."""
+    return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}
 
 
 def _decisive(journal: Journal, store: Store) -> answers.Row | None:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.errors import EngramError
-from orchestrator.inspection import labels, results
+from orchestrator.inspection import labels, results, search_results
 from orchestrator.inspection.disclosure import typed
+from orchestrator.inspection.search_results import is_search
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.spec.fields import text
@@ -16,7 +17,7 @@ LONGEST = 250  # characters that MLflow takes
 
 
 def of(journal: Journal) -> str:
-    """The name of a run or sweep: `letter A, quickstart, seed=1`; of a sweep with the fields that it varies."""
+    """The name of a run, sweep or search: `letter A, quickstart, seed=1`; with the fields that vary in it."""
     about = journal.about()
     settings = results.cells(journal)
     subjects = {_subject(journal.beside(cell).about()) for cell in settings} or {_subject(about)}
@@ -24,13 +25,21 @@ def of(journal: Journal) -> str:
     first = journal.beside(next(iter(settings))).about() if settings else about
     parts = [subject, first.get("preset"), *_set(about)]
     varied = labels.telling(list(settings.values()))
-    if settings:
+    if is_search(about):
+        parts.append(f"search over {', '.join(about['search']['over'])}")
+    elif settings:
         parts.append(f"sweep of {', '.join(varied)}" if varied else f"{len(settings)} cells")
     return ", ".join(part for part in parts if part)[:LONGEST]
 
 
 def of_cell(sweep: Journal, run: str) -> str:
-    """The name of a sweep's cell, by what tells it apart from the others: `learning_rate=0.001`; its run if nothing."""
+    """The name of a sweep's cell, by what tells it apart from the others: `learning_rate=0.001`; its run if nothing.
+
+    A trial of a search is named by all of its choices.
+    """
+    if is_search(sweep.about()):
+        named = {row["run"]: search_results.named(row) for row in search_results.of(sweep).trials}
+        return named.get(run, run)[:LONGEST]
     settings = results.cells(sweep)
     return labels.label(settings.get(run, {}), labels.telling(list(settings.values())))[:LONGEST] or run
 
@@ -48,5 +57,6 @@ def _subject(about: Mapping[str, Any]) -> str:
 
 def _set(about: Mapping[str, Any]) -> list[str]:
     """The fields that were set beside the preset, of a cell with those that its sweep varies, as they were written."""
-    given = {**about.get("asked", {}).get("set", {}), **(about.get("setting") or {})}
+    asked = about["search"] if is_search(about) else about.get("asked", {})
+    given = {**asked.get("set", {}), **(about.get("setting") or {})}
     return [f"{name}={text(value)}" for name, value in given.items()]

@@ -8,12 +8,14 @@ from typing import Any
 from orchestrator import rounding, row_setting
 from orchestrator.counted import counted
 from orchestrator.errors import EngramError
-from orchestrator.inspection import answers, pages, results
+from orchestrator.inspection import answers, pages, results, search_results
+from orchestrator.inspection.search_results import is_search
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.store import Store
 
 LONGEST = 7900  # characters; MLflow takes 8,000
+FRONT = 20  # trials that are listed
 HEAD = ("metric", "setting", "estimate", "95 % interval", "n", "null", "p")
 STATES = {
     "running": "It is running.",
@@ -25,8 +27,10 @@ STATES = {
 
 
 def of(journal: Journal, store: Store, state: str) -> str:
-    """The note of a run or sweep in this state, with the numbers stored so far."""
+    """The note of a run, sweep or search in this state, with the numbers stored so far."""
     about = journal.about()
+    if is_search(about):
+        return "\n\n".join([*_search(journal, store), *_ways(journal, state)])[:LONGEST]
     body = _cells(journal, store) if "cells" in about else _answer(journal, store)
     text = "\n\n".join([*_question(about["audit"]), *body, *_ways(journal, state)])
     return text if len(text) <= LONGEST else text[:LONGEST] + " ..."
@@ -62,6 +66,25 @@ def _cells(journal: Journal, store: Store) -> list[str]:
     return ["\n".join(lines)]
 
 
+def _search(journal: Journal, store: Store) -> list[str]:
+    """What a search asks and recommends, and its front with the fresh audits."""
+    found = search_results.of(journal)
+    told = answers.numbered(journal, store)
+    said = [] if told is None else [f"**{told.sentence}**"]
+    lines = ["| trial | choices | memorization | utility | run |", "|---" * 5 + "|"]
+    shown = [row for row in found.trials if row["front"] or row["part"] == search_results.FRESH]
+    for row in shown[:FRONT]:
+        numbers = (search_results.value(row, name) for name in ("memorization", "utility"))
+        texts = (
+            f"{rounding.of_row(own, 'estimate')} {rounding.interval(own['low'], own['high'])}" if own else ""
+            for own in numbers
+        )
+        lines.append(f"| {' | '.join(map(_cell, (row['trial'], search_results.named(row), *texts, row['run'])))} |")
+    over = ", ".join(f"{name} from {domain}" for name, domain in found.settings["over"].items())
+    question = f"*{search_results.QUESTION} {counted(found.planned, 'trial')} over {over}.*"
+    return [question, *said, "\n".join(lines), *([] if told is None else [told.limits])]
+
+
 def _table(rows: Iterable[Mapping[str, Any]]) -> str:
     lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
     for row in rows:
@@ -95,7 +118,8 @@ def _ways(journal: Journal, state: str) -> list[str]:
             f"The whole account is `{pages.PAGE}` under *Artifacts*; saved, it opens in any browser, where the links "
             "to its sections work."
         )
-    look.append(f"In the store's folder, `engram results {journal.run} summary` prints the numbers.")
+    table = search_results.TRIALS if is_search(journal.about()) else "summary"
+    look.append(f"In the store's folder, `engram results {journal.run} {table}` prints the numbers.")
     goes_on = "goes on" if state in ("interrupted", "paused") else "tries them again" if state == "failed" else ""
     if goes_on:
         look.append(f"`engram resume {journal.run}` {goes_on}.")

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator.errors import EngramError
+from orchestrator.inspection import search_results
+from orchestrator.inspection.search_results import is_search
 from orchestrator.inspection.status import WORST
 from orchestrator.run_folder import receipt
 from orchestrator.run_folder.journal import Journal
@@ -105,7 +107,7 @@ class Server:
 
 
 class Entry:
-    """One run or sweep, and its state in MLflow."""
+    """One run, sweep or search, and its state in MLflow."""
 
     def __init__(self, journal: Journal, store: Store, cells: Sequence[Entry] = ()) -> None:
         self.journal, self.store, self.cells = journal, store, cells
@@ -114,6 +116,7 @@ class Entry:
         self.course = ProgressLog(MergedLog(logs, str(self.about.get("created", "")) if cells else ""))
         self.receipt: Receipt | None = None
         self._server: Server | None = None
+        self._parent: Entry | None = None
         self._step = -1  # the last step that MLflow has
         self._status = ""
 
@@ -122,14 +125,16 @@ class Entry:
 
     @property
     def state(self) -> str:
-        """How the last start ended, from the log."""
+        """How the last start ended, from the log; of a search, whether it has ended."""
+        if is_search(self.about):
+            return "finished" if search_results.of(self.journal).ended else "interrupted"
         if self.cells:
             return min((cell.state for cell in self.cells), key=WORST.index)
         return self.course.state or "interrupted"
 
     def open(self, server: Server, parent: Entry | None) -> None:
         """Find or create the run, and log its params, tags and inputs."""
-        self._server, self._status = server, ""
+        self._server, self._status, self._parent = server, "", parent
         before = receipt.read(self.journal.folder)
         tags, name = self._tags(), self._name(parent)
         run_id = server.run(self.journal.run, _store_id(self.store), self._began(), tags, name)
@@ -195,11 +200,18 @@ class Entry:
         server, run_id = self._opened()
         time = int((self.course.ended or self._began()) * 1000)
         fresh = []
-        for name, value in facts.metrics(self.journal, self.store).items():
+        for name, value in (facts.metrics(self.journal, self.store) | self._objectives()).items():
             if there.get(name) != value:
                 history = server.client.get_metric_history(run_id, name) if name in there else ()
                 fresh.append(Metric(name, value, time, 1 + max((metric.step for metric in history), default=-1)))
         self._log(metrics=fresh)
+
+    def _objectives(self) -> dict[str, float]:
+        """The numbers by which its search compares a trial; none for other runs."""
+        parent = self._parent
+        if parent is None or not is_search(parent.about):
+            return {}
+        return facts.objectives(parent.journal, self.journal.run)
 
     def _learning_curves(self) -> None:
         """Log the epochs of the learning curves that MLflow does not have; an epoch is a step."""

@@ -4,7 +4,7 @@ Loading MLflow takes seconds, a server may hang, and the user's program may use 
 the run's driver, which starts it (`delivery.py`).
 
 It reads the order from stdin, one line of JSON; then `end` when the runs' folders are complete, or the end of the
-stream when the driver has died. It writes a line to stdout after each sync, and finally the answer.
+stream when the driver has died. It writes a line to stdout after each run of a sync, and finally the answer.
 """
 
 from __future__ import annotations
@@ -78,8 +78,13 @@ class Uploader:
         self._used = used  # whether MLflow has opened it in this process
         self._server: Server | None = None
 
-    def sync(self, step: Callable[[Entry], None], settled: bool) -> None:
-        """Read the logs (`settled` once they are complete) and apply `step` to each run; reconnect after an error."""
+    def sync(
+        self, step: Callable[[Entry], None], settled: bool, acknowledge: Callable[[], None] = lambda: None
+    ) -> None:
+        """Read the logs (`settled` once they are complete) and apply `step` to each run; reconnect after an error.
+
+        `acknowledge` is called after each, so that nobody takes the many trials of a search for a server that hangs.
+        """
         try:
             for entry in self.entries:
                 entry.read(settled)
@@ -91,9 +96,11 @@ class Uploader:
                     entry.open(server, self.sweep if entry is not self.sweep else None)
                     assert entry.receipt is not None
                     receipt.write(entry.journal.folder, entry.receipt)
+                    acknowledge()
                 self._server = server
             for entry in reversed(self.entries):  # a sweep ends after its cells
                 step(entry)
+                acknowledge()
         except Exception:
             self._server = None
             raise
@@ -117,14 +124,12 @@ def follow(uploader: Uploader, driver: Driver, acknowledge: Callable[[], None]) 
     with uploader.held():
         while not (driver.ended or driver.dead):
             with suppress(Exception):  # retried, and at the end reported
-                uploader.sync(lambda entry: entry.progress("running"), settled=False)
-                acknowledge()
+                uploader.sync(lambda entry: entry.progress("running"), False, acknowledge)
             driver.wait(SECONDS)
         problem = ""
         for _ in range(2):  # an idle connection may turn out to be dead only now
             try:
-                uploader.sync(lambda entry: entry.finish(files=not driver.dead), settled=True)
-                acknowledge()
+                uploader.sync(lambda entry: entry.finish(files=not driver.dead), True, acknowledge)
                 settle(uploader, driver, acknowledge)
                 return ""
             except Exception as error:

@@ -16,7 +16,8 @@ import pytest
 
 import orchestrator
 from orchestrator.runs.report import Report
-from tests.support.shell import PATHS, Here
+from tests.support.searches import Made
+from tests.support.shell import PATHS, Here, Shell
 
 TOYS: dict[str, Any] = {"address": "none", "mlflow": "off"}
 
@@ -193,3 +194,59 @@ def test_importing_is_light_and_opening_loads_nothing_heavy(tmp_path: Path) -> N
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": PATHS}, check=True)
     assert "[] []" == done.stdout.strip()
+
+
+def test_a_search_of_the_past_has_its_tables_and_what_it_recommends(searched: Made) -> None:
+    found = orchestrator.open(searched.store / "runs" / searched.name)
+    assert ("finished", 4) == (found.state, found.search.made if found.search else None)
+    assert found.verdict is not None
+    told = searched.told["recommendation"]
+    assert (told["answer"], told["sentence"], "cleared") == (
+        found.verdict.answer, found.verdict.sentence, found.verdict.tone
+    )  # fmt: skip
+    assert told["difference"] == {name: getattr(found.verdict, name) for name in ("estimate", "low", "high")}
+    assert {"rate": "0.006", "wide": "false"} == found.verdict.setting
+    assert (7, True) == (found.table("trials").num_rows, all(found.table("front")["front"].to_pylist()))
+    assert {cell.run for cell in found.cells} == set(found.table("trials")["run"].to_pylist())
+    assert "Winner" not in found._repr_html_()
+    assert html.escape(told["sentence"]) in found._repr_html_()
+
+
+def test_a_search_from_python_goes_on_with_that_of_the_command_line(
+    searched: Made, tmp_path: Path, ray_cluster: Any
+) -> None:
+    made = searched.copied(tmp_path)
+    script = f"""
+import orchestrator
+over = {{"rate": [0.006, 0.01], "wide": [False, True]}}
+here = dict(store={str(made.store)!r}, mlflow="off", report=False, address={ray_cluster.address!r})
+found = orchestrator.search("tunable", over=over, noise=0.01, sampler="grid", give_up=0.1, **here)
+from orchestrator.search import searching  # the package, whose name the function has
+print(found.run, found.state, found.verdict.answer, found.verdict.setting["rate"], found.note == "")
+"""
+    stored = sorted(made.store.glob("results/*/*.arrow"))
+    shell = Shell(tmp_path)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, env=shell.env)
+    assert f"{made.name} finished recommended 0.006 True" == done.stdout.strip(), done.stderr
+    assert stored == sorted(made.store.glob("results/*/*.arrow"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"over": 3}, "over is 3; it must be a mapping"),
+        ({"over": {"rate": "1..0"}}, "over rate is 1..0; its first end must be below its second"),
+        ({"over": {"rate": [0.01]}}, "over rate has the one value 0.01"),
+        ({"over": {"rat": [1, 2]}}, "unknown field 'rat'"),
+        ({"trials": "many"}, "trials is 'many'; it must be a whole number"),
+        ({"sampler": "gird"}, "did you mean 'grid'"),
+        ({"rungs": [4, 2]}, "it must be two or more numbers of epochs, ascending"),
+        ({"budget": "soon"}, "'soon' is not a duration"),
+        ({"observe": 1}, "observe is 1; it must be a function"),
+    ],
+)
+def test_a_search_that_cannot_be_made_is_refused_in_one_line(tmp_path: Path, asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(orchestrator.SpecError) as refused:
+        orchestrator.search("tunable", **{"over": {"rate": "0.1..1"}, "store": tmp_path / "store"} | asked)
+    assert said in str(refused.value)
+    assert not (tmp_path / "store").exists()

@@ -1,0 +1,222 @@
+"""The trials of a search by both of its objectives: the front, what it began from, the winner and the fresh audits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dashboards import drawing, layout, legend
+from dashboards.estimates import shortened
+from dashboards.figure import Figure
+from dashboards.run import Run
+from orchestrator.inspection import search_results
+from orchestrator.inspection.search_results import FRESH, START, SearchResults, value
+from tasks.objectives import Objective
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+HEIGHT = 3.9  # inches of the axes with their labels
+LETTERS = 44  # of an axis
+Value = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A trial with both of its estimates, and as what it is drawn."""
+
+    kind: str
+    label: str
+    memorization: Value
+    utility: Value
+
+
+@dataclass(frozen=True)
+class Look:
+    """The colour, mark, size and filling of a kind of point, what it is called, and how strongly it is drawn."""
+
+    words: str
+    colour: str
+    marker: str
+    size: float
+    filled: bool = True
+    strength: float = 1.0
+
+
+# Each kind has a shape of its own; what was audited again has the shape of its trial, hollow.
+LOOKS: Mapping[str, Look] = {
+    "dominated": Look("dominated by another trial", "muted", "o", 3.5, strength=0.45),
+    "stopped": Look("stopped early", "muted", "x", 4.5, strength=0.45),
+    "front": Look("on the front", "accent", "o", 6),
+    "start": Look("start", "ink", "s", 7),
+    "winner": Look("winner", "violet", "D", 7.5),
+    "fresh start": Look("start, fresh seeds", "ink", "s", 12, filled=False),
+    "fresh winner": Look("winner, fresh seeds", "violet", "D", 12.5, filled=False),
+}
+FAINT = ("dominated", "stopped")
+NUMBERED = ("winner", "start", "front")  # in this order, where there is no room for all
+APART = 0.06  # of the axes, between two numbers
+ALLOWED: Mapping[str, Any] = {"color": drawing.light("ochre"), "linewidth": 1.4, "linestyle": (0, (5, 2))}
+
+
+def pareto_front(run: Run) -> Iterator[Figure]:
+    """The figure; none as long as no trial has both estimates, or if the audit is gone."""
+    search, objectives = run.search, run.objectives
+    if search is None or objectives is None:
+        return
+    there = points(search)
+    if not there:
+        return
+    memorization, utility = objectives.memorization, objectives.utility
+    start = next((point for point in there if point.kind == "start"), None)
+    least = None if start is None else start.utility["estimate"] - utility.sign * search.settings["give_up"]
+    kinds = [kind for kind in LOOKS if any(point.kind == kind for point in there)]
+    words = [LOOKS[kind].words for kind in kinds]
+    room = legend.height(len(words) + (least is not None))
+    figure = drawing.canvas(HEIGHT + room)
+    axes = layout.wide(figure, 0.55, HEIGHT - 0.65)
+    scaled(axes, there, memorization, utility, least)
+    front_line(axes, [point for point in there if point.kind == "front" or point.label in on_front(search)])
+    if least is not None:
+        axes.axhline(least, **ALLOWED)
+    for point in sorted(there, key=lambda each: kinds.index(each.kind)):
+        drawn(axes, point)
+    numbered(axes, [point for point in there if point.kind in NUMBERED])
+    axes.set_xlabel(shortened(f"{memorization.name}, {memorization.unit} ({memorization.better} is better)", LETTERS))
+    axes.set_ylabel(shortened(f"{utility.name}, {utility.unit}", LETTERS - 8))
+    entries = [entry(kind) for kind in kinds]
+    entries += [] if least is None else [legend.line("least utility that is allowed", **ALLOWED)]
+    legend.above(figure, entries)
+    yield Figure(
+        "front",
+        "What does it cost to memorise less?",
+        caption(search, utility, least),
+        " ".join(in_words(point, memorization, utility) for point in there),
+        drawing.svg(figure, "front"),
+    )
+
+
+def points(search: SearchResults) -> list[Point]:
+    """The trials that have both estimates, in the order of the table."""
+    found = []
+    for row in search.trials:
+        memorization, utility = value(row, "memorization"), value(row, "utility")
+        if memorization is not None and utility is not None:
+            label = "start" if row["trial"] == START else f"{row['trial']}"
+            found.append(Point(kind(search, row), label, memorization, utility))
+    return found
+
+
+def kind(search: SearchResults, row: search_results.Row) -> str:
+    """As what a trial is drawn; a key of `LOOKS`."""
+    winner = None if search.answer is None else search.answer.winner
+    if row["part"] == FRESH:
+        return "fresh start" if row["trial"] == START else "fresh winner"
+    if row["trial"] == START:
+        return "start"
+    if row["trial"] == winner:
+        return "winner"
+    return "front" if row["front"] else "stopped" if row["state"] == "stopped early" else "dominated"
+
+
+def on_front(search: SearchResults) -> set[str]:
+    """The labels of the trials on the front."""
+    return {"start" if row["trial"] == START else f"{row['trial']}" for row in search.trials if row["front"]}
+
+
+def scaled(
+    axes: Axes, there: Sequence[Point], memorization: Objective, utility: Objective, least: float | None
+) -> None:
+    """Set limits that hold all estimates, and the intervals of all that is not faint; better is left, and up."""
+    strong = [point for point in there if point.kind not in FAINT] or there
+    x = [point.memorization["estimate"] for point in there] + ends([point.memorization for point in strong])
+    y = [point.utility["estimate"] for point in there] + ends([point.utility for point in strong])
+    left, right = drawing.span(x)
+    low, high = drawing.span([*y, *([] if least is None else [least])])
+    axes.set_xlim(*((left, right) if memorization.better == "lower" else (right, left)))
+    axes.set_ylim(*((low, high) if utility.better == "higher" else (high, low)))
+    drawing.ticks(axes)
+
+
+def ends(values: Sequence[Value]) -> list[float]:
+    return [each[name] for each in values for name in ("low", "high") if each[name] is not None]
+
+
+def front_line(axes: Axes, front: Sequence[Point]) -> None:
+    """A thin line along the front, by what is memorised."""
+    ordered = sorted(
+        (point for point in front if not point.kind.startswith("fresh")), key=lambda each: each.memorization["estimate"]
+    )
+    x, y = ([getattr(point, name)["estimate"] for point in ordered] for name in ("memorization", "utility"))
+    axes.plot(x, y, color=drawing.light("accent"), linewidth=1.0, linestyle=(0, (2, 2)))
+
+
+def drawn(axes: Axes, point: Point) -> None:
+    """A trial: its mark, a line for either interval, and its number where it is not faint."""
+    look = LOOKS[point.kind]
+    colour, faint = drawing.light(look.colour), point.kind in FAINT
+    x, y = point.memorization["estimate"], point.utility["estimate"]
+    width = 0.7 if faint else 1.4
+    lines: dict[str, Any] = {"color": colour, "linewidth": width, "alpha": look.strength, "solid_capstyle": "butt"}
+    for across, own in ((True, point.memorization), (False, point.utility)):
+        if own["low"] is not None and own["high"] is not None:
+            span = [own["low"], own["high"]]
+            axes.plot(*((span, [y, y]) if across else ([x, x], span)), **lines)
+    axes.plot([x], [y], **mark(look))
+
+
+def numbered(axes: Axes, there: Sequence[Point]) -> None:
+    """The trials' numbers beside their marks; of those that stand close together only the first ones'."""
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    places: list[tuple[float, float]] = []
+    place: dict[str, Any] = {"xytext": (6, 6), "textcoords": "offset points", "fontsize": drawing.TEXT - 1.5}
+    for point in sorted(there, key=lambda each: NUMBERED.index(each.kind)):
+        x, y = point.memorization["estimate"], point.utility["estimate"]
+        at = ((x - left) / (right - left), (y - low) / (high - low))
+        if all(abs(at[0] - other[0]) > APART or abs(at[1] - other[1]) > APART for other in places):
+            places.append(at)
+            axes.annotate(point.label, (x, y), color=drawing.light(LOOKS[point.kind].colour), **place)
+
+
+def mark(look: Look) -> dict[str, Any]:
+    """A kind's mark as matplotlib's properties of a line."""
+    colour = drawing.light(look.colour)
+    return {
+        "linestyle": "none",
+        "marker": look.marker,
+        "markersize": look.size,
+        "markerfacecolor": colour if look.filled else "none",  # so that what lies below shows
+        "markeredgecolor": colour,
+        "markeredgewidth": 1.2 if look.filled else 1.8,
+        "alpha": look.strength,
+    }
+
+
+def entry(kind: str) -> Any:
+    return legend.line(LOOKS[kind].words, **mark(LOOKS[kind]))
+
+
+def caption(search: SearchResults, utility: Objective, least: float | None) -> str:
+    """How to read the figure."""
+    units = sorted({str(row["memorization_unit"]) for row in search.trials if row["memorization_unit"]})
+    counts = sorted({row["memorization_n"] for row in search.trials if row["memorization_n"] is not None})
+    n = f"{counts[0]}" if len(set(counts)) == 1 else f"{counts[0]} to {counts[-1]}"
+    allowed = "" if least is None else f"Below the dashed line more {utility.name} is lost than may be. "
+    fresh = any(row["part"] == FRESH for row in search.trials)
+    again = "The winner was picked for its number; the answer rests on the hollow marks alone. " if fresh else ""
+    return (
+        f"A mark is a trial, numbered as in the table below, with the 95 % intervals of both of its numbers; less is "
+        f"memorised to the left, and more useful is higher. {allowed}{again}Over {n} each ({', '.join(units)})."
+    )
+
+
+def in_words(point: Point, memorization: Objective, utility: Objective) -> str:
+    """A trial in words, for readers who cannot see the figure."""
+    numbers = [
+        f"{objective.name} {drawing.number(own['estimate'])}{drawing.interval(own['low'], own['high'])}"
+        for objective, own in ((memorization, point.memorization), (utility, point.utility))
+    ]
+    number = "" if point.label == "start" else f", trial {point.label}"
+    words = LOOKS[point.kind].words
+    return f"{words[0].upper()}{words[1:]}{number}: {', '.join(numbers)}."

@@ -1,0 +1,172 @@
+"""A search as its folder has it: its settings, its trials so far, and what it recommends once it has ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from orchestrator.errors import StoreError
+from orchestrator.inspection import labels
+from orchestrator.inspection.disclosure import is_private, typed
+from orchestrator.run_folder.journal import Journal
+from orchestrator.spec.fields import text
+from tasks.verdict import Tone
+
+Row = Mapping[str, Any]  # of the table `trials`
+TRIALS, FRONT = TABLES = ("trials", "front")
+SEARCH = "search"  # a column of these tables as they are taken out: of which search they are
+QUESTION = "Which training memorises least, and is still useful enough?"  # of every search
+SEARCHED, FRESH = "search", "fresh"  # the parts of a search
+START = 0  # the number of the trial that a search begins from
+CUT = "interrupted"  # the state of a trial that has to be made again
+RECOMMENDED = "recommended"
+VALUES = ("estimate", "low", "high", "n", "unit")  # of an objective
+
+
+@dataclass(frozen=True)
+class SearchAnswer:
+    """What a search recommends: a word, and why in a sentence; `winner` is the trial that was audited again.
+
+    estimate, low, high: by how much less the winner memorises than the start, by their fresh audits, with its 95 %
+    interval; None without both.
+    """
+
+    answer: str
+    sentence: str
+    winner: int | None = None
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def tone(self) -> Tone:
+        return "cleared" if self.answer == RECOMMENDED else "open"
+
+    def told(self) -> dict[str, Any]:
+        """The answer as JSON."""
+        said = {name: getattr(self, name) for name in ("answer", "sentence", "winner")}
+        numbers = {name: getattr(self, name) for name in ("estimate", "low", "high")}
+        return {**said, "difference": None if self.estimate is None else numbers}
+
+
+@dataclass(frozen=True)
+class SearchResults:
+    """A search as far as it has come.
+
+    settings: `over` is what varies, as text by field; the others are named as the options of `engram search`.
+    trials: the rows of the table `trials`, the start first and the fresh audits last. answer: None until it has ended.
+    """
+
+    name: str
+    audit: str
+    settings: Mapping[str, Any]
+    trials: tuple[Row, ...]
+    answer: SearchAnswer | None = None
+
+    @property
+    def planned(self) -> int:
+        """How many trials are to be made, the start and the fresh audits not counted."""
+        return int(self.settings["trials"])
+
+    @property
+    def made(self) -> int:
+        """How many trials have ended, whichever way."""
+        return sum(row["part"] == SEARCHED and row["trial"] != START and row["state"] != CUT for row in self.trials)
+
+    @property
+    def ended(self) -> bool:
+        """Whether all trials were made, and the winner was audited again."""
+        if self.answer is None or self.made < self.planned:
+            return False
+        again = {row["trial"] for row in self.trials if row["part"] == FRESH and row["state"] != CUT}
+        return self.answer.winner is None or {START, self.answer.winner} <= again
+
+    def trial(self, number: int, part: str = SEARCHED) -> Row | None:
+        """The trial of this number; None if it has not been made."""
+        return next((row for row in self.trials if (row["part"], row["trial"]) == (part, number)), None)
+
+
+def is_search(about: Mapping[str, Any]) -> bool:
+    """Whether this is the content of the `run.json` of a search."""
+    return "search" in about
+
+
+def of(journal: Journal) -> SearchResults:
+    """The search in this folder, without what the journal does not disclose. Raises StoreError if it is unreadable."""
+    about = Journal(journal.folder).about()
+    rows = _table(journal, TRIALS).to_pylist()
+    own = [json.loads(row["setting"]) for row in rows]
+    public = journal.disclosed({**about, "search": {**about["search"], "chosen": own}})["search"]
+    told = about["search"].get("recommendation")
+    words = _replacements(own, public["chosen"])
+    if journal.discloses:
+        keeps = bool(words) or any(is_private(typed(journal.beside(run).about())) for run in about["cells"][:1])
+        shown = zip(rows, public["chosen"], strict=True)
+        rows = [{**row, "setting": json.dumps(each), "note": "" if keeps else row["note"]} for row, each in shown]
+    settings = {name: value for name, value in public.items() if name not in ("recommendation", "chosen")}
+    answer = None if told is None else _answer(told, words)
+    return SearchResults(journal.run, about["audit"], settings, tuple(rows), answer)
+
+
+def table(journal: Journal, name: str) -> pa.Table:
+    """The table `trials` or `front`, without what the journal does not disclose."""
+    stored = _table(journal, name)
+    if not journal.discloses:
+        return stored
+    public = {(row["part"], row["trial"]): row for row in of(journal).trials}
+    rows = [public[row["part"], row["trial"]] for row in stored.to_pylist()]
+    return pa.Table.from_pylist(rows, stored.schema)
+
+
+def setting(row: Row) -> dict[str, Any]:
+    """The choices of a trial: the fields that it sets otherwise than the start."""
+    return dict(json.loads(row["setting"]))
+
+
+def named(row: Row) -> str:
+    """A trial by its choices: `dropout=true, learning_rate=0.0003`; the start is so called."""
+    chosen = setting(row)
+    words = labels.label(chosen, chosen) or "start"
+    return f"{words}, fresh seeds" if row["part"] == FRESH else words
+
+
+def value(row: Row, objective: str) -> dict[str, Any] | None:
+    """The trial's `memorization` or `utility`: estimate, low, high, n and unit; None where it has no estimate."""
+    if row[objective] is None:
+        return None
+    return {name: row[objective if name == "estimate" else f"{objective}_{name}"] for name in VALUES}
+
+
+def _table(journal: Journal, name: str) -> pa.Table:
+    """The table as it is stored; empty as long as no trial has ended."""
+    import pyarrow.parquet as pq
+
+    path = journal.folder / "tables" / name / f"{name}.parquet"
+    try:
+        return pq.read_table(path)
+    except FileNotFoundError:
+        return pa.table({})
+    except (OSError, pa.ArrowException) as error:
+        line = " ".join(str(error).split())
+        raise StoreError(f"cannot read {path}: {line}; `engram search --resume {journal.run}` writes it anew") from None
+
+
+def _replacements(own: Sequence[Mapping[str, Any]], public: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What stands for each choice that is not disclosed, both as `field=value`."""
+    pairs = [
+        (f"{name}={text(value)}", f"{name}={text(shown[name])}")
+        for chosen, shown in zip(own, public, strict=True)
+        for name, value in chosen.items()
+    ]
+    return {private: stand_in for private, stand_in in pairs if private != stand_in}
+
+
+def _answer(told: Mapping[str, Any], words: Mapping[str, str]) -> SearchAnswer:
+    sentence = told["sentence"]
+    for private in sorted(words, key=len, reverse=True):  # one may be the beginning of another
+        sentence = sentence.replace(private, words[private])
+    return SearchAnswer(told["answer"], sentence, told["winner"], **(told["difference"] or {}))

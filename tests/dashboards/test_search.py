@@ -1,0 +1,196 @@
+"""The page of a search: its answer first, then its front and every trial, and a seal that holds for them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboards import pareto_front
+from dashboards.figures import figures
+from dashboards.pareto_front import LOOKS
+from dashboards.run import Run, open_run
+from orchestrator.inspection.search_results import SearchResults
+from orchestrator.store import open_store
+from tests.dashboards import pages
+from tests.dashboards.test_page import STRUCTURE
+from tests.orchestrator.inspection.test_search_results import journal, rewritten, rows
+from tests.support.browser import Browser, Page
+from tests.support.searches import Made
+from tests.support.shell import Here
+
+TABLES = """[...document.querySelectorAll("section[aria-labelledby=trials] tbody tr")].map(row => [
+  row.cells[0].textContent, [...row.querySelectorAll("data")].map(each => each.value)])"""
+NUMBERS = [f"{name}{end}" for name in ("memorization", "utility") for end in ("", "_low", "_high")] + ["memorization_n"]
+
+
+def run_of(made: Made) -> Run:
+    return open_run(open_store(str(made.store)), made.name)
+
+
+@pytest.fixture(scope="module")
+def made(searched: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return searched.copied(tmp_path_factory.mktemp("drawn"))
+
+
+@pytest.fixture(scope="module")
+def drawn(made: Made) -> Path:
+    return pages.draw(run_of(made))
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Browser, drawn: Path) -> Page:
+    return browser.open(drawn, width=390)
+
+
+def test_the_certificate_comes_first_then_the_front_the_trials_and_how_it_goes_on(made: Made, drawn: Path) -> None:
+    said = pages.words(drawn)
+    sentence = made.told["recommendation"]["sentence"]
+    places = [
+        "Asked Which training memorises least, and is still useful enough? 4 trainings that differ in rate and wide",
+        "Answered recommended",
+        sentence,
+        "0.320: what was found",
+        "By which rule",
+        "at most 2.5 of 100 searches",
+        "What it does not say",
+        "What to do next Train with rate=0.006, wide=false",
+        "What was audited, and the result",
+        "What does it cost to memorise less?",
+        "Audited again with fresh seeds",
+        "Of the search",
+        "What varied rate 0.006,0.01 wide false,true",
+        f"engram search --resume {made.name} --trials 8",
+    ]
+    found = [said.find(place) for place in places]
+    assert -1 not in found, places[found.index(-1)]
+    assert sorted(found) == found
+
+
+def test_every_number_of_a_trial_is_the_tables_digit_for_digit(made: Made, opened: Page) -> None:
+    table = rows(made)
+    found = opened.evaluate(TABLES)
+    assert len(found) == len(table) == 7
+    again = [row for row in table if row["part"] == "fresh"]
+    for (name, values), row in zip(found, [*again, *(row for row in table if row not in again)], strict=True):
+        assert [repr(row[number]) for number in NUMBERS] == values
+        assert name.startswith("start" if row["trial"] == 0 else f"{row['trial']}")
+        assert row["front"] == ("front" in name)
+
+
+def test_it_is_whole_for_who_cannot_see_fits_a_telephone_and_asks_for_nothing(opened: Page) -> None:
+    found = opened.evaluate(STRUCTURE)
+    assert (1, 1) == (found["headings"][0], found["headings"].count(1))
+    assert all(below - above <= 1 for above, below in pairwise(found["headings"]))
+    assert sorted(set(found["ids"])) == sorted(found["ids"])
+    assert ([], 0, 0, 0, 0) == tuple(found[name] for name in ("unnamed", "tables", "headers", "scripts", "targets"))
+    opened.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    wide = opened.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert wide[0] == wide[1] <= 390
+    assert [] == opened.complaints()
+    assert 1 == len(opened.requests())
+
+
+def test_it_leads_to_the_pages_of_runs_that_are_drawn(searched: Made, tmp_path: Path) -> None:
+    made = searched.copied(tmp_path)
+    first = rows(made)[0]["run"]
+    pages.draw(open_run(open_store(str(made.store)), first))
+    page = pages.draw(run_of(made))
+    links = re.findall(r'href="(\.\./[^"]+)"', page.read_text())
+    assert {f"../{first}/report.html"} == set(links)
+    assert all((page.parent / link).is_file() for link in links)
+
+
+def test_its_seal_holds_until_a_trial_is_another(searched: Made, tmp_path: Path) -> None:
+    made = searched.copied(tmp_path)
+    page = pages.draw(run_of(made))
+    engram = Here(tmp_path)
+    told = engram.json("verify", str(page))
+    assert {"agrees"} == {check["state"] for check in told["checks"]}
+    own = rows(made)
+    own[2]["memorization"] = 0.0
+    rewritten(made, own)
+    told = engram.json("verify", str(page), code=1)
+    changed = [check["name"] for check in told["checks"] if check["state"] != "agrees"]
+    assert [f"trials of {made.name}"] == changed
+
+
+def test_a_search_that_has_not_ended_says_so_and_shows_how_far_it_has_come(searched: Made, tmp_path: Path) -> None:
+    made = searched.copied(tmp_path)
+    own = rows(made)[:4]
+    own[1] |= {"state": "refused", "run": "", "note": "wide is on; <b>no</b>", "front": False}
+    own[1] |= {name: None for name in own[1] if name.startswith(("memorization", "utility"))}
+    own[2] |= {"state": "stopped early", "epochs": 2, "front": False}
+    search = {name: value for name, value in journal(made).about()["search"].items() if name != "recommendation"}
+    rewritten(made, own, search=search)
+    said = pages.words(pages.draw(run_of(made)))
+    assert "This search is not finished: 3 of 4 trials are made" in said
+    assert "There is no answer yet." in said
+    assert "refused: wide is on; <b>no</b>" in said
+    assert "stopped early at epoch 2" in said
+    assert f"engram search --resume {made.name} It goes on" in said
+
+
+def found(made: Made) -> SearchResults:
+    search = run_of(made).search
+    assert search is not None
+    return search
+
+
+def test_every_kind_of_trial_has_a_shape_of_its_own(made: Made) -> None:
+    kinds = [point.kind for point in pareto_front.points(found(made))]
+    assert {"start", "winner", "front", "fresh start", "fresh winner"} <= set(kinds)
+    looks = [(look.marker, look.filled, look.size) for look in LOOKS.values()]
+    assert len(set(looks)) == len(looks)
+
+
+def test_the_drawing_tells_in_words_what_it_shows_and_where_the_allowance_is(made: Made) -> None:
+    (figure,) = figures(run_of(made))
+    assert "Start: memory 0.8" in figure.alt
+    assert "Winner, fresh seeds, trial 1: memory 0.4" in figure.alt
+    for words in ("memory, nats (lower is better)", "skill, share", "least utility that is allowed", "on the front"):
+        assert words in figure.svg
+    assert "the answer rests on the hollow marks alone" in figure.caption
+
+
+def test_less_memory_is_left_and_more_use_up_whichever_way_they_are_measured(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(made)
+    objectives = run.objectives
+    assert objectives is not None
+    limits: list[Any] = []
+    scaled = pareto_front.scaled
+
+    def kept(axes: Any, *arguments: Any) -> None:
+        scaled(axes, *arguments)
+        limits.append((axes.get_xlim(), axes.get_ylim()))
+
+    monkeypatch.setattr(pareto_front, "scaled", kept)
+    for better in ("lower", "higher"):
+        other = replace(
+            objectives,
+            memorization=replace(objectives.memorization, better=better),
+            utility=replace(objectives.utility, better=better),
+        )
+        vars(run)["objectives"] = other
+        assert 1 == len(list(pareto_front.pareto_front(run)))
+    ((left, right), (high, low)), ((right_too, left_too), (low_too, high_too)) = limits
+    assert left < right
+    assert left_too < right_too
+    assert low < high
+    assert low_too < high_too
+
+
+def test_of_a_search_whose_audit_is_gone_the_page_still_has_the_trials(searched: Made, tmp_path: Path) -> None:
+    made = searched.copied(tmp_path)
+    for run in [made.name, *{row["run"] for row in rows(made)}]:
+        there = journal(made).beside(run)
+        there.rewrite({**there.about(), "audit": "gone"})
+    said = pages.words(pages.draw(run_of(made)))
+    assert "0.006" in said
+    assert "memorization 95 % interval utility 95 % interval" in said

@@ -1,0 +1,95 @@
+"""The answer of a search for everybody: what was asked, what follows, and the command that asks it again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import typer
+
+from orchestrator.cli.commands import app
+from orchestrator.inspection.search_results import SearchAnswer, SearchResults
+from orchestrator.search import asked, certificate
+from orchestrator.search.recommendation import NONE, NOT_SHOWN, NOT_USEFUL, RECOMMENDED
+from orchestrator.search.space import given
+from orchestrator.spec import audits, specification
+from orchestrator.spec.specification import Spec
+from tasks.objectives import Objectives
+
+ROW = {"part": "search", "state": "finished", "run": "tunable-1", "setting": '{"rate": 0.02}'}
+START = {**ROW, "trial": 0, "setting": "{}"}
+FRESH = {"part": "fresh", "run": "tunable-2"}
+
+
+@pytest.fixture
+def objectives() -> Objectives:
+    found = audits.find("tunable").audit.objectives
+    assert found is not None
+    return found
+
+
+def search(answer: SearchAnswer, **settings: object) -> SearchResults:
+    searched = asked.specified(Spec("tunable", "few"), {"rate": "log(0.001..0.1)", "wide": "true,false"}, settings)
+    made = tuple({**ROW, "trial": number} for number in range(1, searched.trials + 1))
+    again = ({**START, **FRESH}, {**ROW, **FRESH, "trial": 1})
+    return SearchResults("tunable-search-1", "tunable", asked.described(searched), (START, *made, *again), answer)
+
+
+def answered(word: str) -> SearchAnswer:
+    shown = word != NONE
+    return SearchAnswer(word, f"{word}.", 1 if shown else None, *((0.3, 0.1, 0.5) if shown else ()))
+
+
+@pytest.mark.parametrize(
+    ("word", "step"),
+    [
+        (RECOMMENDED, "Train with rate=0.02; then audit the model that you will use"),
+        (NOT_SHOWN, "neither is it shown that the winner memorises as much"),
+        (NOT_USEFUL, "engram search --resume tunable-search-1 --trials 48"),
+        (NONE, "with other fields by --over"),
+    ],
+)
+def test_each_answer_says_what_to_do_and_what_it_means(objectives: Objectives, word: str, step: str) -> None:
+    found = search(answered(word))
+    told = certificate.certificate(found, objectives)
+    assert told is not None
+    assert step in " ".join(told.steps)
+    assert (word, f"{word}.") == (told.findings[0].answer, told.findings[0].sentence)
+    line = told.findings[0].line
+    assert (None if word == NONE else (0.3, 0.1, 0.5, 0.0)) == (
+        None if line is None else (line.estimate, line.low, line.high, line.null)
+    )
+    assert found.answer is not None
+    meaning = certificate.meaning(found.answer)
+    assert ("cleared" if word == RECOMMENDED else "open") == meaning.tone
+    assert meaning.words
+
+
+def test_it_asks_in_plain_words_what_is_measured_and_how_much_may_be_given_up(objectives: Objectives) -> None:
+    said = certificate.asked(search(answered(NONE), give_up=0.1), objectives)
+    for words in ("24 trainings that differ in rate and wide", "memory (lower is better)", "at most 10 points"):
+        assert words in said
+
+
+def test_a_search_that_goes_on_says_how_and_one_without_an_answer_certifies_nothing(objectives: Objectives) -> None:
+    whole = search(answered(RECOMMENDED))
+    told = certificate.certificate(replace(whole, trials=whole.trials[:5]), objectives)
+    assert told is not None
+    assert ("Go on with the search, which is not finished: engram search --resume tunable-search-1.",) == told.steps
+    assert certificate.certificate(replace(whole, answer=None), objectives) is None
+
+
+def test_the_command_asks_for_the_same_search() -> None:
+    settings = {"rungs": (2, 4), "keep_one_in": 2, "sampler_seed": 3, "concurrent": 2, "trials": 5, "give_up": 0.1}
+    spec = Spec("tunable", "few", {"noise": "0.1"})
+    searched = asked.specified(spec, {"rate": "log(0.001..0.1)", "wide": "true,false"}, settings)
+    words = certificate.command(SearchResults("", "tunable", asked.described(searched), ()))
+    assert words[:2] == ["engram", "search"]
+    read = typer.main.get_command(app).commands["search"].make_context("search", words[2:]).params  # type: ignore[attr-defined]
+    given_again = {name: read[name] for name in settings if name != "rungs"}
+    again = asked.specified(
+        Spec(read["what"], read["preset"], specification.settings(read["fields"])),
+        given(read["over"]),
+        {**given_again, "rungs": tuple(map(int, read["rungs"].split(",")))},
+    )
+    assert searched == again
