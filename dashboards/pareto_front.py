@@ -194,7 +194,8 @@ def mark(look: Look) -> dict[str, Any]:
 
 
 def entry(kind: str) -> Any:
-    return legend.line(LOOKS[kind].words, **mark(LOOKS[kind]))
+    look = mark(LOOKS[kind])
+    return legend.line(LOOKS[kind].words, **look | {"markersize": min(look["markersize"], 8.0)})  # rows are as low
 
 
 def caption(search: SearchResults, utility: Objective, least: float | None) -> str:
