@@ -66,9 +66,8 @@ def train_many(
     if first.privacy is not None:  # a private training is never broken into links
         from tasks.training import dp_sgd
 
-        steps = [private_steps(configs[index], members[index]) for index in order]
-        private = dp_sgd.train_many(spec, list(members.values()), first.privacy, steps)
-        outcomes = ((order[place], outcome) for place, outcome in private)
+        steps = {index: private_steps(configs[index], members[index]) for index in order}
+        outcomes = dp_sgd.train_numbered(spec, members, first.privacy, steps)
     else:
         outcomes = train_linked(spec, members, {index: linked(configs[index]) for index in order})
     places = {index: place for place, index in enumerate(order)}

@@ -31,12 +31,10 @@ from tasks import compute_context, hardware, seeds
 from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.layers import Mode
 from tasks.training.device_data import ResidentData, resident
-from tasks.training.learning_rates import Constant, Steps
 from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
 from tasks.training.objective import Batch, ByLayers
-from tasks.training.privacy import Privacy
+from tasks.training.privacy import Privacy, check_recipe
 from tasks.training.private_layers import Network, makers, refusal
-from tasks.training.recipe import Recipe
 from tasks.training.stack import ASSESSED_AT_ONCE, not_finite
 from tasks.training.trainer import Outcome, check, under
 
@@ -61,7 +59,8 @@ def train_many(
     """
     place = place or hardware.device()
     check(spec, members)
-    check_private(spec.recipe, members)
+    check_recipe(spec.recipe)
+    check_whole(members)
     learning = private_form(spec)
     data, aliases = resident(spec.images, place).with_replaced([member.replaced for member in members])
     layers = makers(spec, learning, data)
@@ -79,18 +78,17 @@ def train_many(
     return under(lambda: hardware.exactly(place), outcomes())
 
 
-def check_private(recipe: Recipe, members: Sequence[Member]) -> None:
-    """Raise ValueError where the recipe or a member has a setting that private training does not support."""
-    settings = {
-        "patience": (recipe.patience, 0),
-        "schedule": (() if recipe.rates in (Constant(), Steps(())) else recipe.schedule, ()),
-        "optimiser": (recipe.optimiser_name, "adam"),
-        "precision": (recipe.precision, "float32"),
-        "accumulate": (recipe.accumulate, 1),
-    }
-    for name, (given, only) in settings.items():
-        if given != only:
-            raise ValueError(f"privacy is given and {name} is {given}; it must be {only}")
+def train_numbered(
+    spec: Spec, members: Mapping[int, Member], privacy: Privacy, steps: Mapping[int, int]
+) -> Iterator[Outcome]:
+    """`train_many` for members by number: each outcome comes with its member's number instead of its place."""
+    numbers = list(members)
+    for place, outcome in train_many(spec, list(members.values()), privacy, [steps[number] for number in numbers]):
+        yield numbers[place], outcome
+
+
+def check_whole(members: Sequence[Member]) -> None:
+    """ValueError where a member is a link of a chain."""
     for index, member in enumerate(members):
         if member.returns_state or {member.start, member.until, member.after} != {None}:
             raise ValueError(f"privacy is given and member {index} is a link of a chain; it must train in one go")
@@ -270,7 +268,7 @@ def opacus() -> tuple[Any, Any]:
         from opacus import PrivacyEngine
         from opacus.utils.uniform_sampler import UniformWithReplacementSampler
     except ImportError:
-        raise ValueError("privacy is given, which needs opacus: pip install 'engram-audit[density]'") from None
+        raise ValueError("privacy is given, which needs opacus: pip install 'opacus>=1.5'") from None
     return PrivacyEngine, UniformWithReplacementSampler
 
 

@@ -184,5 +184,5 @@ def test_without_opacus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     for name in [name for name in sys.modules if name.split(".")[0] == "opacus"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "opacus", None)
-    with pytest.raises(ValueError, match=r"pip install 'engram-audit\[density\]'"):
+    with pytest.raises(ValueError, match=r"needs opacus: pip install 'opacus>=1\.5'"):
         fit(CONFIG, [])
