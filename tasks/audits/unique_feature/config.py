@@ -137,13 +137,13 @@ class UniqueFeature:
         """ValueError where its networks cannot train with privacy, or what is measured would not be private."""
         check_private(self.network, self.batch_norm, self.recipe)
         if self.given.there:
-            raise ValueError("privacy is given and models are given; it must be none where nothing is trained")
+            raise ValueError("privacy is given and so are models; privacy must be none where nothing is trained")
         if self.link:
             raise ValueError(f"privacy is given and link is {self.link}; it must be 0: private training is one job")
         if self.choice != "random":
             raise ValueError(f"privacy is given and choice is {self.choice}; it must be random")
         if "course" in self.measures:
-            raise ValueError("privacy is given and measures has course; it must not, which has a training of its own")
+            raise ValueError("privacy is given and measures has course; they must be without it: it trains by itself")
 
     @property
     def recipe(self) -> Recipe:

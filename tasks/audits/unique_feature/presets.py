@@ -89,7 +89,7 @@ ESTIMATORS = tuple(
 )
 # At the letter's own place another glyph would share about half of its cells with it, and leave something in these.
 ELSEWHERE = Glyph(kind="random", seed=1, top=22, left=22)
-# Every canary with a drawn feature, whose rank by one model is bounded by epsilon; no early stopping, which looks at data.
+# Every canary has a drawn feature, whose rank by one model epsilon bounds. Nothing stops early, which takes no privacy.
 LADDER = UniqueFeature(
     data=Dataset("digits"),
     probe=Dataset("photos"),
