@@ -94,12 +94,14 @@ LADDER = UniqueFeature(
     data=Dataset("digits"),
     probe=Dataset("photos"),
     drawn=True,
-    canaries=12,
+    canaries=16,
     measures=("scores", "ranks"),
     probes=100,
-    epochs=30,
+    examples=300,
+    epochs=60,
     patience=0,
-    learning_rate=1e-3,
+    learning_rate=3e-3,
+    batch=300,
 )
 EPSILONS = (64.0, 16.0, 4.0, 1.0)
 QUICKSTART = UniqueFeature(data=Dataset("digits"), probe=Dataset("photos"), canaries=12, probes=100)
