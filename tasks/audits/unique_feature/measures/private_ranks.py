@@ -36,6 +36,7 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, LEVELS, ranks_of_pair
 from tasks.audits.unique_feature.trainings import Pair, Trainings
 from tasks.audits.unique_feature.units import share_seeds
+from tasks.audits.unique_feature.verdict import ALLOWED, ONE_MODEL
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import proportion, proportion_at_least, proportion_greater
@@ -132,9 +133,9 @@ def beside_bound(ranked: Sequence[Row], promised: Privacy, shared: bool) -> Iter
         n, called = len(ranked), sum(rank["p_value"] <= level for rank in ranked)
         share, bound = proportion(called, n), promised.power(level)
         beyond = None if shared else proportion_greater(called, n, bound)
-        without = row("share found by one model", setting, share, "training", level)
+        without = row(ONE_MODEL, setting, share, "training", level)
         yield without | {"low": None, "high": None} if shared else without
-        yield row("largest share that privacy allows", setting, alone(bound, n), "training", level, beyond)
+        yield row(ALLOWED, setting, alone(bound, n), "training", level, beyond)
         surely = proportion_at_least(called, n, 1 - (1 - CONFIDENCE) / len(levels))
         shown = max(shown, least_epsilon(surely, level, promised.delta))
     if levels and not shared:
