@@ -22,7 +22,8 @@ Reading it. The share is an estimate of at most the bound: where its whole inter
 levels together): `epsilon shown by ranks, at least`. It says how much of what is promised this audit could see.
 
 Source. Power: Wasserman & Zhou 2010; Kairouz, Oh & Viswanath 2015 (`tasks.training.privacy`). An epsilon from attacks:
-Jagielski, Ullman & Oprea 2020, "Auditing differentially private machine learning", with limits of Clopper and Pearson.
+Jagielski, Ullman & Oprea 2020, "Auditing differentially private machine learning". All limits are exact (Clopper and
+Pearson).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from tasks.audits.unique_feature.units import share_seeds
 from tasks.audits.unique_feature.verdict import ALLOWED, ONE_MODEL
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.statistics import proportion, proportion_at_least, proportion_greater
+from tasks.statistics import Estimate, proportion_at_least, proportion_greater
 from tasks.summaries import Row, alone, row
 from tasks.training.privacy import Privacy, least_epsilon
 
@@ -131,7 +132,7 @@ def beside_bound(ranked: Sequence[Row], promised: Privacy, shared: bool) -> Iter
     for level in levels:
         setting = {"delta": promised.delta, "epsilon": promised.epsilon, "level": level}
         n, called = len(ranked), sum(rank["p_value"] <= level for rank in ranked)
-        share, bound = proportion(called, n), promised.power(level)
+        share, bound = exactly(called, n), promised.power(level)
         beyond = None if shared else proportion_greater(called, n, bound)
         without = row(ONE_MODEL, setting, share, "training", level)
         yield without | {"low": None, "high": None} if shared else without
@@ -141,6 +142,13 @@ def beside_bound(ranked: Sequence[Row], promised: Privacy, shared: bool) -> Iter
     if levels and not shared:
         setting = {"confidence": CONFIDENCE, "delta": promised.delta, "epsilon": promised.epsilon}
         yield row("epsilon shown by ranks, at least", setting, alone(shown, len(ranked)), "training", 0.0)
+
+
+def exactly(called: int, n: int) -> Estimate:
+    """called / n with its exact interval: a bound is compared with it, and Wilson's is too narrow for one or two."""
+    reach = (1 + CONFIDENCE) / 2
+    low, high = proportion_at_least(called, n, reach), 1 - proportion_at_least(n - called, n, reach)
+    return Estimate(called / n, low, high, n)
 
 
 MEASURE = Measure("private_ranks", PRIVATE_RANKS, plan, rows)
