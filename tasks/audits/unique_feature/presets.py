@@ -145,8 +145,8 @@ REPEATS: Mapping[str, str] = {
     "figure5": "Figure 5: five training seeds, MNIST",
     "figure6": "Figure 6: five training seeds, CIFAR-10",
     "section33": "Section 3.3: self-influence with and without the feature, beside M",
-    "ladder": "ours: canaries with drawn features in digits, without privacy and at four epsilons",
     "estimators": "ours: every score's detection rate against its false positives",
+    "ladder": "ours: canaries with drawn features in digits, without privacy and at four epsilons",
 }
 
 # The cells whose numbers the paper prints, by their names there.
