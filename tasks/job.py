@@ -18,6 +18,10 @@ Function = Callable[[Any, Inputs], pa.Table]
 Many = Callable[[Sequence[Any], Sequence[Inputs]], Iterator[tuple[int, "pa.Table | Exception"]]]
 F = TypeVar("F", bound=Callable[..., pa.Table])
 
+# In the metadata of a config's field that results were stored without, before there was such a field: it enters a job's
+# key only where it is not at its default, so that those results are found again.
+ADDED_LATER = "added later"
+
 
 @dataclass(frozen=True)
 class Task:

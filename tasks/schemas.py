@@ -65,3 +65,6 @@ MODEL = pa.schema(
         ),
     ]
 )
+
+# A MODEL of a private training, with the epsilon that was spent by the end of each epoch.
+PRIVATE_MODEL = pa.schema([*MODEL, ("epsilons", pa.list_(pa.float64()))])

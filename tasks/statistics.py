@@ -126,6 +126,19 @@ def proportion_greater(successes: int, n: int, than: float) -> float | None:
     return float(stats.binomtest(successes, n, than, alternative="greater").pvalue)
 
 
+def proportion_at_least(successes: int, n: int, confidence: float = 0.95) -> float:
+    """The lower limit of the probability behind successes / n, one-tailed and exact; 0 without a success.
+
+    Clopper & Pearson 1934.
+    """
+    _counts(successes, n)
+    if not successes:
+        return 0.0
+    from scipy import stats
+
+    return float(stats.beta.ppf(1 - confidence, successes, n - successes + 1))
+
+
 def mcnemar_greater(first: Sequence[bool], second: Sequence[bool]) -> float | None:
     """One-tailed exact McNemar p-value that `first` is true more often than `second`, pair by pair.
 

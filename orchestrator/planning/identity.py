@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.errors import SpecError
-from orchestrator.spec.config_parts import parts
+from orchestrator.spec.config_parts import added_later, parts
 from orchestrator.spec.fields import kinds, readers
 from tasks.job import Job, marks
 
@@ -26,8 +26,8 @@ def key_of(job: Job, inputs: Sequence[str]) -> str:
 def canonical(config: Any) -> Any:
     """The config as numbers, text, lists and dicts, each field coerced to its declared type: 1 and 1.0 are equal.
 
-    A value with an `identity()` method, such as a data set, enters by its identity. Raises SpecError for a value
-    without a stable form.
+    A value with an `identity()` method, such as a data set, enters by its identity, and a field that was added later
+    where it is not at its default. Raises SpecError for a value without a stable form.
     """
     if hasattr(config, "identity"):
         try:
@@ -39,11 +39,16 @@ def canonical(config: Any) -> Any:
         return _stable(config)
     kind: Any = type(config)
     read, nested, where = readers(kind), kinds(kind), kind.__name__
-    return {
+
+    def form(name: str, part: Any) -> Any:
         # A nested config is handled by this recursion and needs no reader.
-        name: canonical(part) if type(part) in nested[name] else _stable(read[name](part, f"{where}.{name}"))
-        for name, part in held.items()
-    }
+        return canonical(part) if type(part) in nested[name] else _stable(read[name](part, f"{where}.{name}"))
+
+    forms = {name: form(name, part) for name, part in held.items()}
+    for name, default in added_later(kind).items():
+        if forms[name] == form(name, default):
+            del forms[name]
+    return forms
 
 
 def run_id(audit: str, keys: Sequence[str]) -> str:

@@ -3,6 +3,9 @@
 Published training: Adam, cross-entropy, up to 500 epochs, stop after 10 without a better validation loss, restore the
 best epoch. Hartley & Tsaftaris, "Unintended memorisation of unique features in neural networks", appendix A.
 
+With `privacy` it is DP-SGD's (`tasks.training.dp_sgd`), of networks whose rows never mix. The guarantee is about one
+training image: two data sets are neighbours where one has a training image more than the other.
+
 Planning a training imports no torch; computing one does.
 """
 
@@ -10,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,14 +21,15 @@ import pyarrow as pa
 
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature
-from tasks.job import Inputs, task
+from tasks.job import ADDED_LATER, Inputs, task
 from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
 from tasks.ranges import at_least
-from tasks.schemas import MODEL
+from tasks.schemas import MODEL, PRIVATE_MODEL
 from tasks.training.chains import Linked, train_linked
 from tasks.training.classifier_work import classifier_work
+from tasks.training.privacy import Privacy, check_recipe
 from tasks.training.recipe import OptimiserName, Recipe
 from tasks.work import Work
 
@@ -33,6 +37,9 @@ if TYPE_CHECKING:
     from tasks.datasets.images import Images
     from tasks.models.networks import Architecture
     from tasks.training.members import Member, Spec, Trained
+    from tasks.training.trainer import Outcome
+
+PRIVATE = ("mlp1", "cnn1")  # networks that train with privacy
 
 
 @dataclass(frozen=True)
@@ -69,11 +76,15 @@ class Training:
     learning_rate: float = 3e-4
     schedule: tuple[tuple[int, float], ...] = ()
     batch: int = 128
+    # Not in the text that checkpoints know their training by (`linked`): a private training has none.
+    privacy: Privacy | None = field(default=None, repr=False, metadata={ADDED_LATER: True})
 
     def __post_init__(self) -> None:
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
         at_least(self, {"seed": 0, "examples": 0})
         _ = self.recipe  # its ranges are checked on construction
+        if self.privacy is not None:
+            check_private(self.network, self.batch_norm, self.recipe)
         rows = [burnt.row for burnt in self.burnt]
         if rows != sorted(set(rows)):  # one spelling for one training, so that equal trainings have equal keys
             raise ValueError(f"burnt names the rows {rows}; they must ascend, each once")
@@ -82,6 +93,15 @@ class Training:
     def recipe(self) -> Recipe:
         """How it is trained; ValueError where that is impossible."""
         return Recipe(self.epochs, self.batch, self.learning_rate, self.patience, self.schedule, self.optimiser)
+
+
+def check_private(network: Network, batch_norm: bool, recipe: Recipe) -> None:
+    """ValueError where such a classifier cannot train with privacy."""
+    if network.name not in PRIVATE:
+        raise ValueError(f"privacy is given and network is {network}; it must be {' or '.join(PRIVATE)}")
+    if batch_norm:
+        raise ValueError("privacy is given and batch_norm is on; it must be off, since it mixes a minibatch's images")
+    check_recipe(recipe)
 
 
 def batch_key(config: Training) -> Training:
@@ -95,8 +115,9 @@ def work(config: Training, kept: bool = False) -> Work:
 
     images = load(config.data)
     examples = config.examples or len(images.train_images)
+    way = "train" if config.privacy is None else "privately train"
     return classifier_work(
-        config.network.name, images.shape, config.recipe, examples, len(images.test_images), kept=kept
+        config.network.name, images.shape, config.recipe, examples, len(images.test_images), kept=kept, way=way
     )
 
 
@@ -125,14 +146,26 @@ def train_jobs(configs: Mapping[int, Training]) -> Iterator[tuple[int, pa.Table 
             members[index] = member_of(config, images)
         except ValueError as error:
             yield index, error
-    links = {index: linked(configs[index]) for index in members}
-    for index, outcome in train_linked(spec_of(first, images), members, links):
+    for index, outcome in trained(first, spec_of(first, images), members, configs):
         yield index, outcome if isinstance(outcome, Exception) else model_table(configs[index], images, outcome)
+
+
+def trained(
+    first: Training, spec: Spec, members: Mapping[int, Member], configs: Mapping[int, Training]
+) -> Iterator[Outcome]:
+    """Each member's outcome, by its job's index in the call; trainings with privacy are no chains."""
+    if first.privacy is None:
+        return train_linked(spec, members, {index: linked(configs[index]) for index in members})
+    from tasks.training import dp_sgd
+    from tasks.training.minibatches import minibatches
+
+    steps = {index: minibatches(len(member.rows), first.batch) for index, member in members.items()}
+    return dp_sgd.train_numbered(spec, members, first.privacy, steps)
 
 
 @task(version=3, name="classifier.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
 def train(config: Training, inputs: Inputs) -> pa.Table:
-    """The trained network (MODEL)."""
+    """The trained network (MODEL; PRIVATE_MODEL where it trained with privacy)."""
     ((_, outcome),) = train_many([config], [inputs])
     if isinstance(outcome, Exception):
         raise outcome
@@ -179,8 +212,11 @@ def member_of(config: Training, images: Images) -> Member:
 
 
 def model_table(config: Training, images: Images, trained: Trained) -> pa.Table:
-    """The MODEL table of a trained network: one row."""
-    return pa.Table.from_pylist([model_row(config.seed, architecture(config, images), trained)], schema=MODEL)
+    """The MODEL or PRIVATE_MODEL table of a trained network: one row."""
+    row = model_row(config.seed, architecture(config, images), trained)
+    if trained.epsilons is None:
+        return pa.Table.from_pylist([row], schema=MODEL)
+    return pa.Table.from_pylist([row | {"epsilons": list(trained.epsilons)}], schema=PRIVATE_MODEL)
 
 
 def model_row(seed: int, network: Architecture, trained: Trained) -> dict[str, Any]:

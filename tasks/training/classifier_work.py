@@ -14,13 +14,20 @@ VALIDATED = 1 / 3  # of a step on an image: its forward pass alone
 
 
 def classifier_work(
-    network: str, shape: tuple[int, ...], recipe: Recipe, examples: int, validated: int, kept: bool = False
+    network: str,
+    shape: tuple[int, ...],
+    recipe: Recipe,
+    examples: int,
+    validated: int,
+    kept: bool = False,
+    way: str = "train",
 ) -> Work:
     """Of a training on so many examples with so many validation images after every epoch.
 
-    With `kept` it ends at the epoch that another one of the recipe's, which had patience, went back to.
+    With `kept` it ends at the epoch that another one of the recipe's, which had patience, went back to. The `way` to
+    train names the unit.
     """
-    unit = f"train {network} on {on(shape)}"
+    unit = f"{way} {network} on {on(shape)}"
     each = examples + VALIDATED * validated
     if not (recipe.patience or kept):
         return Work({unit: recipe.epochs * each}, {BEGUN: 1.0})

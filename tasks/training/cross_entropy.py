@@ -72,7 +72,12 @@ class CrossEntropy:
         return self.architecture.initial(seed)
 
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        return -self.log_p(tensors, self.seen(tensors, batch), batch.mode).gather(2, batch.labels[..., None])[..., 0]
+        return self.by_layers(Layers(tensors, batch.mode), batch)
+
+    def by_layers(self, layers: Layers, batch: Batch) -> Tensor:
+        """Each row's loss, (models, rows), computed through the given layers, of whatever kind."""
+        log_p = self._log_p(layers, self.seen(layers.tensors, batch))
+        return -log_p.gather(2, batch.labels[..., None])[..., 0]
 
     def seen(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
         """The pixels of a minibatch as training sees them: cropped, in [0, 1], changed."""
@@ -94,7 +99,10 @@ class CrossEntropy:
 
     def log_p(self, tensors: Mapping[str, Tensor], pixels: Tensor, mode: Mode) -> Tensor:
         """The log probability of every class: (models, rows, classes)."""
-        logits = self.architecture.logits(Layers(tensors, mode), pixels)
+        return self._log_p(Layers(tensors, mode), pixels)
+
+    def _log_p(self, layers: Layers, pixels: Tensor) -> Tensor:
+        logits = self.architecture.logits(layers, pixels)
         # Classes by rows, since torch's softmax over a short inner axis takes four times as long.
         return torch.log_softmax(logits.mT.contiguous(), 1).mT
 

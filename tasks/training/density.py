@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tasks.job import Inputs, task
 from tasks.training.chains import Linked, train_linked
-from tasks.training.density_config import DensityTraining, RefinedTraining, examples, trained_on
+from tasks.training.density_config import DensityTraining, RefinedTraining, Row, examples, trained_on
 from tasks.training.density_table import Evaluation, Evaluator, density_table
 from tasks.work import Work, on
 
@@ -66,8 +66,8 @@ def train_many(
     if first.privacy is not None:  # a private training is never broken into links
         from tasks.training import dp_sgd
 
-        private = dp_sgd.train_many(spec, list(members.values()), evaluator.configs)
-        outcomes = ((order[place], outcome) for place, outcome in private)
+        steps = {index: private_steps(configs[index], members[index]) for index in order}
+        outcomes = dp_sgd.train_numbered(spec, members, first.privacy, steps)
     else:
         outcomes = train_linked(spec, members, {index: linked(configs[index]) for index in order})
     places = {index: place for place, index in enumerate(order)}
@@ -110,6 +110,13 @@ def member_of(config: DensityTraining, images: Images) -> Member:
     from tasks.training.members import Member
 
     return Member(config.seed, trained_on(config, examples(config, images)), learning_rate=config.learning_rate)
+
+
+def private_steps(config: DensityTraining, member: Member) -> int:
+    """Steps of a private epoch: the same number with a row as without it, so that both are one mechanism."""
+    from tasks.training.minibatches import minibatches
+
+    return minibatches(len(member.rows) + isinstance(config.held_out, Row), config.batch)
 
 
 def linked(config: DensityTraining) -> Linked:

@@ -24,22 +24,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from torch import Tensor
 
 from tasks import compute_context, hardware, seeds
 from tasks.models.counter_rng import CounterRng, member_key
-from tasks.models.layers import ZERO, Layers, Mode, Start
-from tasks.models.vae import Dense
-from tasks.training.density_config import DensityTraining, Row
+from tasks.models.layers import Mode
 from tasks.training.device_data import ResidentData, resident
-from tasks.training.elbo import Elbo
-from tasks.training.learning_rates import Constant, Steps
 from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
-from tasks.training.minibatches import minibatches
-from tasks.training.objective import Batch
-from tasks.training.outlier_mixture import OutlierMixture
-from tasks.training.privacy import Privacy
-from tasks.training.recipe import Recipe
+from tasks.training.objective import Batch, ByLayers
+from tasks.training.privacy import Privacy, check_recipe
+from tasks.training.private_layers import Network, makers, refusal
 from tasks.training.stack import ASSESSED_AT_ONCE, not_finite
 from tasks.training.trainer import Outcome, check, under
 
@@ -48,25 +43,33 @@ TOLERANCE = 0.01  # of epsilon: so much of it at most is left unspent
 
 
 def train_many(
-    spec: Spec, members: Sequence[Member], configs: Sequence[DensityTraining], place: torch.device | None = None
+    spec: Spec,
+    members: Sequence[Member],
+    privacy: Privacy,
+    steps: Sequence[int],
+    place: torch.device | None = None,
 ) -> Iterator[Outcome]:
     """Yield each member's index with its trained model, or with the error that ended it alone.
 
-    `spec.watch` is called after every epoch. ValueError where the objective has no private form. On a CPU a step of the
-    published network takes four times as long as one without privacy (24 against 6 ms of one core): torch's products,
-    two passes back (to the norms of the rows' gradients, then to the sum of the clipped ones) and noise for every
-    weight. The noise that is needed is computed first, in 0.4 to 10 s.
+    `steps` are the steps of an epoch, by member: the same number with a row as without it, so that both are one
+    mechanism. `spec.watch` is called after every epoch. ValueError where the objective has no private form. On a CPU a
+    step of the density models' published network takes four times as long as one without privacy (24 against 6 ms of
+    one core): torch's products, two passes back (to the norms of the rows' gradients, then to the sum of the clipped
+    ones) and noise for every weight. The noise that is needed is computed first, in 0.4 to 10 s.
     """
     place = place or hardware.device()
     check(spec, members)
-    check_private(spec.recipe, members)
+    check_recipe(spec.recipe)
+    check_whole(members)
     learning = private_form(spec)
-    data = resident(spec.images, place)
+    data, aliases = resident(spec.images, place).with_replaced([member.replaced for member in members])
+    layers = makers(spec, learning, data)
 
     def outcomes() -> Iterator[Outcome]:
-        for index, (member, config) in enumerate(zip(members, configs, strict=True)):
-            assert config.privacy is not None
-            training = Training(spec, learning, data, member, config, config.privacy, index)
+        for index, member in enumerate(members):
+            rows = np.array([aliases[index].get(int(row), int(row)) for row in member.rows], np.int64)
+            network = Network(learning, layers, learning.initial(member.seed)).to(place)
+            training = Training(spec, network, data, member, rows, steps[index], privacy, index)
             try:
                 yield index, training.run()
             except (TrainingError, ValueError) as error:
@@ -75,33 +78,27 @@ def train_many(
     return under(lambda: hardware.exactly(place), outcomes())
 
 
-def check_private(recipe: Recipe, members: Sequence[Member]) -> None:
-    """Raise ValueError where the recipe or a member has a setting that private training does not support."""
-    settings = {
-        "patience": (recipe.patience, 0),
-        "schedule": (() if recipe.rates in (Constant(), Steps(())) else recipe.schedule, ()),
-        "optimiser": (recipe.optimiser_name, "adam"),
-        "precision": (recipe.precision, "float32"),
-        "accumulate": (recipe.accumulate, 1),
-    }
-    for name, (given, only) in settings.items():
-        if given != only:
-            raise ValueError(f"privacy is given and {name} is {given}; it must be {only}")
+def train_numbered(
+    spec: Spec, members: Mapping[int, Member], privacy: Privacy, steps: Mapping[int, int]
+) -> Iterator[Outcome]:
+    """`train_many` for members by number: each outcome comes with its member's number instead of its place."""
+    numbers = list(members)
+    for place, outcome in train_many(spec, list(members.values()), privacy, [steps[number] for number in numbers]):
+        yield numbers[place], outcome
+
+
+def check_whole(members: Sequence[Member]) -> None:
+    """ValueError where a member is a link of a chain."""
     for index, member in enumerate(members):
-        if member.replaced or member.returns_state or {member.start, member.until, member.after} != {None}:
-            raise ValueError(
-                f"privacy is given and member {index} is a link of a chain, or has rows replaced; it must train in one "
-                "go on the rows as they are"
-            )
+        if member.returns_state or {member.start, member.until, member.after} != {None}:
+            raise ValueError(f"privacy is given and member {index} is a link of a chain; it must train in one go")
 
 
-def private_form(spec: Spec) -> Elbo | OutlierMixture:
-    """The objective, if every row has a gradient of its own through layers that opacus supports."""
-    learning = spec.learning
-    vae = learning.learned.vae if isinstance(learning, OutlierMixture) else getattr(learning, "vae", None)
-    if isinstance(learning, Elbo | OutlierMixture) and isinstance(vae, Dense):
-        return learning
-    raise ValueError(f"privacy is given and what learns is the {learning.name}; only model vae has a private form")
+def private_form(spec: Spec) -> ByLayers:
+    """The objective, if it can be computed through layers in which every row has a gradient of its own."""
+    if isinstance(spec.learning, ByLayers):
+        return spec.learning
+    raise ValueError(refusal(spec))
 
 
 class Training:
@@ -110,20 +107,21 @@ class Training:
     def __init__(
         self,
         spec: Spec,
-        learning: Elbo | OutlierMixture,
+        network: Network,
         data: ResidentData,
         member: Member,
-        config: DensityTraining,
+        rows: NDArray[np.int64],
+        steps: int,
         privacy: Privacy,
         index: int,
     ) -> None:
-        self.spec, self.learning, self.data = spec, learning, data
+        self.spec, self.learning, self.data = spec, network.learning, data
         self.member, self.privacy, self.index = member, privacy, index
         self.device = data.train.device
-        self.rows = torch.from_numpy(np.array(member.rows)).to(self.device)
-        self.steps = steps(config, member)
+        self.rows = torch.from_numpy(rows).to(self.device)
+        self.steps = steps
         self.key = torch.tensor([member_key(member.seed)], device=self.device)
-        self.network = Network(learning, learning.initial(member.seed)).to(self.device)
+        self.network = network
 
     def run(self) -> Trained:
         """Train all epochs; TrainingError where a loss is not finite."""
@@ -135,7 +133,7 @@ class Training:
             with quiet():
                 trained = self._epoch(taken)
             taken += self.steps
-            history.append(Epoch(epoch, trained, self._assessed(epoch), math.nan))
+            history.append(Epoch(epoch, trained, *self._assessed(epoch)))
             epsilons.append(self._spent())
             if self.spec.watch is not None:
                 self.spec.watch([(self.index, epoch)], self.tensors)
@@ -207,54 +205,23 @@ class Training:
         self.optimiser.step()
         return losses.detach()
 
-    def _assessed(self, epoch: int) -> float:
-        """The mean loss on the test split, with the same draws as in training without privacy."""
-        total = 0.0
+    def _assessed(self, epoch: int) -> tuple[float, float]:
+        """The mean loss and the accuracy on the test split, with the same draws as in training without privacy."""
+        total, right = 0.0, 0.0
         with torch.no_grad():
             for start in range(0, len(self.data.test), ASSESSED_AT_ONCE):
                 part = slice(start, start + ASSESSED_AT_ONCE)
                 mode = Mode(draws=CounterRng(self.key, torch.full_like(self.key, -1 - start)))
                 batch = Batch(self.data.test[part][None], self.data.test_labels[part][None], mode)
-                total += float(self.learning.assessed(self.tensors, batch)[0].double().sum())
+                losses, correct = self.learning.assessed(self.tensors, batch)
+                total += float(losses[0].double().sum())
+                right += math.nan if correct is None else float(correct[0].sum())
         if not math.isfinite(total):
             raise TrainingError(not_finite("validation loss", f"after epoch {epoch}", self.member.seed))
-        return total / len(self.data.test)
+        return total / len(self.data.test), right / len(self.data.test)
 
     def _spent(self) -> float:
         return spent(tuple(self.engine.accountant.history), self.privacy.delta)
-
-
-class Network(nn.Module):
-    """The weights as layers that opacus supports, by the same names; called with a batch, each row's loss (rows,)."""
-
-    def __init__(self, learning: Elbo | OutlierMixture, start: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.learning = learning
-        for name in (name.removesuffix(".weight") for name in learning.weights if name.endswith(".weight")):
-            units, inputs = learning.weights[f"{name}.weight"].shape
-            # Not begun at random: that would draw from torch's ambient stream.
-            self.add_module(name, nn.utils.skip_init(nn.Linear, inputs, units))  # type: ignore[no-untyped-call]
-        self.load_state_dict({name: torch.from_numpy(np.array(values)) for name, values in start.items()})
-
-    def forward(self, batch: Batch) -> Tensor:
-        return self.learning.by_layers(Linear(self, batch.mode), batch)[0]
-
-
-class Linear(Layers):
-    """The layers of one model, of which the dense ones are its modules."""
-
-    def __init__(self, network: nn.Module, mode: Mode) -> None:
-        super().__init__({name: value[None] for name, value in network.named_parameters()}, mode)
-        self._network = network
-
-    def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start | None = ZERO) -> Tensor:  # noqa: ARG002
-        result: Tensor = self._network.get_submodule(name)(x[0])
-        return result[None]
-
-
-def steps(config: DensityTraining, member: Member) -> int:
-    """Steps of an epoch: the same number with a row as without it, so that both are one mechanism."""
-    return minibatches(len(member.rows) + isinstance(config.held_out, Row), config.batch)
 
 
 def noise(privacy: Privacy, steps: int, epochs: int) -> float:
@@ -301,7 +268,7 @@ def opacus() -> tuple[Any, Any]:
         from opacus import PrivacyEngine
         from opacus.utils.uniform_sampler import UniformWithReplacementSampler
     except ImportError:
-        raise ValueError("privacy is given, which needs opacus: pip install 'engram-audit[density]'") from None
+        raise ValueError("privacy is given, which needs opacus: pip install 'opacus>=1.5'") from None
     return PrivacyEngine, UniformWithReplacementSampler
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks.models.counter_rng import CounterRng
-from tasks.models.layers import Mode, Weight
+from tasks.models.layers import Layers, Mode, Weight
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,21 @@ class Objective(Protocol):
         Tensors are (*shape), pixels (rows, features), labels (rows,). `shares` (rows,) are the rows' weights in the
         loss: 1 / count each for a mean. `draws` are the model's.
         """
+
+
+@runtime_checkable
+class ByLayers(Protocol):
+    """What an objective has whose losses of rows can be computed through layers of another kind."""
+
+    @property
+    def weights(self) -> Mapping[str, Weight]: ...
+
+    def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]: ...
+
+    def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]: ...
+
+    def by_layers(self, layers: Layers, batch: Batch) -> Tensor:
+        """Each row's loss in training, (models, rows), computed through the given layers, of whatever kind."""
 
 
 @runtime_checkable

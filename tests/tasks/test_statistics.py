@@ -21,6 +21,7 @@ from tasks.statistics import (
     paired_difference,
     paired_greater,
     proportion,
+    proportion_at_least,
     proportion_greater,
     rank_correlation,
     welch_greater,
@@ -434,3 +435,10 @@ def test_the_interval_of_clustered_answers_covers_as_often_as_it_says() -> None:
         found = clustered_proportion(draws.binomial(20, shares) / 20, 20)
         covered += found.low <= 0.05 <= found.high
     assert covered >= 0.9 * 400
+
+
+def test_the_lower_limit_of_a_proportion_is_where_so_many_successes_are_as_rare_as_it_says() -> None:
+    assert 0.0 == proportion_at_least(0, 9)
+    assert 0.05 ** (1 / 9) == pytest.approx(proportion_at_least(9, 9))
+    low = proportion_at_least(3, 12, 0.9)
+    assert 0.1 == pytest.approx(stats.binom.sf(2, 12, low))

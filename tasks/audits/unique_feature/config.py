@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tasks.audits.unique_feature.external_models import ExternalModels
@@ -10,10 +10,13 @@ from tasks.audits.unique_feature.probe_images import ProbeSplit, RandomKind, Sha
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph
+from tasks.job import ADDED_LATER
 from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
 from tasks.ranges import at_least, one_of, some_of
+from tasks.training.classifier import check_private
+from tasks.training.privacy import Privacy
 from tasks.training.recipe import OptimiserName, Recipe
 
 Measure = Literal["scores", "family", "ranks", "course", "latents", "influence", "pictures"]
@@ -102,6 +105,8 @@ class UniqueFeature:
     """Pairs (epoch, factor): after so many epochs the learning rate is the first one times the factor."""
     batch: int = 128
     """Images a step."""
+    privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
+    """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
     seed: int = 0
     """Ours: the only source of chance."""
 
@@ -125,6 +130,20 @@ class UniqueFeature:
         elif self.data is None:
             raise ValueError("data is none; it must be a data set unless models are given")
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
+        if self.privacy is not None:
+            self._check_private()
+
+    def _check_private(self) -> None:
+        """ValueError where its networks cannot train with privacy, or what is measured would not be private."""
+        check_private(self.network, self.batch_norm, self.recipe)
+        if self.given.there:
+            raise ValueError("privacy is given and so are models; privacy must be none where nothing is trained")
+        if self.link:
+            raise ValueError(f"privacy is given and link is {self.link}; it must be 0: private training is one job")
+        if self.choice != "random":
+            raise ValueError(f"privacy is given and choice is {self.choice}; it must be random")
+        if "course" in self.measures:
+            raise ValueError("privacy is given and measures has course; they must be without it: it trains by itself")
 
     @property
     def recipe(self) -> Recipe:

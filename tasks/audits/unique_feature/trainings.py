@@ -177,4 +177,5 @@ def training(config: UniqueFeature, seed: int) -> Training:
         learning_rate=config.learning_rate,
         schedule=config.schedule,
         batch=config.batch,
+        privacy=config.privacy,
     )

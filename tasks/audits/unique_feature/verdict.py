@@ -68,6 +68,8 @@ LABELS = "accuracy on labelled pictures"
 MISSED = 0.01  # a p-value of the accuracy that the owner states, below which a table is not judged
 FOUND = "share of pushes that would be found"
 SAME = "largest share of the family of which a model says the same"
+ONE_MODEL = "share found by one model"  # of drawn features, at each level
+ALLOWED = "largest share that privacy allows"
 ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
 HARDLY = 0.5  # of the family that say the same, from which on its spread is none
 SEPARATION = 0.02  # of the distance between labels: what the smallest push may be where logits are small
@@ -250,7 +252,7 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     return Verdict(
         answer,
         sentence,
-        " ".join([*_published(rows), *([] if drawn else _chosen(calls)), LIMITS]),
+        " ".join([*_published(rows), *_private(rows), *([] if drawn else _chosen(calls)), LIMITS]),
         _decisive(rows, by_effect, calls),
     )
 
@@ -366,4 +368,20 @@ def _published(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     return [
         f"The published t-test, which takes probe images for the sample, calls {canary} canary models memorised, and "
         f"{twin} of their twins, which never saw the feature."
+    ]
+
+
+def _private(rows: Mapping[tuple[str, str], Row]) -> list[str]:
+    """What differential privacy allows one model to show of drawn features, and what it did, at the first level."""
+    found: dict[str, Row] = {}
+    for (metric, _), row in rows.items():
+        found.setdefault(metric, row)
+    if ONE_MODEL not in found or ALLOWED not in found:
+        return []
+    share, bound, setting = found[ONE_MODEL], found[ALLOWED], json.loads(found[ALLOWED]["setting"])
+    promise, level = f"({setting['epsilon']:g}, {setting['delta']:g})", f"{100 * setting['level']:g} %"
+    return [
+        f"Training was {promise}-differentially private in each training image, by which one model finds at most "
+        f"{100 * bound['estimate']:.3g} % of drawn features at {level}; it found "
+        f"{round(share['estimate'] * share['n'])} of {share['n']}. Nothing bounds what pairs show: they share noise."
     ]

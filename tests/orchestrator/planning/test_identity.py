@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pytest
 from orchestrator.errors import SpecError
 from orchestrator.planning.identity import key_of, run_id
 from tasks.datasets.dataset import Dataset
-from tasks.job import Inputs, Job, task
+from tasks.job import ADDED_LATER, Inputs, Job, task
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,28 @@ def test_version_config_and_inputs_are_in_the_key() -> None:
 def test_a_key_is_the_same_today_as_when_results_were_stored_under_it() -> None:
     expected = "f04de35c"
     assert expected == key(Config())[:8]
+
+
+@dataclass(frozen=True)
+class Grown(Config):
+    """The same with fields that came later, after results had been stored."""
+
+    noise: float = field(default=0.0, metadata={ADDED_LATER: True})
+    beside: Config | None = field(default=None, metadata={ADDED_LATER: True})
+
+
+@dataclass(frozen=True)
+class Holding:
+    part: Grown | Config = Config()
+
+
+def test_a_field_that_was_added_later_is_in_the_key_only_where_it_is_not_at_its_default() -> None:
+    default = key(Config(rate=3.0))
+    assert default == key(Grown(rate=3.0)) == key(Grown(rate=3.0, noise=0, beside=None))
+    keys = {default, key(Grown(rate=3.0, noise=0.5)), key(Grown(rate=3.0, beside=Config()))}
+    assert 3 == len(keys)
+    inside, within, changed = (key_of(Job(first, Holding(part)), ()) for part in (Config(), Grown(), Grown(noise=1.0)))
+    assert inside == within != changed
 
 
 @pytest.mark.parametrize("data", [Dataset("mnist")])

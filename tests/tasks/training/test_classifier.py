@@ -1,6 +1,7 @@
 import dataclasses
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +14,9 @@ from tasks.job import marks
 from tasks.models.catalog import Network
 from tasks.models.inference import logits
 from tasks.models.weights import architecture_of, weights_of
-from tasks.schemas import MODEL
-from tasks.training.classifier import Burnt, Training, batch_key, member_of, train, train_many
+from tasks.schemas import MODEL, PRIVATE_MODEL
+from tasks.training.classifier import Burnt, Training, batch_key, linked, member_of, train, train_many, work
+from tasks.training.privacy import Privacy
 
 DIGITS = pin(Dataset("digits"))
 TINY = Training(DIGITS, examples=256, epochs=2)
@@ -128,3 +130,42 @@ def test_what_a_training_gives_changes_only_with_its_version() -> None:
     history = train(dataclasses.replace(TINY, epochs=1), ()).to_pylist()[0]["history"]
     losses = [round(history[0][name], 3) for name in ("train_loss", "validation_loss")]
     assert (3, [2.256, 2.132]) == (marks(train).version, losses)
+
+
+PRIVATE = dataclasses.replace(TINY, examples=60, batch=30, patience=0, privacy=Privacy(8.0))
+
+
+def test_a_private_model_says_what_each_epoch_spent() -> None:
+    model = train(PRIVATE, ())
+    assert (1, PRIVATE_MODEL) == (len(model), model.schema)
+    (spent,) = model["epsilons"].to_pylist()
+    assert 0 < spent[0] < spent[1] <= 8.0
+    assert 2 == model["best_epoch"][0].as_py()
+    canary = train(dataclasses.replace(PRIVATE, burnt=(Burnt(7, Glyph()),)), ())
+    assert spent == canary["epsilons"][0].as_py()
+    assert model["weights"] != canary["weights"]
+
+
+def test_privacy_has_a_pace_of_its_own_and_is_not_in_the_text_of_checkpoints() -> None:
+    assert ["privately train mlp1 on 28x28x1"] == list(work(PRIVATE).trained)
+    assert "privacy" not in linked(TINY).training  # else a chain that an earlier version began would begin anew
+    assert batch_key(TINY) != batch_key(dataclasses.replace(TINY, patience=0, privacy=Privacy(8.0)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"network": Network("cnn2")}, "privacy is given and network is cnn2; it must be mlp1 or cnn1"),
+        (
+            {"batch_norm": True},
+            "privacy is given and batch_norm is on; it must be off, since it mixes a minibatch's images",
+        ),
+        ({"patience": 3}, "privacy is given and patience is 3; it must be 0"),
+        ({"optimiser": "rmsprop"}, "privacy is given and optimiser is rmsprop; it must be adam"),
+        ({"schedule": ((1, 0.5),)}, "privacy is given and schedule is ((1, 0.5),); it must be ()"),
+    ],
+)
+def test_what_cannot_train_with_privacy_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="it must be") as caught:
+        dataclasses.replace(PRIVATE, **fields)
+    assert message == str(caught.value)

@@ -476,3 +476,10 @@ def test_refined_trainings_have_a_key_of_their_own_and_say_what_the_encoders_cod
     assert plain["log_p"].to_pylist() != fitted["log_p"].to_pylist()
     with pytest.raises(ValueError, match="refine is 2; it must be 0 for a model of your own"):
         RefinedTraining(**(fields | {"model": DensityModel("own:pixels")}), refine=2)
+
+
+def test_a_row_more_is_trained_by_the_same_mechanism() -> None:
+    rows, config = np.arange(41), replace(TINY, held_out=None, batch=20)
+    assert density.private_steps(config, Member(1, rows)) == 3
+    assert density.private_steps(replace(config, held_out=Row(7)), Member(1, rows[1:])) == 3
+    assert density.private_steps(replace(config, held_out=Fold(1, 2, 0)), Member(1, rows[1:])) == 2

@@ -146,6 +146,13 @@ def test_the_mitigations_stand_beside_the_plain_model(digests: dict[str, str]) -
     assert 3 * 101 + 2 * (20 + 10 * 20) == len(trainings(whole(["mitigation"], digests)))
 
 
+def test_the_ladder_is_one_audit_at_several_epsilons(digests: dict[str, str]) -> None:
+    plain, *private = AUDIT.cells("ladder")
+    assert [64.0, 8.0, 1.0] == [config.privacy.epsilon for config in private if config.privacy]
+    assert {plain} == {changed(config, privacy=None) for config in private}
+    assert 4 * (6 + 4 * 6) == len(trainings(whole(["ladder"], digests)))
+
+
 def test_released_partitions_are_left_out_by_trainings_of_their_own(digests: dict[str, str]) -> None:
     (preset,) = AUDIT.cells("mnist3")
     few = changed(preset, repetitions=2)

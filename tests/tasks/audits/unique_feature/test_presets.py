@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan
 from orchestrator.spec.resolve import Cell, pinned
 from tasks.audits.unique_feature import PRESETS, UniqueFeature, plan
 from tasks.audits.unique_feature.presets import PRINTED, repeats
 from tasks.audits.unique_feature.published import PUBLISHED, numbers
 from tasks.job import Job, marks
+from tests.support.shell import ROOT
 from tests.tasks.audits.unique_feature import published_data
 
 PUBLISHED_PRESETS = [name for name in PRESETS if name.startswith(("table", "figure", "section", "estimators"))]
@@ -124,3 +126,9 @@ def test_a_cell_whose_trainings_are_in_links_repeats_the_printed_one(digests: di
     summary = plan(cell.config)["summary"]
     assert isinstance(summary, Job)
     assert repeats(cells("table1")[0]) == summary.config.cell != ""
+
+
+def test_the_quickstart_is_the_run_that_the_docs_show(digests: dict[str, str]) -> None:
+    (cell,) = pinned([Cell("unique_feature", PRESETS["quickstart"])], digests)  # type: ignore[arg-type]
+    run = run_id("unique_feature", list(Plan.below(plan(cell.config)).jobs))
+    assert f"\n{run}: 63 jobs" in (ROOT / "docs" / "unique_feature.md").read_text()

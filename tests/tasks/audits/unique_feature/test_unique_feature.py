@@ -9,6 +9,7 @@ from scipy import stats
 
 from orchestrator.planning.plan import Plan
 from tasks.audits.unique_feature import AUDIT, PRESETS, UniqueFeature, plan, tiny
+from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, canary_scores
 from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS, canary_verdicts
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, score
@@ -21,12 +22,15 @@ from tasks.audits.unique_feature.twins import TwinTraining, train_twin, twin_of
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, pixels
+from tasks.external.model_file import ModelFile
 from tasks.job import Job, Roots
 from tasks.models.catalog import Network
 from tasks.schemas import SUMMARY
 from tasks.training.classifier import Training, train
+from tasks.training.privacy import Privacy
 from tests.tasks.audits.unique_feature.depth_first import tables
 
+PRIVATE: dict[str, Any] = {"privacy": Privacy(1.0), "patience": 0}
 PRINTED = "table 1, mnist, mlp1, no regulariser"
 
 
@@ -164,6 +168,21 @@ def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> N
             "network is 'mlp9'; it must be one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY",
         ),
         ({"probe_split": "train"}, "probe_split is 'train'; it must be one of test, both"),
+        ({"privacy": Privacy(1.0)}, "privacy is given and patience is 10; it must be 0"),
+        (PRIVATE | {"network": Network("cnn2")}, "privacy is given and network is cnn2; it must be mlp1 or cnn1"),
+        (PRIVATE | {"link": 5}, "privacy is given and link is 5; it must be 0: private training is one job"),
+        (
+            PRIVATE | {"choice": "self-influence"},
+            "privacy is given and choice is self-influence; it must be random",
+        ),
+        (
+            PRIVATE | {"measures": ("course",)},
+            "privacy is given and measures has course; they must be without it: it trains by itself",
+        ),
+        (
+            PRIVATE | {"given": ExternalModels((ModelFile("model.pt"),), shape=(28, 28, 1))},
+            "privacy is given and so are models; privacy must be none where nothing is trained",
+        ),
     ],
 )
 def test_a_config_out_of_range_is_refused(fields: dict[str, Any], message: str) -> None:
@@ -335,6 +354,8 @@ def test_which_tables_there_are_follows_from_what_is_measured(preset: str) -> No
             expected |= {"chosen", "influence"}
         if small.beside_plain:
             expected |= {"regularised"}
+        if small.privacy is not None:
+            expected |= {"private_ranks"}
         assert expected == AUDIT.plan(small).keys()
 
 

@@ -8,12 +8,14 @@ import pytest
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.verdict import (
+    ALLOWED,
     BEYOND,
     CALLED,
     CHOSEN,
     CHOSEN_GLYPH,
     FOUND,
     GLYPHS,
+    ONE_MODEL,
     OTHERS,
     PANEL_LIMITS,
     PUSH,
@@ -302,3 +304,23 @@ def test_where_no_model_was_asked_alone_nothing_is_decided(nothing: pa.Table) ->
     said = panel_verdict(A, nothing)
     assert ("undecided", "Undecided: no model has been asked yet.") == (said.answer, said.sentence)
     assert (PANEL_LIMITS, ()) == (said.limits, said.rows)
+
+
+def test_what_privacy_allows_one_model_stands_beside_what_it_found() -> None:
+    empty = dict.fromkeys(SUMMARY.names) | {"unit": "training", "n": 16}
+    setting = json.dumps({"delta": 1e-5, "epsilon": 1.0, "level": 0.05})
+    smaller = json.dumps({"delta": 1e-5, "epsilon": 1.0, "level": 0.01})
+    more = [
+        empty | {"metric": metric, "setting": of, "estimate": estimate}
+        for metric, of, estimate in (
+            (ONE_MODEL, setting, 0.125),
+            (ALLOWED, setting, 0.13592),
+            (ONE_MODEL, smaller, 0.0),
+            (ALLOWED, smaller, 0.0272),
+        )
+    ]
+    said = verdict(GLYPH, GLYPH, table(0.4, 0.2, 0.6, 16, *more), drawn=True)
+    assert "memorised" == said.answer
+    assert "(1, 1e-05)-differentially private in each training image" in said.limits
+    assert "one model finds at most 13.6 % of drawn features at 5 %; it found 2 of 16." in said.limits
+    assert "private" not in verdict(GLYPH, GLYPH, table(0.4, 0.2, 0.6, 16), drawn=True).limits

@@ -1,0 +1,154 @@
+"""Is more found of a canary than differential privacy allows?
+
+    share of canaries with p <= alpha  <=  min(e^epsilon alpha + delta, 1 - e^-epsilon (1 - delta - alpha))
+
+p is the exact rank of the canary's drawn feature by one model (`exact_ranks`, the score `references`): a test whether
+the model was trained on that feature. The expected share of canaries that it finds is bounded by the guarantee of a
+single model.
+
+Why epsilon, and not more. The guarantee is about one training image: with it or without it, by Poisson sampling. A
+canary is a changed image, so that its model and a model of the unchanged data are two such steps apart, and what tells
+these two is bounded by (2 epsilon, (1 + e^epsilon) delta) alone, since e^epsilon (e^epsilon P + delta) + delta is what
+two steps allow of an event that has P before (group privacy). A rank needs no unchanged image, though. Were the image
+not there at all, which is one step away, the model would know nothing of a feature that is drawn, and p be at most
+alpha in a share alpha of the draws: that is the false positive rate which the bound starts from.
+
+What it is not about. A twin shares the noise of its canary's model, and the guarantee is about models whose noise
+nobody knows: of what pairs show (the effect, the scores `pair` and `weight change`) nothing is bounded. Neither is the
+rank of a feature that somebody chose, whose false positive rate nobody knows.
+
+Reading it. The share is an estimate of at most the bound: where its whole interval lies above, the guarantee is broken
+(p of the bound's row). Turned around, the shares show that epsilon is no less than so much (a lower limit at 95 %, all
+levels together): `epsilon shown by ranks, at least`. It says how much of what is promised this audit could see.
+
+Source. Power: Wasserman & Zhou 2010; Kairouz, Oh & Viswanath 2015 (`tasks.training.privacy`). An epsilon from attacks:
+Jagielski, Ullman & Oprea 2020, "Auditing differentially private machine learning". All limits are exact (Clopper and
+Pearson).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, LEVELS, ranks_of_pair
+from tasks.audits.unique_feature.trainings import Pair, Trainings
+from tasks.audits.unique_feature.units import share_seeds
+from tasks.audits.unique_feature.verdict import ALLOWED, ONE_MODEL
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.statistics import Estimate, proportion_at_least, proportion_greater
+from tasks.summaries import Row, alone, row
+from tasks.training.privacy import Privacy, least_epsilon
+
+CONFIDENCE = 0.95
+
+PRIVATE_RANKS = pa.schema(
+    [
+        ("canary", pa.int64()),  # row of the training images
+        ("seed", pa.int64()),
+        ("epsilon", pa.float64()),  # of the guarantee of each model
+        ("delta", pa.float64()),
+        ("spent", pa.float64()),  # epsilon that the canary's model spent
+        ("p_value", pa.float64()),  # of the drawn feature by that one model; null where no exact one is measured
+        ("among", pa.int64()),  # features, this one among them
+    ]
+)
+
+
+@dataclass(frozen=True)
+class PrivateRank:
+    """The canary of a pair whose models were trained with this guarantee."""
+
+    canary: int
+    privacy: Privacy
+
+
+@task(version=1, name="unique_feature.private_rank")
+def private_rank(config: PrivateRank, inputs: Inputs) -> pa.Table:
+    """What the canary's model spent, and its rank of the drawn feature (PRIVATE_RANKS): one row.
+
+    The inputs are the canary's model and, where ranks are measured, their table.
+    """
+    model, *others = inputs
+    asked = [
+        rank
+        for rank in Tables(others).rows(EXACT_RANKS)
+        if (rank["score"], rank["feature"]) == ("references", "canary") and rank["drawn"]
+    ]
+    found = {
+        "canary": config.canary,
+        "seed": model["seed"][0].as_py(),
+        "epsilon": config.privacy.epsilon,
+        "delta": config.privacy.delta,
+        "spent": max(model["epsilons"][0].as_py()),
+    }
+    found |= {name: asked[0][name] for name in ("p_value", "among")} if asked else {}
+    return pa.Table.from_pylist([found], PRIVATE_RANKS)
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    if config.privacy is None:
+        return ()
+    return tuple(of_pair(config, config.privacy, trainings, pair) for pair in trainings.pairs)
+
+
+def of_pair(config: UniqueFeature, privacy: Privacy, trainings: Trainings, pair: Pair) -> Job:
+    assert isinstance(pair.canary.image, int)
+    ranks = (ranks_of_pair(config, trainings, pair),) if config.asks_for("ranks") else ()
+    return Job(private_rank, PrivateRank(pair.canary.image, privacy), (pair.model, *ranks))
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    found = tables.rows(PRIVATE_RANKS)
+    if not found:
+        return
+    promised = Privacy(found[0]["epsilon"], found[0]["delta"])
+    setting = {"delta": promised.delta, "epsilon": promised.epsilon}
+    yield row("epsilon spent", setting, alone(max(each["spent"] for each in found), len(found)), "training")
+    shared = share_seeds((each["canary"], each["seed"]) for each in found)
+    yield from beside_bound(first_of_each(found), promised, shared)
+
+
+def first_of_each(found: Sequence[Row]) -> list[Row]:
+    """The ranked rows of the first training of each canary: more of them are no further sample of features."""
+    first: dict[int, Row] = {}
+    for each in found:
+        if each["p_value"] is not None:
+            first.setdefault(each["canary"], each)
+    return list(first.values())
+
+
+def beside_bound(ranked: Sequence[Row], promised: Privacy, shared: bool) -> Iterator[Row]:
+    """At each level the share that is found and the largest that is allowed; the epsilon that the shares show.
+
+    Where canaries share training seeds they are no independent sample: no interval, no test, no epsilon.
+    """
+    levels = [level for level in LEVELS if ranked and all(rank["among"] * level >= 1 for rank in ranked)]
+    shown = 0.0
+    for level in levels:
+        setting = {"delta": promised.delta, "epsilon": promised.epsilon, "level": level}
+        n, called = len(ranked), sum(rank["p_value"] <= level for rank in ranked)
+        share, bound = exactly(called, n), promised.power(level)
+        beyond = None if shared else proportion_greater(called, n, bound)
+        without = row(ONE_MODEL, setting, share, "training", level)
+        yield without | {"low": None, "high": None} if shared else without
+        yield row(ALLOWED, setting, alone(bound, n), "training", level, beyond)
+        surely = proportion_at_least(called, n, 1 - (1 - CONFIDENCE) / len(levels))
+        shown = max(shown, least_epsilon(surely, level, promised.delta))
+    if levels and not shared:
+        setting = {"confidence": CONFIDENCE, "delta": promised.delta, "epsilon": promised.epsilon}
+        yield row("epsilon shown by ranks, at least", setting, alone(shown, len(ranked)), "training", 0.0)
+
+
+def exactly(called: int, n: int) -> Estimate:
+    """called / n with its exact interval: a bound is compared with it, and Wilson's is too narrow for one or two."""
+    reach = (1 + CONFIDENCE) / 2
+    low, high = proportion_at_least(called, n, reach), 1 - proportion_at_least(n - called, n, reach)
+    return Estimate(called / n, low, high, n)
+
+
+MEASURE = Measure("private_ranks", PRIVATE_RANKS, plan, rows)

@@ -1,0 +1,124 @@
+"""A network as torch modules, whose rows opacus can tell apart: dense and convolutional layers.
+
+The modules are found by applying the objective to one image. Everything else that an objective does (activations,
+pooling, dropout, draws) is computed as without privacy; it must keep rows apart, which batch norm does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tasks.models.counter_rng import CounterRng, member_key
+from tasks.models.layers import ZERO, Layers, Mode, Start
+from tasks.training.device_data import ResidentData
+from tasks.training.members import Spec
+from tasks.training.objective import Batch, ByLayers
+
+Makers = Mapping[str, Callable[[], nn.Module]]  # a new module of each layer, by the layer's name
+
+
+class Network(nn.Module):
+    """The weights in modules, by the same names; called with a batch, each row's loss (rows,)."""
+
+    def __init__(self, learning: ByLayers, makers: Makers, start: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.learning = learning
+        for name, make in makers.items():
+            self.add_module(name, make())
+        self.load_state_dict({name: torch.from_numpy(values) for name, values in copied(start).items()})
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.learning.by_layers(ModuleLayers(self, batch.mode), batch)[0]
+
+
+class ModuleLayers(Layers):
+    """The layers of one model, of which the dense and the convolutional ones are its modules."""
+
+    def __init__(self, network: nn.Module, mode: Mode) -> None:
+        super().__init__({name: value[None] for name, value in network.named_parameters()}, mode)
+        self._network = network
+
+    def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start | None = ZERO) -> Tensor:  # noqa: ARG002
+        result: Tensor = self._network.get_submodule(name)(x[0])
+        return result[None]
+
+    def conv(
+        self,
+        name: str,
+        x: Tensor,
+        channels: int,  # noqa: ARG002
+        kernel: int,  # noqa: ARG002
+        start: Start,  # noqa: ARG002
+        *,
+        stride: int = 1,  # noqa: ARG002
+        padding: int = 0,  # noqa: ARG002
+        bias: Start | None = ZERO,  # noqa: ARG002
+    ) -> Tensor:
+        result: Tensor = self._network.get_submodule(name)(x)
+        # Copied: what a hooked module returns must not be changed in place, as an activation may.
+        return result.clone()
+
+
+class _Outline(Layers):
+    """Layers that record how to make a module of each that may be one."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], mode: Mode) -> None:
+        super().__init__(tensors, mode)
+        self.makers: dict[str, Callable[[], nn.Module]] = {}
+
+    def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start | None = ZERO) -> Tensor:
+        inputs = x.shape[-1]
+        self.makers[name] = lambda: unstarted(nn.Linear, inputs, units, bias=bias is not None)
+        return super().dense(name, x, units, start, bias)
+
+    def conv(
+        self,
+        name: str,
+        x: Tensor,
+        channels: int,
+        kernel: int,
+        start: Start,
+        *,
+        stride: int = 1,
+        padding: int = 0,
+        bias: Start | None = ZERO,
+    ) -> Tensor:
+        inputs, where = x.shape[1], {"stride": stride, "padding": padding, "bias": bias is not None}
+        self.makers[name] = lambda: unstarted(nn.Conv2d, inputs, channels, kernel, **where)
+        return super().conv(name, x, channels, kernel, start, stride=stride, padding=padding, bias=bias)
+
+
+def makers(spec: Spec, learning: ByLayers, data: ResidentData) -> Makers:
+    """How to make the modules of the objective's layers; ValueError where it has others, as batch norm's."""
+    start = {
+        name: torch.from_numpy(values).to(data.device)[None] for name, values in copied(learning.initial(0)).items()
+    }
+    draws = CounterRng(torch.tensor([member_key(0)], device=data.device), torch.tensor([0], device=data.device))
+    outline = _Outline(start, Mode(True, draws))
+    with torch.no_grad():
+        learning.by_layers(outline, Batch(data.train[:1][None], data.train_labels[:1][None], outline.mode))
+    reached = {f"{name}.{part}" for name, make in outline.makers.items() for part, _ in make().named_parameters()}
+    if reached != set(learning.weights):
+        raise ValueError(refusal(spec))
+    return outline.makers
+
+
+def refusal(spec: Spec) -> str:
+    return (
+        f"privacy is given and what learns is the {spec.learning.name}; only networks of dense and convolutional "
+        "layers, without batch norm, have a private form"
+    )
+
+
+def unstarted(kind: type[nn.Module], *sizes: int, **settings: Any) -> nn.Module:
+    """A module with weights yet to be loaded: to begin them at random would draw from torch's ambient stream."""
+    return nn.utils.skip_init(kind, *sizes, **settings)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def copied(start: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same arrays in memory of their own, since torch has no read-only tensors."""
+    return {name: values.copy() for name, values in start.items()}
