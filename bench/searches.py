@@ -19,8 +19,8 @@ from typing import Any
 
 from ray import tune
 
-from orchestrator.search import searching, tuning
-from orchestrator.search.asked import Search, Settings, search
+from orchestrator.searches import searching, tuning
+from orchestrator.searches.asked import Search, Settings, search
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store, open_store

@@ -12,7 +12,7 @@ from dashboards.run import Run
 from dashboards.signs import badge
 from orchestrator.inspection import pages, search_results
 from orchestrator.inspection.search_results import FRESH, SEARCHED, START, TRIALS, Row, SearchResults
-from orchestrator.search import certificate
+from orchestrator.searches import certificate
 
 # Of how a search proceeds, in the words of `engram search --help`.
 SETTINGS: Mapping[str, str] = {

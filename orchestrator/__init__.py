@@ -90,10 +90,6 @@ def run(
     return start(resolve.pinned(cells, opened.digests()), opened, specification.execution(asked), observe)
 
 
-# Loaded before a function takes the package's name here: what is imported from `orchestrator.search` is the package's.
-importlib.import_module(f"{__name__}.search")
-
-
 @plainly
 def search(
     audit: str | os.PathLike[str],
@@ -132,7 +128,7 @@ def search(
 
     from orchestrator.inspection import status
     from orchestrator.runs.report import reopened
-    from orchestrator.search import asked, searching
+    from orchestrator.searches import asked, searching
     from orchestrator.spec import arguments, resolve, specification
     from orchestrator.store import DEFAULT_STORE, open_store
 

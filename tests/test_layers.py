@@ -15,7 +15,7 @@ PACKAGES = ("tasks", "orchestrator", "dashboards")
 # The way of a run through the orchestrator: none of these imports what comes after it.
 FLOW = (
     *("spec", "planning", "store", "run_folder", "executors"),
-    *("pricing", "scheduling", "inspection", "tracking", "runs", "search", "scaffold", "cli"),
+    *("pricing", "scheduling", "inspection", "tracking", "runs", "searches", "scaffold", "cli"),
 )
 AUDITS = sorted(path.stem for path in (ROOT / "tasks" / "audits").iterdir() if not path.name.startswith("_"))
 NEVER = {
@@ -24,7 +24,7 @@ NEVER = {
     "dashboards": {"ray", "torch", "torchvision"},
 }
 ONLY = {
-    "ray": {"orchestrator/executors/ray.py", "orchestrator/search/tuning.py"},
+    "ray": {"orchestrator/executors/ray.py", "orchestrator/searches/tuning.py"},
     "mlflow": {"orchestrator/tracking/server.py"},
 }
 INSIDE_FUNCTIONS = {

@@ -30,8 +30,8 @@ from orchestrator.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from orchestrator.scheduling.driver import Observer
-    from orchestrator.search.asked import Search
-    from orchestrator.search.searching import Searched
+    from orchestrator.searches.asked import Search
+    from orchestrator.searches.searching import Searched
     from orchestrator.spec.execution import Execution
     from orchestrator.spec.specification import Spec
     from orchestrator.store import Store
@@ -104,7 +104,7 @@ def search(
     seeds, and the answer rests on that. Kill it at any moment: the same command, or --resume, continues it.
     """
     from orchestrator.cli.progress import watching
-    from orchestrator.search import searching
+    from orchestrator.searches import searching
 
     asked = {
         "trials": trials,
@@ -136,7 +136,7 @@ def resumed(name: str, opened: Store, how: Execution, store: str | None, json: b
     """Continue the search of this name as it was asked for, and print its answer; return the exit code."""
     from orchestrator.cli.progress import watching
     from orchestrator.run_folder.journal import Journal
-    from orchestrator.search import asked
+    from orchestrator.searches import asked
 
     about = Journal(opened.folder("runs", name)).about()
     found = asked.reopened(about["audit"], about["search"], {})
@@ -154,7 +154,7 @@ def _to_its_end(
     json: bool,
 ) -> int:
     """Make the search, draw and deliver it, and print its answer; return the exit code."""
-    from orchestrator.search import searching
+    from orchestrator.searches import searching
 
     ended = searching.run(found, opened, how, observe)
     page, address = searching.shown(ended, opened, how, observe)
@@ -172,8 +172,8 @@ def _new(
     execution: dict[str, Any],
 ) -> tuple[Spec, Search, Execution]:
     """The search that the command line and the file ask for."""
-    from orchestrator.search import asked as searches
-    from orchestrator.search.space import given
+    from orchestrator.searches import asked as searches
+    from orchestrator.searches.space import given
     from orchestrator.spec import resolve, specification
     from orchestrator.store import is_there
 
@@ -196,8 +196,8 @@ def _reopened(
     execution: dict[str, Any],
 ) -> tuple[Spec, Search, Execution]:
     """The search of this name, or the newest; what it is about cannot be changed."""
-    from orchestrator.search import asked as searches
-    from orchestrator.search.folder import find
+    from orchestrator.searches import asked as searches
+    from orchestrator.searches.folder import find
     from orchestrator.spec import specification
 
     other = {"a field": fields, "--over": over, "--preset": preset} | {
@@ -225,8 +225,8 @@ def _display(
 ) -> int:
     """Print the answer and the front; return the exit code."""
     from orchestrator.cli.trials import display
-    from orchestrator.search import trials
-    from orchestrator.search.recommendation import STYLES, told
+    from orchestrator.searches import trials
+    from orchestrator.searches.recommendation import STYLES, told
 
     goes_on = f"engram search --resume {ended.name}{store_option(store)}"
     state = "interrupted" if ended.left else "finished"

@@ -221,7 +221,7 @@ import orchestrator
 over = {{"rate": [0.006, 0.01], "wide": [False, True]}}
 here = dict(store={str(made.store)!r}, mlflow="off", report=False, address={ray_cluster.address!r})
 found = orchestrator.search("tunable", over=over, noise=0.01, sampler="grid", give_up=0.1, **here)
-from orchestrator.search import searching  # the package, whose name the function has
+from orchestrator.searches import searching  # the package, whose name the function has
 print(found.run, found.state, found.verdict.answer, found.verdict.setting["rate"], found.note == "")
 """
     stored = sorted(made.store.glob("results/*/*.arrow"))

@@ -15,7 +15,7 @@ from orchestrator.inspection import results, search_results, status
 from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.inspection.search_results import CUT, FRESH, SEARCHED, SearchResults
 from orchestrator.run_folder.journal import Journal
-from orchestrator.search import recommendation, trials
+from orchestrator.searches import recommendation, trials
 from orchestrator.store import open_store
 from tests.support.searches import Made
 

@@ -26,10 +26,10 @@ from ray.tune.search.basic_variant import BasicVariantGenerator
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.executors import ray as cluster
 from orchestrator.executors.environment import variables
-from orchestrator.search.asked import Search
-from orchestrator.search.evaluation import Evaluation
-from orchestrator.search.space import Between, Choice, Domain
-from orchestrator.search.trials import STOPPED, Trial, Value
+from orchestrator.searches.asked import Search
+from orchestrator.searches.evaluation import Evaluation
+from orchestrator.searches.space import Between, Choice, Domain
+from orchestrator.searches.trials import STOPPED, Trial, Value
 
 Hear = Callable[[Trial], None]
 EVALUATION, FIELD = "evaluation", "over"  # of Tune's config: what is constant, and what is drawn

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.search.trials import (
+from orchestrator.searches.trials import (
     FAILED,
     FINISHED,
     FRESH,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.errors import SpecError
-from orchestrator.search.space import Between, Choice, domain, given, size, space
+from orchestrator.searches.space import Between, Choice, domain, given, size, space
 
 
 @pytest.mark.parametrize(

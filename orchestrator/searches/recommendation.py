@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.counted import counted
-from orchestrator.search.trials import FRESH, SEARCHED, START, Trial, Value
+from orchestrator.searches.trials import FRESH, SEARCHED, START, Trial, Value
 from orchestrator.spec.fields import text
 from tasks.objectives import SHARE, Objective, Objectives
 
@@ -140,7 +140,7 @@ def _judged(start: Trial, best: Trial, objectives: Objectives, allowance: float)
         f"{counted(best.memorization.n, best.memorization.unit)} each, with fresh seeds"
     )
     if gained.low is None or gained.low <= 0:
-        doubt = "no interval" if gained.low is None else f"the difference is {interval(gained)}, which includes 0"
+        doubt = "no interval" if gained.low is None else f"the difference is {interval(gained)}, which is not above 0"
         return Recommendation(
             NOT_SHOWN,
             f"Nothing is recommended: {named(best)} remembers least in the search, but audited again its "

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import SpecError
-from orchestrator.search.asked import Search, Settings, described, reopened, search
-from orchestrator.search.space import Between, Choice
+from orchestrator.searches.asked import Search, Settings, described, reopened, search
+from orchestrator.searches.space import Between, Choice
 from orchestrator.spec import audits
 from orchestrator.spec.specification import Spec
 

@@ -14,8 +14,8 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.runs import lifecycle
 from orchestrator.runs.report import Report
 from orchestrator.scheduling.driver import Observer
-from orchestrator.search.asked import Search
-from orchestrator.search.trials import CUT, FAILED, FINISHED, REFUSED, SEARCHED, Trial, Value
+from orchestrator.searches.asked import Search
+from orchestrator.searches.trials import CUT, FAILED, FINISHED, REFUSED, SEARCHED, Trial, Value
 from orchestrator.spec import resolve
 from orchestrator.spec.execution import Execution
 from orchestrator.store import Store, open_store

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 from orchestrator.errors import SpecError, Unwritable
 from orchestrator.inspection import status
 from orchestrator.run_folder.journal import Journal
-from orchestrator.search import recommendation
-from orchestrator.search.asked import Search, described
-from orchestrator.search.recommendation import Recommendation
-from orchestrator.search.trials import Trial, read, table
+from orchestrator.searches import recommendation
+from orchestrator.searches.asked import Search, described
+from orchestrator.searches.recommendation import Recommendation
+from orchestrator.searches.trials import Trial, read, table
 from orchestrator.store import Store
 
 TABLE, FRONT = "trials", "front"

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from orchestrator.errors import SpecError
 from orchestrator.jsonable import jsonable
 from orchestrator.planning.identity import canonical
-from orchestrator.search.space import Choice, Space, size, space
+from orchestrator.searches.space import Choice, Space, size, space
 from orchestrator.spec import audits
 from orchestrator.spec.fields import alternatives, declared, nearest
 from orchestrator.spec.resolve import Cell, wanted

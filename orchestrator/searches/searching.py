@@ -19,12 +19,12 @@ from orchestrator.planning.plan import plan_of
 from orchestrator.run_folder.description import described
 from orchestrator.run_folder.journal import Journal
 from orchestrator.scheduling.driver import Observer
-from orchestrator.search import folder
-from orchestrator.search.asked import Search
-from orchestrator.search.evaluation import Evaluation
-from orchestrator.search.folder import SearchFolder
-from orchestrator.search.recommendation import Recommendation, interval, named, recommended, winner
-from orchestrator.search.trials import CUT, FAILED, FRESH, START, STOPPED, Trial
+from orchestrator.searches import folder
+from orchestrator.searches.asked import Search
+from orchestrator.searches.evaluation import Evaluation
+from orchestrator.searches.folder import SearchFolder
+from orchestrator.searches.recommendation import Recommendation, interval, named, recommended, winner
+from orchestrator.searches.trials import CUT, FAILED, FRESH, START, STOPPED, Trial
 from orchestrator.spec import resolve
 from orchestrator.spec.execution import Execution
 from orchestrator.store import Store, lease
@@ -73,7 +73,7 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
     can be run: the same command goes on.
     """
     check(execution)
-    from orchestrator.search import tuning  # imports ray
+    from orchestrator.searches import tuning  # imports ray
 
     search = replace(search, start=resolve.pinned([search.start], store.digests())[0])
     kept = "state" if search.settings.rungs else execution.keep  # the next rung goes on from it

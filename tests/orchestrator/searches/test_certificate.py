@@ -9,9 +9,9 @@ import typer
 
 from orchestrator.cli.commands import app
 from orchestrator.inspection.search_results import SearchAnswer, SearchResults
-from orchestrator.search import asked, certificate
-from orchestrator.search.recommendation import NONE, NOT_SHOWN, NOT_USEFUL, RECOMMENDED
-from orchestrator.search.space import given
+from orchestrator.searches import asked, certificate
+from orchestrator.searches.recommendation import NONE, NOT_SHOWN, NOT_USEFUL, RECOMMENDED
+from orchestrator.searches.space import given
 from orchestrator.spec import audits, specification
 from orchestrator.spec.specification import Spec
 from tasks.objectives import Objectives
