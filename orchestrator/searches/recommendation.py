@@ -25,6 +25,7 @@ from orchestrator.spec.fields import text
 from tasks.objectives import SHARE, Objective, Objectives
 
 RECOMMENDED, NOT_SHOWN, NOT_USEFUL, NONE = "recommended", "not shown", "not useful enough", "none"
+HARDLY = 1e-3  # of what may be given up: a difference that is none
 STYLES: Mapping[str, str] = {
     RECOMMENDED: "bold green",
     **dict.fromkeys((NOT_SHOWN, NOT_USEFUL, NONE), "bold yellow"),
@@ -132,8 +133,9 @@ def _judged(start: Trial, best: Trial, objectives: Objectives, allowance: float)
     pair = (start.memorization, best.memorization)
     gained = difference(*(pair if memorization.better == "lower" else pair[::-1]))
     lost = loss(start, best, objectives)
-    change = "for" if lost > 0 else "with a gain of"
-    cost = f"{change} {amount(utility, abs(lost))} of {utility.name}"
+    cost = f"{'for' if lost > 0 else 'with a gain of'} {amount(utility, abs(lost))} of {utility.name}"
+    if abs(lost) <= HARDLY * allowance:
+        cost = f"at the same {utility.name}"
     levels = f"{_number(start.utility.estimate)} to {_number(best.utility.estimate)}"
     values = (
         f"from {interval(start.memorization)} to {interval(best.memorization)} {memorization.unit} {cost} ({levels}); "
