@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
 
+from orchestrator.cli.given import executed, shown_by, specified_by
 from orchestrator.cli.options import (
     Address,
     Again,
@@ -32,10 +32,6 @@ from orchestrator.cli.store import opened_at, path_of, stopped_early
 from orchestrator.cli.terminal import emit, show, table
 from orchestrator.errors import SpecError
 from orchestrator.store import DEFAULT_STORE
-
-if TYPE_CHECKING:
-    from orchestrator.spec.specification import Spec
-
 
 FEW = 6  # sets of images that are listed by name
 PROBES = {"images": "picture", "records": "record", "questions": "question"}  # their kinds, and what one is called
@@ -214,57 +210,3 @@ def probes(
         show(f"which may be given, and which not (for yourself alone): {written['split']}")
     if "warning" in written:
         show(written["warning"])
-
-
-def executed(
-    address: str | None,
-    together: str | None,
-    way: str | None,
-    tolerate: int | None,
-    fail_fast: bool | None,
-    stop_after: str | None,
-    timeout: str | None,
-    keep: str | None,
-    again: bool,
-) -> dict[str, Any]:
-    """The execution settings that were given."""
-    from orchestrator.spec import specification
-
-    given: dict[str, Any] = {
-        "address": address,
-        "way": way,
-        "tolerate": tolerate,
-        "fail_fast": fail_fast,
-        "stop_after": specification.duration(stop_after) if stop_after is not None else None,
-        "timeout": specification.duration(timeout) if timeout is not None else None,
-        "keep": keep,
-        "again": again or None,
-    }
-    if together is not None:
-        given["together"] = specification.together(together)
-    return {name: value for name, value in given.items() if value is not None or name == "together"}
-
-
-def shown_by(
-    mlflow: str | None, experiment: str | None, report: bool | None, show_images: bool | None
-) -> dict[str, Any]:
-    """The settings of tracking and reports that were given."""
-    given = {"mlflow": mlflow, "experiment": experiment, "report": report, "show_images": show_images}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def specified_by(
-    what: str,
-    fields: list[str] | None,
-    preset: str | None,
-    sweep: list[str] | None,
-    store: str | None,
-    execution: dict[str, Any],
-) -> Spec:
-    from orchestrator.spec import specification
-    from orchestrator.spec.resolve import specified
-
-    flags = specification.Spec(
-        "", preset, specification.settings(fields or ()), specification.sweeps(sweep or ()), execution, store
-    )
-    return specified(what, flags)

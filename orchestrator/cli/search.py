@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.cli import completion
+from orchestrator.cli.given import executed, shown_by, specified_by
 from orchestrator.cli.options import (
     Address,
     DrawReport,
@@ -22,7 +23,6 @@ from orchestrator.cli.options import (
     Way,
     Where,
 )
-from orchestrator.cli.run import executed, shown_by, specified_by
 from orchestrator.cli.store import opened_at, stopped_early, store_option
 from orchestrator.cli.terminal import emit, paragraph, say, show
 from orchestrator.errors import SpecError
