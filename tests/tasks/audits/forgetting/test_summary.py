@@ -10,6 +10,7 @@ import pytest
 from tasks.audits.forgetting.about import About
 from tasks.audits.forgetting.measures import MEASURES
 from tasks.audits.forgetting.measures.baselines import Baselines, baselines
+from tasks.audits.forgetting.measures.commitment import COMMITMENT
 from tasks.audits.forgetting.measures.decisions import decisions
 from tasks.audits.forgetting.measures.distances import Distances, distances
 from tasks.audits.forgetting.measures.examples import Examples, examples
@@ -40,6 +41,7 @@ def tables() -> dict[str, pa.Table]:
         "baselines": baselines(Baselines(TARGETS), INPUTS),
         "fits": pa.Table.from_pylist([fitted], FITS),
         "examples": examples(Examples(digits, digits), []),
+        "commitment": pa.Table.from_pylist([{"pictures": 12, "key": "ab" * 32}], COMMITMENT),
     }
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tasks.audits.relational.about import About
 from tasks.audits.relational.measures import MEASURES
+from tasks.audits.relational.measures.repeats import REPEATS
 from tasks.audits.relational.summary import summary
 from tasks.job import Inputs
 from tasks.linear_memorization.gradient_flow import Flow, curves
@@ -26,6 +27,7 @@ def tables() -> dict[str, pa.Table]:
     """A table of each measure that the summary reads."""
     return {
         "memorization": measured(counted((8, 20), (2, 20))),
+        "repeats": pa.Table.from_pylist([{"repeats": 10, "differing": 1, "key": "ab" * 32}], REPEATS),
         "linear_curves": curves(Flow(5, 9, trainings=3, per_decade=1), []),
         "linear_recovery": recovery(Recovery(5, 9, trainings=3), []),
         "linear_private": private(Private(epsilons=(1.0,), trainings=5), []),
