@@ -13,7 +13,7 @@ from orchestrator.run_folder.merged_log import MergedLog
 from orchestrator.run_folder.progress import Event, RunProgress, seconds_of
 
 SECONDS = 5.0  # of the log between two points
-DULL = {"started", "stored"}  # events that a start logs even without anything to do
+DULL = {"started", "stored", "step", "ready"}  # events that a start logs even without anything to do
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def test_help_answers_at_once_and_names_every_command(shell: Shell) -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     headings = {
-        "Commands that run audits": ["ask", "list", "show", "plan", "run", "resume", "probes"],
+        "Commands that run audits": ["ask", "list", "show", "plan", "run", "resume", "search", "probes"],
         "Commands that look at runs": ["runs", "status", "results", "compare", "report", "ui", "explain"],
         "Commands for the store and this machine": ["rerun", "verify", "doctor", "new"],
     }
@@ -283,7 +283,7 @@ def test_probes_that_cannot_be_had_are_one_line(engram: Here, arguments: tuple[s
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("run", "toyz"), "toys, unique_feature; did you mean 'toys'?"),
+        (("run", "toyz"), "toys, tunable, unique_feature; did you mean 'toys'?"),
         (
             ("plan", "toys", "--preset", "fwe"),
             "unknown preset 'fwe' of toys; it has few, many, three, absent; did you mean 'few'?",

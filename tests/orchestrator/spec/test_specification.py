@@ -145,7 +145,7 @@ def test_fields_that_are_checked_against_each_other_are_set_together(monkeypatch
 @pytest.mark.parametrize(
     ("asked", "problem"),
     [
-        (Spec("toyz"), "toys, unique_feature; did you mean 'toys'?"),
+        (Spec("toyz"), "toys, tunable, unique_feature; did you mean 'toys'?"),
         (Spec("toys", "fwe"), "unknown preset 'fwe' of toys; it has few, many, three, absent; did you mean 'few'?"),
         (Spec("toys", set={"part": 1}), "unknown field 'part': Config has parts, first, seconds"),
         (Spec("toys", set={"parts": "many"}), "parts is 'many'; it must be a whole number"),
@@ -327,5 +327,5 @@ def test_an_execution_out_of_range_is_refused(given: Mapping[str, Any], problem:
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_example_is_a_specification_of_the_audit_it_is_named_for(path: Path) -> None:
     asked = resolve.specified(str(path), Spec("", set={"scale": "tiny"}))
-    assert path.stem == asked.audit
+    assert path.stem == ("search" if asked.search else asked.audit)
     assert resolve.wanted(asked)
