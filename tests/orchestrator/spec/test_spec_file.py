@@ -55,7 +55,10 @@ def test_a_part_without_content_says_nothing(tmp_path: Path) -> None:
         ("- audit: toys", "holds a list"),
         ("preset: few", "'audit' is missing"),
         ("audit: 3", "audit is 3; it must be text"),
-        ("audit: toys\nsweeps: {}", "unknown key 'sweeps'; there are audit, preset, set, sweep, execution, search; did you"),
+        (
+            "audit: toys\nsweeps: {}",
+            "unknown key 'sweeps'; there are audit, preset, set, sweep, execution, search; did you",
+        ),
         ("audit: toys\nexecution: {adress: none}", "unknown key 'execution.adress'"),
         ("audit: toys\nexecution: {tolerate: x}", "execution.tolerate is 'x'; it must be a whole number"),
         ("audit: toys\nexecution: {tolerate: '3'}", "execution.tolerate is '3', which is text; write it as 3"),
