@@ -24,12 +24,12 @@ PYTEST := $(BIN)/python -m pytest
 ALONE = $(PYTEST)
 
 test: .venv/ready
-	@echo "lint, types, and in five parts all tests that are not slow: each says at its end what it found (6 minutes on 2 cores)"
+	@echo "lint, types, and in five parts all tests that are not slow: each says at its end what it found (8 minutes on 2 cores)"
 	@$(BESIDE) PYTEST='$(PYTEST) -m "not slow"'
 
 # The slow ones too, and which lines and branches of the code were never run by the parts that run it in their process.
 test-all: .venv/ready
-	@echo "lint, types, and in five parts all tests: each says at its end what it found (14 minutes on 2 quiet cores)"
+	@echo "lint, types, and in five parts all tests: each says at its end what it found (16 minutes on 2 quiet cores)"
 	@rm -f .coverage .coverage.*
 	@$(BESIDE) PYTEST='$(BIN)/coverage run -m pytest --durations=15' ALONE='$(PYTEST) --durations=15'
 	@$(BIN)/coverage combine --quiet

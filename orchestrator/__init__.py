@@ -23,6 +23,7 @@ from orchestrator.errors import EngramError, SpecError, plainly
 
 if TYPE_CHECKING:
     from orchestrator.runs.report import Report
+    from orchestrator.spec.specification import Spec
 
 __all__ = ["EngramError", "SpecError", "run", "search"]  # not `open`: `import *` is not to hide Python's
 STORE = "the place of a store, as a path or URI"
@@ -78,13 +79,7 @@ def run(
         "report": report,
         "show_images": show_images,
     }
-    source = arguments.name_or_path(audit, "audit", "the name of an audit, or the path of a YAML file")
-    start_from = None if preset is None else arguments.name_or_path(preset, "preset", "the name of a preset")
-    location = os.environ.get("ENGRAM_STORE") if store is None else arguments.name_or_path(store, "store", STORE)
-    flags = specification.Spec(source, start_from, fields, arguments.sweep(sweep), arguments.execution(given), location)
-    if observe is not None and not callable(observe):
-        raise SpecError(f"observe is {observe!r}; it must be a function of one event")
-    asked = resolve.specified(source, flags)
+    asked = _specified(audit, preset, store, fields, arguments.sweep(sweep), given, observe)
     cells = resolve.wanted(asked)
     opened = open_store(asked.store or DEFAULT_STORE)
     return start(resolve.pinned(cells, opened.digests()), opened, specification.execution(asked), observe)
@@ -129,7 +124,7 @@ def search(
     from orchestrator.inspection import status
     from orchestrator.runs.report import reopened
     from orchestrator.searches import asked, searching
-    from orchestrator.spec import arguments, resolve, specification
+    from orchestrator.spec import arguments, specification
     from orchestrator.store import DEFAULT_STORE, open_store
 
     settings = arguments.search(
@@ -154,13 +149,7 @@ def search(
         "experiment": experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME"),
         "report": report,
     }
-    source = arguments.name_or_path(audit, "audit", "the name of an audit, or the path of a YAML file")
-    start_from = None if preset is None else arguments.name_or_path(preset, "preset", "the name of a preset")
-    location = os.environ.get("ENGRAM_STORE") if store is None else arguments.name_or_path(store, "store", STORE)
-    if observe is not None and not callable(observe):
-        raise SpecError(f"observe is {observe!r}; it must be a function of one event")
-    flags = specification.Spec(source, start_from, fields, {}, arguments.execution(given), location)
-    spec = resolve.specified(source, flags)
+    spec = _specified(audit, preset, store, fields, {}, given, observe)
     found = asked.specified(spec, arguments.over(over), settings)
     how = specification.execution(spec)
     searching.check(how)
@@ -195,6 +184,27 @@ def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = Non
         raise SpecError(f"there is no store at {location}; run something first, or give its place as store")
     opened = open_store(location, create=False)
     return reopened(status.find(opened, name), opened)
+
+
+def _specified(
+    audit: str | os.PathLike[str],
+    preset: str | None,
+    store: str | os.PathLike[str] | None,
+    fields: Mapping[str, Any],
+    sweep: Mapping[str, Sequence[Any]],
+    execution: Mapping[str, Any],
+    observe: object,
+) -> Spec:
+    """What `run` and `search` are asked for, as a specification. Raises SpecError where an argument is none."""
+    from orchestrator.spec import arguments, resolve, specification
+
+    source = arguments.name_or_path(audit, "audit", "the name of an audit, or the path of a YAML file")
+    start_from = None if preset is None else arguments.name_or_path(preset, "preset", "the name of a preset")
+    location = os.environ.get("ENGRAM_STORE") if store is None else arguments.name_or_path(store, "store", STORE)
+    flags = specification.Spec(source, start_from, fields, sweep, arguments.execution(execution), location)
+    if observe is not None and not callable(observe):
+        raise SpecError(f"observe is {observe!r}; it must be a function of one event")
+    return resolve.specified(source, flags)
 
 
 def _own_tasks() -> None:

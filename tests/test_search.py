@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from orchestrator.inspection.search_results import FRESH, RECOMMENDED, SEARCHED
 from orchestrator.searches import searching
 from orchestrator.searches.asked import Settings, search
-from orchestrator.searches.recommendation import RECOMMENDED
 from orchestrator.searches.searching import Searched
-from orchestrator.searches.trials import FAILED, FINISHED, FRESH, REFUSED, SEARCHED, STOPPED, Trial
+from orchestrator.searches.trials import FAILED, FINISHED, REFUSED, STOPPED, Trial
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.specification import Spec
 from orchestrator.store import open_store

@@ -24,7 +24,7 @@ from orchestrator.cli.options import (
     Where,
 )
 from orchestrator.cli.store import opened_at, stopped_early, store_option
-from orchestrator.cli.terminal import emit, paragraph, say, show
+from orchestrator.cli.terminal import emit, say, show
 from orchestrator.errors import SpecError
 from orchestrator.store import DEFAULT_STORE
 
@@ -224,9 +224,10 @@ def _display(
     json: bool,
 ) -> int:
     """Print the answer and the front; return the exit code."""
-    from orchestrator.cli.trials import display
+    from orchestrator.cli.trials import display, recommendation
+    from orchestrator.inspection import search_results
     from orchestrator.searches import trials
-    from orchestrator.searches.recommendation import STYLES, told
+    from orchestrator.searches.recommendation import told
 
     goes_on = f"engram search --resume {ended.name}{store_option(store)}"
     state = "interrupted" if ended.left else "finished"
@@ -248,14 +249,14 @@ def _display(
             }
         )
         return code
-    paragraph(ended.answer.sentence, STYLES[ended.answer.answer], ended.answer.answer.capitalize())
+    recommendation(search_results.answered(told(ended.answer)))
     show("")
     objectives = search.objectives
     made = trials.table(ended.trials, objectives).to_pylist()
     best = [row for row in made if row["front"]]
     # Those on the front by what they memorise, then the fresh audits.
     best.sort(key=lambda row: -objectives.memorization.sign * row["memorization"])
-    again = [row for row in made if row["part"] == trials.FRESH and row["memorization"] is not None]
+    again = [row for row in made if row["part"] == search_results.FRESH and row["memorization"] is not None]
     display([*best[:LISTED], *again], (objectives.memorization.name, objectives.utility.name))
     show("")
     show(f"next: engram report {ended.name} --open{store_option(store)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -108,7 +109,7 @@ def of(journal: Journal) -> SearchResults:
         shown = zip(rows, public["chosen"], strict=True)
         rows = [{**row, "setting": json.dumps(each), "note": "" if keeps else row["note"]} for row, each in shown]
     settings = {name: value for name, value in public.items() if name not in ("recommendation", "chosen")}
-    answer = None if told is None else _answer(told, words)
+    answer = None if told is None else answered(told, words)
     return SearchResults(journal.run, about["audit"], settings, tuple(rows), answer)
 
 
@@ -165,7 +166,8 @@ def _replacements(own: Sequence[Mapping[str, Any]], public: Sequence[Mapping[str
     return {private: stand_in for private, stand_in in pairs if private != stand_in}
 
 
-def _answer(told: Mapping[str, Any], words: Mapping[str, str]) -> SearchAnswer:
+def answered(told: Mapping[str, Any], words: Mapping[str, str] = MappingProxyType({})) -> SearchAnswer:
+    """The answer as a search has told it in JSON, with these words for what is not disclosed."""
     sentence = told["sentence"]
     for private in sorted(words, key=len, reverse=True):  # one may be the beginning of another
         sentence = sentence.replace(private, words[private])

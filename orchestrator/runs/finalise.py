@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from orchestrator.runs.report import Report
 from orchestrator.runs.session import Session
 from orchestrator.scheduling.stop import Stop
 from orchestrator.spec.execution import Execution
+from orchestrator.store import Store
 from orchestrator.tracking.delivery import Delivery, addresses
 from orchestrator.tracking.tracking_store import Untracked, target
 
@@ -24,15 +26,25 @@ HURRY = 5.0  # seconds that tracking may still take when an interrupted run is t
 
 def delivery(session: Session, sweep: str | None, execution: Execution) -> Delivery | None:
     """The delivery of these runs to their tracking store; None, with an event that says why, if not tracked."""
-    try:
-        where = target(session.store, execution.mlflow, execution.experiment)
-    except Untracked as error:
-        session.tell({"event": "told", "line": str(error)})
-        return None
-    if where is None:
-        return None
     runs = [part.journal.run for part in session.parts]
-    return Delivery(where, session.store, runs, sweep)
+    return delivery_of(
+        session.store, runs, sweep, execution, lambda line: session.tell({"event": "told", "line": line})
+    )
+
+
+def delivery_of(
+    store: Store, runs: Sequence[str], sweep: str | None, execution: Execution, say: Callable[[str], object]
+) -> Delivery | None:
+    """The delivery of runs of these names, and of the sweep or search they make up; None if not tracked.
+
+    `say` is told why, unless tracking is off.
+    """
+    try:
+        where = target(store, execution.mlflow, execution.experiment)
+    except Untracked as error:
+        say(str(error))
+        return None
+    return None if where is None else Delivery(where, store, runs, sweep)
 
 
 def follow(report: Report, session: Session, execution: Execution, delivery: Delivery | None, stop: Stop) -> Report:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from orchestrator.counted import counted
 from orchestrator.inspection.answers import BEYOND
-from orchestrator.inspection.search_results import FRESH, QUESTION, SearchAnswer, SearchResults, named
-from orchestrator.searches.recommendation import NONE, NOT_SHOWN, NOT_USEFUL, RECOMMENDED, amount
+from orchestrator.inspection.search_results import FRESH, QUESTION, RECOMMENDED, SearchAnswer, SearchResults, named
+from orchestrator.searches.recommendation import NONE, NOT_SHOWN, NOT_USEFUL, amount
 from orchestrator.spec.fields import text
 from tasks.certificate import Certificate, Finding, NumberLine
 from tasks.objectives import Objectives

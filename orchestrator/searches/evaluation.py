@@ -10,12 +10,13 @@ from typing import Any
 
 from orchestrator.errors import Held, SpecError
 from orchestrator.inspection import results
+from orchestrator.inspection.search_results import CUT, SEARCHED
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs import lifecycle
 from orchestrator.runs.report import Report
 from orchestrator.scheduling.driver import Observer
 from orchestrator.searches.asked import Search
-from orchestrator.searches.trials import CUT, FAILED, FINISHED, REFUSED, SEARCHED, Trial, Value
+from orchestrator.searches.trials import FAILED, FINISHED, REFUSED, Trial, Value
 from orchestrator.spec import resolve
 from orchestrator.spec.execution import Execution
 from orchestrator.store import Store, open_store

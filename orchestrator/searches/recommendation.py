@@ -15,21 +15,18 @@ their canaries makes it wider than it need be.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.counted import counted
-from orchestrator.searches.trials import FRESH, SEARCHED, START, Trial, Value
+from orchestrator.inspection.search_results import FRESH, RECOMMENDED, SEARCHED, START
+from orchestrator.searches.trials import Trial, Value
 from orchestrator.spec.fields import text
 from tasks.objectives import SHARE, Objective, Objectives
 
-RECOMMENDED, NOT_SHOWN, NOT_USEFUL, NONE = "recommended", "not shown", "not useful enough", "none"
+NOT_SHOWN, NOT_USEFUL, NONE = "not shown", "not useful enough", "none"  # answers, besides RECOMMENDED
 HARDLY = 1e-3  # of what may be given up: a difference that is none
-STYLES: Mapping[str, str] = {
-    RECOMMENDED: "bold green",
-    **dict.fromkeys((NOT_SHOWN, NOT_USEFUL, NONE), "bold yellow"),
-}
 
 
 @dataclass(frozen=True)
@@ -171,12 +168,6 @@ def told(recommendation: Recommendation) -> dict[str, Any]:
         "winner": recommendation.winner,
         "difference": None if gained is None else {"estimate": gained.estimate, "low": gained.low, "high": gained.high},
     }
-
-
-def reread(value: Mapping[str, Any]) -> Recommendation:
-    """The recommendation that `told` has written."""
-    gained = value.get("difference")
-    return Recommendation(value["answer"], value["sentence"], value["winner"], Value(**gained) if gained else None)
 
 
 def _find(trials: Sequence[Trial], part: str, number: int) -> Trial | None:

@@ -14,22 +14,22 @@ from typing import Any
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.inspection import pages
+from orchestrator.inspection.search_results import CUT, FRESH, START
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import plan_of
 from orchestrator.run_folder.description import described
 from orchestrator.run_folder.journal import Journal
+from orchestrator.runs import finalise
 from orchestrator.scheduling.driver import Observer
 from orchestrator.searches import folder
 from orchestrator.searches.asked import Search
 from orchestrator.searches.evaluation import Evaluation
 from orchestrator.searches.folder import SearchFolder
 from orchestrator.searches.recommendation import Recommendation, interval, named, recommended, winner
-from orchestrator.searches.trials import CUT, FAILED, FRESH, START, STOPPED, Trial
+from orchestrator.searches.trials import FAILED, STOPPED, Trial
 from orchestrator.spec import resolve
 from orchestrator.spec.execution import Execution
 from orchestrator.store import Store, lease
-from orchestrator.tracking.delivery import Delivery
-from orchestrator.tracking.tracking_store import Untracked, target
 from tasks import seeds
 
 CARRIED = ("ENGRAM_", "MLFLOW_")  # environment variables that trials in other processes need
@@ -235,15 +235,10 @@ def _behind(searched: Searched) -> list[str]:
 
 
 def _delivered(searched: Searched, store: Store, execution: Execution, tell: Callable[..., None]) -> str | None:
-    try:
-        where = target(store, execution.mlflow, execution.experiment)
-    except Untracked as error:
-        tell("told", line=str(error))
-        return None
-    if where is None:
-        return None
     runs = list(dict.fromkeys(trial.run for trial in searched.trials if trial.run))
-    delivery = Delivery(where, store, runs, searched.name)
+    delivery = finalise.delivery_of(store, runs, searched.name, execution, lambda line: tell("told", line=line))
+    if delivery is None:
+        return None
     for line in delivery.finish(lambda: False):
         tell("told", line=line)
     return delivery.address(searched.name)

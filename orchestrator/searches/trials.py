@@ -9,11 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from orchestrator.inspection.search_results import FRESH, SEARCHED
 from tasks.objectives import Objectives
 
-SEARCHED, FRESH = "search", "fresh"  # the parts of a search
-FINISHED, STOPPED, REFUSED, FAILED, CUT = "finished", "stopped early", "refused", "failed", "interrupted"
-START = 0  # the number of the trial that the search begins from
+FINISHED, STOPPED, REFUSED, FAILED = "finished", "stopped early", "refused", "failed"  # states, besides CUT
 
 TRIALS = pa.schema(
     [

@@ -15,7 +15,7 @@ from orchestrator.inspection import results, search_results, status
 from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.inspection.search_results import CUT, FRESH, SEARCHED, SearchResults
 from orchestrator.run_folder.journal import Journal
-from orchestrator.searches import recommendation, trials
+from orchestrator.searches import trials
 from orchestrator.store import open_store
 from tests.support.searches import Made
 
@@ -36,9 +36,9 @@ def rows(made: Made) -> list[dict[str, Any]]:
     return pq.read_table(journal(made).folder / "tables" / "trials" / "trials.parquet").to_pylist()
 
 
-def test_its_words_are_those_that_searches_write() -> None:
-    assert (trials.SEARCHED, trials.FRESH, trials.START) == (SEARCHED, FRESH, search_results.START)
-    assert (trials.CUT, recommendation.RECOMMENDED) == (CUT, search_results.RECOMMENDED)
+def test_its_words_are_those_that_stored_searches_have() -> None:
+    assert ("search", "fresh", 0) == (SEARCHED, FRESH, search_results.START)
+    assert ("interrupted", "recommended") == (CUT, search_results.RECOMMENDED)
 
 
 def test_a_search_that_has_ended_has_its_trials_and_its_answer(searched: Made) -> None:

@@ -8,9 +8,9 @@ import pytest
 import typer
 
 from orchestrator.cli.commands import app
-from orchestrator.inspection.search_results import SearchAnswer, SearchResults
+from orchestrator.inspection.search_results import RECOMMENDED, SearchAnswer, SearchResults
 from orchestrator.searches import asked, certificate
-from orchestrator.searches.recommendation import NONE, NOT_SHOWN, NOT_USEFUL, RECOMMENDED
+from orchestrator.searches.recommendation import NONE, NOT_SHOWN, NOT_USEFUL
 from orchestrator.searches.space import given
 from orchestrator.spec import audits, specification
 from orchestrator.spec.specification import Spec

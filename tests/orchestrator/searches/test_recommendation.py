@@ -9,18 +9,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from orchestrator.inspection import search_results
+from orchestrator.inspection.search_results import FRESH, RECOMMENDED, SEARCHED
 from orchestrator.searches import recommendation
 from orchestrator.searches.recommendation import (
     NONE,
     NOT_SHOWN,
     NOT_USEFUL,
-    RECOMMENDED,
     Recommendation,
     difference,
     recommended,
     winner,
 )
-from orchestrator.searches.trials import FINISHED, FRESH, SEARCHED, Trial, Value
+from orchestrator.searches.trials import FINISHED, Trial, Value
 from orchestrator.spec import audits
 from tasks.objectives import Objectives
 
@@ -99,7 +100,7 @@ def test_a_winner_that_was_not_audited_again_is_not_recommended_yet(objectives: 
 
 def test_the_answer_comes_back_from_what_is_told(objectives: Objectives) -> None:
     found = answer(objectives, trial(0, 5, 0.9), trial(2, 2, 0.89), trial(0, 5, 0.9, FRESH), trial(2, 2, 0.9, FRESH))
-    again = recommendation.reread(recommendation.told(found))
+    again = search_results.answered(recommendation.told(found))
     assert (found.answer, found.sentence, found.winner) == (again.answer, again.sentence, again.winner)
 
 

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.inspection.search_results import FRESH, SEARCHED
 from orchestrator.searches.trials import (
     FAILED,
     FINISHED,
-    FRESH,
-    SEARCHED,
     STOPPED,
     TRIALS,
     Trial,
