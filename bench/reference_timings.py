@@ -5,7 +5,8 @@
 Presets on embedded data are run job by job in this process, on one thread, and each network is trained for one epoch on
 images of the usual shapes; all by processor time, which a busy machine disturbs little. Seconds per unit are the
 non-negative least squares of the jobs' seconds on what they compute (`tasks.work`), relative to the seconds. What was
-measured replaces what the file has of it; the rest stays, and all of it is for the machine speed in the file.
+measured replaces what the file has of it; the rest stays, and all of it is for the machine speed in the file. `private`
+are trainings with differential privacy, each the least of several repetitions; what other sections time stays.
 """
 
 from __future__ import annotations
@@ -64,6 +65,21 @@ NETWORKS = {
     ("mlp1", "32x32#rgb"): 1024, ("cnn1", "32x32#rgb"): 256, ("cnn2", "32x32#rgb"): 256,
     ("resnet18", "32x32#rgb"): 64, ("densenet100", "32x32#rgb"): 32,
 }  # fmt: skip
+# Of trainings with differential privacy, which cost the more the shorter they are, two lengths each: what makes the
+# presets' short, on images of the shapes that they have.
+PRIVATE: tuple[tuple[str, str, Mapping[str, Any]], ...] = tuple(
+    (audit, "ladder" if audit != "relational" else "private", {**settings, "epochs": epochs})
+    for audit, settings, lengths in (
+        ("unique_feature", {"network": "mlp1"}, (5, 20)),
+        ("unique_feature", {"network": "cnn1"}, (1, 4)),
+        ("density", {"samples": 64}, (20, 80)),
+        ("density", {"samples": 8, "data": "digits", "examples": 320, "batch": 64}, (2, 6)),
+        ("relational", {}, (1, 2)),
+    )
+    for epochs in lengths
+)
+REPEATED = 3  # times that a private training is timed, after one that finds how much noise is needed
+OWN = ("privately ", " on 8x8x1", "unique_feature.private_rank")  # in units and tasks that no other section times
 AROUND = ("around, local", "around, none")  # in place of a task: starting and ending an executor
 AUTOENCODERS = ("conv-vae", "conv-vae-one-scale")
 
@@ -146,6 +162,38 @@ def autoencoders() -> Iterator[Timed]:
             yield Timed("generator.fit", 0, work(config).amounts, seconds)
 
 
+def private() -> Iterator[Timed]:
+    """A training of each setting of PRIVATE, and one without privacy, by the least of what it took; and the tasks that
+    come with privacy.
+    """
+    for audit, preset, settings in PRIVATE:
+        for job in trainings(Spec(audit, preset, settings)):
+            seconds = min(timed(job, [])[1] for _ in range(REPEATED + 1))
+            yield Timed(marks(job.function).name, 0, trained(job, pa.table({})), seconds)
+    *_, cell = pinned(wanted(Spec("unique_feature", "ladder", {"scale": "tiny"})), {})
+    yield from (row for row in run_plan(plan_of(cell)) if row.amounts is None)
+
+
+def trainings(spec: Spec) -> list[Job]:
+    """Of the trainings that read no tables one of each kind, with privacy and without."""
+    found: dict[frozenset[str], Job] = {}
+    for cell in pinned(wanted(spec), {}):
+        for job in plan_of(cell).jobs.values():
+            work = marks(job.function).work
+            if work is not None and marks(job.function).trains and not job.inputs:
+                found.setdefault(frozenset(work(job.config).amounts), job)
+    return list(found.values())
+
+
+def is_own(name: str) -> bool:
+    """Whether the trainings with privacy, and those beside them, alone time this unit or task."""
+    return any(part in name for part in OWN)
+
+
+def every(name: str) -> bool:
+    return True
+
+
 def rates(rows: list[Timed]) -> dict[str, float]:
     """Seconds per unit."""
     from scipy.optimize import nnls
@@ -188,19 +236,22 @@ SECTIONS: Mapping[str, Callable[[], Iterator[Timed]]] = {
     **{name: (lambda name=name: presets(name)) for name in PRESETS},  # type: ignore[misc]
     "networks": networks,
     "autoencoders": autoencoders,
+    "private": private,
     "executors": executors,
 }
 
 
-def merged(before: Any, rows: list[Timed], here: Speed) -> dict[str, Any]:
-    """The file's content with these timings, brought to the speed that the file has."""
+def merged(before: Any, rows: list[Timed], here: Speed, keep: Callable[[str], bool] = every) -> dict[str, Any]:
+    """The file's content with the timings of units and tasks that `keep` holds for, at the speed that the file has."""
     known = before or {"speed": asdict(here), "units": {}, "tasks": {}, "around": {}}
     slower, _ = here.against(Speed(**known["speed"]))
     around = {row.task: round(row.seconds, 1) for row in rows if row.task in AROUND}
-    units = known["units"] | {unit: rate / slower for unit, rate in rates(rows).items()}
+    timed = {unit: rate for unit, rate in rates(rows).items() if keep(unit)}
+    units = known["units"] | {unit: rate / slower for unit, rate in timed.items()}
     tasks = {task: dict(of) for task, of in known["tasks"].items()}
     for task, of in points(rows).items():
-        tasks[task] = tasks.get(task, {}) | {count: seconds / slower for count, seconds in of.items()}
+        if keep(task):
+            tasks[task] = tasks.get(task, {}) | {count: seconds / slower for count, seconds in of.items()}
     return {
         "speed": known["speed"],
         "units": {unit: float(f"{units[unit]:.4g}") for unit in sorted(units)},
@@ -228,7 +279,8 @@ def main() -> None:
         before = json.loads(asked.out.read_text()) if asked.out.exists() else None
         if before:
             before["tasks"] = {task: {int(count): s for count, s in of} for task, of in before["tasks"].items()}
-        asked.out.write_text(json.dumps(merged(before, rows, here), indent=1) + "\n")
+        content = merged(before, rows, here, is_own if name == "private" else every)
+        asked.out.write_text(json.dumps(content, indent=1) + "\n")
         print(f"{name}: {len(rows)} jobs, {sum(row.seconds for row in rows):.1f} s", flush=True)
 
 

@@ -39,7 +39,7 @@ CPU = torch.device("cpu")
 
 def cpu_sections(data: Images, tiny: bool) -> list[Section]:
     """What a CPU is asked. The seconds are those of two busy cores."""
-    rounds, together, points, small = (2, 2, 8, 4) if tiny else (9, 27, 64, 60)
+    rounds, together, points, small = (2, 2, 8, 1) if tiny else (9, 27, 64, 60)
     ours, theirs = first(data, small * BATCH), first(data, small * VAE_BATCH)
     return [
         Section("mlp1 on one thread", partial(perceptron.one_thread, ours, rounds), 20),

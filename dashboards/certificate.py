@@ -120,12 +120,15 @@ def context(run: Run, notices: int = 0) -> dict[str, Any]:
     few = fewest if as_table else sheet.rows(left - len(found) * sheet.FINDING, fewest)
     of_shown = {cell.name for cell, _ in found} if found else {*list(results)[: sheet.rows(left, 1)]}
     came = [row for of, row in results.items() if not run.cells or of in of_shown]
+    filled: float = (len(things[:few]) + len(came)) * sheet.ROW - (0 if as_table else sheet.TABLE)
+    filled += sum(_heights(run, [every[at] for at in fit])) if as_table else len(found) * sheet.FINDING
     return {
         "certificate": told if any(each.certificate for each in run.cells or (run,)) else None,
         "findings": found,
         "as_table": as_table,
         "unlisted": _counted([left_out for at, (_, left_out) in enumerate(every) if at not in fit], bool(run.cells)),
         "audited": [*things[:few], *came],
+        "zoom": sheet.zoom(left - filled),
         "unnamed": max(0, len(things) - few) + len(results) - len(came),
     }
 
@@ -144,14 +147,19 @@ def _told(run: Run) -> dict[str, list[str]]:
 
 def _fitting(run: Run, every: Sequence[tuple[Run, Shown]], left: float) -> Sequence[int]:
     """Which findings in a table a sheet holds; of more than that those that accuse first, then the open ones."""
-    columns = len(configuration.telling(run)) if run.cells else 0
-    columns += 1 + any(shown.finding.target for _, shown in every)
     result = sheet.ROW if run.cells else 0
-    heights = [sheet.row(shown.finding.sentence, columns) + result for _, shown in every]
+    heights = [height + result for height in _heights(run, every)]
     if sum(heights) <= left - (0 if run.cells else sheet.ROW):
         return range(len(every))
     order = sorted(range(len(every)), key=lambda at: TONES.index(_tone(*every[at])))
     return sorted(sheet.fitting(order, [heights[at] for at in order], left - sheet.ROW))
+
+
+def _heights(run: Run, every: Sequence[tuple[Run, Shown]]) -> list[float]:
+    """Of each of these findings its row in a table."""
+    columns = len(configuration.telling(run)) if run.cells else 0
+    columns += 1 + any(shown.finding.target for _, shown in every)
+    return [sheet.row(shown.finding.sentence, columns) for _, shown in every]
 
 
 def _tone(run: Run, shown: Shown) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from orchestrator import rounding
-from tasks.certificate import OTHERS, NumberLine
+from tasks.certificate import OTHERS, Boundary, NumberLine
 
 LEFT, RIGHT = 5.0, 95.0  # per cent
 MIDDLE, HEIGHT = 20, 54
@@ -47,7 +47,7 @@ def entries(line: NumberLine) -> list[Entry]:
         told.append(Entry("usual", f"{_plain(low)} to {_plain(high)}: {OTHERS}"))
     if line.null is not None:
         told.append(Entry("null", f"{_plain(line.null)}: {line.null_words}"))
-    told += [Entry("boundary", f"{_plain(each.value)}: {each.words}") for each in line.boundaries]
+    told += [Entry(_look(each), f"{_plain(each.value)}: {each.words}") for each in line.boundaries]
     return told
 
 
@@ -109,11 +109,15 @@ def _usual(line: NumberLine, scale: Scale) -> Iterator[str]:
 
 
 def _rules(line: NumberLine, scale: Scale) -> Iterator[str]:
-    """The null, dashed, and the boundaries, from top to bottom."""
+    """The null, dashed, and the boundaries, from top to bottom; above the null those that lie on it."""
     if line.null is not None:
         yield _upright("null", scale.at(line.null), 5, 35)
     for boundary in line.boundaries:
-        yield _upright("boundary", scale.at(boundary.value), 1, 39)
+        yield _upright(_look(boundary), scale.at(boundary.value), 1, MIDDLE if boundary.value == line.null else 39)
+
+
+def _look(boundary: Boundary) -> str:
+    return "boundary clears" if boundary.clears else "boundary"
 
 
 def _upright(name: str, at: float, top: int, bottom: int) -> str:

@@ -54,10 +54,12 @@ def sample(row: Mapping[str, Any]) -> Markup:
 
 
 def short(value: Any) -> str:
-    """The value as text, floats with four digits."""
+    """The value as text: floats with four digits, None as `none`, what has parts by its parts."""
     if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+        return "none"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {short(part)}" for name, part in value.items())
+    return (rounding.rounded(value) or "nan") if isinstance(value, float) else str(value)
 
 
 def setting(text: str | None) -> str:

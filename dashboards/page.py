@@ -117,6 +117,7 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "unshown": unshown,
         "failures": list(failures(run)),
         "failures_in_all": len(run.status.failures),
+        "trial_of": [(trial, search.page_of(run, trial.search)) for trial in run.trial_of],
         "settings": configuration.settings(run),
         "command": configuration.command(run) if run.search is None else search.command(run.search),
         "documentation": configuration.documentation(run),

@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.inspection import results, search_results, status
+from orchestrator.inspection import results, search_results, status, trial_runs
 from orchestrator.inspection.disclosure import Disclosure, typed
 from orchestrator.inspection.search_results import SearchResults
 from orchestrator.inspection.status import Status
+from orchestrator.inspection.trial_runs import TrialOf
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.store import Store
@@ -77,6 +78,11 @@ class Run:
     def search(self) -> SearchResults | None:
         """The trials and the answer of a search, whose cells are its trials' runs; None for a run or sweep."""
         return search_results.of(self.journal) if search_results.is_search(self.about) else None
+
+    @cached_property
+    def trial_of(self) -> tuple[TrialOf, ...]:
+        """The trials of searches that the run is."""
+        return trial_runs.of(self.journal)
 
     @cached_property
     def objectives(self) -> Objectives | None:

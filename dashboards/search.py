@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboards import certificate as certificates
+from dashboards import sheet
 from dashboards.run import Run
 from dashboards.signs import badge
 from orchestrator.inspection import pages, search_results
@@ -39,6 +40,12 @@ class Trial:
     page: str
 
 
+def page_of(run: Run, other: str) -> str:
+    """The path of another run's page from this run's; empty if it is not drawn."""
+    there = bool(other) and pages.page(run.journal.beside(other).folder) is not None
+    return f"../{other}/{pages.PAGE}" if there else ""
+
+
 def context(run: Run, search: SearchResults) -> dict[str, Any]:
     """The template's variables."""
     settings = search.settings
@@ -65,17 +72,16 @@ def command(search: SearchResults) -> str:
 def certified(run: Run, search: SearchResults) -> dict[str, Any]:
     """The template's variables of the certificate."""
     told = None if run.objectives is None else certificate.certificate(search, run.objectives)
-    rows = {"audited": named(run, search), "as_table": False, "unlisted": "", "unnamed": 0}
+    audited = named(run, search)
+    rows = {"audited": audited, "as_table": False, "unlisted": "", "unnamed": 0, "zoom": 1}
     if told is None or search.answer is None:
         return {"certificate": None, "findings": [], **rows}
     (finding,) = told.findings
     sign = badge(finding.answer, certificate.meaning(search.answer))
-    texts = {name: [getattr(told, name)] for name in ("asked", "rule", "error", "beyond")}
-    return {
-        "certificate": {**texts, "steps": list(told.steps)},
-        "findings": [(run, certificates.shown(finding, sign))],
-        **rows,
-    }
+    texts = {name: [getattr(told, name)] for name in ("asked", "rule", "error", "beyond")} | {"steps": [*told.steps]}
+    height = sheet.left(1, texts.values()) - sheet.FINDING - sheet.ROW * len(audited)
+    found = [(run, certificates.shown(finding, sign))]
+    return {"certificate": texts, "findings": found, **rows, "zoom": sheet.zoom(height)}
 
 
 def named(run: Run, search: SearchResults) -> list[certificates.Named]:
@@ -100,7 +106,6 @@ def _trial(run: Run, search: SearchResults, row: Row) -> Trial:
     winner = None if search.answer is None else search.answer.winner
     marks = {"front": row["front"], "winner": row["part"] == SEARCHED and row["trial"] == winner}
     number = "start" if row["trial"] == START else f"{row['trial']}"
-    there = bool(row["run"]) and pages.page(run.journal.beside(row["run"]).folder) is not None
     return Trial(
         row=row,
         name=f"{number}, fresh seeds" if row["part"] == FRESH else number,
@@ -108,7 +113,7 @@ def _trial(run: Run, search: SearchResults, row: Row) -> Trial:
         marks=tuple(name for name, held in marks.items() if held),
         memorization=search_results.value(row, "memorization"),
         utility=search_results.value(row, "utility"),
-        page=f"../{row['run']}/{pages.PAGE}" if there else "",
+        page=page_of(run, row["run"]),
     )
 
 

@@ -23,6 +23,7 @@ ROW = 19  # a row of what was audited
 TOLD, WIDE = 9.5, 125  # height and characters of a line of a finding in a table that has no other columns
 COLUMN = 14  # characters that another column takes of it
 THINGS = 6  # rows of what was audited that are shown in any case
+LARGEST = 1.3  # times that a certificate of few words is magnified; 9 points are read without effort
 
 
 def left(notices: int, told: Iterable[Iterable[str]]) -> float:
@@ -34,6 +35,11 @@ def left(notices: int, told: Iterable[Iterable[str]]) -> float:
 def rows(height: float, least: int) -> int:
     """How many rows of what was audited so much height holds, and so many in any case."""
     return max(least, int(height // ROW))
+
+
+def zoom(left: float) -> float:
+    """How many times a certificate that leaves so much of its sheet can be magnified: lines get higher, and more."""
+    return max(1.0, min(LARGEST, math.floor(100 * math.sqrt(SHEET / max(1.0, SHEET - left))) / 100))
 
 
 def texts(paragraphs: Iterable[str]) -> float:

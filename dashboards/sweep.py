@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dashboards import drawing, estimates, layout, legend
+from dashboards import drawing, estimates, layout, legend, numbers
 from dashboards.estimates import Row, finite, shortened
 from dashboards.figure import Figure
 from dashboards.run import Run
@@ -177,6 +177,8 @@ def word(value: Any) -> str:
         return "none"
     if isinstance(value, str):
         return shortened(value.partition("@")[0], 18)
+    if isinstance(value, Mapping):
+        return shortened(numbers.short(value), 18)
     return f"{value:g}" if finite(value) and not isinstance(value, bool) else shortened(json.dumps(value), 18)
 
 

@@ -11,6 +11,7 @@ from tasks.summaries import p_digits, supported
 ALONE = 4  # significant digits of a number without an interval
 OF_HALF = 2  # significant digits of half the width of an interval
 PLAIN = 7  # decimals from which a number is written with an exponent
+LONGEST = 1e9  # from here on a number without an interval is written with an exponent
 
 
 def rounded(value: float | None, low: float | None = None, high: float | None = None) -> str:
@@ -22,7 +23,8 @@ def rounded(value: float | None, low: float | None = None, high: float | None = 
         return ""
     half = 0.0 if low is None or high is None else (high - low) / 2
     if not (0 < half < math.inf) or math.isinf(value):
-        return f"{value:.{ALONE}g}"
+        shown = f"{value:.{ALONE}g}"
+        return f"{float(shown):.0f}" if 10**ALONE <= abs(value) < LONGEST else shown
     decimals = OF_HALF - 1 - math.floor(math.log10(float(f"{half:.1e}")))
     at_precision = round(value, decimals) + 0.0  # never -0
     if decimals < PLAIN:

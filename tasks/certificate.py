@@ -24,10 +24,14 @@ OTHERS = "95 % of models that never saw it"
 
 @dataclass(frozen=True)
 class Boundary:
-    """A value at which the rule decides otherwise, and in a few words what begins there."""
+    """A value at which the rule decides otherwise, and in a few words what begins there.
+
+    `clears` where beyond it lies the answer that clears; else the one that accuses.
+    """
 
     value: float
     words: str
+    clears: bool = False
 
 
 @dataclass(frozen=True)

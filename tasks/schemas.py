@@ -68,3 +68,12 @@ MODEL = pa.schema(
 
 # A MODEL of a private training, with the epsilon that was spent by the end of each epoch.
 PRIVATE_MODEL = pa.schema([*MODEL, ("epsilons", pa.list_(pa.float64()))])
+
+
+def of_width(model: pa.Schema, width: float) -> pa.Schema:
+    """The schema of a MODEL whose network has this width: one that is not 1 stands in `network`, too."""
+    if width == 1:
+        return model
+    place = model.get_field_index("network")
+    network = pa.struct([*model.field(place).type, ("width", pa.float64())])
+    return model.set(place, pa.field("network", network))

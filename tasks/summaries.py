@@ -12,8 +12,10 @@ import pyarrow as pa
 from tasks.statistics import Estimate
 
 Row = dict[str, Any]
-# Metrics that are probabilities or shares, by their first or last word.
-PROBABILITY = re.compile(r"(P_\w|accuracy|rate|share|power)\b(?!.*\b(gain|effect)\b)|.*\b(accuracy|rate|share)$")
+# Metrics that are probabilities or shares, by their first or last words.
+PROBABILITY = re.compile(
+    r"(P_\w|accuracy|rate|share|power)\b(?!.*\b(gain|effect)\b)|.*\b(accuracy|rate|share)$|highly memorised within\b"
+)
 LEAST_P = 1e-6  # below this nobody reads a p-value's digits, and no approximation in it holds
 
 

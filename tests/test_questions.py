@@ -38,7 +38,8 @@ def test_records_are_read_counted_and_answered_in_the_audits_own_words(engram: H
     counted = engram.json("results", run, "words")
     assert {"a<1>": 6, "b": 5, "c": 3} == {row["id"]: row["words"] for row in counted}
     store = open_store(str(engram.folder / "engram-store"))
-    tags = [facts.answer(Journal(store.folder("runs", each["run"])), store) for each in engram.json("runs")["runs"]]
+    runs = [Journal(store.folder("runs", each["run"])) for each in engram.json("runs")["runs"]]
+    tags = [facts.answer(run, store, None) for run in runs]
     told = {(each["engram.answer"], each["engram.tone"]) for each in tags}
     assert {("wordy", "accused"), ("unclear", "open"), ("short", "cleared")} == told
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from orchestrator.inspection.search_results import FRESH, RECOMMENDED, SEARCHED
+from orchestrator.inspection.search_results import CUT, FRESH, RECOMMENDED, SEARCHED
+from orchestrator.run_folder.journal import Journal
 from orchestrator.searches import searching
-from orchestrator.searches.asked import Settings, search
+from orchestrator.searches.asked import Settings, reopened, search
+from orchestrator.searches.evaluation import Evaluation
 from orchestrator.searches.searching import Searched
 from orchestrator.searches.trials import FAILED, FINISHED, REFUSED, STOPPED, Trial
 from orchestrator.spec.execution import Execution
@@ -103,7 +108,7 @@ def test_a_search_finds_what_remembers_least_and_audits_it_again(searched: Any, 
 def test_a_search_killed_twice_and_resumed_is_the_undisturbed_one(engram: Shell, tmp_path: Path) -> None:
     asked = (*ASKED, "noise=0.05", "--trials", "8", "--rungs", "2,4,8", "--give-up", "0.3")
     told = engram.json("search", "tunable", f"folder={engram.folder}", *asked)
-    undisturbed = trials(engram, told["search"])
+    undisturbed = trials(engram, told["run"])
 
     shell = Shell(tmp_path / "killed")
     shell.folder.mkdir()
@@ -118,7 +123,7 @@ def test_a_search_killed_twice_and_resumed_is_the_undisturbed_one(engram: Shell,
         there, before = stored(shell.folder), len(trained(engram.folder))
     done = shell("search", "--resume", "--json")
     assert told["recommendation"] == json.loads(done.stdout)["recommendation"]
-    assert undisturbed == trials(shell, told["search"])
+    assert undisturbed == trials(shell, told["run"])
     assert not there & set(trained(engram.folder)[before:])  # what was stored was not trained again
 
 
@@ -181,13 +186,74 @@ def test_ctrl_c_stops_a_search_and_tells_how_to_go_on(engram: Shell) -> None:
     _, said = run.communicate()
     assert 130 == run.returncode, said
     assert "engram search --resume tunable-search-" in said
+
+
+def test_resume_takes_up_the_search_of_a_trial_that_was_cut_off(engram: Shell) -> None:
+    """The trial's run is the newest that has not finished, and the search does not know of it yet."""
+    run = engram.start("search", "tunable", "epochs=2", f"folder={engram.folder}", "--over", "wait=false,true",
+                       "--sampler", "grid")  # fmt: skip
+    engram.await_begun(1, run)
+    run.kill()
+    run.wait()
+    run = engram.start("resume", "--json")
     begun = len((engram.folder / "began.log").read_text().splitlines())
-    run = engram.start("search", "--resume")  # while it waits, another driver is refused
     engram.await_begun(begun + 1, run)
-    assert "tunable-search-" in engram("search", "--resume", code=1).stderr
+    assert "tunable-search-" in engram("search", "--resume", code=1).stderr  # while it waits, another is refused
     engram.go()
-    said = run.communicate()
+    told, said = run.communicate()
     assert 0 == run.returncode, said
+    told = json.loads(told)
+    assert ("finished", {"planned": 2, "made": 2}) == (told["state"], told["trials"])
+    assert told["run"].startswith("tunable-search-")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small disk of its own."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.check_call(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(place)])
+    yield place
+    subprocess.check_call(["umount", "-l", str(place)])
+
+
+def fill(disk: Path) -> Path:
+    """A file that takes what is left of the disk."""
+    filling = disk / "filling"
+    with suppress(OSError), filling.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    return filling
+
+
+def test_a_disk_that_fills_up_in_a_search_loses_nothing_and_it_goes_on_when_there_is_room(
+    engram: Shell, disk: Path
+) -> None:
+    store = ("--store", str(disk / "engram-store"))
+    run = engram.start("search", "tunable", "epochs=2", f"folder={engram.folder}", "--over", "wait=false,true",
+                       "--sampler", "grid", *store)  # fmt: skip
+    engram.await_begun(1, run)
+    filling = fill(disk)
+    engram.go()
+    _, said = run.communicate()
+    assert 1 == run.returncode, said
+    (told,) = (line for line in said.splitlines() if line.startswith("not ended: "))
+    assert "No space left on device" in told
+    assert "go on with: engram search --resume tunable-search-" in told
+    assert "Traceback" not in said
+    shell = Shell(disk)
+    name = told.split("--resume ")[1].split()[0]
+    before = trials(shell, name)
+    assert [(0, FINISHED), (1, FINISHED)] == [(row["trial"], row["state"]) for row in before][:2]
+    # A trial that cannot even begin is cut off, too, instead of being tried again and again.
+    about = Journal(disk / "engram-store/runs" / name).about()
+    evaluation = Evaluation(reopened(about["audit"], about["search"], {}), store[1], Execution(address="none"), {})
+    cut = evaluation.trial(open_store(store[1]), 2, {"rate": "0.07"})
+    assert (CUT, True) == (cut.state, "No space left on device" in cut.note)
+    filling.unlink()
+    told = engram.json("search", "--resume", *store)
+    assert ("finished", {"planned": 2, "made": 2}) == (told["state"], told["trials"])
+    assert before[:2] == trials(shell, name)[:2]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +292,7 @@ def test_a_file_says_all_of_a_search(engram: Shell) -> None:
     )
     told = engram.json("search", "search.yaml")
     assert [{}, *({"rate": rate, "wide": wide} for rate in ("0.01", "0.02") for wide in ("true", "false"))] == sorted(
-        (json.loads(row["setting"]) for row in trials(engram, told["search"]) if row["part"] == "search"),
+        (json.loads(row["setting"]) for row in trials(engram, told["run"]) if row["part"] == "search"),
         key=lambda setting: (len(setting), setting.get("rate"), setting.get("wide") == "false"),
     )
     (engram.folder / "search.yaml").write_text("audit: tunable\nsearch: {ovr: {rate: [1, 2]}}\n")
@@ -236,11 +302,15 @@ def test_a_file_says_all_of_a_search(engram: Shell) -> None:
 
 @pytest.mark.slow
 def test_real_trainings_are_searched(engram: Shell) -> None:
-    """Canaries in digits: what is trained for fewer epochs at a lower rate remembers no more."""
-    over = ("--over", "dropout=true,false", "--over", "learning_rate=1e-4,1e-3", "--sampler", "grid")
+    """Canaries in digits: narrow networks, and none of a canary's neighbours."""
+    over = ("--over", "width=0.25,1", "--over", "neighbours_left_out=0,10", "--sampler", "grid")
     told = engram.json("search", "unique_feature", "--preset", "smoke", *over)
-    rows = trials(engram, told["search"])
+    rows = trials(engram, told["run"])
     assert ["nats", "training"] != [rows[0]["memorization_unit"], rows[0]["utility_unit"]]
+    settings = [json.loads(row["setting"]) for row in rows if row["part"] == "search"]
+    grid = [{"width": width, "neighbours_left_out": count} for width in ("0.25", "1") for count in ("0", "10")]
+    assert {} in settings
+    assert all(setting in settings for setting in grid)
     assert all(
         row["memorization"] is not None and 0 < row["utility"] <= 1 for row in rows if row["state"] == "finished"
     )

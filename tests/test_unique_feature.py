@@ -45,3 +45,15 @@ def test_the_summary_goes_without_the_jobs_that_failed_where_that_is_tolerated(
     assert 2 == rows["M effect", '{"epoch": "kept"}']["n"]
     assert 2 == rows["units of the feature", '{"layer": "dense2"}']["n"]
     assert "detection rate by number of models" not in {metric for metric, _ in rows}
+
+
+def test_a_narrow_network_without_its_canarys_neighbours_goes_through_every_measure(tmp_path: Path) -> None:
+    asked = {"store": tmp_path, "address": "none", "mlflow": "off", "report": False}
+    changed = {"width": 0.1, "neighbours_left_out": 5, "one_seed": True}
+    run = orchestrator.run("unique_feature", preset="smoke", measures=f"ranks,{MEASURES}", **asked, **SMALL, **changed)  # type: ignore[arg-type]
+    rows = {(row["metric"], row["setting"]): row for row in run.table("summary").to_pylist()}
+    assert 3 == len({row["canary"] for row in run.table("canary_scores").to_pylist()})
+    assert {26, 13} == {row["units"] for row in run.table("latents").to_pylist()}
+    assert rows["validation accuracy", '{"model": "canary"}']["estimate"] > 0
+    scores = {row["score"] for row in run.table("exact_ranks").to_pylist()}
+    assert {"pair", "weight change"} <= scores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +12,7 @@ import typer
 
 from orchestrator.cli import completion
 from orchestrator.cli.options import Json, Where
-from orchestrator.cli.terminal import emit, show
+from orchestrator.cli.terminal import columns, emit, show
 from orchestrator.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
@@ -156,7 +157,11 @@ def _whole_field(field: DescribedField) -> Iterator[str]:
 
 
 def _wrapped(text: str, before: str, then: str | None = None) -> list[str]:
-    """A text in lines of at most COLUMNS; a longer word is broken, so that nothing is wider."""
+    """A text in lines of at most COLUMNS, or as many as the terminal has; a longer word is broken."""
     return textwrap.wrap(
-        text, COLUMNS, initial_indent=before, subsequent_indent=before if then is None else then, break_on_hyphens=False
+        text,
+        min(COLUMNS, columns(sys.stdout)),
+        initial_indent=before,
+        subsequent_indent=before if then is None else then,
+        break_on_hyphens=False,
     )

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.options import Address, Json, Run, ShowImages, SomeRun, Where
-from orchestrator.cli.store import one_line, opened_at, path_of
+from orchestrator.cli.store import one_line, opened_at, path_of, store_option
 from orchestrator.cli.terminal import cell, emit, say, show, stdout, summary, table
 from orchestrator.counted import counted
 from orchestrator.errors import EngramError, SpecError
@@ -80,10 +80,10 @@ def show_status(
     store: Where = None,
     json: Json = False,
 ) -> None:
-    """Show the state of a run, and what a search recommends."""
+    """Show the state of a run: of a trial its search, of a search what it recommends."""
     from orchestrator.cli import trials, verdict
     from orchestrator.cli.progress import watching
-    from orchestrator.inspection import status
+    from orchestrator.inspection import status, trial_runs
 
     with opened_at(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened)
@@ -92,10 +92,13 @@ def show_status(
                 for event in status.follow(journal, opened):
                     observe(event)
         seen = status.status(journal, opened)
+        searches = trial_runs.of(journal)
     if json:
-        emit(verdict.shape(seen))
+        emit(verdict.shape(seen) | ({"trial_of": [each.told() for each in searches]} if searches else {}))
         return
     show(verdict.standing(seen))
+    for each in searches:
+        show(f"{each.words} of {each.search}; engram status {each.search}{store_option(store)} tells of the search")
     if seen.search is not None and seen.search.answer is not None:
         trials.recommendation(seen.search.answer)
     verdict.failures(seen.failures)

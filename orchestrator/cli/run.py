@@ -29,7 +29,7 @@ from orchestrator.cli.options import (
     Where,
 )
 from orchestrator.cli.store import opened_at, path_of, stopped_early
-from orchestrator.cli.terminal import emit, show, table
+from orchestrator.cli.terminal import emit, paragraph, show, table
 from orchestrator.errors import SpecError
 from orchestrator.store import DEFAULT_STORE
 
@@ -69,7 +69,7 @@ def plan(
     show("")
     runs = f" in {len(seen['cells'])} cells" if len(seen["cells"]) > 1 else ""
     expected = f"; expected time: {seen['time']}" if seen["missing"] else ""
-    show(f"{seen['planned']} jobs{runs}, {seen['stored']} stored, {seen['missing']} to run{expected}")
+    paragraph(f"{seen['planned']} jobs{runs}, {seen['stored']} stored, {seen['missing']} to run{expected}")
 
 
 def run(
@@ -144,7 +144,8 @@ def resume(
 ) -> int:
     """Continue a run, sweep or search where it stopped.
 
-    The newest unfinished one, if none is named. A search goes on as by engram search --resume.
+    The newest unfinished one, if none is named; of a search's trials, the search. A search goes on as by engram search
+    --resume.
     """
     from orchestrator.cli import search, verdict
     from orchestrator.cli.progress import watching

@@ -224,8 +224,10 @@ def _display(
     json: bool,
 ) -> int:
     """Print the answer and the front; return the exit code."""
+    from orchestrator.cli import verdict
     from orchestrator.cli.trials import display, recommendation
-    from orchestrator.inspection import search_results
+    from orchestrator.inspection import search_results, status
+    from orchestrator.run_folder.journal import Journal
     from orchestrator.searches import trials
     from orchestrator.searches.recommendation import told
 
@@ -237,17 +239,7 @@ def _display(
     if ended.left:
         say(f"not ended: {ended.left}; go on with: {goes_on}")
     if json:
-        emit(
-            {
-                "search": ended.name,
-                "audit": search.start.audit,
-                "state": state,
-                "trials": len(ended.trials),
-                "recommendation": told(ended.answer),
-                "report": page,
-                "mlflow": tracked,
-            }
-        )
+        emit(verdict.shape(status.status(Journal(opened.folder("runs", ended.name)), opened)))
         return code
     recommendation(search_results.answered(told(ended.answer)))
     show("")

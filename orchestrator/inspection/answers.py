@@ -75,7 +75,7 @@ def numbered(journal: Journal, store: Store) -> Answer | None:
     the start. Raises EngramError where the audit gives an answer that it does not declare.
     """
     if search_results.is_search(journal.about()):
-        return _recommended(search_results.of(journal))
+        return recommended(search_results.of(journal))
     verdict = results.answer(journal, store)
     if verdict is None:
         return None
@@ -88,7 +88,7 @@ def numbered(journal: Journal, store: Store) -> Answer | None:
     return replace(said, setting=row_setting.varied(rows[0]["setting"]) or {}, p=rows[0]["p_value"], **numbers)
 
 
-def _recommended(search: SearchResults) -> Answer | None:
+def recommended(search: SearchResults) -> Answer | None:
     """What a search recommends; None as long as it recommends nothing."""
     told = search.answer
     if told is None:

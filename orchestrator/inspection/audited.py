@@ -113,7 +113,7 @@ def tables(journal: Journal, store: Store) -> list[ResultTable]:
 
 def trials_content(journal: Journal) -> tuple[str, str]:
     """The name and content digest of a search's table of trials, from which its page is drawn."""
-    return search_results.TRIALS, content(search_results.table(Journal(journal.folder), search_results.TRIALS))
+    return search_results.TRIALS, content(search_results.of(Journal(journal.folder)).table(search_results.TRIALS))
 
 
 def digest_of_table(contents: Iterable[tuple[str, str]]) -> str:

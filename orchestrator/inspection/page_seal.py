@@ -32,6 +32,7 @@ SHOWN = '<code class="digest" id="digest-of-page">{}</code>'
 NOTED = '"page": "{}"'
 ELEMENT = re.compile(rb'<template id="engram-seal">(.*?)</template>', re.DOTALL)
 DIGEST = re.compile(r"[0-9a-f]{64}")
+BESIDE = re.compile(rb'<a href="\.\./[^"]*">(.*?)</a>', re.DOTALL)  # a link to the page of another run
 
 
 class Unsealed(EngramError):
@@ -74,6 +75,14 @@ def close(page: str) -> str:
 def digest_of_page(page: bytes, sealed: str) -> str:
     """The digest of a page in which the digest `sealed` stands."""
     return hashlib.sha256(page.replace(sealed.encode(), ZEROS.encode())).hexdigest()
+
+
+def alone(page: bytes) -> bytes:
+    """The page for where those of other runs are not beside it: their names are no links, and it is sealed anew."""
+    plain = BESIDE.sub(rb"\1", page)
+    if plain == page:
+        return page
+    return close(plain.decode().replace(read(page, "page").page, ZEROS)).encode()
 
 
 def read(page: bytes, name: str) -> Seal:

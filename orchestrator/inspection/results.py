@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.inspection import labels, search_results, status
+from orchestrator.inspection.search_results import SearchResults
 from orchestrator.jsonable import jsonable
 from orchestrator.run_folder import exported, tables
 from orchestrator.run_folder.journal import Journal
@@ -52,7 +53,7 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
     that the run, or every cell of the sweep, does not have.
     """
     if name in search_results.TABLES and search_results.is_search(journal.about()):
-        return _trials(journal, name)
+        return _trials(search_results.of(journal), name)
     settings = cells(journal)
     if not settings:
         return _rows(journal, store, name)
@@ -87,12 +88,18 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
 
 def export(journal: Journal, store: Store, name: str) -> Rows:
     """`read` with the run and a summary's settings as columns: the table as users take it out."""
+    if name in search_results.TABLES and (search := search_results.of_run(journal)) is not None:
+        return trials(search, name)
     rows = read(journal, store, name)
-    if search_results.SEARCH in rows.table.schema.names:  # its choices are read in columns of their own
-        return replace(rows, table=exported.flat(rows.table), alongside=(search_results.SEARCH, exported.SETTING))
     table = exported.flat(rows.table) if rows.varied else exported.exported(rows.table, journal.run)
     added = [column for column in table.schema.names if column not in rows.table.schema.names]
     return replace(rows, table=table, alongside=(*rows.alongside, *added))
+
+
+def trials(search: SearchResults, name: str) -> Rows:
+    """A table of a search as users take it out, with a column for each choice."""
+    rows = _trials(search, name)
+    return replace(rows, table=exported.flat(rows.table), alongside=(search_results.SEARCH, exported.SETTING))
 
 
 def summary(journal: Journal, store: Store) -> Rows:
@@ -196,12 +203,11 @@ def _rows(journal: Journal, store: Store, name: str) -> Rows:
     return Rows(pa.table({}) if rows is None else rows, len(roots[name]), len(roots[name]) - len(there))
 
 
-def _trials(journal: Journal, name: str) -> Rows:
+def _trials(search: SearchResults, name: str) -> Rows:
     """The trials of a search, or those on its front, with the search as a first column."""
-    found = search_results.of(journal)
-    rows = search_results.table(journal, name)
-    table = rows.add_column(0, search_results.SEARCH, exported.column([journal.run] * rows.num_rows))
-    return Rows(table, found.planned, max(0, found.planned - found.made))
+    rows = search.table(name)
+    table = rows.add_column(0, search_results.SEARCH, exported.column([search.name] * rows.num_rows))
+    return Rows(table, search.planned, max(0, search.planned - search.made))
 
 
 def _beside(table: pa.Table, values: dict[str, Any]) -> pa.Table:

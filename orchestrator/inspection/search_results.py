@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -67,6 +67,7 @@ class SearchResults:
     settings: Mapping[str, Any]
     trials: tuple[Row, ...]
     answer: SearchAnswer | None = None
+    _table: pa.Table = field(default_factory=lambda: pa.table({}), repr=False, compare=False)
 
     @property
     def planned(self) -> int:
@@ -86,6 +87,12 @@ class SearchResults:
         again = {row["trial"] for row in self.trials if row["part"] == FRESH and row["state"] != CUT}
         return self.answer.winner is None or {START, self.answer.winner} <= again
 
+    def table(self, name: str) -> pa.Table:
+        """The table `trials` or `front`; without columns as long as no trial has ended."""
+        if name == TRIALS or not self._table.num_rows:
+            return self._table
+        return self._table.filter(pa.array([row["front"] for row in self.trials]))
+
     def trial(self, number: int, part: str = SEARCHED) -> Row | None:
         """The trial of this number; None if it has not been made."""
         return next((row for row in self.trials if (row["part"], row["trial"]) == (part, number)), None)
@@ -99,7 +106,8 @@ def is_search(about: Mapping[str, Any]) -> bool:
 def of(journal: Journal) -> SearchResults:
     """The search in this folder, without what the journal does not disclose. Raises StoreError if it is unreadable."""
     about = Journal(journal.folder).about()
-    rows = _table(journal, TRIALS).to_pylist()
+    table = _table(journal)
+    rows = table.to_pylist()
     own = [json.loads(row["setting"]) for row in rows]
     public = journal.disclosed({**about, "search": {**about["search"], "chosen": own}})["search"]
     told = about["search"].get("recommendation")
@@ -108,19 +116,15 @@ def of(journal: Journal) -> SearchResults:
         keeps = bool(words) or any(is_private(typed(journal.beside(run).about())) for run in about["cells"][:1])
         shown = zip(rows, public["chosen"], strict=True)
         rows = [{**row, "setting": json.dumps(each), "note": "" if keeps else row["note"]} for row, each in shown]
+        table = pa.Table.from_pylist(rows, table.schema)
     settings = {name: value for name, value in public.items() if name not in ("recommendation", "chosen")}
     answer = None if told is None else answered(told, words)
-    return SearchResults(journal.run, about["audit"], settings, tuple(rows), answer)
+    return SearchResults(journal.run, about["audit"], settings, tuple(rows), answer, table)
 
 
-def table(journal: Journal, name: str) -> pa.Table:
-    """The table `trials` or `front`, without what the journal does not disclose."""
-    stored = _table(journal, name)
-    if not journal.discloses:
-        return stored
-    public = {(row["part"], row["trial"]): row for row in of(journal).trials}
-    rows = [public[row["part"], row["trial"]] for row in stored.to_pylist()]
-    return pa.Table.from_pylist(rows, stored.schema)
+def of_run(journal: Journal) -> SearchResults | None:
+    """The same, and None for the folder of a run or sweep."""
+    return of(journal) if is_search(Journal(journal.folder).about()) else None
 
 
 def setting(row: Row) -> dict[str, Any]:
@@ -142,11 +146,11 @@ def value(row: Row, objective: str) -> dict[str, Any] | None:
     return {name: row[objective if name == "estimate" else f"{objective}_{name}"] for name in VALUES}
 
 
-def _table(journal: Journal, name: str) -> pa.Table:
-    """The table as it is stored; empty as long as no trial has ended."""
+def _table(journal: Journal) -> pa.Table:
+    """The trials as they are stored; empty as long as none has ended."""
     import pyarrow.parquet as pq
 
-    path = journal.folder / "tables" / name / f"{name}.parquet"
+    path = journal.folder / "tables" / TRIALS / f"{TRIALS}.parquet"
     try:
         return pq.read_table(path)
     except FileNotFoundError:

@@ -39,6 +39,7 @@ class Status:
     setting: Mapping[str, Any] = field(default_factory=dict)
     cells: tuple[str, ...] = ()  # the runs of a sweep
     search: SearchResults | None = None  # of a search, whose cells are the runs of its trials
+    begun_by: str = ""  # the search that made the last start, of a trial
     failures: tuple[tuple[str, str, str], ...] = ()  # (key, task, error)
     driver: str | None = None
     note: str = ""
@@ -72,12 +73,17 @@ def find(store: Store, word: str) -> Journal:
 
 
 def newest(store: Store, unfinished: bool = False) -> Journal:
-    """The run that was written to last; a sweep or search takes precedence over its cells."""
-    candidates = [candidate for candidate in overview(store) if not (unfinished and candidate.finished)]
+    """The run that was written to last; a sweep or search takes precedence over its cells.
+
+    A trial that was cut off stands for its search, which does not know of it before it has ended.
+    """
+    there = overview(store)
+    candidates = [candidate for candidate in there if not (unfinished and candidate.finished)]
     if not candidates:
         raise SpecError(f"there are no {'unfinished ' if unfinished else ''}runs in {store.location}")
     best = max(candidates, key=lambda candidate: (candidate.active, bool(candidate.cells)))
-    return Journal(store.folder("runs", best.run))
+    searches = {seen.run for seen in there if seen.search is not None}
+    return Journal(store.folder("runs", best.begun_by if best.begun_by in searches else best.run))
 
 
 def overview(store: Store) -> list[Status]:
@@ -130,6 +136,7 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
         active=_active(journal.folder),
         preset=about.get("preset"),
         setting=about.get("setting") or {},
+        begun_by=last[0].get("search", "") if last else "",
         failures=tuple((key, event.get("task", ""), event.get("error", "")) for key, event in failed.items()),
         driver=f"process {holder.pid} on {holder.host}" if holder else None,
         note=(end or {}).get("note", "") if not holder else "",
@@ -258,8 +265,9 @@ def trials(statuses: Sequence[Status], store: Store) -> set[str]:
     began = {seen.run: seen.created for seen in statuses}
     for seen in statuses:
         if seen.search is not None:
-            theirs = {run for run in seen.cells if began.get(run, "") >= seen.created}
-            made |= theirs | {run for run in set(seen.cells) - theirs if _first_start(store, run) >= seen.created}
+            runs = {*seen.cells, *(run.run for run in statuses if run.begun_by == seen.run)}
+            theirs = {run for run in runs if began.get(run, "") >= seen.created}
+            made |= theirs | {run for run in runs - theirs if _first_start(store, run) >= seen.created}
     return made
 
 

@@ -16,6 +16,9 @@ from orchestrator.spec.config_parts import added_later, parts
 from orchestrator.spec.fields import kinds, readers
 from tasks.job import Job, marks
 
+KNOWN = 10_000  # forms that are kept
+_known: dict[int, tuple[Any, Any]] = {}  # the form of a part by its id, with the part itself, so that the id stays its
+
 
 def key_of(job: Job, inputs: Sequence[str]) -> str:
     """The key of a job whose inputs have these keys: 64 hexadecimal digits (SHA-256)."""
@@ -42,13 +45,27 @@ def canonical(config: Any) -> Any:
 
     def form(name: str, part: Any) -> Any:
         # A nested config is handled by this recursion and needs no reader.
-        return canonical(part) if type(part) in nested[name] else _stable(read[name](part, f"{where}.{name}"))
+        return _form_of(part) if type(part) in nested[name] else _stable(read[name](part, f"{where}.{name}"))
 
     forms = {name: form(name, part) for name, part in held.items()}
     for name, default in added_later(kind).items():
         if forms[name] == form(name, default):
             del forms[name]
     return forms
+
+
+def _form_of(part: Any) -> Any:
+    """The form of a part of a config, which thousands of jobs may share: made once, since what is frozen keeps it."""
+    known = _known.get(id(part))
+    if known is not None:
+        return known[1]
+    form = canonical(part)
+    made = getattr(type(part), "__dataclass_params__", None)
+    if made is not None and made.frozen:
+        if len(_known) >= KNOWN:
+            _known.clear()
+        _known[id(part)] = part, form
+    return form
 
 
 def run_id(audit: str, keys: Sequence[str]) -> str:

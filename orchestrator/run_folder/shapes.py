@@ -134,6 +134,7 @@ ANY: Mapping[str, Check] = {
     "models": _count,
     "tasks": _mapping_of(_count),
     "trains": _mapping_of(_count),
+    "search": _text,
     "jobs": _mapping_of(_count),
 }
 EVENTS: Mapping[str, Mapping[str, Check]] = {

@@ -41,8 +41,11 @@ def start(
     observe: Observer | None = None,
     *,
     clock: Clock = SYSTEM,
+    search: str | None = None,
 ) -> Report:
     """Run an audit's cell, or a sweep's cells as one plan, to the end. Stored results are not computed again.
+
+    `search` is the name of the search that a run is a trial of, which its log tells.
 
     Raises Held if another living driver has the run, Unwritable if its folder cannot be made, and ClusterError if the
     cluster cannot be used.
@@ -61,7 +64,7 @@ def start(
         part.journal.create(described(cell), part.plan)
         part.journal.check()  # one that cannot be read stops the run before anything is written
     if len(parts) == 1:
-        return _run(parts, store, execution, observe, None, clock)
+        return _run(parts, store, execution, observe, None, clock, search)
     names = sorted(part.journal.run for part in parts)
     name = f"{cells[0].audit}-sweep-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:8]}"
     sweep = Journal(runs / name)
@@ -102,6 +105,7 @@ def _run(
     observe: Observer | None,
     sweep: Journal | None,
     clock: Clock,
+    search: str | None = None,
 ) -> Report:
     """Drive these runs under a lease; return their report."""
     stop = Stop()
@@ -122,7 +126,8 @@ def _run(
         def lost() -> tuple[str, Holder | None] | None:
             return leases.lost or (None if claims is None else claims.lost)
 
-        session = Session(sweep.run if sweep else names[0], parts, store, observe, held=lambda: lost() is None)
+        name = sweep.run if sweep else names[0]
+        session = Session(name, parts, store, observe, held=lambda: lost() is None, search=search)
         neighbours = ConcurrentRuns(runs, names, leases.since, now, clock.monotonic)
         seconds = timings.known(runs)
 

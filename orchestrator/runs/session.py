@@ -32,7 +32,8 @@ class Session:
     """The runs that are driven together: one, or the cells of a sweep.
 
     Failed writes into their folders are retried until the end. `differing` are the keys that were computed and had
-    a different result already. `held` says whether the folders are still this driver's to write.
+    a different result already. `held` says whether the folders are still this driver's to write; `search` is the name
+    of the search that this start is a trial of.
     """
 
     def __init__(
@@ -42,8 +43,10 @@ class Session:
         store: Store,
         observe: Observer | None,
         held: Callable[[], bool] = lambda: True,
+        search: str | None = None,
     ) -> None:
         self._held = held
+        self._search = {} if search is None else {"search": search}
         self.name = name
         self.parts = parts
         self.store = store
@@ -76,6 +79,7 @@ class Session:
                 "planned": len(part.plan.jobs),
                 "stored": len(reused),
                 "tasks": dict(part.plan.count()),
+                **self._search,
                 "trains": {
                     part.plan.task(key): count for key, job in part.plan.jobs.items() if (count := _trains(job))
                 },

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator.errors import Held, SpecError
+from orchestrator.errors import EngramError, Held, SpecError
 from orchestrator.inspection import results
 from orchestrator.inspection.search_results import CUT, SEARCHED
 from orchestrator.run_folder.journal import Journal
@@ -51,8 +51,9 @@ class Evaluation:
     ) -> Trial:
         """The trial of these choices, for as many epochs as a rung has, and from another seed, if these are given.
 
-        Fields that do not go together make a trial that is refused; a run that fails makes one that failed. Raises
-        EngramError where nothing more can be run: the store or the cluster cannot be used.
+        Fields that do not go together make a trial that is refused, a run that fails one that failed, and one that
+        cannot be run for now, such as where the disk is full, one that is cut off. Raises StoreError where the run's
+        results cannot be read.
         """
         told = Trial(number, part, dict(choices), REFUSED, epochs=epochs, seed=seed)
         try:
@@ -60,6 +61,8 @@ class Evaluation:
             report = self._run(store, cells, observe)
         except SpecError as error:
             return replace(told, note=str(error))
+        except EngramError as error:  # Ray Tune would try again and again
+            return replace(told, state=CUT, note=str(error))
         told = replace(told, run=report.run, epochs=epochs or getattr(cells[0].config, "epochs", None))
         told = replace(told, seed=getattr(cells[0].config, "seed", None))
         if report.state in ("interrupted", "paused"):
@@ -81,7 +84,7 @@ class Evaluation:
     def _run(self, store: Store, cells: list[resolve.Cell], observe: Observer | None) -> Report:
         while True:
             try:
-                return lifecycle.start(cells, store, self.execution, observe)
+                return lifecycle.start(cells, store, self.execution, observe, search=self.search.name)
             except Held:
                 if self.search.settings.concurrent == 1:
                     raise

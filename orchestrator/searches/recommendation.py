@@ -177,7 +177,8 @@ def _find(trials: Sequence[Trial], part: str, number: int) -> Trial | None:
 def amount(objective: Objective, value: float) -> str:
     """An amount of utility in words: of a share in points of a hundred."""
     if objective.unit == SHARE:
-        return f"{100 * value:.2g} points"
+        points = f"{100 * value:.2g}"
+        return f"{points} point" if points == "1" else f"{points} points"
     return f"{value:.2g} {objective.unit}"
 
 

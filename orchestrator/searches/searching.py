@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator.errors import EngramError, SpecError
+from orchestrator.errors import EngramError, SpecError, Unwritable
 from orchestrator.inspection import pages
 from orchestrator.inspection.search_results import CUT, FRESH, START
 from orchestrator.planning.identity import run_id
@@ -70,7 +70,7 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
     """Make a search, or continue it.
 
     Raises Held if another living driver has it, SpecError where it cannot be made, and EngramError where nothing more
-    can be run: the same command goes on.
+    can be run: the same command goes on. So it does where the disk is full, which the result tells.
     """
     check(execution)
     from orchestrator.searches import tuning  # imports ray
@@ -86,14 +86,20 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
     with lease.acquire([there.journal.folder], tell=lambda line: tell("told", line=line)):
         until = None if search.settings.budget is None else time.monotonic() + search.settings.budget
         with tuning.connected(execution.address):
-            left = _made(tuning.tuned, evaluation, there, store, until, tell, observe)
-            if not left:
-                left = _audited_again(evaluation, there, store, tell, observe)
+            try:
+                left = _made(tuning.tuned, evaluation, there, store, until, tell, observe)
+                if not left:
+                    left = _audited_again(evaluation, there, store, tell, observe)
+            except Unwritable as error:  # a full disk: what has ended is stored
+                left = str(error)
         trials = tuple(there.trials.values())
         answer = recommended(trials, search.objectives, search.allowance)
-        there.write(answer)
-        if store.mirror is not None:
-            store.mirror.push(search.name, True)
+        try:
+            there.write(answer)
+            if store.mirror is not None:
+                store.mirror.push(search.name, True)
+        except Unwritable as error:
+            left = left or str(error)
     return Searched(search.name, trials, answer, left)
 
 
@@ -124,23 +130,29 @@ def _made(
     if not start.whole:
         return f"what it begins from is {start.state}: {start.note or 'it has no estimate'}"
     broken: list[Trial] = []
+    unwritten: list[str] = []
     made: list[Trial] = []
 
     def hear(trial: Trial) -> None:
         made.append(trial)
-        there.record(trial)
+        try:
+            there.record(trial)
+        except Unwritable as error:  # Tune takes what is raised here for a failure of the trial
+            unwritten.append(str(error))
         if trial.state == CUT:
             broken.append(trial)
         tell("told", line=_line(trial, search))
-        tell("step", step=f"{len(made)} of {search.trials} trials made")
+        tell("step", step=f"{len(made) - len(broken)} of {search.trials} trials made")
 
     def over() -> bool:
-        return bool(broken) or (until is not None and time.monotonic() > until)
+        return bool(broken or unwritten) or (until is not None and time.monotonic() > until)
 
     tell("step", step=f"none of {search.trials} trials made")
     tuned(evaluation, hear, over)
     if broken:
         return f"trial {broken[0].number} was interrupted: {broken[0].note}"
+    if unwritten:
+        return unwritten[0]
     if len(made) < search.trials:
         return f"the budget was spent after {len(made)} of {search.trials} trials"
     return ""
@@ -210,16 +222,19 @@ def shown(
 ) -> tuple[str | None, str | None]:
     """Draw the page of a search and deliver it to MLflow; return the page's path and the tracked run's address.
 
-    Its page leads to those of the runs on which the answer rests, which are drawn, too; of other trials `engram report`
-    draws them. What cannot be drawn or delivered is told, and changes nothing of how the search ended.
+    Its page leads to those of the runs on which the answer rests, which are drawn, too, and lead back; of other trials
+    `engram report` draws them. What cannot be drawn or delivered is told, and changes nothing of how the search ended.
     """
     tell = _telling(observe)
     page = None
     if execution.report:
         tell("step", step="writing the report")
         try:
+            new = pages.page(store.folder("runs", searched.name)) is None
+            if new:  # so that the others find it
+                pages.draw(store, searched.name)
             for run in _behind(searched):
-                if pages.page(store.folder("runs", run)) is None:
+                if new or pages.page(store.folder("runs", run)) is None:
                     pages.draw(store, run)
             page = str(pages.draw(store, searched.name))
         except EngramError as error:

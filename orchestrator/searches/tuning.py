@@ -90,6 +90,10 @@ class Listener(Callback):  # type: ignore[misc]  # nor here
         self.hear = hear
         self.numbers: dict[str, int] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: Tune writes down what it would restore a search by, and who hears may hold a terminal."""
+        return {}
+
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:  # noqa: ARG002
         self.numbers.setdefault(trial.trial_id, len(self.numbers) + 1)
 
@@ -107,6 +111,10 @@ class Until(Stopper):  # type: ignore[misc]  # nor here
     """Ends the search when there is a reason to."""
 
     over: Callable[[], bool]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing, as of a `Listener`."""
+        return {}
 
     def __call__(self, trial_id: str, result: Any) -> bool:  # noqa: ARG002
         return False

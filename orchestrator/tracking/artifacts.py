@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from orchestrator.inspection import answers, pages, results, search_results, status
-from orchestrator.inspection.search_results import is_search
+from orchestrator.inspection import answers, page_seal, pages, results, search_results, status
+from orchestrator.inspection.search_results import SearchResults
 from orchestrator.jsonable import jsonable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store
@@ -41,14 +41,19 @@ class Artifact:
         return hashlib.sha256(self.data).hexdigest()
 
 
-def of(journal: Journal, store: Store) -> Iterator[Artifact]:
-    """The artifacts of a run, sweep or search in their present state."""
+def of(journal: Journal, store: Store, search: SearchResults | None) -> Iterator[Artifact]:
+    """The artifacts of a run or sweep, or of a search, which is given, in their present state."""
     for path in drawn(journal.folder):
-        yield Artifact(str(path.relative_to(journal.folder)), path.read_bytes())
-    exported = {name: results.export(journal, store, name) for name in single(journal)}
+        data = path.read_bytes()
+        # In MLflow no other page lies beside it, and its frame follows no link.
+        data = page_seal.alone(data) if path.name == pages.PAGE else data
+        yield Artifact(str(path.relative_to(journal.folder)), data)
+    if search is not None:  # whose trials are told by its own tables
+        exported = {name: results.trials(search, name) for name in search_results.TABLES}
+    else:
+        exported = {name: results.export(journal, store, name) for name in single(journal)}
     tables = {name: (rows.table, rows.alongside) for name, rows in exported.items()}
-    # The trials of a search are told by its own tables.
-    cells = pa.table({}) if is_search(journal.about()) else answers_of_cells(journal, store)
+    cells = pa.table({}) if search is not None else answers_of_cells(journal, store)
     for name, (whole_table, alongside) in ({CELLS: (cells, ())} | tables if cells.num_rows else tables).items():
         table = shareable(whole_table)
         if not table.num_rows or table.nbytes > LARGEST:
@@ -85,9 +90,7 @@ def drawn(folder: Path) -> list[Path]:
 
 
 def single(journal: Journal) -> list[str]:
-    """The tables computed by one job; for a sweep, by one job in every cell that has them; the own ones of a search."""
-    if is_search(journal.about()):
-        return list(search_results.TABLES)
+    """The tables computed by one job; for a sweep, by one job in every cell that has them."""
     cells = [journal.beside(name) for name in journal.about().get("cells", ())]
     parts: dict[str, int] = {}
     for run in cells or [journal]:
@@ -96,15 +99,15 @@ def single(journal: Journal) -> list[str]:
     return [name for name, most in parts.items() if most == 1]
 
 
-def fingerprint(journal: Journal, store: Store) -> str:
+def fingerprint(journal: Journal, store: Store, search: SearchResults | None) -> str:
     """A hash that changes when any artifact does. Fast: a table is represented by its key and whether it is stored."""
     seen = hashlib.sha256()
     for path in drawn(journal.folder):
         seen.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     about = journal.about()
     seen.update(json.dumps(about, sort_keys=True).encode())
-    if is_search(about):
-        seen.update(content(search_results.table(journal, search_results.TRIALS)).encode())
+    if search is not None:
+        seen.update(content(search.table(search_results.TRIALS)).encode())
     for run in [journal.beside(name) for name in about["cells"]] if "cells" in about else [journal]:
         for keys in run.roots().values():
             if len(keys) == 1:

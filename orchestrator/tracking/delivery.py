@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from orchestrator.inspection import search_results
 from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.run_folder import receipt
 from orchestrator.run_folder.journal import Journal
@@ -171,7 +172,7 @@ def delivered(journal: Journal, store: Store, target: Target) -> bool:
     ends = [event["event"] for event in events if is_end(event)]
     if any(map(is_news, events)) or (ends and ends[-1] != last.state):
         return False
-    if last.fingerprint != artifacts.fingerprint(journal, store):
+    if last.fingerprint != artifacts.fingerprint(journal, store, search_results.of_run(journal)):
         return False
     with suppress(OSError):
         receipt.write(journal.folder, replace(last, position=position))  # events read here are skipped next time

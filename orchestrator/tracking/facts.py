@@ -17,7 +17,7 @@ from orchestrator import rounding
 from orchestrator.errors import EngramError
 from orchestrator.inspection import answers, results, search_results, status
 from orchestrator.inspection.disclosure import typed
-from orchestrator.inspection.search_results import is_search
+from orchestrator.inspection.search_results import SearchResults, is_search
 from orchestrator.jsonable import jsonable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
@@ -89,13 +89,13 @@ def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
     return {name: value for name, value in values.items() if value}
 
 
-def answer(journal: Journal, store: Store) -> dict[str, str]:
+def answer(journal: Journal, store: Store, search: SearchResults | None) -> dict[str, str]:
     """Tags of the verdict: its short answer, the answer's tone, and the row on which it rests; empty without one.
 
-    Of a sweep only how many of its cells have which answer, of a search what it recommends.
+    Of a sweep only how many of its cells have which answer; of a search, which is given, what it recommends.
     """
-    if is_search(journal.about()):
-        return _recommended(journal, store)
+    if search is not None:
+        return _recommended(search)
     if results.cells(journal):
         counts = results.short_answer(journal, store)
         return {"engram.answer": counts} if counts else {}
@@ -112,24 +112,24 @@ def answer(journal: Journal, store: Store) -> dict[str, str]:
     return tags
 
 
-def metrics(journal: Journal, store: Store) -> dict[str, float]:
+def metrics(journal: Journal, store: Store, search: SearchResults | None) -> dict[str, float]:
     """The numbers of the row on which the answer rests, as `answer.estimate`, `.low`, `.high`, `.null`, `.p_value`.
 
-    Of an audit without an answer those of the summary's first row; empty for a sweep; of a search by how much less its
-    winner memorises. Nulls and values that are not finite are left out. All other numbers are in the tables among the
-    artifacts.
+    Of an audit without an answer those of the summary's first row; empty for a sweep; of a search, which is given, by
+    how much less its winner memorises. Nulls and values that are not finite are left out. All other numbers are in the
+    tables among the artifacts.
     """
-    if is_search(journal.about()):
-        told = answers.numbered(journal, store)
+    if search is not None:
+        told = answers.recommended(search)
         row: Mapping[str, Any] | None = None if told is None else vars(told)
     else:
         row = None if results.cells(journal) else _decisive(journal, store)
     return _finite({f"answer.{column}": (row or {}).get(column) for column in ANSWER})
 
 
-def objectives(search: Journal, run: str) -> dict[str, float]:
+def objectives(search: SearchResults, run: str) -> dict[str, float]:
     """Both numbers of the trial with this run, as `search.memorization` and `search.utility`, with `.low`, `.high`."""
-    rows = [row for row in search_results.of(search).trials if row["run"] == run]
+    rows = [row for row in search.trials if row["run"] == run]
     values: dict[str, Any] = {}
     for name in ("memorization", "utility") if rows else ():
         own = search_results.value(rows[-1], name) or {}
@@ -160,9 +160,9 @@ def learning_curves(journal: Journal, store: Store) -> dict[str, list[tuple[int,
     return curves
 
 
-def _recommended(journal: Journal, store: Store) -> dict[str, str]:
+def _recommended(search: SearchResults) -> dict[str, str]:
     """Tags of what a search recommends; empty as long as it recommends nothing."""
-    told = answers.numbered(journal, store)
+    told = answers.recommended(search)
     if told is None:
         return {}
     tags = {"engram.answer": told.answer, "engram.tone": told.tone}

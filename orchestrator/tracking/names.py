@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.errors import EngramError
 from orchestrator.inspection import labels, results, search_results
 from orchestrator.inspection.disclosure import typed
-from orchestrator.inspection.search_results import is_search
+from orchestrator.inspection.search_results import SearchResults, is_search
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.spec.fields import text
 
 LONGEST = 250  # characters that MLflow takes
+MOST = 3  # settings that a name tells
+DIGEST = re.compile(r"@[0-9a-f]{64}")
+WITHHELD = re.compile(r"^<.*>$")  # as words and secrets are told
 
 
 def of(journal: Journal) -> str:
@@ -32,16 +36,16 @@ def of(journal: Journal) -> str:
     return ", ".join(part for part in parts if part)[:LONGEST]
 
 
-def of_cell(sweep: Journal, run: str) -> str:
-    """The name of a sweep's cell, by what tells it apart from the others: `learning_rate=0.001`; its run if nothing.
+def of_cells(sweep: Journal, search: SearchResults | None) -> dict[str, str]:
+    """The names of a sweep's cells by run: what tells each apart, `learning_rate=0.001`; its run if nothing does.
 
-    A trial of a search is named by all of its choices.
+    A trial of a search, which is given, is named by all of its choices.
     """
-    if is_search(sweep.about()):
-        named = {row["run"]: search_results.named(row) for row in search_results.of(sweep).trials}
-        return named.get(run, run)[:LONGEST]
+    if search is not None:
+        return {row["run"]: search_results.named(row)[:LONGEST] for row in search.trials if row["run"]}
     settings = results.cells(sweep)
-    return labels.label(settings.get(run, {}), labels.telling(list(settings.values())))[:LONGEST] or run
+    telling = labels.telling(list(settings.values()))
+    return {run: labels.label(setting, telling)[:LONGEST] or run for run, setting in settings.items()}
 
 
 def _subject(about: Mapping[str, Any]) -> str:
@@ -56,7 +60,17 @@ def _subject(about: Mapping[str, Any]) -> str:
 
 
 def _set(about: Mapping[str, Any]) -> list[str]:
-    """The fields that were set beside the preset, of a cell with those that its sweep varies, as they were written."""
+    """The fields that were set beside the preset, of a cell with those that its sweep varies, as they were written.
+
+    Of many the first few, those before all that name a file, which tell one run from another; without digests.
+    """
     asked = about["search"] if is_search(about) else about.get("asked", {})
     given = {**asked.get("set", {}), **(about.get("setting") or {})}
-    return [f"{name}={text(value)}" for name, value in given.items()]
+    told = {name: text(value) for name, value in given.items()}
+    told = {name: value for name, value in told.items() if not WITHHELD.match(value)}
+    if len(told) <= MOST:
+        shown, more = list(told), 0
+    else:
+        shown = sorted(told, key=lambda name: DIGEST.search(told[name]) is None)[:MOST]
+        more = len(told) - MOST
+    return [f"{name}={DIGEST.sub('', told[name])}" for name in shown] + ([f"{more} more"] if more else [])

@@ -9,7 +9,7 @@ from orchestrator import rounding, row_setting
 from orchestrator.counted import counted
 from orchestrator.errors import EngramError
 from orchestrator.inspection import answers, pages, results, search_results
-from orchestrator.inspection.search_results import is_search
+from orchestrator.inspection.search_results import SearchResults
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.store import Store
@@ -26,13 +26,13 @@ STATES = {
 }
 
 
-def of(journal: Journal, store: Store, state: str) -> str:
-    """The note of a run, sweep or search in this state, with the numbers stored so far."""
+def of(journal: Journal, store: Store, state: str, search: SearchResults | None = None) -> str:
+    """The note of a run or sweep, or of a search, which is given, in this state, with the numbers stored so far."""
+    if search is not None:
+        return "\n\n".join([*_search(search), *_ways(journal, state, search_results.TRIALS)])[:LONGEST]
     about = journal.about()
-    if is_search(about):
-        return "\n\n".join([*_search(journal, store), *_ways(journal, state)])[:LONGEST]
     body = _cells(journal, store) if "cells" in about else _answer(journal, store)
-    text = "\n\n".join([*_question(about["audit"]), *body, *_ways(journal, state)])
+    text = "\n\n".join([*_question(about["audit"]), *body, *_ways(journal, state, "summary")])
     return text if len(text) <= LONGEST else text[:LONGEST] + " ..."
 
 
@@ -66,13 +66,12 @@ def _cells(journal: Journal, store: Store) -> list[str]:
     return ["\n".join(lines)]
 
 
-def _search(journal: Journal, store: Store) -> list[str]:
+def _search(search: SearchResults) -> list[str]:
     """What a search asks and recommends, and its front with the fresh audits."""
-    found = search_results.of(journal)
-    told = answers.numbered(journal, store)
+    told = answers.recommended(search)
     said = [] if told is None else [f"**{told.sentence}**"]
     lines = ["| trial | choices | memorization | utility | run |", "|---" * 5 + "|"]
-    shown = [row for row in found.trials if row["front"] or row["part"] == search_results.FRESH]
+    shown = [row for row in search.trials if row["front"] or row["part"] == search_results.FRESH]
     for row in shown[:FRONT]:
         numbers = (search_results.value(row, name) for name in ("memorization", "utility"))
         texts = (
@@ -80,8 +79,8 @@ def _search(journal: Journal, store: Store) -> list[str]:
             for own in numbers
         )
         lines.append(f"| {' | '.join(map(_cell, (row['trial'], search_results.named(row), *texts, row['run'])))} |")
-    over = ", ".join(f"{name} from {domain}" for name, domain in found.settings["over"].items())
-    question = f"*{search_results.QUESTION} {counted(found.planned, 'trial')} over {over}.*"
+    over = ", ".join(f"{name} from {domain}" for name, domain in search.settings["over"].items())
+    question = f"*{search_results.QUESTION} {counted(search.planned, 'trial')} over {over}.*"
     return [question, *said, "\n".join(lines), *([] if told is None else [told.limits])]
 
 
@@ -109,8 +108,8 @@ def _cell(value: Any) -> str:
     return "" if value is None else str(value).replace("|", "\\|").replace("\n", " ")
 
 
-def _ways(journal: Journal, state: str) -> list[str]:
-    """The state, where to find the results, and the command that continues."""
+def _ways(journal: Journal, state: str, table: str) -> list[str]:
+    """The state, where to find the results, first of all this table, and the command that continues."""
     look = []
     if pages.page(journal.folder) is not None:
         # MLflow shows it in a frame without an origin, where Chromium follows no link, not even to a section.
@@ -118,7 +117,6 @@ def _ways(journal: Journal, state: str) -> list[str]:
             f"The whole account is `{pages.PAGE}` under *Artifacts*; saved, it opens in any browser, where the links "
             "to its sections work."
         )
-    table = search_results.TRIALS if is_search(journal.about()) else "summary"
     look.append(f"In the store's folder, `engram results {journal.run} {table}` prints the numbers.")
     goes_on = "goes on" if state in ("interrupted", "paused") else "tries them again" if state == "failed" else ""
     if goes_on:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from orchestrator.errors import EngramError
 from orchestrator.inspection import search_results
-from orchestrator.inspection.search_results import is_search
+from orchestrator.inspection.search_results import SearchResults
 from orchestrator.inspection.status import WORST
 from orchestrator.run_folder import receipt
 from orchestrator.run_folder.journal import Journal
@@ -107,13 +107,19 @@ class Server:
 
 
 class Entry:
-    """One run, sweep or search, and its state in MLflow."""
+    """One run, sweep or search, and its state in MLflow.
+
+    What a search has for all of its trials is read once, with its log: `search`, its results; `names`, its trials' or a
+    sweep's cells' by run.
+    """
 
     def __init__(self, journal: Journal, store: Store, cells: Sequence[Entry] = ()) -> None:
         self.journal, self.store, self.cells = journal, store, cells
         self.about = journal.about()
         logs = [cell.journal for cell in cells] or [journal]
         self.course = ProgressLog(MergedLog(logs, str(self.about.get("created", "")) if cells else ""))
+        self.search: SearchResults | None = None
+        self.names: Mapping[str, str] = {}
         self.receipt: Receipt | None = None
         self._server: Server | None = None
         self._parent: Entry | None = None
@@ -122,12 +128,15 @@ class Entry:
 
     def read(self, settled: bool) -> None:
         self.course.read(settled)
+        if self.cells:
+            self.search = search_results.of_run(self.journal)
+            self.names = names.of_cells(self.journal, self.search)
 
     @property
     def state(self) -> str:
         """How the last start ended, from the log; of a search, whether it has ended."""
-        if is_search(self.about):
-            return "finished" if search_results.of(self.journal).ended else "interrupted"
+        if self.search is not None:
+            return "finished" if self.search.ended else "interrupted"
         if self.cells:
             return min((cell.state for cell in self.cells), key=WORST.index)
         return self.course.state or "interrupted"
@@ -161,14 +170,14 @@ class Entry:
             self._step = points[-1].step
         if state == "running" != self._status:
             server.client.update_run(run_id, status="RUNNING")
-            self._tag({}, {"engram.state": state, "mlflow.note.content": note.of(self.journal, self.store, state)})
+            self._tag({}, self._note(state))
             self._status = state
 
     def finish(self, files: bool) -> None:
         """Log the rest of an ended run: files, numbers, and finally its status."""
         server, run_id = self._opened()
         state = self.state
-        position, fingerprint = self.course.log.position, artifacts.fingerprint(self.journal, self.store)
+        position, fingerprint = self.course.log.position, artifacts.fingerprint(self.journal, self.store, self.search)
         self.progress(state)
         if not files:
             self._end(state)
@@ -176,8 +185,7 @@ class Entry:
         self._answer(seen.data.metrics)
         if state == "finished":
             self._learning_curves()
-        tags = {"engram.state": state, "mlflow.note.content": note.of(self.journal, self.store, state)}
-        tags |= facts.answer(self.journal, self.store)
+        tags = self._note(state) | facts.answer(self.journal, self.store, self.search)
         if files:
             tags |= self._files()
         self._tag(seen.data.tags, tags)
@@ -186,6 +194,10 @@ class Entry:
             assert self.receipt is not None
             self.receipt = replace(self.receipt, position=position, state=state, fingerprint=fingerprint)
             receipt.write(self.journal.folder, self.receipt)
+
+    def _note(self, state: str) -> dict[str, str]:
+        text = note.of(self.journal, self.store, state, self.search)
+        return {"engram.state": state, "mlflow.note.content": text}
 
     def _end(self, state: str) -> None:
         server, run_id = self._opened()
@@ -200,7 +212,7 @@ class Entry:
         server, run_id = self._opened()
         time = int((self.course.ended or self._began()) * 1000)
         fresh = []
-        for name, value in (facts.metrics(self.journal, self.store) | self._objectives()).items():
+        for name, value in (facts.metrics(self.journal, self.store, self.search) | self._objectives()).items():
             if there.get(name) != value:
                 history = server.client.get_metric_history(run_id, name) if name in there else ()
                 fresh.append(Metric(name, value, time, 1 + max((metric.step for metric in history), default=-1)))
@@ -208,10 +220,8 @@ class Entry:
 
     def _objectives(self) -> dict[str, float]:
         """The numbers by which its search compares a trial; none for other runs."""
-        parent = self._parent
-        if parent is None or not is_search(parent.about):
-            return {}
-        return facts.objectives(parent.journal, self.journal.run)
+        search = None if self._parent is None else self._parent.search
+        return {} if search is None else facts.objectives(search, self.journal.run)
 
     def _learning_curves(self) -> None:
         """Log the epochs of the learning curves that MLflow does not have; an epoch is a step."""
@@ -228,7 +238,7 @@ class Entry:
         server, run_id = self._opened()
         assert self.receipt is not None
         shown = []
-        for artifact in artifacts.of(self.journal, self.store):
+        for artifact in artifacts.of(self.journal, self.store, self.search):
             if artifact.table:
                 shown.append({"path": artifact.path, "type": "table"})
             if self.receipt.artifacts.get(artifact.path) != artifact.digest:
@@ -263,7 +273,7 @@ class Entry:
 
     def _name(self, parent: Entry | None) -> str:
         """The name in MLflow's list."""
-        return names.of_cell(parent.journal, self.journal.run) if parent else names.of(self.journal)
+        return parent.names.get(self.journal.run, self.journal.run) if parent else names.of(self.journal)
 
     def _renamed(self, seen: Any, name: str) -> dict[str, str]:
         """The tags that give the run this name; none where somebody has given it a name of their own."""

@@ -6,13 +6,14 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tasks.models import widths
 from tasks.models.custom import Factory, Named, is_own
 from tasks.models.regularisers import PLAIN, Regularisers
 
 DESCRIPTIONS: Mapping[str, str] = {
-    "mlp1": "512-256-128 units, ReLU; dropout, batch_norm",
-    "cnn1": "two convolutions and two dense layers, for 28x28 images; dropout, batch_norm",
-    "cnn2": "four convolutions and a dense layer of 1024, for 32x32 images; dropout, batch_norm",
+    "mlp1": "512-256-128 units, ReLU; dropout, batch_norm, width",
+    "cnn1": "two convolutions and two dense layers, for 28x28 images; dropout, batch_norm, width",
+    "cnn2": "four convolutions and a dense layer of 1024, for 32x32 images; dropout, batch_norm, width",
     "densenet100": "DenseNet-BC, 100 layers, growth 12, with batch norm; dropout",
     "resnet18": "ResNet-18 for small images, with batch norm",
     "PACKAGE.MODULE:FACTORY": "your own: factory(shape, classes) makes a torch.nn.Module from images to logits",
@@ -35,14 +36,15 @@ class Network(Named):
         check(str(self))
 
 
-def check(name: str, regularisers: Regularisers = PLAIN) -> None:
-    """ValueError, in one line, unless the name is a network's and it takes these regularisers."""
+def check(name: str, regularisers: Regularisers = PLAIN, width: float = 1.0) -> None:
+    """ValueError, in one line, unless the name is a network's, it takes these regularisers and comes in this width."""
     if is_own(name):
         Factory.parse(name)
     elif name not in OPTIONS:
         raise ValueError(f"network is {name!r}; it must be one of {', '.join(DESCRIPTIONS)}")
+    widths.check("network", name, width, widths.CLASSIFIERS)
     options = OPTIONS.get(name, frozenset())
-    asked = {option for option, on in dataclasses.asdict(regularisers).items() if on}
+    asked = {field.name for field in dataclasses.fields(regularisers) if getattr(regularisers, field.name)}
     refused = sorted(asked - options)
     if refused:
         taken = ", ".join(sorted(options)) or "none"

@@ -15,15 +15,16 @@ from torch.nn import functional
 
 from tasks.models.layers import GLOROT, Layers
 from tasks.models.regularisers import CONVOLUTIONAL, DENSE, PLAIN, Regularisers, activated
+from tasks.models.widths import CNN1
 
 
-def network(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN) -> Tensor:
+def network(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN, width: float = 1.0) -> Tensor:
     """The logits (models, rows, classes) of images."""
-    x = activated(
-        layers, layers.conv("conv1", x, 32, 3, GLOROT, bias=regularisers.bias), 1, CONVOLUTIONAL, regularisers
-    )
-    x = functional.max_pool2d(layers.conv("conv2", x, 64, 3, GLOROT, bias=regularisers.bias), 2)
+    hidden, bias = CNN1.times(width), regularisers.bias
+    (first, second), dense = hidden.channels, hidden.units
+    x = activated(layers, layers.conv("conv1", x, first, 3, GLOROT, bias=bias), 1, CONVOLUTIONAL, regularisers)
+    x = functional.max_pool2d(layers.conv("conv2", x, second, 3, GLOROT, bias=bias), 2)
     x = layers.flat(activated(layers, x, 2, CONVOLUTIONAL, regularisers))
-    x = activated(layers, layers.dense("dense1", x, 128, GLOROT, bias=regularisers.bias), 3, DENSE, regularisers)
-    x = activated(layers, layers.dense("dense2", x, 128, GLOROT, bias=regularisers.bias), 4, DENSE, regularisers)
+    x = activated(layers, layers.dense("dense1", x, dense[0], GLOROT, bias=bias), 3, DENSE, regularisers)
+    x = activated(layers, layers.dense("dense2", x, dense[1], GLOROT, bias=bias), 4, DENSE, regularisers)
     return layers.dense("dense3", x, classes, GLOROT)

@@ -14,24 +14,18 @@ from torch.nn import functional
 
 from tasks.models.layers import GLOROT, Layers
 from tasks.models.regularisers import CONVOLUTIONAL, DENSE, PLAIN, Regularisers, activated
+from tasks.models.widths import CNN2
 
-CHANNELS = (32, 64)
 
-
-def network(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN) -> Tensor:
+def network(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN, width: float = 1.0) -> Tensor:
     """The logits (models, rows, classes) of images."""
-    number = 0
-    for channels in CHANNELS:
-        for _ in range(2):
-            number += 1
-            x = layers.conv(f"conv{number}", x, channels, 3, GLOROT, bias=regularisers.bias)
-            x = activated(layers, x, number, CONVOLUTIONAL, regularisers)
-        x = functional.max_pool2d(x, 2)
-    x = activated(
-        layers,
-        layers.dense("dense1", layers.flat(x), 1024, GLOROT, bias=regularisers.bias),
-        number + 1,
-        DENSE,
-        regularisers,
-    )
+    hidden, bias = CNN2.times(width), regularisers.bias
+    for number, channels in enumerate(hidden.channels, 1):
+        x = layers.conv(f"conv{number}", x, channels, 3, GLOROT, bias=bias)
+        x = activated(layers, x, number, CONVOLUTIONAL, regularisers)
+        if number in hidden.pooled:
+            x = functional.max_pool2d(x, 2)
+    (units,) = hidden.units
+    x = layers.dense("dense1", layers.flat(x), units, GLOROT, bias=bias)
+    x = activated(layers, x, len(hidden.channels) + 1, DENSE, regularisers)
     return layers.dense("dense2", x, classes, GLOROT)

@@ -10,14 +10,15 @@ from torch import Tensor
 
 from tasks.models.layers import GLOROT, Layers
 from tasks.models.regularisers import DENSE, PLAIN, Regularisers, activated
+from tasks.models.widths import MLP1
 
-HIDDEN = (512, 256, 128)
+HIDDEN = MLP1.units
 
 
-def network(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN) -> Tensor:
+def network(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN, width: float = 1.0) -> Tensor:
     """The logits (models, rows, classes) of images."""
     x = layers.flat(x)
-    for number, units in enumerate(HIDDEN, 1):
+    for number, units in enumerate(MLP1.times(width).units, 1):
         x = layers.dense(f"dense{number}", x, units, GLOROT, bias=regularisers.bias)
         x = activated(layers, x, number, DENSE, regularisers)
     return layers.dense(f"dense{len(HIDDEN) + 1}", x, classes, GLOROT)

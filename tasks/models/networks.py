@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Protocol
 
 import numpy as np
@@ -25,10 +25,18 @@ class Definition(Protocol):
         """The logits (models, rows, classes) of images (rows, models * channels, height, width) in [0, 1]."""
 
 
+class WideDefinition(Protocol):
+    """A network that comes in any width, the factor on the units and channels of its hidden layers."""
+
+    def __call__(
+        self, layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN, width: float = 1.0
+    ) -> Tensor:
+        """The same as a `Definition`."""
+
+
+WIDE: Mapping[str, WideDefinition] = {"mlp1": mlp1.network, "cnn1": cnn1.network, "cnn2": cnn2.network}
 DEFINITIONS: Mapping[str, Definition] = {
-    "mlp1": mlp1.network,
-    "cnn1": cnn1.network,
-    "cnn2": cnn2.network,
+    **WIDE,
     "densenet100": densenet100.network,
     "resnet18": resnet18.network,
 }
@@ -38,25 +46,33 @@ DEFINITIONS: Mapping[str, Definition] = {
 class Architecture:
     """A network for images of one shape (height, width, channels) and so many classes.
 
-    ValueError, in one line, where there is no such network or it has no such regulariser.
+    `width` is the factor on the units and channels of its hidden layers (`tasks.models.widths`). ValueError, in one
+    line, where there is no such network, or it has no such regulariser or width.
     """
 
     name: str
     shape: tuple[int, int, int]
     classes: int
     regularisers: Regularisers = PLAIN
+    width: float = 1.0
 
     def __post_init__(self) -> None:
-        catalog.check(self.name, self.regularisers)
+        catalog.check(self.name, self.regularisers, self.width)
 
     def __str__(self) -> str:
-        return " with ".join([self.name, *filter(None, [str(self.regularisers)])])
+        name = self.name if self.width == 1 else f"{self.name} of width {self.width:g}"
+        return " with ".join([name, *filter(None, [str(self.regularisers)])])
 
     def logits(self, layers: Layers, pixels: Tensor) -> Tensor:
         """The logits (models, rows, classes) of rows of pixels in [0, 1]: (models, rows, height * width * channels)."""
         if self.own is not None:
             return self.own.of(layers, each_models(pixels, self.shape))
-        return DEFINITIONS[self.name](layers, images(pixels, self.shape), self.classes, self.regularisers)
+        return self.definition(layers, images(pixels, self.shape), self.classes, self.regularisers)
+
+    @property
+    def definition(self) -> Definition:
+        """One of our networks in terms of layers, of this width."""
+        return DEFINITIONS[self.name] if self.width == 1 else partial(WIDE[self.name], width=self.width)
 
     @cached_property
     def weights(self) -> Mapping[str, Weight]:
@@ -65,7 +81,7 @@ class Architecture:
             return self.own.module.weights
         height, width, channels = self.shape
         return weights_of(
-            lambda layers, x: DEFINITIONS[self.name](layers, x, self.classes, self.regularisers),
+            lambda layers, x: self.definition(layers, x, self.classes, self.regularisers),
             (channels, height, width),
         )
 

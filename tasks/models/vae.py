@@ -19,6 +19,7 @@ from torch.nn import functional
 from tasks.models.dequantisation import Binary, Logit, Preparation
 from tasks.models.layers import FAN_IN_UNIFORM, Layers, Weight, constant, weights_of
 from tasks.models.likelihoods import Bernoulli, Gaussian, Likelihood
+from tasks.models.widths import CODE, VAE
 
 LATENT = -4  # the place for draws of codes, beside those of tasks.models.dequantisation
 LEAST_LOG_VARIANCE = -7.0  # of CIFAR-10's decoder
@@ -60,9 +61,13 @@ class Dense:
     """
 
     preparation: Binary
-    latent: int = 16
-    hidden: tuple[int, ...] = (512, 256)
-    name = "fully connected autoencoder"
+    latent: int = CODE
+    hidden: tuple[int, ...] = VAE.units
+
+    @property
+    def name(self) -> str:
+        name = "fully connected autoencoder"
+        return name if self.hidden == VAE.units else f"{name} of {'-'.join(map(str, self.hidden))} units"
 
     @cached_property
     def weights(self) -> Mapping[str, Weight]:
@@ -153,8 +158,8 @@ def outlined(vae: Vae) -> dict[str, Weight]:
     )
 
 
-def mnist(shape: tuple[int, int, int] = (28, 28, 1)) -> Dense:
-    return Dense(Binary(shape))
+def mnist(shape: tuple[int, int, int] = (28, 28, 1), width: float = 1.0) -> Dense:
+    return Dense(Binary(shape), hidden=VAE.times(width).units)
 
 
 def cifar10(shape: tuple[int, int, int] = (32, 32, 3)) -> Convolutional:

@@ -38,13 +38,14 @@ def of_model(tensors: Mapping[str, Tensor], model: int) -> dict[str, NDArray[np.
 
 def network_row(architecture: Architecture) -> dict[str, Any]:
     """The network as the `network` column of MODEL holds it."""
-    return {
+    row = {
         "name": architecture.name,
         "shape": list(architecture.shape),
         "classes": architecture.classes,
         "dropout": architecture.regularisers.dropout,
         "batch_norm": architecture.regularisers.batch_norm,
     }
+    return row if architecture.width == 1 else row | {"width": architecture.width}  # see `schemas.of_width`
 
 
 def architecture_of(model: pa.Table, row: int = 0) -> Architecture:
@@ -52,4 +53,5 @@ def architecture_of(model: pa.Table, row: int = 0) -> Architecture:
     cell = model.column("network")[row].as_py()
     height, width, channels = cell["shape"]
     regularisers = Regularisers(cell["dropout"], cell["batch_norm"])
-    return Architecture(cell["name"], (height, width, channels), cell["classes"], regularisers)
+    shape, factor = (height, width, channels), cell.get("width", 1.0)
+    return Architecture(cell["name"], shape, cell["classes"], regularisers, factor)

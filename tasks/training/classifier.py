@@ -21,14 +21,15 @@ import pyarrow as pa
 
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature
-from tasks.job import ADDED_LATER, Inputs, task
-from tasks.models import catalog
+from tasks.job import ADDED_LATER, Inputs, task, text_of
+from tasks.models import catalog, widths
 from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
 from tasks.ranges import at_least
-from tasks.schemas import MODEL, PRIVATE_MODEL
+from tasks.schemas import MODEL, PRIVATE_MODEL, of_width
 from tasks.training.chains import Linked, train_linked
 from tasks.training.classifier_work import classifier_work
+from tasks.training.deduplication import NearestImages
 from tasks.training.privacy import Privacy, check_recipe
 from tasks.training.recipe import OptimiserName, Recipe
 from tasks.work import Work
@@ -59,7 +60,8 @@ class Training:
 
     `patience` is the number of epochs without a better validation loss before training ends and goes back to the best
     epoch; 0: it trains all epochs and keeps the last one's weights. `schedule` holds (epoch, factor): after so many
-    epochs the learning rate is the first one times the factor.
+    epochs the learning rate is the first one times the factor. `width` is the factor on the network's hidden layers.
+    It trains on the first `examples` training images (0: all) but for those that are `left_out`.
     """
 
     data: Dataset
@@ -69,18 +71,22 @@ class Training:
     augmentation: bool = False
     seed: int = 0
     burnt: tuple[Burnt, ...] = ()  # at most one feature per row, rows ascending
-    examples: int = 0  # the first so many of the training split; 0 for all
+    examples: int = 0
     epochs: int = 500  # at most
     patience: int = 10
     optimiser: OptimiserName = "adam"
     learning_rate: float = 3e-4
     schedule: tuple[tuple[int, float], ...] = ()
     batch: int = 128
-    # Not in the text that checkpoints know their training by (`linked`): a private training has none.
-    privacy: Privacy | None = field(default=None, repr=False, metadata={ADDED_LATER: True})
+    privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
+    width: float = field(default=1.0, metadata={ADDED_LATER: True})
+    left_out: NearestImages | None = field(default=None, metadata={ADDED_LATER: True})
+
+    def __repr__(self) -> str:
+        return text_of(self)  # which checkpoints know their training by (`linked`)
 
     def __post_init__(self) -> None:
-        catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
+        catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm), self.width)
         at_least(self, {"seed": 0, "examples": 0})
         _ = self.recipe  # its ranges are checked on construction
         if self.privacy is not None:
@@ -105,8 +111,12 @@ def check_private(network: Network, batch_norm: bool, recipe: Recipe) -> None:
 
 
 def batch_key(config: Training) -> Training:
-    """What trainings must share to be computed together: all but the seed, the features and the learning rate."""
-    return dataclasses.replace(config, seed=0, burnt=(), learning_rate=1.0)
+    """What trainings must share to be computed together: all but the seed, the features and the learning rate.
+
+    And all but whose neighbours are left out: each has as many rows.
+    """
+    alike = config.left_out and dataclasses.replace(config.left_out, row=0)
+    return dataclasses.replace(config, seed=0, burnt=(), learning_rate=1.0, left_out=alike)
 
 
 def work(config: Training, kept: bool = False) -> Work:
@@ -115,9 +125,20 @@ def work(config: Training, kept: bool = False) -> Work:
 
     images = load(config.data)
     examples = config.examples or len(images.train_images)
+    if config.left_out is not None:
+        examples = max(1, examples - config.left_out.count)
     way = "train" if config.privacy is None else "privately train"
+    times = widths.growth(config.network.name, images.shape, images.classes, config.width)
     return classifier_work(
-        config.network.name, images.shape, config.recipe, examples, len(images.test_images), kept=kept, way=way
+        config.network.name,
+        images.shape,
+        config.recipe,
+        examples,
+        len(images.test_images),
+        kept=kept,
+        way=way,
+        width=config.width,
+        times=times,
     )
 
 
@@ -182,9 +203,8 @@ def architecture(config: Training, images: Images) -> Architecture:
     """The network that is trained."""
     from tasks.models.networks import Architecture
 
-    return Architecture(
-        str(config.network), images.shape, images.classes, Regularisers(config.dropout, config.batch_norm)
-    )
+    regularisers = Regularisers(config.dropout, config.batch_norm)
+    return Architecture(str(config.network), images.shape, images.classes, regularisers, config.width)
 
 
 def spec_of(config: Training, images: Images) -> Spec:
@@ -203,20 +223,26 @@ def member_of(config: Training, images: Images) -> Member:
     count = config.examples or len(images.train_images)
     if count > len(images.train_images):
         raise ValueError(f"examples is {count}; {config.data.name} has {len(images.train_images)} to train on")
+    rows = np.arange(count)
+    if config.left_out is not None:
+        rows = np.delete(rows, config.left_out.rows_among(images.train_images[:count]))
     replaced = {}
     for burnt in config.burnt:
         if burnt.row >= count:
             raise ValueError(f"a feature is burnt into row {burnt.row}; the rows trained on are 0 to {count - 1}")
+        if burnt.row not in rows:
+            raise ValueError(f"a feature is burnt into row {burnt.row}, which is left out of the training")
         replaced[burnt.row] = burn(images.train_images[burnt.row : burnt.row + 1], burnt.feature)[0]
-    return Member(config.seed, np.arange(count), replaced, config.learning_rate)
+    return Member(config.seed, rows, replaced, config.learning_rate)
 
 
 def model_table(config: Training, images: Images, trained: Trained) -> pa.Table:
     """The MODEL or PRIVATE_MODEL table of a trained network: one row."""
     row = model_row(config.seed, architecture(config, images), trained)
     if trained.epsilons is None:
-        return pa.Table.from_pylist([row], schema=MODEL)
-    return pa.Table.from_pylist([row | {"epsilons": list(trained.epsilons)}], schema=PRIVATE_MODEL)
+        return pa.Table.from_pylist([row], schema=of_width(MODEL, config.width))
+    row |= {"epsilons": list(trained.epsilons)}
+    return pa.Table.from_pylist([row], schema=of_width(PRIVATE_MODEL, config.width))
 
 
 def model_row(seed: int, network: Architecture, trained: Trained) -> dict[str, Any]:

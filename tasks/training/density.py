@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tasks.job import Inputs, task
+from tasks.models import widths
 from tasks.training.chains import Linked, train_linked
 from tasks.training.density_config import DensityTraining, RefinedTraining, Row, examples, trained_on
 from tasks.training.density_table import Evaluation, Evaluator, density_table
@@ -50,7 +51,7 @@ def train_many(
             "trainings that differ in more than seed, learning rate and what is held out and asked cannot share a call"
         )
     images = load(first.data)
-    learning = generative(first.model, images, first.outliers)
+    learning = generative(first.model, images, first.outliers, first.width)
     members: dict[int, Member] = {}
     for index, config in enumerate(configs):
         try:
@@ -93,7 +94,8 @@ def work(config: DensityTraining) -> Work:
     way = "train" if config.privacy is None else "privately train"
     each = 1 + config.refine if isinstance(config, RefinedTraining) else 1
     estimated = asked * config.samples * len(config.recorded) * each
-    return Work({f"{way} {model}": seen * config.epochs}, {f"draw codes for {model}": estimated})
+    trained, decoded = widths.autoencoder_growth(images.shape, config.width)
+    return Work({f"{way} {model}": trained * seen * config.epochs}, {f"draw codes for {model}": decoded * estimated})
 
 
 @task(version=2, name="generator.fit", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)

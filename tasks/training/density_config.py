@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tasks.datasets import released_partitions
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
+from tasks.job import ADDED_LATER, text_of
 from tasks.models.custom import is_own
 from tasks.models.densities import DensityModel
 from tasks.ranges import at_least, one_of, share
@@ -69,7 +70,8 @@ class DensityTraining:
     training images; with the test split `asked` they are all test images, of which none is trained on, and the fold is
     one of the training images all the same. log p of every observation is estimated with `samples` codes after the
     epochs `recorded`. What models see of an observation is drawn from `view`, the same for all, or `afresh` for each.
-    At the end `drawn` images are drawn. `outliers` is the share of a broad component for what is atypical (0: none).
+    At the end `drawn` images are drawn. `outliers` is the share of a broad component for what is atypical (0: none),
+    and `width` the factor on the units of the model's hidden layers.
     """
 
     data: Dataset
@@ -88,9 +90,13 @@ class DensityTraining:
     drawn: int = 0
     outliers: float = 0.0
     privacy: Privacy | None = None
+    width: float = field(default=1.0, metadata={ADDED_LATER: True})
+
+    def __repr__(self) -> str:
+        return text_of(self)  # which checkpoints know their training by
 
     def __post_init__(self) -> None:
-        self.model.check()
+        self.model.check(self.width)
         at_least(self, LEAST)
         one_of(self, "asked", Split)
         _ = self.recipe  # its ranges are checked on construction
@@ -112,7 +118,7 @@ class DensityTraining:
         return Recipe(self.epochs, self.batch, self.learning_rate, epsilon=1e-8)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RefinedTraining(DensityTraining):
     """The same, with the encoder's codes fitted to each observation by `refine` steps wherever log p is estimated."""
 

@@ -17,6 +17,7 @@ from tasks.training.elbo import Elbo
 from tasks.training.objective import Objective
 from tasks.training.outlier_mixture import OutlierMixture
 
+WIDE: Mapping[str, Callable[[tuple[int, int, int], float], Vae]] = {"vae": mnist}  # these come in any width
 OURS: Mapping[str, Callable[[tuple[int, int, int]], Vae]] = {
     "vae": mnist,
     "conv-vae": cifar10,
@@ -44,15 +45,15 @@ class DensityObjective(Objective, Protocol):
         """Images drawn from the models, in [0, 1]: (models, count, height * width * channels)."""
 
 
-def generative(model: DensityModel, images: Images, outliers: float = 0.0) -> DensityObjective:
-    """The objective of this model for images of this shape, with this share of an outlier component.
+def generative(model: DensityModel, images: Images, outliers: float = 0.0, width: float = 1.0) -> DensityObjective:
+    """The objective of this model, in this width, for images of this shape, with this share of an outlier component.
 
     ValueError where the model does not support such images.
     """
-    model.check()
+    model.check(width)
     if is_own(model.name):
         if outliers:
             raise ValueError(f"outliers is {outliers}; it must be 0 for a model of your own, which may hold its own")
         return CustomDensity(str(model), images.shape)
-    learned = Elbo(OURS[model.name](images.shape))
+    learned = Elbo(OURS[model.name](images.shape) if width == 1 else WIDE[model.name](images.shape, width))
     return OutlierMixture(learned, outliers, images.test_images) if outliers else learned

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bench.reference_timings import AROUND, Timed, merged, points, rates
+from bench.reference_timings import AROUND, Timed, is_own, merged, points, rates, trainings
 from orchestrator.pricing.reference import read, shipped
 from orchestrator.pricing.speed import Speed
+from orchestrator.spec.specification import Spec
+from tasks.job import Job, marks
 
 HERE = Speed(1e-3, 2e-3)
 ROWS = [
@@ -32,6 +34,31 @@ def test_timings_of_a_slower_machine_are_brought_to_the_speed_of_the_file() -> N
     assert {"ask a": 0.5, "train a": 0.02, "train b": 0.2} == pytest.approx(both["units"])
     assert ({AROUND[0]: 6.0}, first["tasks"]) == (both["around"], both["tasks"])
     assert HERE == read(both).speed
+
+
+def test_private_trainings_replace_their_own_timings_and_no_others() -> None:
+    first = merged(None, ROWS, HERE)
+    again = {**first, "tasks": {task: dict(map(tuple, of)) for task, of in first["tasks"].items()}}
+    rows = [
+        Timed("fit", 0, {"train a": 10.0}, 9.0),
+        Timed("fit", 0, {"privately train a": 10.0}, 2.0),
+        Timed("sums", 4, None, 9.0),
+        Timed("unique_feature.private_rank", 2, None, 0.5),
+    ]
+    both = merged(again, rows, HERE, is_own)
+    assert first["units"] | {"privately train a": 0.2} == pytest.approx(both["units"])
+    assert first["tasks"] | {"unique_feature.private_rank": [[2, 0.5]]} == both["tasks"]
+
+
+def test_of_every_kind_of_training_in_a_ladder_one_is_timed() -> None:
+    found = [unit for job in trainings(Spec("density", "ladder")) for unit in units(job)]
+    assert ["privately train vae on 8x8x1", "train vae on 8x8x1"] == sorted(unit for unit in found if "train" in unit)
+
+
+def units(job: Job) -> list[str]:
+    work = marks(job.function).work
+    assert work is not None
+    return list(work(job.config).amounts)
 
 
 def test_the_shipped_timings_know_the_networks_and_the_embedded_presets() -> None:

@@ -34,6 +34,14 @@ def test_marks_stand_in_the_order_of_their_values() -> None:
     assert places(PLACE, "estimate") < places(PLACE, "boundary") < places(PLACE, "null")
 
 
+def test_what_accuses_what_clears_and_the_null_are_told_apart_where_they_meet() -> None:
+    line = NumberLine("x", 1.0, 0.5, 1.5, 0.0, boundaries=(Boundary(0.0, "a"), Boundary(0.1, "b", clears=True)))
+    assert places(line, "null") == places(line, "boundary") != places(line, "boundary clears")
+    ends = dict(re.findall(r'<line class="(null|boundary)" [^>]*y2="(\d+)"', number_line(line)))
+    assert int(ends["boundary"]) < int(ends["null"])
+    assert ["boundary", "boundary clears"] == [entry.mark for entry in entries(line)][-2:]
+
+
 def test_each_mark_is_told_with_its_value_at_the_precision_of_the_interval() -> None:
     assert [
         ("estimate", "0.37: what was found"),

@@ -134,17 +134,25 @@ def test_links_to_sections_lead_there_also_in_a_sandboxed_frame(
     if framed != "not at all":
         window.evaluate("window.shown.then(() => true)")
     inside = window if framed == "not at all" else window.frame()
-    links = inside.evaluate("[...document.querySelectorAll('nav a')].map(each => each.hash)")
+    links = inside.evaluate("[...document.querySelectorAll('nav button')].map(each => each.popoverTargetElement.id)")
     assert len(links) > 5
-    for link in links:
-        where = f"scrollTo(0, 0); let box = document.querySelector('nav a[href=\"{link}\"]').getBoundingClientRect();"
-        x, y = inside.evaluate(f"(() => {{ {where} return [box.x + box.width / 2, box.y + box.height / 2] }})()")
-        for kind in ("mousePressed", "mouseReleased"):
-            window.call("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1})
-        seen = f"document.querySelector('{link}').getBoundingClientRect().y"
+    for link in ["to-main", *links]:
+        section, button = link.removeprefix("to-"), f"document.querySelector('[popovertarget={link}]')"
+        seen = f"document.getElementById('{section}').getBoundingClientRect().y"
         there = f"new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done({seen}))))"
-        assert 0 <= inside.evaluate(there) <= 900, link
-        assert f"at-{link[1:]}" == inside.evaluate("document.activeElement.id")
+        if link != "to-main":  # which is seen only while the keyboard is on it
+            box = f"scrollTo(0, 0); let box = {button}.getBoundingClientRect();"
+            window.click(
+                *inside.evaluate(f"(() => {{ {box} return [box.x + box.width / 2, box.y + box.height / 2] }})()")
+            )
+            assert 0 <= inside.evaluate(there) <= 600, link
+            assert f"at-{section}" == inside.evaluate("document.activeElement.id")
+        inside.evaluate(f"scrollTo(0, 0); {button}.focus()")
+        window.enter()
+        assert 0 <= inside.evaluate(there) <= 600, link
+        assert link == inside.evaluate("document.activeElement.id")
+        window.escape()
+        assert inside.evaluate(f"document.activeElement === {button}")
     assert [] == inside.complaints()
 
 
@@ -165,7 +173,8 @@ def test_everything_is_reached_with_the_keyboard(browser: Browser, drawn: Path) 
     shown = browser.open(drawn)
     shown.tab()
     assert "Skip to the content" == shown.evaluate("document.activeElement.textContent")
-    wanted = shown.evaluate("document.querySelectorAll('a, summary, [tabindex=\"0\"]:not(details [tabindex])').length")
+    stops = """[...document.querySelectorAll('a, button, summary, [tabindex="0"]:not(details [tabindex])')]"""
+    wanted = shown.evaluate(f"{stops}.filter(each => each.checkVisibility()).length")
     reached = set()
     for _ in range(wanted):
         script = "[...document.querySelectorAll('*')].indexOf(document.activeElement)"

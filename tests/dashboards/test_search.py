@@ -105,6 +105,24 @@ def test_it_leads_to_the_pages_of_runs_that_are_drawn(searched: Made, tmp_path: 
     assert all((page.parent / link).is_file() for link in links)
 
 
+def test_a_trials_page_leads_back_to_its_search(searched: Made, browser: Browser, tmp_path: Path) -> None:
+    made = searched.copied(tmp_path)
+    store = open_store(str(made.store))
+    first = rows(made)[0]["run"]
+    alone = pages.draw(open_run(store, first))
+    assert "../" not in alone.read_text()  # there is no page to lead to
+    assert f"of a search the start and trial 2 of {made.name} made" in pages.words(alone)
+    search = pages.draw(run_of(made))
+    page = pages.draw(open_run(store, first))
+    assert f"It is the start and trial 2 of {made.name}, whose page is opened by engram report" in pages.words(page)
+    window = browser.open(page, width=900)
+    box = "document.querySelector('header dd a').getBoundingClientRect()"
+    x, y = window.evaluate(f"(box => [box.x + box.width / 2, box.y + box.height / 2])({box})")
+    for kind in ("mousePressed", "mouseReleased"):
+        window.call("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1})
+    assert any(search.as_uri() in window.requests() for _ in range(500))
+
+
 def test_its_seal_holds_until_a_trial_is_another(searched: Made, tmp_path: Path) -> None:
     made = searched.copied(tmp_path)
     page = pages.draw(run_of(made))

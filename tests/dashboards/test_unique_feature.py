@@ -19,14 +19,19 @@ from dashboards.audits.unique_feature.latents import excited
 from dashboards.figure import Figure
 from dashboards.figures import figures
 from dashboards.page import gallery
+from dashboards.run import Run
 from orchestrator.store import Store, open_store
 from tasks.audits.unique_feature import ranks
 from tasks.audits.unique_feature.feature_family import FAMILY
 from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS
+from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
 from tasks.audits.unique_feature.measures.exact_verdicts import EXACT_VERDICTS
+from tasks.audits.unique_feature.measures.private_ranks import beside_bound
 from tasks.datasets.features import Words
 from tasks.schemas import SUMMARY
-from tasks.statistics import proportion
+from tasks.statistics import Estimate, proportion
+from tasks.summaries import row
+from tasks.training.privacy import Privacy
 from tests.dashboards import made
 from tests.dashboards.test_figures import named
 
@@ -337,3 +342,43 @@ def test_a_hundred_canaries_of_five_seeds_are_drawn_at_once(store: Store) -> Non
     found = figures(run)
     assert time.process_time() - clock < 0.3 * len(found)
     assert sum(len(figure.svg) for figure in found) < 1_500_000
+
+
+def rung(store: Store, epsilon: float | None, effect: float, called: int) -> Run:
+    """A cell of a ladder: the effect of 12 canaries, and how many of their drawn features one model shows."""
+    rows = [row("M_w effect", {"images": "probe"}, Estimate(effect, 0.8 * effect, 1.2 * effect, 12), "pair", 0.0)]
+    ranked = [{"p_value": 1e-6 if at < called else 0.6, "among": 4457400} for at in range(12)]
+    tables = {}
+    if epsilon is None:
+        like = made.exact_ranks(1).slice(0, 1).to_pylist()[0] | {"score": "references", "drawn": True}
+        found = [like | {"canary": at, "seed": at, **rank} for at, rank in enumerate(ranked)]
+        tables["exact_ranks"] = [pa.Table.from_pylist(found, EXACT_RANKS)]
+    else:
+        rows += beside_bound(ranked, Privacy(epsilon), shared=False)
+    tables["summary"] = [pa.Table.from_pylist(rows, SUMMARY)]
+    privacy = None if epsilon is None else Privacy(epsilon)
+    config = made.embedded(drawn=True, patience=0, privacy=privacy)
+    return made.run(store, f"unique_feature-{epsilon}", tables, config, {"privacy": epsilon})
+
+
+def test_a_ladder_of_epsilons_has_what_is_measured_beside_what_is_allowed(store: Store) -> None:
+    cells = [rung(store, *each) for each in ((None, 1.6, 12), (16.0, 0.04, 2), (2.0, 0.002, 1))]
+    found = named(made.sweep(store, "unique_feature-sweep-1", cells))["ladder"]
+    texts = re.findall(r">([^<>]+)</text>", found.svg)
+    assert ["2", "16", "none"] == [text for text in texts if text in ("2", "16", "none")]
+    assert {"effect on M_w, probe images, nats, logarithmic", "largest that (epsilon, delta) allows"} <= set(texts)
+    for level in (0.05, 0.01):
+        assert f"share of features that one model shows at p ≤ {level:g}" in texts
+        allowed = drawing.number(Privacy(2.0).power(level))
+        assert f"; 0.0833 [0.00211, 0.385], {allowed} allowed at p ≤ {level:g}" in found.alt
+    assert "Without privacy: effect 1.6 [1.28, 1.92]; 1 [0.735, 1] at p ≤ 0.05" in found.alt
+    assert "n: 12 drawn features" in found.caption
+
+
+def test_cells_that_differ_in_more_than_epsilon_are_no_ladder(store: Store) -> None:
+    cells = [rung(store, 16.0, 0.04, 2), rung(store, None, 1.6, 12)]
+    empty = made.run(store, "unique_feature-empty", {"summary": []}, made.embedded())
+    found = named(made.sweep(store, "unique_feature-sweep-1", [*cells, empty]))["ladder"]
+    assert found.caption.endswith("2 of 3 cells are there yet.")
+    other = made.run(store, "unique_feature-other", {"summary": [cells[0].table("summary")]}, cells[0].config)
+    assert "ladder" not in named(made.sweep(store, "unique_feature-sweep-2", [*cells, other]))

@@ -155,8 +155,28 @@ class Page:
 
     def tab(self) -> None:
         """Press the Tab key."""
-        for kind in ("rawKeyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", {"type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9})
+        self._press("Tab", 9)
+
+    def enter(self) -> None:
+        """Press the Enter key."""
+        self._press("Enter", 13, "\r")
+
+    def escape(self) -> None:
+        """Press the Escape key."""
+        self._press("Escape", 27)
+
+    def click(self, x: float, y: float) -> None:
+        """Press and release the mouse here."""
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1})
+
+    def _press(self, key: str, number: int, text: str = "") -> None:
+        what = {"key": key, "code": key, "windowsVirtualKeyCode": number}
+        self.call(
+            "Input.dispatchKeyEvent",
+            what | {"type": "keyDown", "text": text} if text else what | {"type": "rawKeyDown"},
+        )
+        self.call("Input.dispatchKeyEvent", what | {"type": "keyUp"})
 
     def _events(self, method: str) -> list[dict[str, Any]]:
         self.call("Runtime.evaluate", {"expression": "0"})  # what was sent before its answer has now been read

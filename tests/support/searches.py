@@ -29,4 +29,4 @@ class Made(NamedTuple):
 def search(folder: Path, address: str) -> Made:
     """A finished search of four trials, whose winner is recommended."""
     told = Shell(folder).json(*ASKED, *OVER, "--address", address)
-    return Made(folder / "engram-store", told["search"], told)
+    return Made(folder / "engram-store", told["run"], told)

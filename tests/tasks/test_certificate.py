@@ -90,7 +90,8 @@ def test_no_interval_of_two_nor_of_a_probability_that_leaves_its_range() -> None
     assert not has("M", 0.1, 0.9, n=2)
     assert has("M", -0.1, 1.9, n=3)
     assert has("accuracy", 0.1, 1.0)
-    for metric in ("accuracy", "validation accuracy", "P_u", "share of D_Q held", "rate called memorised"):
+    central = "highly memorised within the central log p"
+    for metric in ("accuracy", "validation accuracy", "P_u", "share of D_Q held", "rate called memorised", central):
         assert not has(metric, -0.01, 0.9)
         assert not has(metric, 0.1, 1.01)
     assert has("accuracy gain", -0.1, 0.2)

@@ -11,6 +11,7 @@ from dashboards.audits.unique_feature.exact_ranks import exact_ranks
 from dashboards.audits.unique_feature.family import family
 from dashboards.audits.unique_feature.history import histories
 from dashboards.audits.unique_feature.influence import influence, influences, traced
+from dashboards.audits.unique_feature.ladder import ladder
 from dashboards.audits.unique_feature.latents import latents
 from dashboards.audits.unique_feature.learning_curve import course
 from dashboards.audits.unique_feature.pairs import Pairs
@@ -46,6 +47,11 @@ def figures(run: Run) -> Iterator[Figure]:
         histories(run.table("history")),
     )
     yield from (figure for figure in drawn if figure is not None)
+
+
+def sweep(run: Run) -> Iterator[Figure]:
+    """What the cells of a ladder of epsilons show together."""
+    yield from ladder(run)
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:

@@ -90,7 +90,7 @@ def drawn(left: Array, p_value: Array, called: np.ndarray, across: str, null: fl
     """The canaries as SVG, smallest p-values at the top."""
     figure = drawing.canvas(3.0)
     wide = bool(p_value.min() < WIDE)
-    edge = 0.75 if wide else 0.6
+    edge = 0.85
     axes = drawing.place(figure, edge, 0.55, drawing.WIDTH - edge - 0.15, 2.0)
     axes.axvline(null, **drawing.NULL)
     axes.axhline(LEVEL, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (1, 2)))

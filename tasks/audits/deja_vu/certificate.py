@@ -67,7 +67,7 @@ def line(config: DejaVu, score: Row | None, verdict: Verdict) -> NumberLine | No
         what = "more objects named rightly for having been trained on, as a share"
     boundaries = (
         Boundary(0.0, "memorised only if the whole interval lies above"),
-        Boundary(config.negligible, "not seen only if the whole interval lies below"),
+        Boundary(config.negligible, "not seen only if the whole interval lies below", clears=True),
     )
     return line_of(score, what, boundaries=boundaries)
 

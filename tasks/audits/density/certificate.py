@@ -115,7 +115,7 @@ def line(config: Density, rows: Mapping[tuple[str, str], Row], verdict: Verdict)
         one = (Boundary(1.0, "memorised from one on"),)
         return NumberLine(f"images, of {n:,}, that are called memorised", first["estimate"] * n, null=0.0,
                           boundaries=one)  # fmt: skip
-    limit = Boundary(config.negligible, "not seen only if the whole interval lies below")
+    limit = Boundary(config.negligible, "not seen only if the whole interval lies below", clears=True)
     return line_of(
         rows.get(ROWS[1]),
         "how much higher the log probability is of images that are counted as trained on, on average, in nats"

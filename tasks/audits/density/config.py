@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.released_partitions import FOLDS, REPETITIONS
+from tasks.job import ADDED_LATER
 from tasks.models.custom import is_own
 from tasks.models.densities import DensityModel
 from tasks.ranges import above_zero, at_least, not_negative, one_of, share, some_of
@@ -50,6 +51,8 @@ class Density:
     """The observations: images."""
     model: DensityModel = DensityModel("vae")
     """The density model: one of `tasks.models.densities`, or your own as package.module:factory."""
+    width: float = field(default=1.0, metadata={ADDED_LATER: True})
+    """Ours: the factor on the units of its hidden layers (vae alone), rounded to whole ones; its code stays."""
     estimator: Estimator = "kfold"
     """kfold: models that each left out a fold of the data; loo: models that left out one observation."""
     repetitions: int = 10
@@ -125,7 +128,7 @@ class Density:
             raise ValueError("privacy is given and link is not 0; private training is one job, by its noise")
         if self.partitions == "released":
             check_released(self)
-        self.model.check()
+        self.model.check(self.width)
         if self.refine and is_own(self.model.name):
             raise ValueError(
                 f"refine is {self.refine}; it must be 0 for a model of your own, which has no codes of ours"

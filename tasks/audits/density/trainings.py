@@ -138,6 +138,7 @@ def fitting(config: Density) -> DensityTraining:
         afresh=config.afresh,
         outliers=config.outliers,
         privacy=config.privacy,
+        width=config.width,
     )
 
 

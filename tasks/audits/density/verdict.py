@@ -125,10 +125,12 @@ def together(called: Row, beyond: Row | None) -> list[str]:
     """How many observations are memorised beyond chance, whichever these are, in words."""
     if beyond is None or beyond["p_value"] is None:
         return []
+    n, p = called["n"], shown(beyond["p_value"])
+    if beyond["p_value"] > SIGNIFICANT:
+        return [f"all together show no more than chance brings (p {p})"]
     if beyond["p_value"] > SURELY:
-        return [f"all together show no more than chance brings (p {shown(beyond['p_value'])})"]
-    n = called["n"]
-    return [f"of all together at least {round(beyond['low'] * n):,} are, beyond chance (p {shown(beyond['p_value'])})"]
+        return [f"that some of all together are is not shown at {100 * SURELY:g} % (p {p})"]
+    return [f"of all together at least {round(beyond['low'] * n):,} are, beyond chance (p {p})"]
 
 
 def of_gap(config: Density, gap: Row | None) -> list[str]:

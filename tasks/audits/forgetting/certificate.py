@@ -102,7 +102,7 @@ def in_plain_words(decision: Decision, share: Row, surer: Row | None) -> str:
             "It tells the data set from pictures of the same source that nobody was given no better than chance does, "
             f"and holds at most {percent(share['high'])} of it (95 % limit)."
         )
-    why = str(decision.reason).replace("D_Q", "the data set")
+    why = decision.told.replace("D_Q", "the data set")
     return f"{why[0].upper()}{why[1:]}."
 
 
@@ -113,7 +113,7 @@ def line(decision: Decision, share: Row, surer: Row | None, config: Forgetting) 
         return None
     if decision.answer == "not forgotten" and surer is not None:
         return chances(surer["p_value"], LEVEL)
-    limit = Boundary(config.negligible, "forgotten only if the whole interval lies below")
+    limit = Boundary(config.negligible, "forgotten only if the whole interval lies below", clears=True)
     never = "held by a model that never saw it"
     return line_of(share, "share of the data set that it holds", null_words=never, boundaries=(limit,))
 

@@ -19,6 +19,7 @@ from typing import Literal
 from tasks.audits.forgetting.likeness import LEVEL as UNLIKE
 from tasks.audits.forgetting.likeness import Check
 from tasks.statistics import Estimate
+from tasks.summaries import p_in_words
 
 Forgot = Literal["forgotten", "not forgotten", "not judged", "undecided"]
 Right = Literal["right", "undecided", "wrong"]
@@ -42,11 +43,25 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Decision:
-    """The answer, and in one clause why it is none, with its kind; None where it is one."""
+    """The answer, and in one `clause` why it is none, with its kind; None where it is one.
+
+    A clause that tells of a test has `{p}` where its p-value `p` stands.
+    """
 
     answer: Forgot
-    reason: str | None = None
+    clause: str | None = None
     cause: Cause | None = None
+    p: float | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """The clause as tables keep it, p-values with two digits however small."""
+        return self.clause if self.clause is None or self.p is None else self.clause.format(p=f"p = {self.p:.2g}")
+
+    @property
+    def told(self) -> str:
+        """The clause in a sentence; empty without one."""
+        return self.clause or "" if self.p is None else (self.clause or "").format(p=p_in_words(self.p))
 
 
 def decided(evidence: Evidence, negligible: float) -> Decision:
@@ -84,15 +99,17 @@ def unlikeness(evidence: Evidence) -> Decision | None:
             return Decision(
                 "not judged",
                 f"its {name} on the control set is {check.value:.3g}, that of models that never saw D_Q "
-                f"{check.expected:.3g} (p = {check.p:.2g}): it knows other data, has another design or was changed",
+                f"{check.expected:.3g} ({{p}}): it knows other data, has another design or was changed",
                 "unlike",
+                check.p,
             )
     if evidence.p_other is not None and evidence.p_other < UNLIKE:
         return Decision(
             "not judged",
-            f"it is less sure of D_Q than of images of the same source that nobody was given (p = "
-            f"{evidence.p_other:.2g}), as no model is that never saw either: it was made to deny D_Q, or was changed",
+            "it is less sure of D_Q than of images of the same source that nobody was given ({p}), as no model is that "
+            "never saw either: it was made to deny D_Q, or was changed",
             "less sure",
+            evidence.p_other,
         )
     return None
 

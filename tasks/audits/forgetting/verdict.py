@@ -112,7 +112,7 @@ def evidence(rows: Mapping[tuple[str, str], Row], share: Row, decision: Decision
     """What the answer on a target rests on, in words."""
     surer = rows.get((SURER, share["setting"]))
     if surer is None:
-        return str(decision.reason)
+        return decision.told
     models = f"{p_in_words(surer['p_value'])}, {share['n']} model{'s' if share['n'] > 1 else ''}"
     if decision.answer == "not forgotten":
         least = share["low"] or 0.0
@@ -121,7 +121,7 @@ def evidence(rows: Mapping[tuple[str, str], Row], share: Row, decision: Decision
     told = f"it knows D_Q no better than images of the same source that nobody was given ({models})"
     if decision.answer == "forgotten":
         return f"{told}, and holds at most {percent(share['high'])} of it (95 % limit)"
-    return f"{told}, but {decision.reason}"
+    return f"{told}, but {decision.told}"
 
 
 def percent(share: float) -> str:

@@ -76,7 +76,7 @@ def line(config: Relational, m: Row | None, verdict: Verdict) -> NumberLine | No
     )
     boundaries = (
         Boundary(0.0, "memorised if the whole interval lies above"),
-        Boundary(config.negligible, "not seen only if the whole interval lies below"),
+        Boundary(config.negligible, "not seen only if the whole interval lies below", clears=True),
     )
     return line_of(m, f"{what}, as a share (relational m)", boundaries=boundaries)
 

@@ -211,7 +211,7 @@ def deciding_line(rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> Numb
     if first["metric"] == BEYOND:
         return chances(first["p_value"], SURELY)
     zero = Boundary(0.0, "memorised if the whole interval lies above")
-    return line_of(first, FACTOR, boundaries=(zero, Boundary(SMALLEST, "not seen only if it lies below")))
+    return line_of(first, FACTOR, boundaries=(zero, Boundary(SMALLEST, "not seen only if it lies below", clears=True)))
 
 
 def in_plain_words(what: str, seen: str, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> str:

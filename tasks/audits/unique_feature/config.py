@@ -26,6 +26,7 @@ SLOW = ("cnn1", "cnn2", "densenet100", "resnet18")  # networks that take seconds
 DEEP = ("densenet100", "resnet18")
 LEAST = {
     "canaries": 0,
+    "neighbours_left_out": 0,
     "seeds": 1,
     "evaluations": 1,
     "probes": 0,
@@ -52,6 +53,8 @@ class UniqueFeature:
     """Which split of `probe` is asked about."""
     network: Network = Network("mlp1")
     """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
+    width: float = field(default=1.0, metadata={ADDED_LATER: True})
+    """Ours: the factor on the units and channels of its hidden layers (mlp1, cnn1 and cnn2), rounded to whole ones."""
     dropout: bool = False
     """Whether it is trained with dropout, as in Table 3."""
     batch_norm: bool = False
@@ -72,6 +75,9 @@ class UniqueFeature:
     asked."""
     choice: Choice = "random"
     """How canaries are chosen: at random, or those of highest and lowest self-influence."""
+    neighbours_left_out: int = field(default=0, metadata={ADDED_LATER: True})
+    """Ours: how many training images both trainings of a pair leave out: those nearest to the canary's own, by the
+    Euclidean distance of pixels, of equally near ones the first."""
     seeds: int = 1
     """Training seeds per canary."""
     one_seed: bool = False
@@ -129,9 +135,29 @@ class UniqueFeature:
             object.__setattr__(self, "data", None)  # nothing is trained, so no data set has to be there
         elif self.data is None:
             raise ValueError("data is none; it must be a data set unless models are given")
-        catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
+        catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm), self.width)
+        if self.given.there and self.width != 1:
+            raise ValueError(f"width is {self.width:g} and models are given; it must be 1 where nothing is trained")
+        if self.neighbours_left_out:
+            self._check_left_out()
         if self.privacy is not None:
             self._check_private()
+
+    def _check_left_out(self) -> None:
+        """ValueError where no canary is known whose neighbours could be left out, or that would not be private."""
+        count = self.neighbours_left_out
+        if self.asks_models:
+            raise ValueError(f"neighbours_left_out is {count}; it must be 0 where no canary is trained on")
+        if self.choice != "random":
+            raise ValueError(
+                f"neighbours_left_out is {count} and choice is {self.choice}; choice must be random, which says before "
+                "any training whose neighbours they are"
+            )
+        if self.privacy is not None:
+            raise ValueError(
+                f"neighbours_left_out is {count} and privacy is given; it must be 0: epsilon does not count what the "
+                "choice of images says of the canary"
+            )
 
     def _check_private(self) -> None:
         """ValueError where its networks cannot train with privacy, or what is measured would not be private."""
@@ -192,6 +218,7 @@ def tiny(config: UniqueFeature) -> UniqueFeature:
         data=Dataset("digits#8x8" if deep else "digits#16x16" if slow else "digits"),
         probe=Dataset("photos"),
         canaries=min(config.canaries, 1 if deep else 2 if slow else 3),
+        neighbours_left_out=min(config.neighbours_left_out, 10),
         seeds=min(config.seeds, 2),
         evaluations=min(config.evaluations, 2),
         family=replace(config.family, count=min(config.family.count, 20)),

@@ -27,6 +27,7 @@ from tasks.datasets.features import check_fits
 from tasks.job import Job
 from tasks.training.chains import chain
 from tasks.training.classifier import Burnt, Training, train
+from tasks.training.deduplication import NearestImages
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +100,11 @@ def check(config: UniqueFeature) -> None:
             raise ValueError(
                 f"{name} is {getattr(config, name)}; it must be at most {most}, the training images there are"
             )
+    if config.neighbours_left_out >= rows:
+        raise ValueError(
+            f"neighbours_left_out is {config.neighbours_left_out}; it must be at most {rows - 1}, the training images "
+            "beside the canary's"
+        )
     for feature in (config.feature, config.carried):
         check_fits(feature, *images.shape[1:3])
 
@@ -108,7 +114,7 @@ def pairs(config: UniqueFeature, ranking: Ranking | None) -> Iterator[Pair]:
     chosen_ones = () if ranking is None else (ranking.chosen,)
     for canary in canaries(config):
         for replicate in range(config.seeds):
-            clean = training(config, training_seed(config, canary.number, replicate))
+            clean = without_neighbours(config, training_seed(config, canary.number, replicate), canary)
             if isinstance(canary.image, Ranked):
                 with_canary = RankedTraining(clean, canary.image, canary.carried)
                 model = chain(train_ranked, with_canary, config.link, chosen_ones, link)[-1]
@@ -161,6 +167,15 @@ def training_seed(config: UniqueFeature, number: int, replicate: int) -> int:
     return seeds.derive(config.seed, *stream(config, "training", *path))
 
 
+def without_neighbours(config: UniqueFeature, seed: int, canary: Canary) -> Training:
+    """The training of a network of this seed without the canary, and without the neighbours of its clean image."""
+    clean, count = training(config, seed), config.neighbours_left_out
+    if not count:
+        return clean
+    assert not isinstance(canary.image, Ranked)  # of which no neighbours are left out
+    return replace(clean, left_out=NearestImages(canary.image, count))
+
+
 def training(config: UniqueFeature, seed: int) -> Training:
     """The training of a network of this seed without any canary."""
     return Training(
@@ -178,4 +193,5 @@ def training(config: UniqueFeature, seed: int) -> Training:
         schedule=config.schedule,
         batch=config.batch,
         privacy=config.privacy,
+        width=config.width,
     )

@@ -7,6 +7,7 @@ random glyph is a letter with its cells permuted, so it has the letter's ink and
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -94,6 +95,11 @@ class Glyph:
 
 def pixels(glyph: Glyph) -> NDArray[np.uint8]:
     """The glyph itself, (size, size): 255 where there is ink, else 0."""
+    return _drawn(glyph).copy()
+
+
+@lru_cache(4096)  # a plan asks for the same few again and again
+def _drawn(glyph: Glyph) -> NDArray[np.uint8]:
     cells = np.array([[cell == "#" for cell in row] for row in GLYPHS[glyph.text].split()])
     if glyph.kind == "random":
         order = seeds.generator(glyph.seed, "random feature").permutation(CELLS * CELLS)

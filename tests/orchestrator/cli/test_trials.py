@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,30 @@ def test_the_list_of_runs_has_a_search_in_one_line_and_says_how_its_trials_are_s
     told = engram(searched).json("runs")["runs"]
     assert 7 == len(told)
     (search,) = (run for run in told if "trials" in run)
-    assert ({"planned": 4, "made": 4}, "recommended") == (search["trials"], search["answer"])
+    assert searched.told | {"answer": "recommended"} == {name: search[name] for name in search if name != "created"}
+
+
+def test_a_run_says_of_which_search_it_is_a_trial(searched: Made, tmp_path: Path) -> None:
+    made = searched.copied(tmp_path)
+    table = rows(made)
+    (again,) = (row for row in table if row["part"] == "fresh" and row["trial"])
+    trial = next(row for row in table if row["part"] == "search" and row["trial"] == again["trial"])
+    for row, named in (
+        (table[0], "the start and trial 2"),
+        (trial, f"trial {trial['trial']}"),
+        (again, ", fresh seeds"),
+    ):
+        assert f"{named} of {made.name}; engram status {made.name} tells" in engram(made)("status", row["run"]).stdout
+    told = engram(made).json("status", again["run"])
+    assert [{"search": made.name, "trials": [{"trial": again["trial"], "part": "fresh"}]}] == told["trial_of"]
+    assert "trial_of" not in engram(made).json("status", made.name)
+    # One that was cut off is not in the table; its log tells whose trial it is, and so do the commands without a name.
+    rewritten(made, table[:3], cells=[table[0]["run"]], settings=[{}])
+    os.utime(made.store / "runs" / again["run"] / "events.jsonl")
+    said = engram(made)("status", again["run"]).stdout
+    assert f"a trial that has not ended of {made.name}" in said
+    assert engram(made)("status").stdout.startswith(made.name)
+    assert again["run"] not in engram(made)("runs").stdout
 
 
 def test_a_run_that_was_there_before_its_search_stays_in_the_list(searched: Made, tmp_path: Path) -> None:
@@ -46,7 +71,9 @@ def test_its_status_tells_how_many_trials_are_made_and_what_is_recommended(searc
     assert said.startswith(f"{searched.name} finished: 4 of 4 trials made, ")
     assert SENTENCE in said
     told = engram(searched).json("status", "tunable-search")
-    assert (searched.told["recommendation"], {"planned": 4, "made": 4}) == (told["recommendation"], told["trials"])
+    assert searched.told == told  # as the search told it itself
+    assert {"planned": 4, "made": 4} == told["trials"]
+    assert {"answer", "sentence", "winner", "difference"} == told["recommendation"].keys()
     made = searched.copied(tmp_path)
     search = {name: value for name, value in journal(made).about()["search"].items() if name != "recommendation"}
     rewritten(made, rows(made)[:3], search=search)
@@ -85,7 +112,14 @@ def test_resume_goes_on_with_a_search_and_trains_nothing_anew(searched: Made, tm
     search = {name: value for name, value in journal(made).about()["search"].items() if name != "recommendation"}
     rewritten(made, before[:3], search=search)
     stored = sorted(made.store.glob("results/*/*.arrow"))
-    told = Shell(tmp_path).json("resume", "--address", ray_cluster.address)
-    assert (made.name, "finished", "recommended") == (told["search"], told["state"], told["recommendation"]["answer"])
+    told = Shell(tmp_path).json("resume", "--report", "--address", ray_cluster.address)
+    assert (made.name, "finished", "recommended") == (told["run"], told["state"], told["recommendation"]["answer"])
     assert before == rows(made)
     assert stored == sorted(made.store.glob("results/*/*.arrow"))
+    # Its page and those of the runs behind its answer lead to one another.
+    page = Path(told["report"])
+    behind = {row["run"] for row in before if row["trial"] in (0, told["recommendation"]["winner"])}
+    links = set(re.findall(r'href="(\.\./[^"]+)"', page.read_text()))
+    assert {f"../{run}/report.html" for run in behind} == links
+    for link in links:
+        assert [f"../{made.name}/report.html"] == re.findall(r'href="(\.\./[^"]+)"', (page.parent / link).read_text())

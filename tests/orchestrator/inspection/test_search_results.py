@@ -110,7 +110,7 @@ def test_of_a_private_choice_others_see_what_stands_for_it(searched: Made, tmp_p
     assert {"folder": "<withheld>,<withheld>", "rate": "log(0.1..1)"} == public.settings["over"]
     assert public.answer is not None
     assert "folder=<withheld>: memory falls." == public.answer.sentence
-    assert "ann" not in str(search_results.table(Disclosure().journal(there.folder), "trials").to_pylist())
+    assert "ann" not in str(public.table("trials").to_pylist())
     assert "/home/ann/scans" in json.dumps(search_results.of(there).trials)
 
 

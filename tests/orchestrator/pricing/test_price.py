@@ -84,6 +84,29 @@ def test_what_never_ran_here_is_priced_by_the_reference_and_the_speed_of_this_ma
     assert priced(plan, list(plan.jobs), {group: 1000.0}, 2, "none").here.expected > 500
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        Spec("unique_feature", "ladder"),
+        Spec("unique_feature", "ladder", {"network": "cnn1"}),
+        Spec("density", "ladder"),
+        Spec("density", "mitigation", {"data": "digits"}),
+        Spec("relational", "private"),
+    ],
+    ids=lambda spec: f"{spec.audit} {spec.preset}",
+)
+def test_private_trainings_have_a_price_and_cost_more_than_others(monkeypatch: pytest.MonkeyPatch, spec: Spec) -> None:
+    monkeypatch.setattr(speed, "of_this_machine", lambda kept: shipped().speed)
+    for cell in pinned(wanted(spec), {}):
+        plan = plan_of(cell)
+        price = priced(plan, list(plan.jobs), {}, 2, "none")
+        assert () == price.unknown
+        assert price.here.low < price.here.expected < price.here.high
+    units = shipped().units
+    privately = {unit: seconds for unit, seconds in units.items() if unit.startswith("privately ")}
+    assert all(seconds > units[unit.removeprefix("privately ")] for unit, seconds in privately.items())
+
+
 def test_a_machine_that_cannot_be_measured_widens_the_price(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = asked("unique_feature", "smoke")
     monkeypatch.setattr(speed, "of_this_machine", lambda kept: shipped().speed)

@@ -136,7 +136,7 @@ def test_where_all_failed_and_that_was_tolerated_there_is_no_summary_and_no_answ
     journal = Journal(store.folder("runs", report.run))
     assert [] == results.summary(journal, store).table.to_pylist()
     assert results.answer(journal, store) is None
-    assert {} == facts.metrics(journal, store)
+    assert {} == facts.metrics(journal, store, None)
 
 
 def test_more_failures_than_tolerated_leave_no_summary(store: Store) -> None:

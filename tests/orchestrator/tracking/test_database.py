@@ -130,7 +130,7 @@ def test_a_run_counts_as_delivered_only_while_the_database_has_it(tmp_path: Path
     target = Target(f"sqlite:///{path}")
     mlflow = client(target.uri)
     run = mlflow.create_run(mlflow.create_experiment("engram")).info.run_id
-    of = Receipt(target.uri, "engram", "1", run, "", 0, "finished", artifacts.fingerprint(journal, store))
+    of = Receipt(target.uri, "engram", "1", run, "", 0, "finished", artifacts.fingerprint(journal, store, None))
     receipt.write(journal.folder, of)
     assert delivered(journal, store, target)
     whole = path.read_bytes()

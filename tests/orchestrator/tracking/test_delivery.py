@@ -131,7 +131,7 @@ def received(store: Store, run: str, **fields: Any) -> Journal:
     """The run with a receipt for all of it, but for these fields."""
     journal = Journal(store.folder("runs", run))
     position = journal.events_from(0)[1]
-    known = {"position": position, "state": "finished", "fingerprint": artifacts.fingerprint(journal, store)}
+    known = {"position": position, "state": "finished", "fingerprint": artifacts.fingerprint(journal, store, None)}
     whole = {"uri": AT, "experiment": "wards", "experiment_id": "1", "run_id": "r", "address": f"{AT}/#/r"} | known
     receipt.write(journal.folder, Receipt(**(whole | fields)))
     return journal

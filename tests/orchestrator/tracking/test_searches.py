@@ -7,17 +7,21 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+from dashboards.run import open_run
 from orchestrator.inspection.search_results import QUESTION
 from orchestrator.store import open_store
 from orchestrator.tracking.delivery import delivered
 from orchestrator.tracking.tracking_store import Target
 from orchestrator.tracking.uploader import Uploader, follow
+from tests.dashboards import pages
 from tests.orchestrator.inspection.test_search_results import journal, rewritten, rows
 from tests.orchestrator.tracking.test_uploader import Told
 from tests.support.mlflow_server import client, tracked
 from tests.support.searches import Made
+from tests.support.shell import Here
 
 
 @pytest.fixture
@@ -46,8 +50,20 @@ def parted(found: list[Any]) -> tuple[Any, list[Any]]:
     return parent, [run for run in found if run is not parent]
 
 
-def test_it_is_the_parent_of_its_trials_with_its_answer_and_they_have_both_numbers(made: Made) -> None:
+def test_it_is_the_parent_of_its_trials_with_its_answer_and_they_have_both_numbers(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    read = pq.read_table
+
+    def noted(source: Any, *arguments: Any, **options: Any) -> Any:
+        opened.append(Path(source).stem)
+        return read(source, *arguments, **options)
+
+    monkeypatch.setattr(pq, "read_table", noted)
     mlflow = sent(made)
+    # Once for all of its runs, and once to see that all is delivered.
+    assert ["trials", "trials"] == [name for name in opened if name in ("trials", "front")]
     parent, trials = parted(tracked(mlflow))
     tags, told = parent.data.tags, made.told["recommendation"]
     assert ("tunable, noise=0.01, search over rate, wide", "FINISHED") == (parent.info.run_name, parent.info.status)
@@ -76,8 +92,16 @@ def test_it_is_the_parent_of_its_trials_with_its_answer_and_they_have_both_numbe
 
 
 def test_its_tables_are_artifacts_that_mlflow_shows(made: Made) -> None:
+    first = open_run(open_store(str(made.store)), rows(made)[0]["run"])
+    pages.draw(first)
+    page = pages.draw(open_run(first.store, made.name))
     mlflow = sent(made)
     parent, _ = parted(tracked(mlflow))
+    # Its frame follows no link to another page, so that there is none; and the page's seal is its own.
+    sent_page = Path(mlflow.download_artifacts(parent.info.run_id, "report.html"))
+    assert ("../" in page.read_text(), "../" in sent_page.read_text()) == (True, False)
+    checks = Here(made.store.parent).json("verify", str(sent_page))["checks"]
+    assert {"agrees"} == {check["state"] for check in checks}
     files = [each.path for each in mlflow.list_artifacts(parent.info.run_id, "tables")]
     assert [f"tables/{name}.{suffix}" for name in ("front", "trials") for suffix in ("json", "parquet")] == files
     shown = {each["path"] for each in json.loads(parent.data.tags["mlflow.loggedArtifacts"])}

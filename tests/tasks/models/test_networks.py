@@ -300,6 +300,41 @@ def test_a_network_has_its_published_number_of_parameters(
     assert count == sum(math.prod(weight.shape) for weight in weights.values() if weight.learned)
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "width", "count"),
+    [
+        ("mlp1", GREY, 0.5, 242_762),  # 784 * 256 + 256 + 256 * 128 + 128 + 128 * 64 + 64 + 650
+        ("cnn1", GREY, 0.5, 304_586),  # 160 + 4,640 + 4,608 * 64 + 64 + 4,160 + 650
+        ("cnn2", COLOUR, 2.0, 6_836_298),  # 1,792 + 36,928 + 73,856 + 147,584 + 3,200 * 2,048 + 2,048 + 20,490
+    ],
+)
+def test_a_width_is_the_factor_on_units_and_channels_of_hidden_layers(
+    name: str, shape: tuple[int, int, int], width: float, count: int
+) -> None:
+    network = Architecture(name, shape, 10, width=width)
+    assert count == sum(math.prod(weight.shape) for weight in network.weights.values())
+    tensors = {name: torch.from_numpy(values)[None] for name, values in network.initial(0).items()}
+    assert (1, 3, 10) == network.logits(Layers(tensors), torch.rand(1, 3, math.prod(shape))).shape
+    # By its name the fastest way to train is stored: each width has its own.
+    assert (name, f"{name} of width {width:g}") == (str(Architecture(name, shape, 10)), str(network))
+    assert network != Architecture(name, shape, 10) == Architecture(name, shape, 10, width=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "message"),
+    [
+        ("resnet18", 0.5, "width is 0.5 and network is resnet18; network must be one of mlp1, cnn1, cnn2 for it"),
+        ("their.network:make", 2.0, "width is 2 and network is their.network:make; network must be one of mlp1, cnn1"),
+        ("mlp1", 0.0, "width is 0.0; it must be a finite number above 0"),
+        ("mlp1", math.nan, "width is nan; it must be a finite number above 0"),
+        ("densenet100", math.inf, "width is inf; it must be a finite number above 0"),
+    ],
+)
+def test_a_width_that_a_network_does_not_have_is_refused(name: str, width: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Architecture(name, COLOUR, 10, width=width)
+
+
 def test_every_network_is_described_with_its_options() -> None:
     assert list(DEFINITIONS) == list(OPTIONS) == [name for name in DESCRIPTIONS if ":" not in name]
     for name, options in OPTIONS.items():

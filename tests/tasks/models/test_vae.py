@@ -16,6 +16,13 @@ def test_the_fully_connected_network_is_1024_512_256_16_and_its_mirror() -> None
     assert [(512, 1024), (256, 512), (32, 256), (256, 16), (512, 256), (1024, 512)] == list(shapes.values())
 
 
+def test_a_width_is_the_factor_on_hidden_units_and_leaves_code_and_image_alone() -> None:
+    shapes = [weight.shape for name, weight in mnist(width=0.5).weights.items() if name.endswith("weight")]
+    assert [(256, 1024), (128, 256), (32, 128), (128, 16), (256, 128), (1024, 256)] == shapes
+    assert (mnist(), "fully connected autoencoder") == (mnist(width=1.0), mnist().name)
+    assert "fully connected autoencoder of 256-128 units" == mnist(width=0.5).name
+
+
 @pytest.mark.parametrize(("vae", "last"), [(cifar10(), 6), (celeba(), 3)])
 def test_the_convolutional_networks_are_those_of_table_1(vae: Convolutional, last: int) -> None:
     found = {name: weight.shape for name, weight in vae.weights.items() if len(weight.shape) > 1}

@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import dataclasses
 import subprocess
 import sys
@@ -7,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tasks.compute_context import ComputeContext, under
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph, burn
@@ -14,8 +17,9 @@ from tasks.job import marks
 from tasks.models.catalog import Network
 from tasks.models.inference import logits
 from tasks.models.weights import architecture_of, weights_of
-from tasks.schemas import MODEL, PRIVATE_MODEL
+from tasks.schemas import MODEL, PRIVATE_MODEL, of_width
 from tasks.training.classifier import Burnt, Training, batch_key, linked, member_of, train, train_many, work
+from tasks.training.deduplication import NearestImages
 from tasks.training.privacy import Privacy
 
 DIGITS = pin(Dataset("digits"))
@@ -117,6 +121,65 @@ def test_a_negative_row_is_refused() -> None:
         Burnt(-1, Glyph())
 
 
+NARROW = dataclasses.replace(TINY, examples=60, batch=30, patience=0, width=0.25)
+
+
+def test_a_narrow_model_is_a_fraction_of_the_published_one_and_says_so() -> None:
+    model = train(NARROW, ())
+    assert of_width(MODEL, 0.25) == model.schema
+    assert ((128, 784), (10, 32)) == tuple(weights_of(model)[f"dense{layer}.weight"].shape for layer in (1, 4))
+    assert 0.25 == architecture_of(model).width
+    assert train(dataclasses.replace(NARROW, width=1.0), ()).schema == MODEL
+
+
+def test_trainings_of_two_widths_share_neither_a_call_nor_a_checkpoint() -> None:
+    wide = dataclasses.replace(NARROW, width=1.0)
+    assert batch_key(NARROW) != batch_key(wide)
+    assert linked(NARROW).training != linked(wide).training
+    assert "width" not in linked(wide).training  # else a chain that an earlier version began would begin anew
+    assert "left_out" not in linked(wide).training
+    with pytest.raises(ValueError, match="cannot share a call"):
+        list(train_many([NARROW, wide], [(), ()]))
+    ends = [dataclasses.replace(config, epochs=500, patience=10) for config in (wide, NARROW)]
+    amounts = [next(iter(work(config).trained.values())) for config in (wide, NARROW, *ends)]
+    assert 0.25 < amounts[1] / amounts[0] < 0.4
+    assert amounts[1] / amounts[0] < amounts[3] / amounts[2] < 1  # more epochs, each of less work
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_training_leaves_out_the_images_nearest_to_one(together: bool) -> None:
+    images = load(DIGITS)
+    configs = [dataclasses.replace(NARROW, seed=row, left_out=NearestImages(row, 20)) for row in (3, 40)]
+    for config in configs:
+        assert config.left_out is not None
+        nearest = config.left_out.rows_among(images.train_images[:60])
+        assert np.delete(np.arange(60), nearest).tolist() == member_of(config, images).rows.tolist()
+        assert linked(config).training != linked(dataclasses.replace(config, left_out=None)).training
+    # Others of as many rows share a call; a stack of them gives each what it gives alone.
+    assert batch_key(configs[0]) == batch_key(configs[1]) != batch_key(NARROW)
+    with under(ComputeContext("stack" if together else "loop")):
+        found = dict(train_many(configs, [(), ()]))
+    for index, config in enumerate(configs):
+        table = found[index]
+        assert isinstance(table, pa.Table)
+        alone = weights_of(train(config, ()))
+        for name, values in weights_of(table).items():
+            np.testing.assert_allclose(alone[name], values, atol=1e-5 if together else 0)
+    count = {next(iter(work(config).trained.values())) for config in (NARROW, *configs)}
+    assert 2 == len(count)  # fewer images are less work
+
+
+def test_a_canary_that_is_left_out_and_too_many_neighbours_end_their_training_alone() -> None:
+    images = load(DIGITS)
+    (nearest,) = NearestImages(3, 1).rows_among(images.train_images[:60]).tolist()
+    lost = dataclasses.replace(NARROW, left_out=NearestImages(3, 1), burnt=(Burnt(nearest, Glyph()),))
+    found = dict(train_many([lost, dataclasses.replace(lost, burnt=())], [(), ()]))
+    assert f"a feature is burnt into row {nearest}, which is left out of the training" == str(found[0])
+    assert isinstance(found[1], pa.Table)
+    with pytest.raises(ValueError, match="60 images nearest to another are left out; they must be at most 59"):
+        train(dataclasses.replace(NARROW, left_out=NearestImages(3, 60)), ())
+
+
 def test_planning_a_training_imports_no_torch() -> None:
     code = (
         "import sys; from tasks.training.classifier import *; from tasks.datasets.dataset import Dataset;"
@@ -144,11 +207,14 @@ def test_a_private_model_says_what_each_epoch_spent() -> None:
     canary = train(dataclasses.replace(PRIVATE, burnt=(Burnt(7, Glyph()),)), ())
     assert spent == canary["epsilons"][0].as_py()
     assert model["weights"] != canary["weights"]
+    narrow = train(dataclasses.replace(PRIVATE, width=0.1), ())
+    assert (of_width(PRIVATE_MODEL, 0.1), (51, 784)) == (narrow.schema, weights_of(narrow)["dense1.weight"].shape)
 
 
 def test_privacy_has_a_pace_of_its_own_and_is_not_in_the_text_of_checkpoints() -> None:
     assert ["privately train mlp1 on 28x28x1"] == list(work(PRIVATE).trained)
     assert "privacy" not in linked(TINY).training  # else a chain that an earlier version began would begin anew
+    assert "privacy" in repr(PRIVATE)  # which the pace of a group of jobs is known by
     assert batch_key(TINY) != batch_key(dataclasses.replace(TINY, patience=0, privacy=Privacy(8.0)))
 
 

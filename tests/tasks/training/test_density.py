@@ -32,7 +32,7 @@ from tasks.models.densities import DensityModel
 from tasks.models.importance import Estimated, Sampling, estimated
 from tasks.models.vae import mnist
 from tasks.training import density, trainer
-from tasks.training.density import batch_key, fit, train_many
+from tasks.training.density import batch_key, fit, train_many, work
 from tasks.training.density_config import DensityTraining, Fold, RefinedTraining, ReleasedFold, Row, Split
 from tasks.training.density_table import FITTED, REFINED, Evaluation, Evaluator, density_table
 from tasks.training.elbo import Elbo
@@ -391,6 +391,11 @@ def test_a_training_that_diverges_ends_alone() -> None:
         ({"recorded": (3, 1)}, r"recorded is \(3, 1\); it must be epochs from 1 to 3, ascending"),
         ({"recorded": (1, 1)}, r"recorded is \(1, 1\); it must be epochs from 1 to 3, ascending"),
         ({"model": DensityModel("gan")}, "model is 'gan'; it must be one of vae, conv-vae"),
+        ({"width": 0.0}, "width is 0.0; it must be a finite number above 0"),
+        (
+            {"model": DensityModel("conv-vae"), "width": 0.5},
+            "width is 0.5 and model is conv-vae; model must be one of vae for it",
+        ),
         (
             {"model": DensityModel("conv-vae"), "privacy": Privacy(1.0)},
             "privacy is given and model is conv-vae; it must be vae",
@@ -463,6 +468,20 @@ def test_what_a_training_gives_changes_only_with_its_version() -> None:
     assert 2 == marks(fit).version
     # Processors differ in the last digit of a product, and the first steps of Adam make more of it.
     assert [702.8965, 672.8895, -667.1751, 5.8326, 0.034472] == pytest.approx(found, rel=2e-4)
+
+
+def test_a_narrow_model_is_another_training_of_less_work() -> None:
+    narrow = replace(TINY, width=0.25)
+    assert fit(TINY, ()) == fit(replace(TINY, width=1.0), ())
+    found = fit(narrow, ())
+    assert (FITTED, False) == (found.schema, said(found, 3).tolist() == said(fit(TINY, ()), 3).tolist())
+    assert batch_key(narrow) != batch_key(TINY)
+    assert "width" not in density.linked(TINY).training != density.linked(narrow).training
+    wide, less = (work(config).amounts for config in (TINY, narrow))
+    assert wide.keys() == less.keys()
+    assert all(0.25 < less[unit] / wide[unit] < 0.4 for unit in wide)
+    fields: dict[str, Any] = {each.name: getattr(narrow, each.name) for each in dataclasses.fields(narrow)}
+    assert "width=0.25, refine=2" in repr(RefinedTraining(**fields, refine=2))
 
 
 def test_refined_trainings_have_a_key_of_their_own_and_say_what_the_encoders_codes_were_worth() -> None:

@@ -172,8 +172,8 @@ def begun(config: Course, inputs: Inputs, images: Images, network: Architecture,
     if config.carried is not None and isinstance(config.evaluation.canary, Ranked):
         training = resolved(RankedTraining(training, config.evaluation.canary, config.carried), inputs)
     member = classifier.member_of(training, images)
-    if canary >= len(member.rows):
-        raise ValueError(f"canary is {canary}; the rows trained on are 0 to {len(member.rows) - 1}")
+    if canary not in member.rows:
+        raise ValueError(f"canary is {canary}; it must be one of the {len(member.rows)} rows that are trained on")
     followed = Followed(config, canary, int(images.train_labels[canary]), member)
     for model in (table for table in inputs if table.schema == COURSE):
         (kept,) = (epoch["epoch"] for epoch in model.select(["epoch", "kept"]).to_pylist() if epoch["kept"])

@@ -62,6 +62,8 @@ def test_a_number_that_is_not_above_0_is_named(name: str, value: float) -> None:
         ({"partitions": "released", "repetitions": 11}, "^partitions is released and repetitions is 11; it must be at"),
         ({"privacy": Privacy(1.0), "link": 5}, "privacy is given and link is not 0; private training is one job"),
         ({"model": DensityModel("gan")}, "model is 'gan'; it must be one of vae, conv-vae"),
+        ({"width": -1.0}, "width is -1.0; it must be a finite number above 0"),
+        ({"model": DensityModel("conv-vae"), "width": 2.0}, "width is 2 and model is conv-vae; model must be one of"),
         ({"model": DensityModel("no function:here")}, "model is 'no function:here'; one of your own is written"),
     ],
     ids=str,

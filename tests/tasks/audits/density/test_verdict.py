@@ -116,6 +116,9 @@ def test_it_says_how_many_are_memorised_and_by_how_much() -> None:
     assert "(matched-count M 33.5 nats at the median of these, 80 at most)" in said
     assert "all together show no more than chance brings (p = 0.5)" in said
     assert "one of 60,000 observations is" in verdict(Density(), table(called(1), NONE)).sentence
+    some = verdict(Density(), table(called(), beyond(0.002, 0.01), NONE)).sentence
+    assert "that some of all together are is not shown at 0.1 % (p = 0.002)" in some
+    assert "Chance brings as many small p-values in 0.2 % of runs alone." in some
     many = verdict(Density(), table(called(), beyond(1e-9, 0.0125), NONE)).sentence
     assert "of all together at least 750 are, beyond chance (p < 1e-6)" in many
 

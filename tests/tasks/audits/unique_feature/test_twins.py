@@ -11,6 +11,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.job import marks
 from tasks.training.chains import chain
 from tasks.training.classifier import Burnt, Training, train
+from tasks.training.deduplication import NearestImages
 from tests.tasks.audits.unique_feature import small
 from tests.tasks.audits.unique_feature.made_up import reads_the_letter
 
@@ -45,6 +46,13 @@ def test_twins_of_one_seed_share_a_training_and_are_the_same_as_alone() -> None:
     configs, models = [one, other, one, one], [kept(4), kept(2), kept(1), kept(4)]
     found = dict(train_many(configs, [[model] for model in models]))
     assert [after(4), after(2, other.training), after(1), after(4)] == [found[index] for index in range(4)]
+
+
+def test_twins_of_one_seed_and_other_neighbours_left_out_are_trainings_of_their_own() -> None:
+    ones = [replace(CLEAN, left_out=NearestImages(row, 8)) for row in (3, 7)]
+    configs = [twin_of(clean) for clean in (*ones, ones[0])]
+    found = dict(train_many(configs, [[kept(epoch)] for epoch in (4, 2, 3)]))
+    assert [after(4, ones[0]), after(2, ones[1]), after(3, ones[0])] == [found[index] for index in range(3)]
 
 
 def test_a_twins_chain_ends_as_the_unbroken_training_does() -> None:

@@ -26,7 +26,8 @@ from tasks.external.model_file import ModelFile
 from tasks.job import Job, Roots
 from tasks.models.catalog import Network
 from tasks.schemas import SUMMARY
-from tasks.training.classifier import Training, train
+from tasks.training.classifier import Training, batch_key, train
+from tasks.training.deduplication import NearestImages
 from tasks.training.privacy import Privacy
 from tests.tasks.audits.unique_feature.depth_first import tables
 
@@ -76,6 +77,21 @@ def test_a_twin_differs_from_its_canarys_model_by_the_canary_alone() -> None:
         (burnt,) = canary.burnt
         assert (root.config.canary, Glyph()) == (burnt.row, burnt.feature)
         assert twin_of(replace(canary, burnt=())) == twin
+
+
+def test_both_trainings_of_a_pair_leave_out_the_neighbours_of_their_canary() -> None:
+    config = replace(pinned(PRESETS["quickstart"]), one_seed=True, neighbours_left_out=10)
+    roots = plan(config)
+    assert isinstance(roots["divergences"], tuple)
+    for root in roots["divergences"]:
+        canary, twin = models(root)
+        assert NearestImages(root.config.canary, 10) == canary.left_out
+        assert twin_of(replace(canary, burnt=())) == twin
+    # Canaries of one seed share a clean training no more, but one call.
+    twins = [training.training for training in configs(roots, train_twin)]
+    assert (12, 1) == (len(set(twins)), len({batch_key(twin) for twin in twins}))
+    before = configs(plan(replace(config, neighbours_left_out=0)), train_twin)
+    assert 1 == len({training.training for training in before})
 
 
 def test_canaries_are_distinct_and_fewer_are_the_first_of_more() -> None:
@@ -183,6 +199,29 @@ def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> N
             PRIVATE | {"given": ExternalModels((ModelFile("model.pt"),), shape=(28, 28, 1))},
             "privacy is given and so are models; privacy must be none where nothing is trained",
         ),
+        (
+            {"width": 0.5, "network": Network("densenet100")},
+            "width is 0.5 and network is densenet100; network must be one of mlp1, cnn1, cnn2 for it",
+        ),
+        (
+            {"width": 0.5, "given": ExternalModels((ModelFile("model.pt"),), shape=(28, 28, 1))},
+            "width is 0.5 and models are given; it must be 1 where nothing is trained",
+        ),
+        ({"neighbours_left_out": -1}, "neighbours_left_out is -1; it must be at least 0"),
+        (
+            {"neighbours_left_out": 10, "canaries": 0},
+            "neighbours_left_out is 10; it must be 0 where no canary is trained on",
+        ),
+        (
+            {"neighbours_left_out": 10, "choice": "self-influence"},
+            "neighbours_left_out is 10 and choice is self-influence; choice must be random, which says before any "
+            "training whose neighbours they are",
+        ),
+        (
+            PRIVATE | {"neighbours_left_out": 10},
+            "neighbours_left_out is 10 and privacy is given; it must be 0: epsilon does not count what the choice of "
+            "images says of the canary",
+        ),
     ],
 )
 def test_a_config_out_of_range_is_refused(fields: dict[str, Any], message: str) -> None:
@@ -197,6 +236,10 @@ def test_a_config_out_of_range_is_refused(fields: dict[str, Any], message: str) 
         ({"canaries": 1438}, "canaries is 1438; it must be at most 1437, the training images there are"),
         ({"examples": 5, "canaries": 6}, "canaries is 6; it must be at most 5, the training images there are"),
         ({"examples": 1438}, "examples is 1438; it must be at most 1437, the training images there are"),
+        (
+            {"examples": 60, "neighbours_left_out": 60},
+            "neighbours_left_out is 60; it must be at most 59, the training images beside the canary's",
+        ),
         (
             {"feature": Glyph(left=24)},
             "a feature of 5 x 5 at top 1, left 24 does not fit an image of 28 x 28",

@@ -27,6 +27,7 @@ from tasks.models.inference import logits
 from tasks.models.weights import rows as weight_rows
 from tasks.schemas import MODEL
 from tasks.training.classifier import Burnt, Training, architecture, train
+from tasks.training.deduplication import NearestImages
 from tasks.training.members import Member, TrainingError
 from tests.tasks.audits.unique_feature import small
 from tests.tasks.audits.unique_feature.made_up import summary_rows
@@ -131,8 +132,16 @@ def test_a_training_that_cannot_go_on_ends_its_course_alone() -> None:
     outside = Course(TWIN, small.evaluation(48), "twin")
     found = dict(course_many([wild, outside, COURSES[1]], [(), (), ()]))
     assert isinstance(found[0], TrainingError)
-    assert "canary is 48; the rows trained on are 0 to 47" == str(found[1])
+    assert "canary is 48; it must be one of the 48 rows that are trained on" == str(found[1])
     assert course(COURSES[1], ()) == found[2]
+
+
+def test_a_course_leaves_out_what_its_training_leaves_out() -> None:
+    clean = replace(TRAINING, left_out=NearestImages(CANARY, 20), width=0.25)
+    history = train(clean, ())["history"][0].as_py()
+    losses = course(Course(clean, EVALUATION, "twin"), ())["validation_loss"].to_pylist()
+    assert [epoch["validation_loss"] for epoch in history] == pytest.approx(losses[1:], rel=1e-6)
+    assert losses[1:] != course(Course(TRAINING, EVALUATION, "twin"), ())["validation_loss"].to_pylist()[1:]
 
 
 def test_outputs_that_are_not_finite_end_a_course() -> None:
