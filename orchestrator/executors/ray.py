@@ -20,6 +20,7 @@ from typing import Any
 import ray
 import ray._raylet
 from ray import cloudpickle, exceptions
+from ray._private import worker as driver
 
 from orchestrator.errors import ClusterError
 from orchestrator.executors import threads, worker
@@ -34,7 +35,8 @@ from orchestrator.spec.addresses import host_and_port
 ROOT = str(Path(__file__).resolve().parents[2])
 OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes travel
 LOOK_SECONDS = 2.0  # between checks of the cluster's size and health
-HEAD_SECONDS = 20.0  # how long a head may be unreachable: it can be restarted
+ANSWER_SECONDS = 5.0  # for the head to say which machines there are; it needs milliseconds
+HEAD_SECONDS = 20.0  # how long a head may be unreachable, or silent: it can be restarted
 CANCEL_SECONDS = 0.3  # for Ray to say which calls had not begun; it needs a few milliseconds
 BEGUN_SECONDS = 10.0  # after which a call that was not taken out of the queue is known to run
 END_SECONDS = 10.0  # for a worker to end itself; after three times as long its call is given up
@@ -75,7 +77,10 @@ class RayExecutor:
         try:
             self._address, self._head, self._guard = self._close.enter_context(connected(address, cpus))
             self._own = self._guard is not None
-            self._measure()
+            nodes = self._nodes()
+            if nodes is None:
+                raise ClusterError(f"the head of the Ray cluster at {self._address} does not answer")
+            self._measure(nodes)
         except BaseException:
             self._close.close()
             raise
@@ -218,24 +223,38 @@ class RayExecutor:
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
-        self._looked = now
-        if self._head and not reachable(*self._head, seconds=1.0):
-            if self._own or now - self._head_seen > HEAD_SECONDS:
-                raise ClusterError(f"the head of the Ray cluster at {self._address} is gone; the same command goes on")
-            return
-        self._head_seen = now
-        self._measure()
+        up = self._head is None or reachable(*self._head, seconds=1.0)
+        nodes = self._nodes() if up else None
+        self._looked = now = time.monotonic()
+        if nodes is not None:
+            self._head_seen = now
+            self._measure(nodes)
+        elif (self._own and not up) or now - self._head_seen > HEAD_SECONDS:
+            if self._guard is not None:
+                self._guard.end_stopped()  # a stopped head would keep `close` waiting
+            raise ClusterError(f"the head of the Ray cluster at {self._address} is gone; the same command goes on")
 
-    def _measure(self) -> None:
-        resources = ray.cluster_resources()
-        if self._own and not resources.get("CPU"):
+    def _nodes(self) -> list[Mapping[str, float]] | None:
+        """The resources of each machine of the cluster; None if the head does not answer.
+
+        Not `ray.nodes`: if the head dies while it is asked, that call comes back only after minutes.
+        """
+        if self._head is None:
+            return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        try:
+            nodes = driver.global_worker.gcs_client.get_all_node_info(timeout=ANSWER_SECONDS).values()
+        except exceptions.RpcError:
+            return None
+        return [node.resources_total for node in nodes if node.state == node.ALIVE]
+
+    def _measure(self, nodes: Sequence[Mapping[str, float]]) -> None:
+        cpus, gpus = (int(sum(node.get(kind, 0) for node in nodes)) for kind in ("CPU", "GPU"))
+        if self._own and not cpus:
             raise ClusterError("Ray's daemon on this machine died; the same command goes on")
-        self.slots = max(1, int(resources.get("CPU", 0)))
+        self.slots = max(1, cpus)
         self.window = max(2 * self.slots, min(CALLS_PER_SLOT * self.slots, MOST_CALLS))
-        self.gpus = int(resources.get("GPU", 0))
-        self._alone = self.gpus > 1 and any(
-            node["Resources"].get("GPU", 0) > 1 for node in ray.nodes() if node["Alive"]
-        )
+        self.gpus = gpus
+        self._alone = gpus > 1 and any(node.get("GPU", 0) > 1 for node in nodes)
 
 
 def _lost(call: Call, cause: str, died: bool) -> Finished:
@@ -339,6 +358,4 @@ def read_token() -> None:
 
 def _hush() -> None:
     """Keep Ray's messages about dead workers off stdout, which it prints even without log_to_driver."""
-    from ray._private import worker as driver
-
     driver.print_to_stdstream = lambda *_, **__: None
