@@ -29,7 +29,8 @@ test: .venv/ready
 	@echo "lint, types, and in six parts all tests that are not slow: each says at its end what it found (9 minutes on 2 cores)"
 	@$(BESIDE) PYTEST='$(PYTEST) -m "not slow"'
 
-# The slow ones too, and which lines and branches of the code were never run by the parts that run it in their process.
+# The slow ones too, and which lines and branches of the code were never run by the others, in the parts that run it in their
+# process: to count them would make the slow ones slower still.
 test-all: .venv/ready
 	@echo "lint, types, and in six parts all tests: each says at its end what it found (16 to 21 minutes on 2 cores)"
 	@rm -f .coverage .coverage.*
