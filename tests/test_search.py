@@ -98,6 +98,12 @@ def stored(folder: Path) -> set[str]:
     return found
 
 
+def workers(store: Path, trials: list[Trial]) -> set[str]:
+    """The processes that computed the results of these trials."""
+    opened = open_store(str(store))
+    return {opened.record(key)["worker"] for trial in trials for key in Journal(store / "runs" / trial.run).tasks()}
+
+
 def test_a_search_finds_what_remembers_least_and_audits_it_again(searched: Any, tmp_path: Path) -> None:
     settings = {"trials": 6, "give_up": 0.2}
     found = searched(settings=settings, noise=0.05)
@@ -110,6 +116,8 @@ def test_a_search_finds_what_remembers_least_and_audits_it_again(searched: Any, 
     chosen = of(found)[best.number - 1]
     assert chosen.setting == best.setting
     assert chosen.memorization != best.memorization  # both are in the table
+    # What trials asked for and what the search itself did was computed by the same workers.
+    assert workers(tmp_path / "store", of(found)) & workers(tmp_path / "store", of(found, FRESH))
     lines = trained(tmp_path)
     assert len(lines) == len(set(lines))
     # Once more it is the same, and nothing is trained; with more trials the first ones stay.

@@ -31,6 +31,12 @@ def engram(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
+@pytest.fixture
+def here(tmp_path: Path) -> Here:
+    """The same folder."""
+    return Here(tmp_path)
+
+
 def computed(folder: Path) -> Counter[int]:
     """How often each of the toys' parts was really computed."""
     return Counter(map(int, (folder / "computed.log").read_text().split()))
@@ -103,15 +109,17 @@ def test_a_run_outlives_a_node_of_its_cluster(engram: Shell, ray_cluster: Any) -
     assert sum(computed(engram.folder).values()) <= 24 + 3  # at most what ran on the lost node
 
 
-def test_a_job_that_always_kills_its_worker_is_set_aside_and_the_others_go_on(engram: Shell, ray_cluster: Any) -> None:
-    fields = ("parts=12", "trouble=die", "at=5", f"folder={engram.folder}")
-    report = engram.json("run", "toys", *fields, "--address", ray_cluster.address, "--together", "4", code=3)
+def test_a_job_that_always_kills_its_worker_is_set_aside_and_the_others_go_on(here: Here, ray_cluster: Any) -> None:
+    fields = ("parts=12", "trouble=die", "at=5", f"folder={here.folder}")
+    report = here.json("run", "toys", *fields, "--address", ray_cluster.address, "--together", "4", code=3)
     assert {"planned": 13, "stored": 11, "done": 11, "failed": 1} == report["jobs"]
-    assert "worker died 3 times" in engram("status", report["run"]).stderr
+    assert "worker died 3 times" in here("status", report["run"]).stderr
 
 
 @pytest.mark.slow
-def test_a_sweep_killed_midway_goes_on_and_computes_what_its_cells_share_once(engram: Shell, ray_cluster: Any) -> None:
+def test_a_sweep_killed_midway_goes_on_and_computes_what_its_cells_share_once(
+    engram: Shell, here: Here, ray_cluster: Any
+) -> None:
     sweep = ("--sweep", "parts=12,16", "--sweep", "label=a,b", "--address", ray_cluster.address)
     command = ("run", "toys", "trouble=wait", "at=6", f"folder={engram.folder}", *sweep)
     first = engram.start(*command)
@@ -120,7 +128,7 @@ def test_a_sweep_killed_midway_goes_on_and_computes_what_its_cells_share_once(en
     first.communicate()
     engram.go()
     kept = {path.stem for path in engram.results()}
-    report = engram.json(*command)
+    report = here.json(*command)
     assert "finished" == report["state"]
     assert 20 == report["jobs"]["planned"]  # 16 parts, 4 sums
     assert report["jobs"]["done"] <= 20 - len(kept)
@@ -130,7 +138,7 @@ def test_a_sweep_killed_midway_goes_on_and_computes_what_its_cells_share_once(en
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_one_signal_stops_a_run_on_ray_and_says_how_to_go_on(
-    engram: Shell, ray_cluster: Any, number: signal.Signals
+    engram: Shell, here: Here, ray_cluster: Any, number: signal.Signals
 ) -> None:
     fields = ("parts=40", "seconds=0.3", "trouble=wait", "at=3", f"folder={engram.folder}")
     run = engram.start("run", "toys", *fields, "--address", ray_cluster.address)
@@ -143,7 +151,7 @@ def test_one_signal_stops_a_run_on_ray_and_says_how_to_go_on(
     assert "Traceback" not in said
     before = len(engram.results())
     assert before < 41
-    assert "finished" == engram.json("resume", "--address", ray_cluster.address)["state"]
+    assert "finished" == here.json("resume", "--address", ray_cluster.address)["state"]
     assert Counter(range(40)) == computed(engram.folder)  # nothing that had ended was lost
 
 
@@ -163,12 +171,12 @@ def test_a_signal_to_the_whole_process_group_stops_a_run_as_one_to_the_driver_do
     assert "Traceback" not in said
 
 
-def test_a_second_driver_is_refused_at_once_and_names_the_first(engram: Shell, ray_cluster: Any) -> None:
+def test_a_second_driver_is_refused_at_once_and_names_the_first(engram: Shell, here: Here, ray_cluster: Any) -> None:
     fields = ("parts=20", "trouble=wait", "at=2", f"folder={engram.folder}")
     command = ("run", "toys", *fields, "--address", ray_cluster.address)
     first = engram.start(*command)
     engram.await_results(2, first)
-    said = engram(*command, code=1).stderr
+    said = here(*command, code=1).stderr
     assert str(first.pid) in said
     assert first.poll() is None  # nobody has waited for its end
     engram.go()
