@@ -327,7 +327,7 @@ def test_a_file_says_all_of_a_search(here: Here) -> None:
 def test_real_trainings_are_searched(here: Here) -> None:
     """Canaries in digits: narrow networks, and none of a canary's neighbours."""
     over = ("--over", "width=0.25,1", "--over", "neighbours_left_out=0,10", "--sampler", "grid")
-    told = here.json("search", "unique_feature", "--preset", "smoke", *over)
+    told = here.json("search", "unique_feature", "--preset", "smoke", "family.count=20", *over)
     rows = trials(here, told["run"])
     assert ["nats", "training"] != [rows[0]["memorization_unit"], rows[0]["utility_unit"]]
     settings = [json.loads(row["setting"]) for row in rows if row["part"] == "search"]
