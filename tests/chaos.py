@@ -25,6 +25,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.store import open_store
 from orchestrator.store.content import content
 
+Config = tuple[str, ...]  # as it is written behind `engram run unique_feature`
 LEFT = 10.0  # seconds after which no process of a killed run may be left
 
 
@@ -41,16 +42,25 @@ class Round:
     equal: bool  # the scores are those of the undisturbed run
 
 
-def command(store: Path, preset: str, *more: str) -> list[str]:
+@dataclass(frozen=True)
+class Whole:
+    """A run to which nothing happens."""
+
+    run: str
+    scores: str  # their digest
+    planned: int  # jobs
+
+
+def command(store: Path, config: Config, *more: str) -> list[str]:
     engram = [sys.executable, "-m", "orchestrator"]
-    return [*engram, "run", "unique_feature", "--preset", preset, "--store", str(store), "--json", *more]
+    return [*engram, "run", "unique_feature", *config, "--store", str(store), "--json", *more]
 
 
-def undisturbed(store: Path, preset: str) -> tuple[str, str, int]:
-    """The run's name, the digest of its scores and the number of its jobs, when nothing happens to it, in a process."""
-    done = subprocess.run(command(store, preset, "--address", "none"), capture_output=True, text=True, check=True)
+def undisturbed(store: Path, config: Config) -> Whole:
+    """The run when nothing happens to it, in a process."""
+    done = subprocess.run(command(store, config, "--address", "none"), capture_output=True, text=True, check=True)
     report = json.loads(done.stdout)
-    return report["run"], scores(store, report["run"]), report["jobs"]["planned"]
+    return Whole(report["run"], scores(store, report["run"]), report["jobs"]["planned"])
 
 
 def scores(store: Path, run: str) -> str:
@@ -58,16 +68,16 @@ def scores(store: Path, run: str) -> str:
     return content(open_store(str(store)).read(key))
 
 
-def disturbed(store: Path, preset: str, run: str, expected: str, planned: int, share: float, worker: bool) -> Round:
+def disturbed(store: Path, config: Config, whole: Whole, share: float, worker: bool) -> Round:
     """One round: kill when that share of the results is stored, then resume."""
     mark = f"chaos-{os.getpid()}-{random.random()}"
     driver = subprocess.Popen(
-        command(store, preset),
+        command(store, config),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "CHAOS": mark},
     )
-    while driver.poll() is None and stored(store) < share * planned:
+    while driver.poll() is None and stored(store) < share * whole.planned:
         time.sleep(0.02)
     if worker:
         for pid in list(marked(mark, "ray::"))[:1]:
@@ -78,23 +88,23 @@ def disturbed(store: Path, preset: str, run: str, expected: str, planned: int, s
     driver.wait()
     killed = time.monotonic()
     before = open_store(str(store)).keys()
-    done = subprocess.run(command(store, preset), capture_output=True, text=True)
+    done = subprocess.run(command(store, config), capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"the resumed run ended with {done.returncode}: {done.stderr[-2000:]}")
-    events = list(Journal(store / "runs" / run).events())
+    events = list(Journal(store / "runs" / whole.run).events())
     start = max(i for i, event in enumerate(events) if event["event"] == "started")
     again = events[start:]
     skipped = {event["key"] for event in again if event["event"] == "stored"}
     computed = {event["key"] for event in again if event["event"] == "done" and event["worker"] != "orphan"}
     time.sleep(max(0.0, killed + LEFT - time.monotonic()))
     return Round(
-        planned,
+        whole.planned,
         at_kill,
         len(before),
         len(skipped & before),
         len(computed & before),
         tuple(map(described, marked(mark))),
-        scores(store, run) == expected,
+        scores(store, whole.run) == whole.scores,
     )
 
 
@@ -130,14 +140,13 @@ def shares(rounds: int, rng: random.Random) -> list[float]:
     return [rng.uniform(0.2, 0.8) if i % 4 else rng.uniform(0.0, 1.0) for i in range(rounds)]
 
 
-def ordeal(rounds: int, preset: str, seed: int, folder: Path) -> list[Round]:
+def ordeal(rounds: int, config: Config, seed: int, folder: Path, whole: Whole) -> list[Round]:
     """All rounds, each in a store of its own."""
     rng = random.Random(seed)
-    run, expected, planned = undisturbed(folder / "undisturbed", preset)
     seen = []
     for number, share in enumerate(shares(rounds, rng)):
         store = folder / f"round-{number}"
-        seen.append(disturbed(store, preset, run, expected, planned, share, worker=number % 2 == 1))
+        seen.append(disturbed(store, config, whole, share, worker=number % 2 == 1))
         print(f"round {number + 1:2d}: {seen[-1]}", flush=True)  # noqa: T201
     return seen
 
@@ -149,7 +158,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="engram-chaos-") as folder:
-        seen = ordeal(given.rounds, given.preset, given.seed, Path(folder))
+        config = ("--preset", given.preset)
+        whole = undisturbed(Path(folder) / "undisturbed", config)
+        seen = ordeal(given.rounds, config, given.seed, Path(folder), whole)
     middle = sum(0.2 <= each.at_kill / each.planned <= 0.8 for each in seen)
     bad = [each for each in seen if not each.equal or each.repeated or each.left or each.skipped < each.stored]
     print(f"{len(seen)} rounds, {middle} of them killed with 20 to 80 % stored, {len(bad)} bad")  # noqa: T201

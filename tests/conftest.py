@@ -111,8 +111,8 @@ def ray_cluster() -> Iterator[Any]:
 
     read_token()  # Ray may have been imported before
     head = {"num_cpus": 2, "object_store_memory": OBJECT_STORE_BYTES}
-    # Nobody looks at its pages, and no driver asks for what its workers print.
-    head |= {"include_dashboard": False, "include_log_monitor": False}
+    # Nobody looks at its pages, it does not grow by itself, and no driver asks for what its workers print.
+    head |= {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     yield cluster
     cluster.shutdown()

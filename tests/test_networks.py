@@ -93,7 +93,7 @@ def contents(engram: Shell, store: str = "engram-store") -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_a_run_killed_inside_a_stack_goes_on_in_another_size_to_the_same_bits(engram: Shell, here: Here) -> None:
-    smoke = ("run", "unique_feature", "--preset", "smoke", "--address", "none")
+    smoke = ("run", "unique_feature", "--preset", "smoke", "family.count=20", "--address", "none")
     run = engram.start(*smoke, "--way", "stack", "--together", "2")
     engram.await_results(2, run)  # of six models; two more are in the stack
     run.kill()

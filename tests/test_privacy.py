@@ -18,7 +18,7 @@ from tests.tasks.datasets import scans
 
 SECRETS = (b"ZORRO", b"QUUX", b"XERXES", b"hospital", b"ward-seven")
 RUN = ("run", "unique_feature", "--preset", "smoke", "--address", "none")
-SMALL = ("probe=photos", "canaries=2", "examples=0", "epochs=1", "feature.size=5")
+SMALL = ("probe=photos", "canaries=2", "examples=0", "epochs=1", "feature.size=5", "family.count=20")
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,8 @@ def test_the_terminal_and_the_folder_have_it_all_and_the_run_goes_on(engram: Her
     assert "ZORRO QUUX" in (run / "run.json").read_text()
     stored = engram.results()
     stored[0].unlink()
-    assert "with the words 'ZORRO QUUX' changes" in engram("resume", run.name, "--mlflow", "off").stdout
+    resumed = engram("resume", run.name, "--mlflow", "off", "--address", "none")
+    assert "with the words 'ZORRO QUUX' changes" in resumed.stdout
     assert len(stored) == len(engram.results())
     assert engram.json("rerun", stored[0].stem)["same"]
     assert engram.json("results", run.name, "summary")

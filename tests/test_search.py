@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from orchestrator.executors import ray as cluster
 from orchestrator.inspection.search_results import CUT, FRESH, RECOMMENDED, SEARCHED
 from orchestrator.run_folder.journal import Journal
 from orchestrator.searches import searching
@@ -24,7 +25,7 @@ from orchestrator.searches.trials import FAILED, FINISHED, REFUSED, STOPPED, Tri
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.specification import Spec
 from orchestrator.store import open_store
-from tests.support.shell import Shell
+from tests.support.shell import Here, Shell
 
 OVER = {"rate": "log(0.001..0.1)", "wide": "true,false"}
 ASKED = ("rate=0.05", *(f"--over={name}={domain}" for name, domain in OVER.items()))
@@ -37,8 +38,23 @@ def engram(tmp_path: Path, ray_cluster: Any) -> Shell:
     return shell
 
 
+@pytest.fixture(scope="module")
+def connection(ray_cluster: Any) -> Iterator[None]:
+    """One connection of this process for all its searches, so that a worker serves them all."""
+    with cluster.connected(ray_cluster.address):
+        yield
+
+
 @pytest.fixture
-def searched(tmp_path: Path, ray_cluster: Any) -> Any:
+def here(tmp_path: Path, ray_cluster: Any, connection: None) -> Here:
+    """The same folder, and this process with its connection."""
+    here = Here(tmp_path)
+    here.env = {"RAY_ADDRESS": ray_cluster.address}
+    return here
+
+
+@pytest.fixture
+def searched(tmp_path: Path, ray_cluster: Any, connection: None) -> Any:
     """Makes a search of the toy audit in this process."""
 
     def searched(over: dict[str, Any] = OVER, settings: dict[str, Any] | None = None, **fields: Any) -> Searched:
@@ -55,7 +71,7 @@ def of(found: Searched, part: str = SEARCHED) -> list[Trial]:
     return sorted(there, key=lambda trial: trial.number)
 
 
-def trials(shell: Shell, search: str) -> list[dict[str, Any]]:
+def trials(shell: Shell | Here, search: str) -> list[dict[str, Any]]:
     import pyarrow.parquet as pq
 
     rows: list[dict[str, Any]] = pq.read_table(
@@ -82,6 +98,12 @@ def stored(folder: Path) -> set[str]:
     return found
 
 
+def workers(store: Path, trials: list[Trial]) -> set[str]:
+    """The processes that computed the results of these trials."""
+    opened = open_store(str(store))
+    return {opened.record(key)["worker"] for trial in trials for key in Journal(store / "runs" / trial.run).tasks()}
+
+
 def test_a_search_finds_what_remembers_least_and_audits_it_again(searched: Any, tmp_path: Path) -> None:
     settings = {"trials": 6, "give_up": 0.2}
     found = searched(settings=settings, noise=0.05)
@@ -94,6 +116,8 @@ def test_a_search_finds_what_remembers_least_and_audits_it_again(searched: Any, 
     chosen = of(found)[best.number - 1]
     assert chosen.setting == best.setting
     assert chosen.memorization != best.memorization  # both are in the table
+    # What trials asked for and what the search itself did was computed by the same workers.
+    assert workers(tmp_path / "store", of(found)) & workers(tmp_path / "store", of(found, FRESH))
     lines = trained(tmp_path)
     assert len(lines) == len(set(lines))
     # Once more it is the same, and nothing is trained; with more trials the first ones stay.
@@ -105,9 +129,9 @@ def test_a_search_finds_what_remembers_least_and_audits_it_again(searched: Any, 
 
 
 @pytest.mark.slow
-def test_a_search_killed_twice_and_resumed_is_the_undisturbed_one(engram: Shell, tmp_path: Path) -> None:
+def test_a_search_killed_twice_and_resumed_is_the_undisturbed_one(engram: Shell, here: Here, tmp_path: Path) -> None:
     asked = (*ASKED, "noise=0.05", "--trials", "8", "--rungs", "2,4,8", "--give-up", "0.3")
-    told = engram.json("search", "tunable", f"folder={engram.folder}", *asked)
+    told = here.json("search", "tunable", f"folder={engram.folder}", *asked)
     undisturbed = trials(engram, told["run"])
 
     shell = Shell(tmp_path / "killed")
@@ -121,8 +145,8 @@ def test_a_search_killed_twice_and_resumed_is_the_undisturbed_one(engram: Shell,
         run.kill()
         run.wait()
         there, before = stored(shell.folder), len(trained(engram.folder))
-    done = shell("search", "--resume", "--json")
-    assert told["recommendation"] == json.loads(done.stdout)["recommendation"]
+    here.folder = shell.folder
+    assert told["recommendation"] == here.json("search", "--resume")["recommendation"]
     assert undisturbed == trials(shell, told["run"])
     assert not there & set(trained(engram.folder)[before:])  # what was stored was not trained again
 
@@ -188,7 +212,7 @@ def test_ctrl_c_stops_a_search_and_tells_how_to_go_on(engram: Shell) -> None:
     assert "engram search --resume tunable-search-" in said
 
 
-def test_resume_takes_up_the_search_of_a_trial_that_was_cut_off(engram: Shell) -> None:
+def test_resume_takes_up_the_search_of_a_trial_that_was_cut_off(engram: Shell, here: Here) -> None:
     """The trial's run is the newest that has not finished, and the search does not know of it yet."""
     run = engram.start("search", "tunable", "epochs=2", f"folder={engram.folder}", "--over", "wait=false,true",
                        "--sampler", "grid")  # fmt: skip
@@ -198,7 +222,7 @@ def test_resume_takes_up_the_search_of_a_trial_that_was_cut_off(engram: Shell) -
     run = engram.start("resume", "--json")
     begun = len((engram.folder / "began.log").read_text().splitlines())
     engram.await_begun(begun + 1, run)
-    assert "tunable-search-" in engram("search", "--resume", code=1).stderr  # while it waits, another is refused
+    assert "tunable-search-" in here("search", "--resume", code=1).stderr  # while it waits, another is refused
     engram.go()
     told, said = run.communicate()
     assert 0 == run.returncode, said
@@ -227,7 +251,7 @@ def fill(disk: Path) -> Path:
 
 
 def test_a_disk_that_fills_up_in_a_search_loses_nothing_and_it_goes_on_when_there_is_room(
-    engram: Shell, disk: Path
+    engram: Shell, here: Here, disk: Path
 ) -> None:
     store = ("--store", str(disk / "engram-store"))
     run = engram.start("search", "tunable", "epochs=2", f"folder={engram.folder}", "--over", "wait=false,true",
@@ -251,7 +275,7 @@ def test_a_disk_that_fills_up_in_a_search_loses_nothing_and_it_goes_on_when_ther
     cut = evaluation.trial(open_store(store[1]), 2, {"rate": "0.07"})
     assert (CUT, True) == (cut.state, "No space left on device" in cut.note)
     filling.unlink()
-    told = engram.json("search", "--resume", *store)
+    told = here.json("search", "--resume", *store)
     assert ("finished", {"planned": 2, "made": 2}) == (told["state"], told["trials"])
     assert before[:2] == trials(shell, name)[:2]
 
@@ -268,44 +292,43 @@ def test_a_disk_that_fills_up_in_a_search_loses_nothing_and_it_goes_on_when_ther
     ],
 )
 def test_bad_usage_is_told_in_a_line_and_leaves_nothing(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
-    shell = Shell(tmp_path)
-    done = shell("search", "tunable", *arguments, code=2)
+    done = Here(tmp_path)("search", "tunable", *arguments, code=2)
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "engram-store").exists()
 
 
 def test_what_is_resumed_is_a_search_and_stays_what_it_was(tmp_path: Path) -> None:
-    shell = Shell(tmp_path)
-    shell("run", "tunable", "--address", "none")
+    here = Here(tmp_path)
+    here("run", "tunable", "--address", "none")
     name = next(path.name for path in (tmp_path / "engram-store/runs").iterdir() if path.name.startswith("tunable"))
-    assert "there are no searches" in shell("search", "--resume", code=2).stderr
-    assert f"engram resume {name}" in shell("search", "--resume", name, code=2).stderr
-    assert "that would be another search" in shell("search", "--resume", "--over", "rate=1,2", code=2).stderr
-    assert "give an audit or a file" in shell("search", code=2).stderr
+    assert "there are no searches" in here("search", "--resume", code=2).stderr
+    assert f"engram resume {name}" in here("search", "--resume", name, code=2).stderr
+    assert "that would be another search" in here("search", "--resume", "--over", "rate=1,2", code=2).stderr
+    assert "give an audit or a file" in here("search", code=2).stderr
 
 
-def test_a_file_says_all_of_a_search(engram: Shell) -> None:
-    (engram.folder / "search.yaml").write_text(
-        f"audit: tunable\nset: {{folder: {engram.folder}, epochs: 4}}\n"
+def test_a_file_says_all_of_a_search(here: Here) -> None:
+    (here.folder / "search.yaml").write_text(
+        f"audit: tunable\nset: {{folder: {here.folder}, epochs: 4}}\n"
         "search:\n  over: {rate: [0.01, 0.02], wide: [true, false]}\n  sampler: grid\n  give_up: 0.3\n"
     )
-    told = engram.json("search", "search.yaml")
+    told = here.json("search", "search.yaml")
     assert [{}, *({"rate": rate, "wide": wide} for rate in ("0.01", "0.02") for wide in ("true", "false"))] == sorted(
-        (json.loads(row["setting"]) for row in trials(engram, told["run"]) if row["part"] == "search"),
+        (json.loads(row["setting"]) for row in trials(here, told["run"]) if row["part"] == "search"),
         key=lambda setting: (len(setting), setting.get("rate"), setting.get("wide") == "false"),
     )
-    (engram.folder / "search.yaml").write_text("audit: tunable\nsearch: {ovr: {rate: [1, 2]}}\n")
-    assert "unknown key 'search.ovr'" in engram("search", "search.yaml", code=2).stderr
-    engram("plan", "search.yaml", code=2)
+    (here.folder / "search.yaml").write_text("audit: tunable\nsearch: {ovr: {rate: [1, 2]}}\n")
+    assert "unknown key 'search.ovr'" in here("search", "search.yaml", code=2).stderr
+    here("plan", "search.yaml", code=2)
 
 
 @pytest.mark.slow
-def test_real_trainings_are_searched(engram: Shell) -> None:
+def test_real_trainings_are_searched(here: Here) -> None:
     """Canaries in digits: narrow networks, and none of a canary's neighbours."""
     over = ("--over", "width=0.25,1", "--over", "neighbours_left_out=0,10", "--sampler", "grid")
-    told = engram.json("search", "unique_feature", "--preset", "smoke", *over)
-    rows = trials(engram, told["run"])
+    told = here.json("search", "unique_feature", "--preset", "smoke", "family.count=20", *over)
+    rows = trials(here, told["run"])
     assert ["nats", "training"] != [rows[0]["memorization_unit"], rows[0]["utility_unit"]]
     settings = [json.loads(row["setting"]) for row in rows if row["part"] == "search"]
     grid = [{"width": width, "neighbours_left_out": count} for width in ("0.25", "1") for count in ("0", "10")]

@@ -16,12 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from orchestrator.executors import ray as cluster
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import open_store
 from tests import chaos
-from tests.support.shell import ROOT, Here, Shell
+from tests.support.shell import ROOT, Here, Shell, results
 
-SMOKE = ("run", "unique_feature", "--preset", "smoke")
+CONFIG = ("--preset", "smoke", "family.count=20")
+SMOKE = ("run", "unique_feature", *CONFIG)
 
 
 @pytest.fixture
@@ -29,31 +31,56 @@ def engram(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
+@pytest.fixture
+def here(tmp_path: Path) -> Here:
+    """The same folder."""
+    return Here(tmp_path)
+
+
 def computed(folder: Path) -> Counter[int]:
     """How often each of the toys' parts was really computed."""
     return Counter(map(int, (folder / "computed.log").read_text().split()))
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The folder of a run in this process, to which nothing happens, and what the run told."""
+    engram = Here(tmp_path_factory.mktemp("undisturbed"))
+    return engram.folder, engram.json(*SMOKE, "--address", "none")
+
+
+def contents(folder: Path, run: str) -> dict[str, str]:
+    """The digest of each of a run's tables by its key."""
+    store = open_store(str(folder / "engram-store"))
+    tables = Journal(store.folder("runs", run)).roots()
+    return {key: store.record(key)["content"] for keys in tables.values() for key in keys}
+
+
+def workers(folder: Path) -> set[int]:
+    """The processes that computed the results of the store in this folder."""
+    store = open_store(str(folder / "engram-store"))
+    return {int(store.record(path.stem)["worker"].rpartition(":")[2]) for path in results(folder)}
+
+
 @pytest.mark.slow
 def test_this_process_ray_and_any_grouping_give_the_same_tables(
-    tmp_path: Path, ray_cluster: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, ray_cluster: Any, undisturbed: tuple[Path, dict[str, Any]]
 ) -> None:
-    told = {}
-    for name, more in {
-        "here": ("--address", "none"),
-        "together": ("--address", "none", "--together", "4"),
-        "ray": ("--address", ray_cluster.address),
-        "ray, together": ("--address", ray_cluster.address, "--together", "3"),
-    }.items():
-        folder = tmp_path / name
-        folder.mkdir()
-        engram = Shell(folder) if "ray" in name else Here(folder)
-        run = engram.json(*SMOKE, *more)["run"]
-        store = open_store(str(folder / "engram-store"))
-        tables = Journal(store.folder("runs", run)).roots()
-        told[name] = {key: store.record(key)["content"] for keys in tables.values() for key in keys}
-    assert 4 == len(told)
-    assert 1 == len({tuple(sorted(each.items())) for each in told.values()})
+    first, run = undisturbed[0], undisturbed[1]["run"]
+    tables = [contents(first, run)]
+    assert tables[0]
+    with cluster.connected(ray_cluster.address):  # the runs' workers serve both of them
+        for name, more in {
+            "together": ("--address", "none", "--together", "4"),
+            "ray": ("--address", ray_cluster.address),
+            "ray, together": ("--address", ray_cluster.address, "--together", "3"),
+        }.items():
+            folder = tmp_path / name
+            folder.mkdir()
+            assert run == Here(folder).json(*SMOKE, *more)["run"]
+            tables.append(contents(folder, run))
+            assert ("ray" in name) == (os.getpid() not in workers(folder))
+    assert [tables[0]] * 4 == tables
 
 
 @pytest.mark.slow
@@ -61,10 +88,9 @@ def test_results_name_several_workers_and_none_of_them_is_the_driver(engram: She
     started = engram.start(*SMOKE, "--address", ray_cluster.address, "--together", "1", "--json")
     started.communicate(timeout=240)
     assert 0 == started.returncode
-    store = open_store(str(engram.folder / "engram-store"))
-    workers = {store.record(path.stem)["worker"] for path in engram.results()}
-    assert len(workers) >= 2
-    assert started.pid not in {int(worker.rpartition(":")[2]) for worker in workers}
+    found = workers(engram.folder)
+    assert len(found) >= 2
+    assert started.pid not in found
 
 
 def test_a_run_outlives_a_node_of_its_cluster(engram: Shell, ray_cluster: Any) -> None:
@@ -83,15 +109,17 @@ def test_a_run_outlives_a_node_of_its_cluster(engram: Shell, ray_cluster: Any) -
     assert sum(computed(engram.folder).values()) <= 24 + 3  # at most what ran on the lost node
 
 
-def test_a_job_that_always_kills_its_worker_is_set_aside_and_the_others_go_on(engram: Shell, ray_cluster: Any) -> None:
-    fields = ("parts=12", "trouble=die", "at=5", f"folder={engram.folder}")
-    report = engram.json("run", "toys", *fields, "--address", ray_cluster.address, "--together", "4", code=3)
+def test_a_job_that_always_kills_its_worker_is_set_aside_and_the_others_go_on(here: Here, ray_cluster: Any) -> None:
+    fields = ("parts=12", "trouble=die", "at=5", f"folder={here.folder}")
+    report = here.json("run", "toys", *fields, "--address", ray_cluster.address, "--together", "4", code=3)
     assert {"planned": 13, "stored": 11, "done": 11, "failed": 1} == report["jobs"]
-    assert "worker died 3 times" in engram("status", report["run"]).stderr
+    assert "worker died 3 times" in here("status", report["run"]).stderr
 
 
 @pytest.mark.slow
-def test_a_sweep_killed_midway_goes_on_and_computes_what_its_cells_share_once(engram: Shell, ray_cluster: Any) -> None:
+def test_a_sweep_killed_midway_goes_on_and_computes_what_its_cells_share_once(
+    engram: Shell, here: Here, ray_cluster: Any
+) -> None:
     sweep = ("--sweep", "parts=12,16", "--sweep", "label=a,b", "--address", ray_cluster.address)
     command = ("run", "toys", "trouble=wait", "at=6", f"folder={engram.folder}", *sweep)
     first = engram.start(*command)
@@ -100,7 +128,7 @@ def test_a_sweep_killed_midway_goes_on_and_computes_what_its_cells_share_once(en
     first.communicate()
     engram.go()
     kept = {path.stem for path in engram.results()}
-    report = engram.json(*command)
+    report = here.json(*command)
     assert "finished" == report["state"]
     assert 20 == report["jobs"]["planned"]  # 16 parts, 4 sums
     assert report["jobs"]["done"] <= 20 - len(kept)
@@ -110,7 +138,7 @@ def test_a_sweep_killed_midway_goes_on_and_computes_what_its_cells_share_once(en
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_one_signal_stops_a_run_on_ray_and_says_how_to_go_on(
-    engram: Shell, ray_cluster: Any, number: signal.Signals
+    engram: Shell, here: Here, ray_cluster: Any, number: signal.Signals
 ) -> None:
     fields = ("parts=40", "seconds=0.3", "trouble=wait", "at=3", f"folder={engram.folder}")
     run = engram.start("run", "toys", *fields, "--address", ray_cluster.address)
@@ -123,7 +151,7 @@ def test_one_signal_stops_a_run_on_ray_and_says_how_to_go_on(
     assert "Traceback" not in said
     before = len(engram.results())
     assert before < 41
-    assert "finished" == engram.json("resume", "--address", ray_cluster.address)["state"]
+    assert "finished" == here.json("resume", "--address", ray_cluster.address)["state"]
     assert Counter(range(40)) == computed(engram.folder)  # nothing that had ended was lost
 
 
@@ -143,12 +171,12 @@ def test_a_signal_to_the_whole_process_group_stops_a_run_as_one_to_the_driver_do
     assert "Traceback" not in said
 
 
-def test_a_second_driver_is_refused_at_once_and_names_the_first(engram: Shell, ray_cluster: Any) -> None:
+def test_a_second_driver_is_refused_at_once_and_names_the_first(engram: Shell, here: Here, ray_cluster: Any) -> None:
     fields = ("parts=20", "trouble=wait", "at=2", f"folder={engram.folder}")
     command = ("run", "toys", *fields, "--address", ray_cluster.address)
     first = engram.start(*command)
     engram.await_results(2, first)
-    said = engram(*command, code=1).stderr
+    said = here(*command, code=1).stderr
     assert str(first.pid) in said
     assert first.poll() is None  # nobody has waited for its end
     engram.go()
@@ -202,8 +230,13 @@ def test_a_full_disk_is_a_pause_and_the_same_command_goes_on_when_there_is_room(
 
 
 @pytest.mark.slow
-def test_audits_killed_at_random_resume_to_the_same_scores(tmp_path: Path) -> None:
-    seen = chaos.ordeal(rounds=2, preset="smoke", seed=os.getpid(), folder=tmp_path)
+def test_audits_killed_at_random_resume_to_the_same_scores(
+    tmp_path: Path, undisturbed: tuple[Path, dict[str, Any]]
+) -> None:
+    folder, told = undisturbed
+    scores = chaos.scores(folder / "engram-store", told["run"])
+    whole = chaos.Whole(told["run"], scores, told["jobs"]["planned"])
+    seen = chaos.ordeal(rounds=2, config=CONFIG, seed=os.getpid(), folder=tmp_path, whole=whole)
     for each in seen:
         assert each.equal
         assert each.skipped == each.stored

@@ -20,6 +20,7 @@ from typing import Any
 
 from ray import tune
 from ray.tune import Callback, FailureConfig, PlacementGroupFactory, RunConfig, Stopper, TuneConfig, Tuner
+from ray.tune.execution import class_cache
 from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler
 from ray.tune.search.basic_variant import BasicVariantGenerator
 
@@ -138,7 +139,7 @@ def tuned(evaluation: Evaluation, hear: Hear, over: Callable[[], bool]) -> None:
     """
     search = evaluation.search
     listener = Listener(hear)
-    with _folder() as folder, variables(QUIET):
+    with _folder() as folder, variables(QUIET), _plain():
         tuner = Tuner(
             tune.with_resources(Audited, PlacementGroupFactory([HARDLY_ANY])),
             param_space={EVALUATION: evaluation, FIELD: {name: _domain(search, name) for name in search.space}},
@@ -226,6 +227,21 @@ def _last_line(error: Exception) -> str:
 def _height(value: Value | None, sign: int) -> float:
     """An objective of which more is better."""
     return WORST if value is None else sign * value.estimate
+
+
+@contextmanager
+def _plain() -> Iterator[None]:
+    """Let the trials' actors be as plain as the calls of a run.
+
+    Tune gives its actors a variable for Lightning. Ray hands it on to the calls of a trial, and no worker of a process
+    without it would be taken for them: a search started two sets of workers, and each in two steps.
+    """
+    before = dict(class_cache.DEFAULT_ENV_VARS)
+    class_cache.DEFAULT_ENV_VARS.clear()
+    try:
+        yield
+    finally:
+        class_cache.DEFAULT_ENV_VARS.update(before)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.shell import Shell
+from tests.support.shell import Here
 
 # The trainings at rate 0.006 memorise less than the start, and one trial is the start itself. They take no time.
 ASKED = ("search", "tunable", "noise=0.01", "--sampler", "grid", "--give-up", "0.1")
@@ -28,5 +28,5 @@ class Made(NamedTuple):
 
 def search(folder: Path, address: str) -> Made:
     """A finished search of four trials, whose winner is recommended."""
-    told = Shell(folder).json(*ASKED, *OVER, "--address", address)
+    told = Here(folder).json(*ASKED, *OVER, "--address", address)
     return Made(folder / "engram-store", told["run"], told)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from tests.orchestrator.inspection.test_search_results import journal, rewritten, rows
 from tests.support.searches import Made
-from tests.support.shell import Here, Shell
+from tests.support.shell import Here
 
 SENTENCE = "rate=0.006, wide=false: memory falls from "
 
@@ -112,7 +112,7 @@ def test_resume_goes_on_with_a_search_and_trains_nothing_anew(searched: Made, tm
     search = {name: value for name, value in journal(made).about()["search"].items() if name != "recommendation"}
     rewritten(made, before[:3], search=search)
     stored = sorted(made.store.glob("results/*/*.arrow"))
-    told = Shell(tmp_path).json("resume", "--report", "--address", ray_cluster.address)
+    told = engram(made).json("resume", "--report", "--address", ray_cluster.address)
     assert (made.name, "finished", "recommended") == (told["run"], told["state"], told["recommendation"]["answer"])
     assert before == rows(made)
     assert stored == sorted(made.store.glob("results/*/*.arrow"))
