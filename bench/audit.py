@@ -25,7 +25,7 @@ from tasks.datasets.dataset import DatasetError
 from tasks.datasets.idx import PARTS
 
 TRAIN, TEST = 60_000, 10_000
-TINY: dict[str, Any] = {"data": "digits", "canaries": 2, "examples": 300, "epochs": 2, "patience": 2}
+TINY: dict[str, Any] = {"data": "digits", "canaries": 2, "examples": 300, "epochs": 2, "patience": 2, "probes": 20}
 FULL: dict[str, Any] = {"data": "mnist", "canaries": 30, "epochs": 50, "patience": 50}  # nobody stops early
 
 

@@ -24,6 +24,7 @@ BATCH, LEARNING_RATE = 128, 3e-4  # of classifiers, as published
 VAE_BATCH, VAE_LEARNING_RATE = 64, 1e-3
 VAE = mnist()
 STEPS = 20  # that a run of a stack takes
+FEW_STEPS = 2  # where only whether it runs is asked
 
 
 def images(count: int) -> tuple[str, Images]:
@@ -94,14 +95,14 @@ def epochs(stack: Stack) -> Run:
     return epoch
 
 
-def steps(workload: Workload, stacks: list[Stack]) -> Run:
-    """Takes STEPS steps with every model."""
+def steps(workload: Workload, stacks: list[Stack], count: int = STEPS) -> Run:
+    """Takes so many steps with every model."""
     padded = [stack.begin()[0] for stack in stacks]
     synchronise(workload.device)  # the steps have streams of their own, which do not wait for what has been said before
     run = steps_of(stacks, [stream(workload.device) for _ in stacks], any(padded))
 
     def several() -> None:
-        for _ in range(STEPS):
+        for _ in range(count):
             run()
 
     return several

@@ -273,7 +273,7 @@ def share(what: str, ours: float, products: Mapping[str, float]) -> Row:
 
 
 def stacked(
-    data: Images, place: torch.device, rounds: int, points: int, stacks: Sequence[int] = STACKS
+    data: Images, place: torch.device, rounds: int, points: int, stacks: Sequence[int] = STACKS, count: int = STEPS
 ) -> Iterator[Row]:
     """The rows of a GPU: stacks of models in training, and their estimates by precision."""
     kind, clock = clock_of(place)
@@ -284,8 +284,8 @@ def stacked(
     with hardware.exactly(place):
         for models in stacks:
             trained = seated(workload, Strategy("stack", places=models, captured=captured))
-            seconds = in_turn({"engram": steps(workload, trained), "tensors": usual}, rounds, clock)
-            ours, rival = seconds["engram"] / STEPS / models, seconds["tensors"] * BATCH / len(few.train_images)
+            seconds = in_turn({"engram": steps(workload, trained, count), "tensors": usual}, rounds, clock)
+            ours, rival = seconds["engram"] / count / models, seconds["tensors"] * BATCH / len(few.train_images)
             yield Row(
                 f"autoencoders, {models} stacked{', captured' if captured else ''}: model-step, {kind}",
                 f"{ours * 1e6:.1f} us",
@@ -357,7 +357,7 @@ def products_in(precision: str) -> Iterator[None]:
 def main() -> None:
     given = options(__doc__)
     place = torch.device(given.device)
-    number, rounds, points = (BATCH * 4, 2, 8) if given.tiny else (BATCH * 60, 9, 64)
+    number, rounds, points = (BATCH * 4, 1, 2) if given.tiny else (BATCH * 60, 9, 64)
     if place.type == "cpu":
         name, data = images(number)
         rows = [*training(data, rounds), *estimation(data, rounds, points)]

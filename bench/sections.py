@@ -92,8 +92,8 @@ def first_line(error: BaseException) -> str:
 
 def release() -> None:
     """Give a GPU's memory back, so that sections do not take each other's."""
-    gc.collect()
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        gc.collect()
         try:
             torch.cuda.empty_cache()
         except RuntimeError:  # after an error that only a new process gets over: the next section says so itself

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import torch
 
-from bench.engine import BATCH, STEPS, classifiers, first, seated, steps
+from bench.engine import BATCH, FEW_STEPS, STEPS, classifiers, first, seated, steps
 from bench.measuring import Row, Run, in_turn, wall_after_the_device
 from bench.perceptron import gigaflops_of_a_step, tensors
 from bench.sections import release
@@ -102,18 +102,18 @@ def floor(data: Images, most: Ceilings) -> Floor:
 def perceptrons(data: Images, place: torch.device, tiny: bool, stacks: Sequence[int] = STACKS) -> Iterator[Row]:
     """Model-steps of mlp1 in stacks, recorded and not, each in turn with the usual loop."""
     workload, least = classifiers(data, place), floor(data, ceilings(place, tiny))
-    few = first(data, 60 * BATCH)
+    few, count, rounds = first(data, 60 * BATCH), *((FEW_STEPS, 1) if tiny else (STEPS, ROUNDS))
     usual, batches = tensors(few, place), math.ceil(len(few.train_images) / BATCH)
     with hardware.exactly(place):
         for models in stacks:
             runs: dict[str, Run] = {}
             for name, captured in (("captured", True), ("eager", False)):
                 way = Strategy("stack", places=models, captured=captured and place.type == "cuda")
-                runs[name] = steps(workload, seated(workload, way))
-            seconds = in_turn({**runs, "tensors": usual}, ROUNDS, wall_after_the_device(place))
+                runs[name] = steps(workload, seated(workload, way), count)
+            seconds = in_turn({**runs, "tensors": usual}, rounds, wall_after_the_device(place))
             rival = seconds["tensors"] / batches
             for name in runs:
-                ours = seconds[name] / STEPS / models
+                ours = seconds[name] / count / models
                 judged = name == "captured" and models >= ENOUGH
                 what = f"mlp1, {models} stacked, {name}: model-step"
                 yield Row(
@@ -130,12 +130,12 @@ def perceptrons(data: Images, place: torch.device, tiny: bool, stacks: Sequence[
             release()
 
 
-def whole_epochs(data: Images, place: torch.device, models: int) -> Iterator[Row]:
+def whole_epochs(data: Images, place: torch.device, models: int, tiny: bool) -> Iterator[Row]:
     """What epochs cost beyond their steps: drawing and sending the order, validation, waiting."""
     # Of many epochs: while one is computed, the order of the next is drawn.
     workload, captured = classifiers(data, place, epochs=1000), place.type == "cuda"
     (stack,) = seated(workload, Strategy("stack", places=models, captured=captured))
-    count = stack.order.shape[1]
+    of_epoch, count, rounds = stack.order.shape[1], *((FEW_STEPS, 1) if tiny else (STEPS, ROUNDS))
 
     def epoch() -> None:
         stack.launch()
@@ -143,8 +143,8 @@ def whole_epochs(data: Images, place: torch.device, models: int) -> Iterator[Row
 
     with hardware.exactly(place):
         clock = wall_after_the_device(place)
-        both = in_turn({"epoch": epoch, "steps": steps(workload, [stack])}, ROUNDS, clock)
-        alone, each = both["steps"] / STEPS, both["epoch"] / count
+        both = in_turn({"epoch": epoch, "steps": steps(workload, [stack], count)}, rounds, clock)
+        alone, each = both["steps"] / count, both["epoch"] / of_epoch
         yield Row(
             f"mlp1, {models} stacked: model-step in whole epochs, with orders and validation",
             f"{each / models * 1e6:.1f} us",

@@ -28,7 +28,7 @@ import torch
 
 from bench import audit, forgetting, generation, neighbours, perceptron, stacks
 from bench.agreement import agreement
-from bench.engine import BATCH, VAE_BATCH, corner, first, images
+from bench.engine import BATCH, FEW_STEPS, VAE_BATCH, corner, first, images
 from bench.measuring import Row, here, parser
 from bench.sections import Section, Sitting
 from tasks.datasets.images import Images
@@ -39,7 +39,7 @@ CPU = torch.device("cpu")
 
 def cpu_sections(data: Images, tiny: bool) -> list[Section]:
     """What a CPU is asked. The seconds are those of two busy cores."""
-    rounds, together, points, small = (2, 2, 8, 1) if tiny else (9, 27, 64, 60)
+    rounds, together, points, small = (1, 1, 2, 1) if tiny else (9, 27, 64, 60)
     ours, theirs = first(data, small * BATCH), first(data, small * VAE_BATCH)
     return [
         Section("mlp1 on one thread", partial(perceptron.one_thread, ours, rounds), 20),
@@ -56,7 +56,7 @@ def gpu_sections(data: Images, place: torch.device, tiny: bool) -> list[Section]
     some = first(data, 4 * BATCH if tiny else 100 * BATCH)
     sizes, many = ((2, 1), 2) if tiny else (stacks.STACKS, 64)
     autoencoders = (
-        partial(generation.stacked, data, place, 2, 8, (2, 1))
+        partial(generation.stacked, data, place, 1, 2, (2, 1), FEW_STEPS)
         if tiny
         else partial(generation.stacked, data, place, 3, 1024)
     )
@@ -72,7 +72,7 @@ def gpu_sections(data: Images, place: torch.device, tiny: bool) -> list[Section]
         Section("agreement", partial(agreement, some, place, *((2, 1) if tiny else (16, 4))), 40),
         Section("autoencoders stacked", autoencoders, 60),
         Section("neighbours", partial(nearest, place, tiny, gpu=True), 60),
-        Section("mlp1 in whole epochs", partial(stacks.whole_epochs, some if tiny else data, place, many), 20),
+        Section("mlp1 in whole epochs", partial(stacks.whole_epochs, some if tiny else data, place, many, tiny), 20),
         Section("memory", partial(stacks.room, some, place, many), 20),
         *races,
     ]
@@ -89,7 +89,7 @@ def race(name: str, data: Images, place: torch.device, tiny: bool) -> Iterator[R
 def nearest(place: torch.device, tiny: bool, gpu: bool = False) -> Iterator[Row]:
     """Neighbours of every size. On a GPU the search itself is judged, on a CPU it and its rivals."""
     for size in neighbours.sizes(place, tiny):
-        yield from neighbours.rows(size, place, 2 if tiny else 3 if gpu else 5, gpu)
+        yield from neighbours.rows(size, place, 1 if tiny else 3 if gpu else 5, gpu)
 
 
 def options() -> argparse.Namespace:

@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,9 +57,7 @@ def mean(values: ArrayLike, confidence: float = 0.95) -> Estimate:
     centre = float(sample.mean())
     if n == 1:
         return Estimate(centre, None, None, 1)
-    from scipy import stats
-
-    half = float(stats.t.ppf((1 + confidence) / 2, n - 1) * _standard_error(sample))
+    half = float(_t_quantile((1 + confidence) / 2, n - 1) * _standard_error(sample))
     return Estimate(centre, centre - half, centre + half, n)
 
 
@@ -76,10 +75,8 @@ def jackknife(value: float, without: Sequence[float], confidence: float = 0.95) 
     values = np.asarray(without, dtype=np.float64)
     if n < 2 or not np.isfinite([value, *values]).all():
         return Estimate(value, None, None, n)
-    from scipy import stats
-
     error = np.sqrt((n - 1) / n * np.sum((values - values.mean()) ** 2))
-    half = float(stats.t.ppf((1 + confidence) / 2, n - 1) * error)
+    half = float(_t_quantile((1 + confidence) / 2, n - 1) * error)
     return Estimate(value, value - half, value + half, n)
 
 
@@ -91,10 +88,7 @@ def proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
     _counts(successes, n)
     if n == 0:
         return Estimate(None, None, None, 0)
-    from scipy import stats
-
-    interval = stats.binomtest(successes, n).proportion_ci(confidence, method="wilson")
-    return Estimate(successes / n, float(interval.low), float(interval.high), n)
+    return Estimate(successes / n, *_wilson_of_counts(successes, n, confidence), n)
 
 
 def clustered_proportion(rates: ArrayLike, per_cluster: int, confidence: float = 0.95) -> Estimate:
@@ -121,9 +115,7 @@ def proportion_greater(successes: int, n: int, than: float) -> float | None:
     _counts(successes, n)
     if n == 0:
         return None
-    from scipy import stats
-
-    return float(stats.binomtest(successes, n, than, alternative="greater").pvalue)
+    return _binomial_greater(successes, n, than)
 
 
 def proportion_at_least(successes: int, n: int, confidence: float = 0.95) -> float:
@@ -224,10 +216,8 @@ def difference(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) ->
     centre = float(a.mean() - b.mean())
     if len(a) < 2 or len(b) < 2:
         return Estimate(centre, None, None, n)
-    from scipy import stats
-
     error, freedom = _welch(a, b)
-    half = float(stats.t.ppf((1 + confidence) / 2, freedom) * error)
+    half = float(_t_quantile((1 + confidence) / 2, freedom) * error)
     return Estimate(centre, centre - half, centre + half, n)
 
 
@@ -298,6 +288,31 @@ def _finite(values: ArrayLike) -> Array:
     if wrong:
         raise ValueError(f"{wrong} of {len(sample)} values are not finite numbers")
     return sample
+
+
+# What scipy takes nearly a millisecond for, and an audit asks again and again of the same few numbers.
+
+
+@lru_cache(maxsize=4096)
+def _t_quantile(probability: float, freedom: float) -> float:
+    from scipy import stats
+
+    return float(stats.t.ppf(probability, freedom))
+
+
+@lru_cache(maxsize=4096)
+def _wilson_of_counts(successes: int, n: int, confidence: float) -> tuple[float, float]:
+    from scipy import stats
+
+    interval = stats.binomtest(successes, n).proportion_ci(confidence, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+@lru_cache(maxsize=4096)
+def _binomial_greater(successes: int, n: int, than: float) -> float:
+    from scipy import stats
+
+    return float(stats.binomtest(successes, n, than, alternative="greater").pvalue)
 
 
 def _reach(estimate: Estimate) -> tuple[float, float]:

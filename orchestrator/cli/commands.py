@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -48,7 +49,7 @@ def run_command() -> int:
     streams.stand_in()
     try:
         arguments = [argument for argument in sys.argv[1:] if argument != DEBUG]  # wherever it stands
-        code = app(arguments, prog_name="engram", standalone_mode=False)
+        code = command()(arguments, prog_name="engram", standalone_mode=False)
         sys.stdout.flush()
     except EngramError as error:
         say(f"engram: {one_line(error)}")
@@ -61,6 +62,12 @@ def run_command() -> int:
     except Exception as error:
         code = _ended_by(error)
     return int(code or 0)
+
+
+@cache
+def command() -> Callable[..., Any]:
+    """What `app` stands for, made once: typer reads every annotation of every command anew for each call of an app."""
+    return typer.main.get_command(app)
 
 
 def _version(asked: bool) -> None:

@@ -177,7 +177,7 @@ def tiny(config: Density) -> Density:
         config,
         data=Dataset("photos#32x32#rgb" if slow else "digits"),
         repetitions=2,
-        folds=min(config.folds, 3),
+        folds=min(config.folds, 2 if slow else 3),
         partitions="ours",
         left_out=min(config.left_out, 3) or 3,
         examples=48 if slow else 120,

@@ -37,12 +37,12 @@ def responses(canary: pa.Table, twin: pa.Table, sets: Sequence[Pixels], label: i
     network, weights, before = architecture_of(canary), weights_of(canary), weights_of(twin)
     learned = [name for name, weight in network.weights.items() if weight.learned]
     change = {name: weights[name].astype(np.float64) - before[name] for name in learned}
-    gradients = mean_gradients(network, weights, sets, label)
     dense = first_dense(network)
     if dense is None:
+        gradients = mean_gradients(network, weights, learned, sets, label)
         return np.array([sum((change[name] * values[name]).sum() for name in learned) for values in gradients])
     weight, bias = dense
-    of_units = np.mean([values[bias] for values in gradients], axis=0)  # (units,)
+    of_units = np.mean([values[bias] for values in mean_gradients(network, weights, [bias], sets, label)], axis=0)
     height, width, channels = network.shape
     of_pixels = (of_units @ change[weight]).reshape(channels, height, width).transpose(1, 2, 0)
     return np.array([(of_pixels * images.mean(axis=0)).sum() / 255 for images in sets])
@@ -58,19 +58,18 @@ def first_dense(network: Architecture) -> tuple[str, str] | None:
 
 
 def mean_gradients(
-    network: Architecture, weights: Weights, sets: Sequence[Pixels], label: int
+    network: Architecture, weights: Weights, names: Sequence[str], sets: Sequence[Pixels], label: int
 ) -> Iterator[Mapping[str, Array]]:
-    """The gradients of the mean centred logit of each set of images, in every learned weight."""
+    """The gradients of the mean centred logit of each set of images, in the weights of these names."""
     import torch
 
     from tasks.hardware import device, exactly
     from tasks.models.layers import Layers
 
     place = device()
-    learned = [name for name, weight in network.weights.items() if weight.learned]
     with exactly(place), torch.enable_grad():
         tensors = {name: torch.from_numpy(weights[name].copy())[None].to(place) for name in network.weights}
-        for name in learned:
+        for name in names:
             tensors[name].requires_grad_()
         for images in sets:
             total: dict[str, Array] = {}
@@ -79,7 +78,7 @@ def mean_gradients(
                 pixels = rows.flatten(1).to(torch.float32).mul_(1 / 255)
                 logits = network.logits(Layers(tensors), pixels[None])[0]
                 score = (logits[:, label] - logits.mean(1)).sum() / len(images)
-                parts = torch.autograd.grad(score, [tensors[name] for name in learned])
-                for name, part in zip(learned, parts, strict=True):
+                parts = torch.autograd.grad(score, [tensors[name] for name in names])
+                for name, part in zip(names, parts, strict=True):
                     total[name] = total.get(name, 0.0) + part[0].cpu().numpy().astype(np.float64)
             yield total

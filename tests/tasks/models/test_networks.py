@@ -1,7 +1,8 @@
 """Each network, one model and three at once, against the same network in torch's own modules, model by model."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -167,8 +168,8 @@ CASES = [
     ("cnn2", GREY, BOTH),
     ("densenet100", (16, 16, 3), PLAIN),  # deep networks on small images: float64 is slow
     ("densenet100", (14, 14, 1), Regularisers(dropout=True)),
-    ("resnet18", (16, 16, 3), PLAIN),
-    ("resnet18", (14, 14, 1), PLAIN),
+    ("resnet18", (12, 12, 3), PLAIN),
+    ("resnet18", (10, 10, 1), PLAIN),
 ]
 
 
@@ -178,10 +179,15 @@ def named(value: object) -> str:
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
+@lru_cache(maxsize=MODELS)  # the modes of a network follow one another, and drawing millions of weights takes long
+def start(architecture: Architecture, seed: int) -> Mapping[str, np.ndarray]:
+    return initial(architecture.weights, seed)
+
+
 def stack(architecture: Architecture, count: int) -> dict[str, Tensor]:
     """Models that differ, every tensor with numbers of its own."""
     stream = np.random.default_rng(0)
-    models = [initial(architecture.weights, seed) for seed in range(count)]
+    models = [start(architecture, seed) for seed in range(count)]
     tensors = {}
     for name, weight in architecture.weights.items():
         each = np.stack([model[name] for model in models]).astype(np.float64)
@@ -210,6 +216,12 @@ def modules(architecture: Architecture, tensors: dict[str, Tensor], training: bo
 def state(module: nn.Module) -> list[Tensor]:
     """Parameters and running statistics in the order of the modules."""
     return [tensor for name, tensor in module.state_dict(keep_vars=True).items() if not name.endswith("tracked")]
+
+
+def assert_close(theirs: Tensor, ours: Tensor, atol: float, rtol: float) -> None:
+    """As torch.testing's, in a third of the time."""
+    assert theirs.shape == ours.shape
+    assert ((theirs - ours).abs_() <= ours.abs().mul_(rtol).add_(atol)).all()
 
 
 def rows_of(shape: tuple[int, int, int]) -> Tensor:
@@ -244,9 +256,9 @@ def test_a_network_and_its_slopes_are_those_of_torchs_modules(
         torch.testing.assert_close(said, logits[m, rows], atol=1e-10, rtol=0)
         theirs = torch.autograd.grad((said * weighed[rows]).sum(), list(module.parameters()))
         for their, mine in zip(theirs, gradients, strict=True):
-            torch.testing.assert_close(their, mine[m], atol=1e-10, rtol=1e-10)
+            assert_close(their, mine[m], atol=1e-10, rtol=1e-10)
         for their, tensor in zip(state(module), tensors.values(), strict=True):
-            torch.testing.assert_close(their, tensor[m], atol=1e-12, rtol=1e-12)
+            assert_close(their.detach(), tensor[m].detach(), atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)

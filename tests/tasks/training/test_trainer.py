@@ -38,8 +38,13 @@ def images() -> Images:
     return Images(*noise(ROWS, 1), *noise(70, 2), CLASSES)
 
 
-def spec(images: Images, regularisers: Regularisers = Regularisers(), network: str = "mlp1", **changes: object) -> Spec:  # noqa: B008
-    learning = CrossEntropy(Architecture(network, images.shape, images.classes, regularisers))
+def spec(
+    images: Images,
+    regularisers: Regularisers = Regularisers(),  # noqa: B008
+    width: float = 1.0,
+    **changes: object,
+) -> Spec:
+    learning = CrossEntropy(Architecture("mlp1", images.shape, images.classes, regularisers, width))
     return Spec(learning, replace(RECIPE, **changes), images)  # type: ignore[arg-type]
 
 
@@ -102,7 +107,7 @@ def test_fifty_steps_and_a_hundred_equal_training_alone_by_the_book(
     images: Images, regularisers: Regularisers, optimiser: str, epochs: int
 ) -> None:
     settings = {"epochs": epochs, "precision": "float64", "optimiser": optimiser, "schedule": ((2, 0.1),)}
-    given = spec(images, regularisers, **settings)
+    given = spec(images, regularisers, width=0.25, **settings)  # in float64 all widths are multiplied alike
     expected = [plain.train(given, each, epochs) for each in UNEQUAL]
     for way in ("loop", "stack"):
         for theirs, ours in zip(expected, succeeded(given, UNEQUAL, way), strict=True):
