@@ -26,13 +26,13 @@ PYTEST := $(BIN)/python -m pytest
 ALONE = $(PYTEST)
 
 test: .venv/ready
-	@echo "lint, types, and in six parts all tests that are not slow: each says at its end what it found (9 minutes on 2 cores)"
+	@echo "lint, types, and in six parts all tests that are not slow: each says at its end what it found (10 minutes on 2 cores)"
 	@$(BESIDE) PYTEST='$(PYTEST) -m "not slow"'
 
 # The slow ones too, and which lines and branches of the code were never run by the others, in the parts that run it in their
 # process: to count them would make the slow ones slower still.
 test-all: .venv/ready
-	@echo "lint, types, and in six parts all tests: each says at its end what it found (16 to 21 minutes on 2 cores)"
+	@echo "lint, types, and in six parts all tests: each says at its end what it found (19 minutes on 2 cores)"
 	@rm -f .coverage .coverage.*
 	@$(BESIDE) PYTEST='$(BIN)/coverage run -m pytest --durations=15' ALONE='$(PYTEST) --durations=15'
 	@$(BIN)/coverage combine --quiet
