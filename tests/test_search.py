@@ -329,11 +329,11 @@ def test_real_trainings_are_searched(here: Here) -> None:
     over = ("--over", "width=0.25,1", "--over", "neighbours_left_out=0,10", "--sampler", "grid")
     told = here.json("search", "unique_feature", "--preset", "smoke", "family.count=20", *over)
     rows = trials(here, told["run"])
-    assert ["nats", "training"] != [rows[0]["memorization_unit"], rows[0]["utility_unit"]]
+    units = {(row["memorization_unit"], row["utility_unit"]) for row in rows}
+    assert {("pair of trainings", "training")} == units
+    assert {"finished"} == {row["state"] for row in rows}
     settings = [json.loads(row["setting"]) for row in rows if row["part"] == "search"]
     grid = [{"width": width, "neighbours_left_out": count} for width in ("0.25", "1") for count in ("0", "10")]
     assert {} in settings
     assert all(setting in settings for setting in grid)
-    assert all(
-        row["memorization"] is not None and 0 < row["utility"] <= 1 for row in rows if row["state"] == "finished"
-    )
+    assert all(row["memorization"] is not None and 0 < row["utility"] <= 1 for row in rows)
