@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := uv==0.13.8
 
-.PHONY: quickstart install docs test test-all test-orchestration test-clusters test-whole test-audits test-training test-computation lint types chaos bench wheel lock clean
+.PHONY: quickstart install docs test test-all test-orchestration test-clusters test-whole test-audits test-training test-computation lint types chaos frozen bench wheel lock clean
 
 # The whole set where there is an NVIDIA GPU, or where it is installed already; else what runs without one.
 INSTALLED := .venv/$(if $(shell nvidia-smi -L 2>/dev/null)$(wildcard .venv/ready),ready,cpu)
@@ -67,6 +67,10 @@ types: .venv/ready
 # Twenty rounds of SIGKILL at random moments; the scores must come out bit for bit.
 chaos: .venv/ready
 	$(BIN)/python -m tests.chaos --rounds 20 --preset quickstart
+
+# What this tree changes for users since the commit BASE: plans, tables, figures and texts, all computed here for both.
+frozen: .venv/ready
+	$(BIN)/python -m tests.frozen $(BASE)
 
 bench: .venv/ready
 	$(BIN)/python -m bench.orchestration

@@ -1,0 +1,181 @@
+"""Show what a change of the code changed for users: compare a commit with this tree, on this machine.
+
+    make frozen BASE=main~5
+    python -m tests.frozen main~5 --only unique_feature --only density/smoke
+
+Both trees answer the same questions by their command lines alone: the plans of every preset (by the names of their
+runs, which are hashes of all their keys), every table and every figure of every preset at `scale=tiny`, `--help` of
+every command, and `list --json` and `show --json`. What differs is named, by kind; the exit code is 1 if anything does.
+
+No digest is kept from one machine to another, since processors round differently. A table is compared by the values
+that it reads back as, a figure byte by byte. Prices are left out: they are measured on each run's own machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+ROOT = Path(__file__).resolve().parents[1]
+AT_ONCE = 2  # trees that compute side by side
+SHOWN = 12  # names of a kind that are printed
+PRICES = ("price", "time", "seconds_low", "seconds_high", "expected_seconds", "unknown", "slots")
+
+# Imports what every command needs once, then runs each command in a fork, whose output and exit code it writes down.
+ZYGOTE = """
+import json, os, sys, traceback
+import pyarrow, torch
+import orchestrator.cli.commands
+from orchestrator.cli import main
+
+for number, command in enumerate(json.load(open(sys.argv[1]))):
+    child = os.fork()
+    if not child:
+        for descriptor, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(f"{sys.argv[2]}/{number}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
+        sys.argv = ["engram", *command]
+        code = 70
+        try:
+            main()
+        except SystemExit as exit:
+            code = exit.code if isinstance(exit.code, int) else 0 if exit.code is None else 1
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    open(f"{sys.argv[2]}/{number}.code", "w").write(str(status))
+"""
+
+
+class Tree:
+    """A checkout that answers commands, in a folder of its own. The work tree is imported, not what is installed."""
+
+    def __init__(self, code: Path, folder: Path) -> None:
+        self.code, self.folder, self.commands = code, folder, 0
+        folder.mkdir()
+
+    def answer(self, commands: Sequence[Sequence[str]]) -> list[tuple[int, str, str]]:
+        """Exit code, stdout and stderr of each command, all run one after another by one process and its forks."""
+        self.commands += 1
+        place = self.folder / f"commands-{self.commands}"
+        place.mkdir()
+        asked = place / "commands.json"
+        asked.write_text(json.dumps([list(each) for each in commands]))
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("ENGRAM_", "MLFLOW_", "RAY_"))}
+        env |= {"PYTHONPATH": str(self.code), "COLUMNS": "100", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+        subprocess.run([sys.executable, "-c", ZYGOTE, str(asked), str(place)], cwd=self.folder, env=env, check=True)
+        texts = [[(place / f"{n}.{kind}").read_text() for kind in ("code", "out", "err")] for n in range(len(commands))]
+        return [(int(code), out, err) for code, out, err in texts]
+
+
+def take_inventory(tree: Tree, only: Sequence[str] = ()) -> dict[str, str]:
+    """All that users see of this tree, by kind and name: a text, or the digest of one.
+
+    only: audits, or presets as `AUDIT/PRESET`; all of them if it is empty.
+    """
+    ((_, told, _),) = tree.answer([["list", "--json"]])
+    listed = {entry["name"]: entry["presets"] for entry in json.loads(told)["audits"]}
+    presets = [(audit, preset) for audit, names in listed.items() for preset in names]
+    chosen = [each for each in presets if not only or each[0] in only or "/".join(each) in only]
+    if not chosen:
+        return {"list": told}
+    runs = [["run", a, "--preset", p, "scale=tiny", "--address", "none", "--mlflow", "off"] for a, p in chosen]
+    shows = [["show", audit, "--json"] for audit in sorted({audit for audit, _ in chosen})]
+    plans = [["plan", audit, "--preset", preset, "--json"] for audit, preset in chosen]
+    inventory = {"list": told}
+    for command, (code, out, err) in zip(shows + plans, tree.answer(shows + plans), strict=True):
+        inventory[f"{command[0]} {command[1]} {command[3] if command[0] == 'plan' else ''}".strip()] = (
+            json.dumps(without_prices(json.loads(out)), sort_keys=True) if code == 0 else f"{code} {err}"
+        )
+    for command, (code, _, err) in zip(runs, tree.answer(runs), strict=True):
+        inventory[f"run {command[1]} {command[3]}"] = str(code) if code == 0 else f"{code} {err.splitlines()[-1:]}"
+    return inventory | dict(help_texts(tree)) | dict(stored_digests(tree.folder / "engram-store"))
+
+
+def help_texts(tree: Tree) -> Iterator[tuple[str, str]]:
+    """`--help` of the command line and of each of its commands, two levels deep."""
+    ((_, first, _),) = tree.answer([["--help"]])
+    yield "help engram", first
+    names = [line.split()[0] for line in first.partition("Commands")[2].splitlines() if line.startswith("  ")]
+    commands = sorted({name for name in names if name.isalpha()})
+    for name, (_, out, _) in zip(commands, tree.answer([[name, "--help"] for name in commands]), strict=True):
+        yield f"help {name}", out
+
+
+def stored_digests(store: Path) -> Iterator[tuple[str, str]]:
+    """The digest of every table, by its key, and of every figure, by its run and name."""
+    for path in sorted(store.glob("results/*/*.arrow")):
+        with pa.ipc.open_file(path) as reader:
+            yield f"table {path.stem}", digest_table(reader.read_all())
+    for path in sorted(store.glob("runs/*/figures/*.svg")):
+        yield f"figure {path.parts[-3]}/{path.name}", hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def digest_table(table: pa.Table) -> str:
+    """A digest of the names, types and values of a table's columns; every NaN counts as equal."""
+    schema = [(field.name, str(field.type)) for field in table.schema]
+    return hashlib.sha256(repr((schema, table.to_pydict())).encode()).hexdigest()
+
+
+def without_prices(told: Any) -> Any:
+    """A command's JSON without what it says of time."""
+    if isinstance(told, Mapping):
+        return {name: without_prices(value) for name, value in told.items() if name not in PRICES}
+    return [without_prices(each) for each in told] if isinstance(told, list) else told
+
+
+def compare(base: Mapping[str, str], now: Mapping[str, str]) -> dict[str, list[str]]:
+    """What differs, by kind: names with a word for how."""
+    found = defaultdict(list)
+    for name in sorted({*base, *now}):
+        if base.get(name) != now.get(name):
+            how = "gone" if name not in now else "new" if name not in base else "differs"
+            found[name.split()[0]].append(f"{name}: {how}")
+    return dict(found)
+
+
+def describe(base: Mapping[str, str], found: Mapping[str, Sequence[str]], most: int | None) -> str:
+    """How much was compared, and at most so many names of each kind that differ; all of them if `most` is None."""
+    counts = Counter(name.split()[0] for name in base)
+    lines = [f"{', '.join(f'{count} of {kind}' for kind, count in sorted(counts.items()))} compared"]
+    for kind, names in found.items():
+        lines += ["", f"{kind}: {len(names)} differ", *(f"  {each}" for each in names[:most])]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("base", help="the commit to compare with")
+    parser.add_argument("--only", action="append", default=[], help="AUDIT or AUDIT/PRESET; may be repeated")
+    parser.add_argument("--all", action="store_true", help="print every name that differs")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="frozen-") as name:
+        folder = Path(name)
+        archive = ["git", "-C", str(ROOT), "archive", "--format=tar", f"--output={folder / 'base.tar'}", asked.base]
+        subprocess.run(archive, check=True)
+        (folder / "base").mkdir()
+        subprocess.run(["tar", "-xf", str(folder / "base.tar"), "-C", str(folder / "base")], check=True)
+        trees = [Tree(folder / "base", folder / "old"), Tree(ROOT, folder / "new")]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            base, now = pool.map(lambda tree: take_inventory(tree, asked.only), trees)
+    found = compare(base, now)
+    sys.stdout.write(describe(base, found, None if asked.all else SHOWN) + "\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
