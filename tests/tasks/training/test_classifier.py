@@ -189,6 +189,7 @@ def test_planning_a_training_imports_no_torch() -> None:
     assert "set()\n" == done.stdout
 
 
+@pytest.mark.trained
 def test_what_a_training_gives_changes_only_with_its_version() -> None:
     history = train(dataclasses.replace(TINY, epochs=1), ()).to_pylist()[0]["history"]
     losses = [round(history[0][name], 3) for name in ("train_loss", "validation_loss")]

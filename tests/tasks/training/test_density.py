@@ -461,6 +461,7 @@ def test_the_task_is_marked() -> None:
     assert (train_many, batch_key) == (mark.many, mark.batch_key)
 
 
+@pytest.mark.trained
 def test_what_a_training_gives_changes_only_with_its_version() -> None:
     table = fit(replace(TINY, epochs=1, recorded=(1,)), ())
     log_p, drawn = said(table, 1), samples(table)

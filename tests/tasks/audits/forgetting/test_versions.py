@@ -33,7 +33,7 @@ from tasks.models.catalog import Network
 from tasks.training.mixed import Mixture, train
 from tasks.training.unlearning import Unlearning, unlearn
 from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
-from tests.support.fingerprint import total
+from tests.support.fingerprint import TRAINED, total
 from tests.tasks.audits.forgetting import small_run
 from tests.tasks.audits.forgetting.made_up import models, table, tables
 
@@ -56,16 +56,19 @@ def confidences() -> list[pa.Table]:
 
 
 @cache
-def trained() -> pa.Table:
+def trained(dropout: bool = False) -> pa.Table:
     shares = Share(DIGITS, 0.5, 3), Share(Part(pin(Dataset("digits-on-photos")), 60, 60))
-    return train(Mixture(shares, DIGITS.data, 10, network=Network("mlp1"), epochs=5, seed=1), [])
+    return train(Mixture(shares, DIGITS.data, 10, network=Network("mlp1"), dropout=dropout, epochs=5, seed=1), [])
 
 
 def unlearnt(method: Method) -> pa.Table:
     """The epochs of unlearning by a method."""
+    # A student without dropout begins where its teacher is, and departs from it wherever the rounding of a gradient
+    # that is exactly 0 points: the fingerprint would differ by 6 % from processor to processor.
+    dropout = isinstance(method, Distillation)
     kept, forgotten = Share(Part(pin(Dataset("digits-on-photos")), 60, 60)), Share(DIGITS, 0.5, 3)
     config = Unlearning((kept,), (forgotten,), method, DIGITS.data, 10, seed=2, batch=16)
-    return epochs(unlearn(config, [trained()]))
+    return epochs(unlearn(config, [trained(dropout)]))
 
 
 def of_the_training() -> pa.Table:
@@ -134,6 +137,7 @@ def test_a_task_computes_what_its_version_says(
     assert expected == pytest.approx(total(table), rel=1e-6)
 
 
+@pytest.mark.trained
 @pytest.mark.parametrize(
     ("function", "version", "computed", "rows", "expected"),
     [
@@ -147,19 +151,20 @@ def test_a_task_that_trains_computes_what_its_version_says(
 ) -> None:
     table = computed()
     assert (version, rows) == (marks(function).version, table.num_rows)
-    assert expected == pytest.approx(total(table), rel=5e-3)  # processors differ in the last digits of a step
+    assert expected == pytest.approx(total(table), rel=TRAINED)
 
 
+@pytest.mark.trained
 @pytest.mark.parametrize(
     ("method", "rows", "expected"),
     [
         (FineTuning(2), 2, 19.95555),
         (GradientAscent(3, 1e-3), 3, 47.96487),
         (RandomLabels(2), 2, 19.85704),
-        (Distillation(3, 2), 3, 29.33261),
+        (Distillation(3, 2), 3, 30.77260),
     ],
 )
 def test_unlearning_computes_what_its_version_says(method: Method, rows: int, expected: float) -> None:
     table = unlearnt(method)
     assert (1, rows) == (marks(unlearn).version, table.num_rows)
-    assert expected == pytest.approx(total(table), rel=5e-3)
+    assert expected == pytest.approx(total(table), rel=TRAINED)

@@ -43,7 +43,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph
 from tasks.job import marks
 from tasks.training.classifier import train
-from tests.support.fingerprint import total
+from tests.support.fingerprint import TRAINED, total
 from tests.tasks.audits.unique_feature import made_up, small
 
 
@@ -201,6 +201,7 @@ def test_a_task_computes_what_its_version_says(
     assert expected == pytest.approx(total(table), rel=1e-6)
 
 
+@pytest.mark.trained
 @pytest.mark.parametrize(
     ("function", "version", "computed", "rows", "expected"),
     [
@@ -214,7 +215,7 @@ def test_a_task_that_trains_computes_what_its_version_says(
 ) -> None:
     table = computed()
     assert (version, rows) == (marks(function).version, table.num_rows)
-    assert expected == pytest.approx(total(table), rel=5e-3)  # processors differ in the last digits of a step
+    assert expected == pytest.approx(total(table), rel=TRAINED)
 
 
 def test_a_training_by_rank_changes_its_version_with_that_of_every_training() -> None:

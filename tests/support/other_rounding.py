@@ -1,0 +1,88 @@
+"""A pytest plugin that runs each test several times, its products rounded as another processor or library rounds them.
+
+    python -m pytest -m trained -p tests.support.other_rounding --rounding onednn --rounding noise ...
+
+What a processor chooses when torch is loaded is asked for by the environment: ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA,
+MKL_CBWR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+# In the order of the operator's name: what sums many float32 numbers, in an order that is the library's own.
+SUMMING = ("mm", "conv", "linear", "sum", "mean", "softmax", "norm", "attention")
+LAST_BIT = 2.0**-23
+
+
+@contextmanager
+def library(onednn: bool, threads: int) -> Iterator[None]:
+    """The products of dense layers by oneDNN or by torch's own library, on so many threads."""
+    import torch
+
+    from tasks import hardware
+
+    with ExitStack() as changes:
+        if onednn and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+            pytest.skip("this torch has no oneDNN")
+        changes.enter_context(patch("tasks.models.matmul.onednn_is_faster", lambda: onednn))
+        on_threads = hardware.threads
+        changes.enter_context(patch.object(hardware, "threads", lambda count: on_threads(threads)))
+        yield
+
+
+@contextmanager
+def noise(seed: int = 0) -> Iterator[None]:
+    """Every sum of float32 numbers off by at most LAST_BIT of itself."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    generator = torch.Generator().manual_seed(seed)
+
+    def disturb(value: Any) -> None:
+        if isinstance(value, torch.Tensor) and value.dtype == torch.float32 and value.is_contiguous():
+            value.mul_(1 + (2 * torch.rand(value.shape, generator=generator) - 1) * LAST_BIT)
+
+    class Noise(TorchDispatchMode):
+        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            found = operator(*args, **(kwargs or {}))
+            name = operator.name()
+            if any(part in name for part in SUMMING) and not name.endswith("_"):
+                for value in found if isinstance(found, (tuple, list)) else [found]:
+                    disturb(value)
+            return found
+
+    with Noise():
+        yield
+
+
+ROUNDINGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "torch": lambda: library(onednn=False, threads=1),
+    "torch on 2 threads": lambda: library(onednn=False, threads=2),
+    "onednn": lambda: library(onednn=True, threads=1),
+    "onednn on 2 threads": lambda: library(onednn=True, threads=2),
+    "noise": noise,
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rounding", action="append", choices=list(ROUNDINGS), help="may be given several times")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    metafunc.parametrize("rounding", metafunc.config.getoption("--rounding"), indirect=True, scope="function")
+
+
+@pytest.fixture(autouse=True)
+def rounding(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The rounding that is asked for; what a module keeps of another one is dropped."""
+    for value in vars(request.module).values():
+        if hasattr(value, "cache_clear") and value.__module__ == request.module.__name__:
+            value.cache_clear()
+    with ROUNDINGS[request.param]():
+        yield

@@ -1,0 +1,88 @@
+"""What versions of tasks are held by does not rest on how one processor rounds.
+
+Each setting is a process whose libraries compute as on another processor; in it every test marked `trained` runs with
+each of some roundings.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MARK = "pytest.mark.trained"
+# oneDNN that is told to keep to AVX2 aborts in the gradient of a convolution (PyTorch 2.15), so it keeps to AVX-512 or SSE.
+# The variables of MKL, which only torch for x86-64 has, and only Intel's processors obey all of, change nothing elsewhere.
+SETTINGS = {
+    "this processor": ({}, ("torch", "onednn on 2 threads", "noise")),
+    "AVX2": (
+        {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+        ("torch", "onednn"),
+    ),
+    "SSE": (
+        {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"},
+        ("torch on 2 threads", "onednn"),
+    ),
+}
+
+
+def run_trained_tests(paths: list[Path], surroundings: dict[str, str], roundings: tuple[str, ...]) -> tuple[int, str]:
+    """The exit code and the output of pytest over these files' tests of trainings."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "trained", "-p", "tests.support.other_rounding"]
+    command += [f"--rounding={rounding}" for rounding in roundings]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider", *map(str, paths)],
+        env={**os.environ, **surroundings},
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_versions_are_held_by_what_other_processors_compute_too(setting: str) -> None:
+    paths = [path for path in sorted((ROOT / "tests" / "tasks").rglob("test_*.py")) if f"@{MARK}" in path.read_text()]
+    code, output = run_trained_tests(paths, *SETTINGS[setting])
+    assert 0 == code, output
+    found = re.search(r"(\d+) passed", output)
+    assert found is not None
+    assert int(found[1]) >= len(paths) * len(SETTINGS[setting][1])
+
+
+@pytest.mark.slow
+def test_a_number_that_rounding_moves_is_seen(tmp_path: Path) -> None:
+    """A student that begins as its teacher departs from it in a direction that rounding alone decides."""
+    (tmp_path / "test_departure.py").write_text(DEPARTURE)
+    code, output = run_trained_tests([tmp_path / "test_departure.py"], {}, ("torch", "noise"))
+    assert 1 == code, output
+    assert re.search(r"FAILED \S+\[noise\]", output), output
+
+
+DEPARTURE = """
+import pytest
+from tasks.training.unlearning import Unlearning, unlearn
+from tests.support.fingerprint import TRAINED, total
+from tests.tasks.audits.forgetting import test_versions as versions
+
+EXPECTED = []
+
+
+@pytest.mark.trained
+def test_it() -> None:
+    versions.trained.cache_clear()
+    config = Unlearning(
+        (versions.Share(versions.Part(versions.pin(versions.Dataset("digits-on-photos")), 60, 60)),),
+        (versions.Share(versions.DIGITS, 0.5, 3),),
+        versions.Distillation(3, 2), versions.DIGITS.data, 10, seed=2, batch=16,
+    )
+    found = total(versions.epochs(unlearn(config, [versions.trained()])))
+    EXPECTED.append(found)
+    assert EXPECTED[0] == pytest.approx(found, rel=TRAINED)
+"""
