@@ -112,8 +112,8 @@ CPU := printf "faiss-cpu>=1.12\nfaiss-gpu; python_version < '3'\n"
 WITHOUT := $(addprefix --no-emit-package ,triton nvidia-cusolver)
 
 lock:
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev pyproject.toml -o requirements.lock
-	$(CPU) | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --constraint requirements.lock --override - $(WITHOUT) --group install --custom-compile-command "make lock" pyproject.toml -o requirements-cpu.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev pyproject.toml -o requirements.lock
+	$(CPU) | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --constraint requirements.lock --override - $(WITHOUT) --all-extras --group install --custom-compile-command "make lock" pyproject.toml -o requirements-cpu.lock
 	PATH=$(BIN):$$PATH $(BIN)/python -m bench.downloads requirements.lock requirements-cpu.lock
 
 clean:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from orchestrator.errors import EngramError
 from orchestrator.spec.addresses import PLACES, host_and_port
+from tasks.extras import EXTRAS, install_command
 
 NEEDED = ("ray", "torch", "torchvision", "numpy", "scipy", "pyarrow", "scikit-learn", "pillow", "pyyaml")
 USEFUL = {"mlflow": "runs are then not tracked", "faiss-gpu|faiss-cpu": "nearest neighbours then go by torch"}
@@ -70,6 +71,12 @@ def _packages() -> Iterator[Check]:
             yield Check(label, None, f"not installed; {USEFUL[name]}", f"pip install {label}")
         else:
             yield Check(label, False, "not installed", f"pip install {name}")
+    for extra in EXTRAS:
+        version = _version(extra.package)
+        if version is not None:
+            yield Check(extra.package, True, version)
+        else:
+            yield Check(extra.package, None, f"not installed; needed for {extra.purpose}", install_command([extra]))
 
 
 def _audits() -> Iterator[Check]:

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.planning.extras import required_extras
+from orchestrator.spec.audits import find
+from tasks.extras import EXTRAS
 from tests.support.shell import ROOT
 
 
@@ -104,6 +107,26 @@ def test_the_smaller_set_has_the_versions_of_the_whole_one_and_no_second_cuda() 
     assert {"torch", "torchvision", "faiss-cpu", "ray", "mlflow", "hatchling", "editables"} <= names
     assert set() == names & {"faiss-gpu", "triton", "nvidia-cusolver", "pytest", "mypy"}
     assert [] == [name for name in names if name.endswith("-cu12")]
+
+
+def test_both_sets_hold_what_every_quickstart_needs_and_every_extra() -> None:
+    rows = re.findall(r"^\| \[`(\w+)`\]", (ROOT / "README.md").read_text(), flags=re.M)
+    assert {"unique_feature", "relational"} <= set(rows)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    always = {re.match(r"[\w-]+", each)[0] for each in project["dependencies"]}  # type: ignore[index]
+    offered = {
+        extra: {re.match(r"[\w-]+", each)[0] for each in held}  # type: ignore[index]
+        for extra, held in project["optional-dependencies"].items()
+    }
+    for name in rows:
+        needed = {extra.package for extra in required_extras(find(name).audit.cells("quickstart"))}
+        assert needed <= always, name
+    assert [] == [extra for extra in EXTRAS if extra.package not in offered[extra.name]]
+    assert set.union(*offered.values()) == {extra.package for extra in EXTRAS}
+    for lock in ("requirements.lock", "requirements-cpu.lock"):
+        assert set() == set.union(always, *offered.values()) - {"faiss-cpu", "faiss-gpu"} - {
+            name for name, _ in pins(ROOT / lock)
+        }, lock
 
 
 def pins(lock: Path) -> set[tuple[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,7 +102,8 @@ def _cost(preset: DescribedPreset) -> str:
     """Cells, trainings and time of a preset, or what is missing for it."""
     cells = f"{preset.cells} cells, " if preset.cells > 1 else ""
     absent = [name for name, there in preset.data.items() if not there]
-    missing = "; ".join(_missing(absent))
+    packages = [package for package, installed in preset.extras.items() if not installed]
+    missing = "; ".join((*_missing(absent), *((describe_packages(packages),) if packages else ())))
     if preset.price is None:
         return cells + (missing or "cannot be planned with the data here")
     cost = f"{cells}{preset.trainings} trainings, {preset.price['time']}"
@@ -119,10 +120,19 @@ def _missing(absent: list[str]) -> Iterator[str]:
         yield f"models missing: {', '.join(models)}"
 
 
+def describe_packages(packages: Iterable[str]) -> str:
+    """`packages missing: timm (pip install 'engram-audit[deja_vu]')`."""
+    from tasks.extras import EXTRAS, install_command
+
+    names = tuple(packages)
+    return f"packages missing: {', '.join(names)} ({install_command(e for e in EXTRAS if e.package in names)})"
+
+
 def _whole_preset(audit: str, preset: DescribedPreset) -> Iterator[str]:
     yield from _preset(preset)
     there = ", ".join(f"{name} ({'here' if here else 'not here'})" for name, here in preset.data.items())
-    yield from _wrapped(f"needs: {there or 'no data'}", "      ")
+    packages = ", ".join(f"{name} ({'' if here else 'not '}installed)" for name, here in preset.extras.items())
+    yield from _wrapped(f"needs: {there or 'no data'}{'; ' if packages else ''}{packages}", "      ")
     for name, values in preset.settings.items():
         yield from _wrapped(f"{name} = {' | '.join(values)}", "      ", "          ")
     yield from _wrapped(f"engram run {audit} --preset {preset.name}", "      ")

@@ -19,7 +19,9 @@ def list_audits(json: Json = False) -> None:
 
     A preset of several cells runs as a sweep.
     """
+    from orchestrator.planning.extras import extras_by_preset
     from orchestrator.spec import audits
+    from tasks.extras import install_command, missing
 
     loaded = []
     for name in audits.names():
@@ -29,14 +31,27 @@ def list_audits(json: Json = False) -> None:
             say(f"engram: {one_line(error)}")
     cells = {entry.name: {preset: len(entry.audit.cells(preset)) for preset in entry.audit.presets} for entry in loaded}
     rows = [{"name": entry.name, "question": entry.question} for entry in loaded]
+    extras = {entry.name: extras_by_preset(entry) for entry in loaded}
     if json:
-        emit({"audits": [row | {"presets": list(cells[row["name"]]), "cells": cells[row["name"]]} for row in rows]})
+        told = []
+        for row in rows:
+            packages = {name: [extra.package for extra in needed] for name, needed in extras[row["name"]].items()}
+            told.append(row | {"presets": list(cells[row["name"]]), "cells": cells[row["name"]], "extras": packages})
+        emit({"audits": told})
         return
 
-    def named(preset: str, count: int) -> str:
-        return f"{preset} ({count} cells)" if count > 1 else preset
+    def named(audit: str, preset: str, count: int) -> str:
+        notes = [f"{count} cells"] if count > 1 else []
+        notes += [f"needs {extra.package}" for extra in missing(extras[audit][preset])]
+        return f"{preset} ({', '.join(notes)})" if notes else preset
 
-    table([row | {"presets": ", ".join(named(*item) for item in cells[row["name"]].items())} for row in rows])
+    def presets(audit: str) -> str:
+        return ", ".join(named(audit, preset, count) for preset, count in cells[audit].items())
+
+    table([row | {"presets": presets(row["name"])} for row in rows])
+    absent = missing(extra for of_audit in extras.values() for needed in of_audit.values() for extra in needed)
+    if absent:
+        say(f"not installed: {', '.join(extra.package for extra in absent)}; {install_command(absent)}")
 
 
 def runs(

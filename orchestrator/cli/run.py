@@ -99,6 +99,7 @@ def run(
     """
     from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
+    from orchestrator.planning.extras import check_cells
     from orchestrator.runs.lifecycle import start
     from orchestrator.spec import specification
     from orchestrator.spec.resolve import pinned, wanted
@@ -117,6 +118,7 @@ def run(
             new = not is_there(asked.store or DEFAULT_STORE)
             if new:
                 cells = pinned(cells, known)
+                check_cells(cells, how.address)
         with opened_at(asked.store, create=True) as opened:
             opened.digests().update(known)
             cells = cells if new else pinned(cells, opened.digests())

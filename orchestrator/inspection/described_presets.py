@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.errors import EngramError
 from orchestrator.inspection.preview import price_of, shape_of, slots_at
+from orchestrator.planning.extras import required_extras
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.config_parts import plain, walk
@@ -18,6 +19,7 @@ from orchestrator.spec.resolve import Cell, pin_one, pinned
 from orchestrator.store import Store
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
+from tasks.extras import Extra
 from tasks.job import marks
 from tasks.pinnable import Pinnable
 
@@ -27,7 +29,8 @@ class DescribedPreset:
     """A preset by its name.
 
     `settings` are the fields, in command-line syntax, in which its cells differ from the defaults. `data` says of each
-    data set, and of what else is missing, whether it is here. `jobs`, `trainings` and `price` (`preview.shape_of`) are
+    data set, and of what else is missing, whether it is here, and `extras` of each package beyond those that every
+    installation has whether it is installed. `jobs`, `trainings` and `price` (`preview.shape_of`) are
     None where something is missing of which more than its published size must be known.
     """
 
@@ -36,6 +39,7 @@ class DescribedPreset:
     cells: int
     settings: Mapping[str, tuple[str, ...]]
     data: Mapping[str, bool]
+    extras: Mapping[str, bool]
     jobs: int | None = None
     trainings: int | None = None
     price: Mapping[str, Any] | None = None
@@ -56,7 +60,8 @@ def _described(
     audit = entry.audit
     cells = audit.cells(name)
     data = dict(needed for cell in cells for needed in _needed(cell, known))
-    preset = DescribedPreset(name, audit.repeats.get(name, ""), len(cells), _settings(audit, cells), data)
+    repeats, settings = audit.repeats.get(name, ""), _settings(audit, cells)
+    preset = DescribedPreset(name, repeats, len(cells), settings, data, _packages(required_extras(cells)))
     here = all(data.values())
     with nullcontext() if here else catalog.outlined():
         try:
@@ -68,7 +73,13 @@ def _described(
         stored = set() if store is None else store.keys()
         price = shape_of(price_of(whole, whole.missing(stored), store, None), slots_at(None))
     trainings = sum(marks(job.function).trains for job in whole.jobs.values())
-    return replace(preset, jobs=len(whole.jobs), trainings=trainings, price=price)
+    extras = _packages(required_extras(job.config for job in whole.jobs.values()))
+    return replace(preset, extras=extras, jobs=len(whole.jobs), trainings=trainings, price=price)
+
+
+def _packages(extras: Iterable[Extra]) -> dict[str, bool]:
+    """Each package and whether it is installed."""
+    return {extra.package: extra.is_installed for extra in dict.fromkeys(extras)}
 
 
 def _needed(config: Any, known: MutableMapping[str, str]) -> Iterator[tuple[str, bool]]:

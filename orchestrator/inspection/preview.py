@@ -9,6 +9,7 @@ from typing import Any
 
 from orchestrator.errors import StoreError
 from orchestrator.executors import gpus
+from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing.price import Price, priced, told
@@ -34,6 +35,7 @@ def preview(asked: Spec) -> dict[str, Any]:
     stored = set(whole.jobs) & (set() if store is None else store.keys())
     missing = whole.missing(stored)
     slots = slots_at(how.address)
+    check_extras(whole, store, how.address)
     price = price_of(whole, missing, store, how.address)
     counts, there, absent = whole.count(), whole.count(stored), whole.count(missing)
     return {

@@ -14,8 +14,9 @@ from pathlib import Path
 from orchestrator.clock import SYSTEM, Clock
 from orchestrator.errors import Absent, Damaged, Held, SpecError, StoreError
 from orchestrator.executors import Executor, open_executor
+from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
-from orchestrator.planning.plan import plan_of
+from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.run_folder import timings
 from orchestrator.run_folder.checkpoint_gc import CheckpointGc
 from orchestrator.run_folder.concurrent_runs import ConcurrentRuns
@@ -54,6 +55,7 @@ def start(
         observe({"event": "step", "step": "planning"})
     runs = store.folder("runs")
     plans = [plan_of(cell) for cell in cells]
+    check_extras(Plan.union(plans), store, execution.address)
     parts = [
         Part(plan, Journal(_folder(runs, run_id(cell.audit, list(plan.jobs)), execution.again)))
         for cell, plan in zip(cells, plans, strict=True)
@@ -82,11 +84,11 @@ def resume(
     if not journal.exists:
         raise SpecError(f"unknown run {run!r} in {store.location}")
     about = journal.about()
-    if "cells" not in about:
-        return _run([Part(reopened(journal)[1], journal)], store, execution, observe, None, clock)
-    journals = [Journal(runs / name) for name in about["cells"]]
+    is_sweep = "cells" in about
+    journals = [Journal(runs / name) for name in about["cells"]] if is_sweep else [journal]
     parts = [Part(reopened(cell)[1], cell) for cell in journals]
-    return _run(parts, store, execution, observe, journal, clock)
+    check_extras(Plan.union(part.plan for part in parts), store, execution.address)
+    return _run(parts, store, execution, observe, journal if is_sweep else None, clock)
 
 
 def _folder(runs: Path, run: str, again: bool) -> Path:

@@ -17,6 +17,7 @@ from orchestrator.spec import audits
 from orchestrator.spec.fields import alternatives, declared, nearest
 from orchestrator.spec.resolve import Cell, wanted
 from orchestrator.spec.specification import Spec
+from tasks.extras import OPTUNA, Extra
 from tasks.objectives import Objectives
 
 Sampler = Literal["random", "grid", "optuna"]
@@ -41,6 +42,9 @@ class Settings:
     give_up: float | None = None
     concurrent: int = 1
     budget: float | None = None
+
+    def extras(self) -> tuple[Extra, ...]:
+        return (OPTUNA,) if self.sampler == "optuna" else ()
 
 
 @dataclass(frozen=True)

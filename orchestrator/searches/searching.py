@@ -15,6 +15,7 @@ from typing import Any
 from orchestrator.errors import EngramError, SpecError, Unwritable
 from orchestrator.inspection import pages
 from orchestrator.inspection.search_results import CUT, FRESH, START
+from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import plan_of
 from orchestrator.run_folder.description import described
@@ -82,6 +83,7 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
     evaluation = Evaluation(search, store.location, within, environment)
     tell = _telling(observe)
     there = folder.of(store, search.name, search)
+    check_extras(plan_of(search.start), store, execution.address, search.settings)
     there.begin(_begun(search, store))
     with lease.acquire([there.journal.folder], tell=lambda line: tell("told", line=line)):
         until = None if search.settings.budget is None else time.monotonic() + search.settings.budget

@@ -31,6 +31,7 @@ from orchestrator.searches.asked import Search
 from orchestrator.searches.evaluation import Evaluation
 from orchestrator.searches.space import Between, Choice, Domain
 from orchestrator.searches.trials import STOPPED, Trial, Value
+from tasks.extras import OPTUNA
 
 Hear = Callable[[Trial], None]
 EVALUATION, FIELD = "evaluation", "over"  # of Tune's config: what is constant, and what is drawn
@@ -195,7 +196,7 @@ def _sampler(search: Search) -> Any:
     try:
         found = OptunaSearch(metric=[MEMORIZATION, UTILITY], mode=["max", "max"], seed=settings.sampler_seed)
     except (ImportError, AssertionError):
-        raise SpecError("sampler is optuna, which is not installed: pip install 'engram-audit[search]'") from None
+        raise SpecError(f"sampler is optuna, which needs {OPTUNA.advice}") from None
     return ConcurrencyLimiter(found, max_concurrent=settings.concurrent)
 
 

@@ -56,6 +56,7 @@ from tasks.datasets.content import Source, digest_of
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images, Labels, Pixels
 from tasks.datasets.labelled import THREADS
+from tasks.extras import NIBABEL
 
 RULE = "acdc 1"
 TRAINING, TESTING = "training", "testing"
@@ -246,9 +247,7 @@ def header(path: Path) -> Any:
     try:
         import nibabel
     except ImportError:
-        raise DatasetError(
-            "ACDC is read with nibabel, which is not installed: pip install 'engram-audit[medical]'"
-        ) from None
+        raise DatasetError(f"ACDC is read with a package that is not installed, {NIBABEL.advice}") from None
     try:
         opened = nibabel.load(path)
     except Exception as error:  # gzip, zlib and nibabel each have errors of their own for broken bytes

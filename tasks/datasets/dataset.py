@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import ClassVar
 
+from tasks.extras import NIBABEL, Extra
 from tasks.pinnable import Unavailable
 
 HEXADECIMAL = re.compile(r"[0-9a-f]+")
@@ -51,3 +52,6 @@ class Dataset:
         if not self.digest:
             raise ValueError(f"data set {self.name!r} has no digest yet; pin it before planning")
         return self.digest
+
+    def extras(self) -> tuple[Extra, ...]:
+        return (NIBABEL,) if self.name.startswith("acdc-") else ()

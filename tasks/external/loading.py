@@ -24,6 +24,7 @@ from tasks.datasets.images import Pixels
 from tasks.external import archives
 from tasks.external.answers import Answers, answered
 from tasks.external.model_file import Interface, ModelFile, content
+from tasks.extras import ONNXRUNTIME, TIMM
 from tasks.hardware import device, exactly
 from tasks.models import modules
 from tasks.models.custom import Factory
@@ -310,7 +311,7 @@ def network_of_timm(model: ModelFile, shape: tuple[int, int, int], classes: int 
     try:
         import timm
     except ImportError:
-        raise ValueError(f"model {model.name} needs timm: pip install 'engram-audit[deja_vu]'") from None
+        raise ValueError(f"model {model.name} needs {TIMM.advice}") from None
     assert model.timm is not None
     if classes is None:
         raise ValueError(f"model {model.name} is one of timm's, which must be told the number of classes")
@@ -382,9 +383,7 @@ def onnx(model: ModelFile, held: bytes, interface: Interface) -> tuple[Rows, For
     try:
         import onnxruntime
     except ImportError:
-        raise ValueError(
-            f"model {model.name} is ONNX, which needs onnxruntime: pip install 'engram-audit[onnx]'"
-        ) from None
+        raise ValueError(f"model {model.name} is ONNX, which needs {ONNXRUNTIME.advice}") from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what is wrong is raised

@@ -37,8 +37,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import ClassVar, Literal
 
-from tasks import files
+from tasks import extras, files
 from tasks.datasets.content import digest_of
+from tasks.extras import ONNXRUNTIME, Extra
 from tasks.files import File
 from tasks.models import custom
 from tasks.models.custom import Factory
@@ -107,6 +108,9 @@ class ModelFile:
         """The file, and with a factory the Python files of its source."""
         source = () if self.factory is None else tuple(custom.sources(self.factory).values())
         return (files.expanded(self.path), *source)
+
+    def extras(self) -> tuple[Extra, ...]:
+        return {"timm": (extras.TIMM,), "onnx": (ONNXRUNTIME,)}.get(self.kind, ())
 
     @property
     def path(self) -> str:

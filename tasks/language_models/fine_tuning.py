@@ -14,6 +14,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tasks.datasets.questions.question import QuestionSet, redrawn
+from tasks.extras import TRANSFORMERS
 from tasks.job import Inputs, task
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.question_answering.asked import Selection
@@ -109,6 +110,4 @@ def check_installed() -> None:
     try:
         import transformers  # noqa: F401
     except ImportError:
-        raise ValueError(
-            "fine-tuning a language model needs transformers: pip install 'engram-audit[relational]'"
-        ) from None
+        raise ValueError(f"fine-tuning a language model needs {TRANSFORMERS.advice}") from None

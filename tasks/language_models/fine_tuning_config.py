@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasks.datasets.dataset import Dataset
+from tasks.extras import PEFT, Extra
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.corruption import Corruption
 from tasks.ranges import above_zero, at_least, one_of, share
@@ -69,6 +70,9 @@ class FineTuning:
             # The answer of one question would be in the gradients of others.
             raise ValueError("privacy is given and relation is redrawn; it must be kept")
         check_recorded(self.recorded, self.epochs)
+
+    def extras(self) -> tuple[Extra, ...]:
+        return (PEFT,) if self.adaptation == "lora" else ()
 
     @property
     def asked(self) -> tuple[int, ...]:

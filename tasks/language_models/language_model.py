@@ -20,6 +20,7 @@ from typing import ClassVar
 
 from tasks import files
 from tasks.datasets.content import digest_of
+from tasks.extras import TRANSFORMERS, Extra
 from tasks.files import DIGEST, File
 from tasks.pinnable import Unavailable
 
@@ -99,6 +100,9 @@ class LanguageModel:
             raise ValueError(f"model {self.name!r} has no digest yet; pin it before planning")
         return self.digest
 
+    def extras(self) -> tuple[Extra, ...]:
+        return (TRANSFORMERS,)
+
     def pin(self, known: MutableMapping[str, str]) -> LanguageModel:
         """The same with the digest of its content, and a folder by its absolute path.
 
@@ -141,7 +145,7 @@ def cached(name: str) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
-        raise ModelError(f"model hub:{name} needs transformers: pip install 'engram-audit[relational]'") from None
+        raise ModelError(f"model hub:{name} needs {TRANSFORMERS.advice}") from None
     try:
         return Path(snapshot_download(name, local_files_only=True))
     except (OSError, ValueError):  # absent, or no name that the hub has

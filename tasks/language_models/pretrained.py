@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from tasks.datasets.questions.question import Question
+from tasks.extras import PEFT
 from tasks.language_models import tiny_t5
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import ModelError, folder_of
@@ -91,7 +92,7 @@ def add_adapters(module: Any, config: FineTuning) -> None:
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError:
-        raise ValueError("adaptation is lora, which needs peft: pip install 'engram-audit[relational]'") from None
+        raise ValueError(f"adaptation is lora, which needs {PEFT.advice}") from None
     settings = LoraConfig(
         r=config.rank,
         lora_alpha=ALPHA * config.rank,

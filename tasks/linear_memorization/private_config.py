@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from tasks.extras import OPACUS, Extra
 from tasks.linear_memorization.gaussian_samples import Array
 from tasks.ranges import above_zero, at_least, share, some_of
 from tasks.training.privacy import LARGEST_EPSILON
@@ -57,6 +58,9 @@ class Private:
                 f"time / steps is {self.step:g}; it must be at most {self.longest_step:.4g} (2 / the largest |z|^2), "
                 "beyond which a step moves two models apart; take more steps"
             )
+
+    def extras(self) -> tuple[Extra, ...]:
+        return (OPACUS,) if "noisy_descent" in self.mechanisms else ()
 
     @property
     def step(self) -> float:

@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks import hardware, seeds
+from tasks.extras import OPACUS
 from tasks.linear_memorization.gaussian_samples import Array, fitting
 from tasks.linear_memorization.private_config import Mechanism, Private, levels, settings
 from tasks.linear_memorization.recovery import least_norm
@@ -83,9 +84,7 @@ def of_one_step(epsilon: float, delta: float) -> float:
     try:
         return dp_sgd.noise(Privacy(epsilon, delta), 1, 1)
     except ImportError:
-        raise ValueError(
-            "mechanisms holds noisy_descent, which needs opacus: pip install 'engram-audit[relational]'"
-        ) from None
+        raise ValueError(f"mechanisms holds noisy_descent, which needs {OPACUS.advice}") from None
     except ValueError:
         raise ValueError(
             f"epsilons holds {epsilon:g}; the noisy descent cannot have so little at delta {delta:g}: give a larger one"

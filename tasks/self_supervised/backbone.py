@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 
+from tasks.extras import TIMM, Extra
+
 RESNETS = ("resnet18", "resnet34", "resnet50", "resnet101")
 TRANSFORMERS = {  # by their names in timm
     "vit-ti": "vit_tiny_patch16_224",
@@ -30,6 +32,11 @@ def check(name: str, resolution: int) -> None:
         raise ValueError(f"backbone is {name!r}; it must be one of {', '.join(NAMES)}, small-resnet#WIDTH")
     if name in TRANSFORMERS and resolution % PATCH:
         raise ValueError(f"resolution is {resolution}; for {name} it must be a multiple of {PATCH}")
+
+
+def extras(name: str) -> tuple[Extra, ...]:
+    """The packages that a backbone of this name needs."""
+    return (TIMM,) if name in TRANSFORMERS else ()
 
 
 def width_of(name: str) -> int:

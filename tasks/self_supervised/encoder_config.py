@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tasks.extras import Extra
 from tasks.ranges import at_least
+from tasks.self_supervised import backbone
 from tasks.self_supervised.backbone import check
 from tasks.self_supervised.pretraining_config import Pretraining, check_projector
 
@@ -21,6 +23,9 @@ class EncoderConfig:
         check(self.backbone, self.resolution)
         check_projector(self.projector)
         at_least(self, {"resolution": 8})
+
+    def extras(self) -> tuple[Extra, ...]:
+        return backbone.extras(self.backbone)
 
 
 def of_pretraining(config: Pretraining) -> EncoderConfig:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from tasks.extras import TIMM
 from tasks.self_supervised.backbone import RESNETS, TRANSFORMERS, width_of
 from tasks.self_supervised.encoder_config import EncoderConfig
 from tasks.self_supervised.small_resnet import SmallResNet
@@ -81,7 +82,7 @@ def transformer(name: str, resolution: int) -> tuple[nn.Module, int]:
     try:
         import timm
     except ImportError:
-        raise ValueError("a vision transformer needs timm: pip install 'engram-audit[deja_vu]'") from None
+        raise ValueError(f"a vision transformer needs {TIMM.advice}") from None
     network = timm.create_model(name, pretrained=False, num_classes=0, img_size=resolution, global_pool="token")
     return cast(nn.Module, network), int(network.num_features)
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.extras import Extra
 from tasks.ranges import above_zero, at_least, one_of, share
+from tasks.self_supervised import backbone
 from tasks.self_supervised.backbone import check
 from tasks.self_supervised.criterion import BYOL, Criterion, VICReg
 from tasks.training.chains import check_recorded
@@ -102,6 +104,9 @@ class Pretraining:
             raise ValueError(
                 f"predictor is {self.criterion.predictor}; its last width must be the projector's, {width}"
             )
+
+    def extras(self) -> tuple[Extra, ...]:
+        return backbone.extras(self.backbone)
 
     @property
     def asked(self) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks import compute_context, hardware, seeds
+from tasks.extras import OPACUS
 from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.layers import Mode
 from tasks.training.device_data import ResidentData, resident
@@ -268,7 +269,7 @@ def opacus() -> tuple[Any, Any]:
         from opacus import PrivacyEngine
         from opacus.utils.uniform_sampler import UniformWithReplacementSampler
     except ImportError:
-        raise ValueError("privacy is given, which needs opacus: pip install 'opacus>=1.5'") from None
+        raise ValueError(f"privacy is given, which needs {OPACUS.advice}") from None
     return PrivacyEngine, UniformWithReplacementSampler
 
 

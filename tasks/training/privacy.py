@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tasks.extras import OPACUS, Extra
 from tasks.ranges import above_zero, share
 from tasks.training.learning_rates import Constant, Steps
 from tasks.training.recipe import Recipe
@@ -31,6 +32,9 @@ class Privacy:
         if self.epsilon > LARGEST_EPSILON:
             raise ValueError(f"epsilon is {self.epsilon}; it must be at most {LARGEST_EPSILON:g}, which hides nothing")
         share(self, "delta", zero=False, one=False)
+
+    def extras(self) -> tuple[Extra, ...]:
+        return (OPACUS,)
 
     def power(self, level: float) -> float:
         """The largest power of a test that tells models trained with one example from those without, at most 1.

@@ -13,7 +13,9 @@ from tasks.datasets.boxed.partition import Partition, PartName
 from tasks.datasets.boxed.training_images import TrainingImages
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_config import Diffusion
+from tasks.extras import Extra
 from tasks.ranges import at_least, one_of, share, some_of
+from tasks.self_supervised import backbone
 from tasks.self_supervised.criterion import (
     BYOL,
     DINO,
@@ -183,6 +185,9 @@ class DejaVu:
                 f"drawing.neighbours is {self.drawing.neighbours}; it must be at most the largest k, {max(self.k)}"
             )
         _ = self.partition, self.pretraining("A")  # their ranges are checked on construction
+
+    def extras(self) -> tuple[Extra, ...]:
+        return backbone.extras(self.backbone)
 
     @property
     def partition(self) -> Partition:

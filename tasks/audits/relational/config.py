@@ -8,6 +8,7 @@ from typing import Literal
 from tasks.audits.relational.linear import Linear
 from tasks.datasets.dataset import Dataset
 from tasks.external.blinding import check_secret, derived, withheld
+from tasks.extras import OPACUS, PEFT, Extra
 from tasks.files import WITHHELD
 from tasks.language_models.fine_tuning_config import Adaptation, Relation
 from tasks.language_models.language_model import LanguageModel
@@ -130,10 +131,19 @@ class Relational:
         if self.privacy is not None and self.link:
             raise ValueError("privacy is given and link is not 0; private training is one job, by its noise")
 
+    def extras(self) -> tuple[Extra, ...]:
+        adapters = (PEFT,) if self.adaptation == "lora" and self.trains else ()
+        return (*adapters, *((OPACUS,) if "private" in self.measures else ()))
+
     @property
     def asks(self) -> bool:
         """Whether a model is asked questions."""
         return "answers" in self.measures
+
+    @property
+    def trains(self) -> bool:
+        """Whether a model is fine-tuned here."""
+        return self.asks and self.given is None
 
     @property
     def is_null(self) -> bool:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tasks.datasets import acdc, catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.extras import NIBABEL
 
 SHAPE = (20, 30, 3, 2)  # x, y, slices, frames
 TABLE = "patient,tesla\npatient001,1.5\n2,3\n003,3.0\npatient101,1.5\npatient102,3\n"
@@ -263,4 +264,4 @@ def test_a_header_that_tells_of_more_than_there_is_is_refused_before_room_is_mad
 
 def test_without_nibabel_one_line_says_how_to_install_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nibabel", None)
-    assert "ACDC is read with nibabel, which is not installed: pip install 'engram-audit[medical]'" == refused(load)
+    assert f"ACDC is read with a package that is not installed, {NIBABEL.advice}" == refused(load)

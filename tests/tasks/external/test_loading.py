@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from tasks.external import loading
 from tasks.external.model_file import Interface, ModelFile, pin
+from tasks.extras import ONNXRUNTIME
 
 SHAPE, CLASSES, ROWS = (8, 6, 3), 4, 21
 SOURCE = """
@@ -336,7 +337,7 @@ except ValueError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert "which needs onnxruntime: pip install 'engram-audit[onnx]'\n" == done.stdout.partition(" is ONNX, ")[2]
+    assert f"which needs {ONNXRUNTIME.advice}\n" == done.stdout.partition(" is ONNX, ")[2]
 
 
 def rewritten(path: Path, change: Callable[[str, bytes], bytes], more: dict[str, bytes] | None = None) -> Path:

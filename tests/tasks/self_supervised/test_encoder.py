@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from tasks.extras import TIMM
 from tasks.self_supervised.criterion import Supervised
 from tasks.self_supervised.encoder import encoder, normalised
 from tasks.self_supervised.encoder_config import EncoderConfig
@@ -70,7 +72,7 @@ def test_weights_of_another_network_are_refused_in_one_line() -> None:
 
 def test_transformers_without_timm_are_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(ValueError, match=r"needs timm: pip install 'engram-audit\[deja_vu\]'"):
+    with pytest.raises(ValueError, match=re.escape(f"needs {TIMM.advice}")):
         begun(EncoderConfig("vit-ti", (4,), 32), 0, 0)
 
 

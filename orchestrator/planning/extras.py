@@ -1,0 +1,68 @@
+"""The packages that a plan's jobs need and an installation may lack, checked before anything is started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from orchestrator.errors import EngramError
+from orchestrator.planning.plan import Plan, plan_of
+from orchestrator.spec.audits import RegisteredAudit
+from orchestrator.spec.config_parts import parts
+from orchestrator.spec.resolve import Cell
+from orchestrator.store import Store
+from tasks.extras import Extra, install_command, missing
+
+PLAIN = (int, float, str, type(None))
+HERE = (None, "local", "none")  # addresses whose jobs are computed in this installation
+
+
+def required_extras(values: Iterable[Any]) -> Iterator[Extra]:
+    """The packages that these configs and their parts need; one may come more than once."""
+    for value in values:
+        if isinstance(value, PLAIN):  # most fields of most jobs
+            continue
+        if hasattr(value, "extras"):  # tasks.extras.NeedsExtras, of which isinstance is ten times slower
+            yield from value.extras()
+        yield from required_extras(value if isinstance(value, tuple) else (parts(value) or {}).values())
+
+
+def extras_by_preset(entry: RegisteredAudit) -> dict[str, tuple[Extra, ...]]:
+    """The packages that each preset of an audit needs, each once."""
+    audit = entry.audit
+    return {preset: tuple(dict.fromkeys(required_extras(audit.cells(preset)))) for preset in audit.presets}
+
+
+def check_extras(plan: Plan, store: Store | None, address: str | None, *others: Any) -> None:
+    """EngramError, in one line with the remedy, where a job that is not stored needs a package that is not installed.
+
+    `others` are further values that need packages, such as the settings of a search. What the machines of a cluster
+    have installed is not known here, and not checked. The store is asked only where a package is missing.
+    """
+    if address not in HERE or not missing(required_extras((*_configs(plan, plan.jobs), *others))):
+        return
+    left = plan.missing(() if store is None else store.keys())
+    if absent := missing(required_extras((*_configs(plan, left), *others))):
+        raise EngramError(describe_missing(absent))
+
+
+def _configs(plan: Plan, keys: Iterable[str]) -> list[Any]:
+    return [plan.jobs[key].config for key in keys]
+
+
+def check_cells(cells: Iterable[Cell], address: str | None) -> None:
+    """As `check_extras` for cells of which nothing is stored; planned only where a package might lack."""
+    cells = tuple(cells)
+    if missing(required_extras(cell.config for cell in cells)):
+        check_extras(Plan.union(map(plan_of, cells)), None, address)
+
+
+def describe_missing(absent: tuple[Extra, ...]) -> str:
+    """`timm is not installed, which ... needs; pip install ...`."""
+    reasons = ", ".join(f"{extra.package} (for {extra.purpose})" for extra in absent)
+    verb = "is" if len(absent) == 1 else "are"
+    return f"this needs {reasons}, which {verb} not installed; install {_them(absent)} with: {install_command(absent)}"
+
+
+def _them(absent: tuple[Extra, ...]) -> str:
+    return "it" if len(absent) == 1 else "them"
