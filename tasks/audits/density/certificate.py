@@ -83,8 +83,8 @@ def told(config: Density, rows: Mapping[tuple[str, str], Row], verdict: Verdict)
     ]
     beyond = of_metric.get(BEYOND_CHANCE)
     if not count and beyond is not None and (beyond["p_value"] or 1.0) <= SURELY:
-        some = "" if config.is_null else ", so that some are memorised, whichever these are"
-        sentences.append(f"All together show more than chance brings{some}.")
+        some = "" if config.is_null else " Some images are therefore memorised, but they cannot be identified."
+        sentences.append(f"The p-values of all images together show more than chance.{some}")
     found = of_metric.get(LEAST_FOUND)
     if verdict.answer != "memorised" and found is not None and found["estimate"] is not None:
         sentences.append(

@@ -72,9 +72,16 @@ def verdict(config: Density, summary: pa.Table) -> Verdict:
     of_metric = {metric: row for (metric, _), row in rows.items()}
     beyond, found = of_metric.get(BEYOND_CHANCE), of_metric.get(LEAST_FOUND)
     answer = answered(config, called, beyond, gap, found)
-    evidence = "; ".join([*memorised(config, rows, called), *together(called, beyond), *of_gap(config, gap)])
-    beside = (*silent(answer, config, called, beyond, gap, found), *lacking(rows), *whole(config, rows))
-    sentence = " ".join([f"{answer.capitalize()}: {evidence}.", *beside, *rough(config, rows)])
+    beside = (
+        *deciding(called, beyond),
+        *together(called, beyond),
+        *of_gap(config, gap),
+        *silent(answer, config, called, beyond, gap, found),
+        *lacking(rows),
+        *whole(config, rows),
+        *rough(config, rows),
+    )
+    sentence = " ".join([f"{answer.capitalize()}: {memorised(config, rows, called)}.", *beside])
     if config.privacy is not None:
         sentence += promised(config.privacy, rows)
     if config.is_null:
@@ -105,7 +112,7 @@ def powerful(config: Density, found: Row | None) -> bool:
     return found is not None and found["high"] is not None and found["high"] <= config.detectable
 
 
-def memorised(config: Density, rows: Mapping[tuple[str, str], Row], called: Row) -> list[str]:
+def memorised(config: Density, rows: Mapping[tuple[str, str], Row], called: Row) -> str:
     """How many observations are called, and by how much they are memorised, in words."""
     count, n = round(called["estimate"] * called["n"]), called["n"]
     which = (
@@ -116,25 +123,43 @@ def memorised(config: Density, rows: Mapping[tuple[str, str], Row], called: Row)
     words = f"{which} memorised by more than {config.negligible:g} nats at {100 * LEVEL:g} % false discoveries"
     median, highest = (rows.get((OF_CALLED, json.dumps({"statistic": name}))) for name in ("median", "highest"))
     if not count or median is None or highest is None:
-        return [words]
+        return words
     typical, most = median["estimate"], highest["estimate"]
-    return [f"{words} (matched-count M {typical:.4g} nats at the median of these, {most:.4g} at most)"]
+    return f"{words} (matched-count M {typical:.4g} nats at the median of these, {most:.4g} at most)"
+
+
+def deciding(called: Row, beyond: Row | None) -> list[str]:
+    """Which count makes the answer *memorised*, in a sentence; none where the answer is another."""
+    if called["estimate"] > 0:
+        return ["This count decides the answer."]
+    if beyond is not None and beyond["p_value"] is not None and beyond["p_value"] <= SURELY:
+        return ["The test of all observations together decides the answer."]
+    return []
 
 
 def together(called: Row, beyond: Row | None) -> list[str]:
-    """How many observations are memorised beyond chance, whichever these are, in words."""
+    """How many observations are memorised beyond chance, whichever these are, in sentences."""
     if beyond is None or beyond["p_value"] is None:
         return []
-    n, p = called["n"], shown(beyond["p_value"])
+    n, p = called["n"], p_in_words(beyond["p_value"])
     if beyond["p_value"] > SIGNIFICANT:
-        return [f"all together show no more than chance brings (p {p})"]
+        return [f"The p-values of all {n:,} observations together show no more than chance ({p})."]
     if beyond["p_value"] > SURELY:
-        return [f"that some of all together are is not shown at {100 * SURELY:g} % (p {p})"]
-    return [f"of all together at least {round(beyond['low'] * n):,} are, beyond chance (p {p})"]
+        return [
+            f"The p-values of all {n:,} observations together do not show at {100 * SURELY:g} % that any is memorised "
+            f"({p})."
+        ]
+    least = f"The p-values of all {n:,} observations together show that at least {round(beyond['low'] * n):,} are "
+    whose = (
+        "That number includes those called above; the others cannot be identified."
+        if called["estimate"] > 0
+        else "These cannot be identified."
+    )
+    return [f"{least}memorised ({p}). {whose}"]
 
 
 def of_gap(config: Density, gap: Row | None) -> list[str]:
-    """The generalisation gap in words; none where no observation has one."""
+    """The generalisation gap in a sentence; none where no observation has one."""
     if gap is None or gap["estimate"] is None:
         return []
     nats, (low, high) = gap["estimate"], (supported(gap)[end] for end in ("low", "high"))
@@ -146,8 +171,8 @@ def of_gap(config: Density, gap: Row | None) -> list[str]:
     few = ", wide for so few" if gap["n"] < FEW else ""
     interval = "no interval" if low is None else f"95 % interval {low:.4g} to {high:.4g}{few}"
     return [
-        f"the generalisation gap, by which training on an image raises its log p on average, is {nats:.4g} nats "
-        f"({interval}, over {models}; {tested(gap['p_value'], config)})"
+        f"The generalisation gap, by which training on an image raises its log p on average, is {nats:.4g} nats "
+        f"({interval}, over {models}; {tested(gap['p_value'], config)})."
     ]
 
 
@@ -179,8 +204,10 @@ def silent(
             f"{100 * FOUND:.0f} % of cases."
         )
     elif found is not None:
+        because = " An observation can be called here because many have small p-values." if called["estimate"] else ""
         sentences.append(
-            f"A single memorised observation of {called['n']:,} could not be told from chance, by however much: train "
+            f"If only one of the {called['n']:,} observations were memorised, this run would call it in fewer than "
+            f"{100 * FOUND:.0f} % of cases, however strongly it were memorised.{because} To find a single one, train "
             "more repetitions."
         )
     if answer != "undecided":

@@ -40,15 +40,22 @@ WITHOUT_SVHN = replace(
 NULL = (Target(calibration=1.0),)
 CURVE = (*NULL, *(Target(query=share, calibration=1.0) for share in (0.001, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)))
 SIZES = (1_000, 10_000, 60_000)  # images of the query set
+# Digits on photographs are hard enough for a small network that what it holds shows: of plain digits models that hold
+# all of D_Q, and models that hold none, are nearly as sure, and whether they can be told apart hangs on the draw.
 QUICKSTART = Forgetting(
-    query=QuerySet(Dataset("digits"), 0, 700),
-    calibration=Part(Dataset("digits-on-photos"), 700, 700),
+    query=QuerySet(Dataset("digits-on-photos"), 0, 1000),
+    calibration=Part(Dataset("digits-on-photos"), 1000, 400),
     outside=None,
     targets=(*NULL, *(Target(query=share, calibration=1.0) for share in SHARES)),
     network=Network("mlp1"),
     replicates=5,
     epochs=60,
     schedule=((48, 0.1),),
+)
+PLAIN = replace(
+    QUICKSTART,
+    query=QuerySet(Dataset("digits"), 0, 700),
+    calibration=Part(Dataset("digits-on-photos"), 700, 700),
 )
 
 # The model that holds all of D_Q, and what each method of unlearning makes of it.
@@ -58,7 +65,7 @@ UNLEARNT = (HELD, *(replace(HELD, unlearning=method) for method in UNLEARNING))
 PRESETS: Mapping[str, Forgetting | tuple[Forgetting, ...]] = {
     "quickstart": QUICKSTART,
     "null": replace(QUICKSTART, targets=NULL),
-    "unlearning": replace(QUICKSTART, targets=UNLEARNT),
+    "unlearning": replace(PLAIN, targets=UNLEARNT),
     "smoke": replace(
         QUICKSTART,
         query=QuerySet(Dataset("digits"), 0, 200),
@@ -79,7 +86,7 @@ PRESETS: Mapping[str, Forgetting | tuple[Forgetting, ...]] = {
 
 # What each repeats: a part of the paper, or a setting of ours.
 REPEATS: Mapping[str, str] = {
-    "quickstart": "ours: digits beside digits on photographs",
+    "quickstart": "ours: digits on photographs",
     "null": "ours: quickstart with a target that is trained as the calibration models are",
     "unlearning": "ours: what each method of unlearning makes of the model that holds all of D_Q, digits",
     "smoke": "ours: 200 digits",

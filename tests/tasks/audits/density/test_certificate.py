@@ -34,7 +34,7 @@ def test_images_that_are_called_are_counted_on_the_line() -> None:
 
 def test_where_all_together_decide_their_p_is_on_the_line() -> None:
     finding = told(called(), beyond(0.0001, 0.01), NONE, found())
-    assert "All together show more than chance brings" in finding.sentence
+    assert "The p-values of all images together show more than chance. Some images are therefore" in finding.sentence
     assert finding.line is not None
     assert (0.0001, 0.001) == (finding.line.estimate, finding.line.boundaries[0].value)
 
@@ -81,7 +81,7 @@ def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated() -> None:
         assert "run the audit itself: asked=train." in made.steps[-1]
     assert alarm.steps[0].startswith("Nothing is disclosed by this: it is a false alarm.")
     assert quiet.steps[0].startswith("Keep this page beside that of the audit")
-    assert "All together show more than chance brings. " in many.findings[0].sentence
+    assert "The p-values of all images together show more than chance. " in many.findings[0].sentence
     assert quiet.findings[0].line is not None
     assert "counted as trained on" in quiet.findings[0].line.what
     assert "This is a null" not in certified(audit, *MEMORISED).findings[0].sentence

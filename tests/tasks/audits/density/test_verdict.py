@@ -114,18 +114,39 @@ def test_it_says_how_many_are_memorised_and_by_how_much() -> None:
     said = verdict(Density(), table(*MEMORISED, *of_called)).sentence
     assert "3 of 60,000 observations are memorised by more than 0.1 nats at 5 % false discoveries" in said
     assert "(matched-count M 33.5 nats at the median of these, 80 at most)" in said
-    assert "all together show no more than chance brings (p = 0.5)" in said
+    assert (
+        "This count decides the answer. The p-values of all 60,000 observations together show no more than chance ("
+        in said
+    )
     assert "one of 60,000 observations is" in verdict(Density(), table(called(1), NONE)).sentence
     some = verdict(Density(), table(called(), beyond(0.002, 0.01), NONE)).sentence
-    assert "that some of all together are is not shown at 0.1 % (p = 0.002)" in some
+    assert "observations together do not show at 0.1 % that any is memorised (p = 0.002)." in some
+    assert "decides the answer" not in some
     assert "Chance brings as many small p-values in 0.2 % of runs alone." in some
     many = verdict(Density(), table(called(), beyond(1e-9, 0.0125), NONE)).sentence
-    assert "of all together at least 750 are, beyond chance (p < 1e-6)" in many
+    assert "The test of all observations together decides the answer. The p-values of all 60,000 observations" in many
+    assert "together show that at least 750 are memorised (p < 1e-6). These cannot be identified." in many
+
+
+def test_one_count_decides_and_the_others_are_explained() -> None:
+    said = verdict(Density(), table(called(13), beyond(1e-9, 0.0125), NONE, found(None))).sentence
+    decides = said.index("This count decides the answer.")
+    assert said.startswith("Memorised: 13 of 60,000 observations are memorised by more than 0.1 nats at 5 % false disc")
+    assert 1 == said.count("decides")
+    assert decides < said.index(
+        "show that at least 750 are memorised (p < 1e-6). That number includes those called above; the others cannot "
+        "be identified."
+    )
+    assert (
+        "If only one of the 60,000 observations were memorised, this run would call it in fewer than 80 % of cases, "
+        "however strongly it were memorised. An observation can be called here because many have small p-values. To "
+        "find a single one, train more repetitions. "
+    ) in said
 
 
 def test_the_gap_stands_under_its_own_name() -> None:
     said = verdict(Density(), table(called(), beyond(), gap(2.5, 2.0, 3.0, 0.01), found())).sentence
-    assert "the generalisation gap, by which training on an image raises its log p on average, is 2.5 nats" in said
+    assert "The generalisation gap, by which training on an image raises its log p on average, is 2.5 nats" in said
     assert "(95 % interval 2 to 3, over 10 random partitions into 10 folds; randomisation p = 0.01 that" in said
     assert "The gap may be as much as 3 nats, which is not negligible, and is no evidence" in said
 
@@ -168,7 +189,9 @@ def test_it_says_which_memory_would_have_been_found(answer: str) -> None:
         in said.sentence
     )
     none = verdict(Density(), table(*rows, found(None)))
-    assert "A single memorised observation of 60,000 could not be told from chance, by however much" in none.sentence
+    assert "If only one of the 60,000 observations were memorised, this run would call it in fewer than 80 %" in (
+        none.sentence
+    )
 
 
 # What stands beside the answer
