@@ -13,6 +13,7 @@ from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing.price import Price, priced, told
 from orchestrator.run_folder import timings
+from orchestrator.spec.execution import GpusName
 from orchestrator.spec.resolve import pinned, wanted
 from orchestrator.spec.specification import Spec, execution
 from orchestrator.store import DEFAULT_STORE, Store, is_there, open_store
@@ -34,7 +35,7 @@ def preview(asked: Spec) -> dict[str, Any]:
     stored = set(whole.jobs) & (set() if store is None else store.keys())
     missing = whole.missing(stored)
     slots = slots_at(how.address)
-    price = price_of(whole, missing, store, how.address)
+    price = price_of(whole, missing, store, how.address, how.gpus)
     counts, there, absent = whole.count(), whole.count(stored), whole.count(missing)
     return {
         "audit": asked.audit,
@@ -55,7 +56,9 @@ def preview(asked: Spec) -> dict[str, Any]:
     }
 
 
-def price_of(plan: Plan, missing: Iterable[str], store: Store | None, address: str | None) -> Price:
+def price_of(
+    plan: Plan, missing: Iterable[str], store: Store | None, address: str | None, wanted: GpusName = "auto"
+) -> Price:
     """The price of a plan's missing jobs on this machine, by the timings in the store where it has some."""
     known = {} if store is None else timings.known(store.folder("runs"))
 
@@ -66,7 +69,7 @@ def price_of(plan: Plan, missing: Iterable[str], store: Store | None, address: s
         except StoreError:
             return None
 
-    return priced(plan, missing, known, slots_at(address), address, gpus_at(address), kept)
+    return priced(plan, missing, known, slots_at(address), address, gpus_at(address, wanted), kept)
 
 
 def shape_of(price: Price, slots: int) -> dict[str, Any]:
@@ -81,8 +84,10 @@ def shape_of(price: Price, slots: int) -> dict[str, Any]:
     }
 
 
-def gpus_at(address: str | None) -> int:
-    """The number of this machine's GPUs that calls can use."""
+def gpus_at(address: str | None, wanted: GpusName = "auto") -> int:
+    """The number of this machine's GPUs that calls can use, unless none is wanted."""
+    if wanted == "none":
+        return 0
     return min(1, gpus.count()) if address == "none" else gpus.count()
 
 
