@@ -37,6 +37,7 @@ def run(
     store: str | os.PathLike[str] | None = None,
     sweep: Mapping[str, Sequence[Any]] | None = None,
     address: str | None = None,
+    gpus: str | None = None,
     together: int | None = None,
     way: str | None = None,
     tolerate: int | None = None,
@@ -66,6 +67,7 @@ def run(
 
     given = {
         "address": address or os.environ.get("RAY_ADDRESS"),
+        "gpus": gpus,
         "together": together,
         "way": way,
         "tolerate": tolerate,
@@ -101,6 +103,7 @@ def search(
     concurrent: int | None = None,
     store: str | os.PathLike[str] | None = None,
     address: str | None = None,
+    gpus: str | None = None,
     together: int | None = None,
     way: str | None = None,
     tolerate: int | None = None,
@@ -141,6 +144,7 @@ def search(
     )
     given = {
         "address": address or os.environ.get("RAY_ADDRESS"),
+        "gpus": gpus,
         "together": together,
         "way": way,
         "tolerate": tolerate,

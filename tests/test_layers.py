@@ -24,7 +24,7 @@ NEVER = {
     "dashboards": {"ray", "torch", "torchvision"},
 }
 ONLY = {
-    "ray": {"orchestrator/executors/ray.py", "orchestrator/searches/tuning.py"},
+    "ray": {f"orchestrator/{path}.py" for path in ("executors/ray", "executors/node_groups", "searches/tuning")},
     "mlflow": {"orchestrator/tracking/server.py"},
 }
 INSIDE_FUNCTIONS = {

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 def executed(
     address: str | None,
+    gpus: str | None,
     together: str | None,
     way: str | None,
     tolerate: int | None,
@@ -24,6 +25,7 @@ def executed(
 
     given: dict[str, Any] = {
         "address": address,
+        "gpus": gpus,
         "way": way,
         "tolerate": tolerate,
         "fail_fast": fail_fast,

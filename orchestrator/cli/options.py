@@ -64,6 +64,13 @@ Address = Annotated[
         help="local, auto, HOST:PORT of a Ray cluster, or none: in this process. [default: local]",
     ),
 ]
+Gpus = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|none|wait",
+        help="Train on a cluster's GPUs: where it has or may get some, never, or wait for one. [default: auto]",
+    ),
+]
 Together = Annotated[
     str | None, typer.Option(metavar="auto|N", help="Jobs that share a call, at most. [default: auto]")
 ]

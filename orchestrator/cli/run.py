@@ -12,6 +12,7 @@ from orchestrator.cli.options import (
     Experiment,
     FailFast,
     Fields,
+    Gpus,
     Json,
     Keep,
     Mlflow,
@@ -44,6 +45,7 @@ def plan(
     sweep: Sweep = None,
     store: Where = None,
     address: Address = None,
+    gpus: Gpus = None,
     together: Together = None,
     way: Way = None,
     tolerate: Tolerate = None,
@@ -60,7 +62,7 @@ def plan(
     """
     from orchestrator.inspection.preview import preview
 
-    execution = executed(address, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
+    execution = executed(address, gpus, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
     seen = preview(specified_by(what, fields, preset, sweep, store, execution))
     if json:
         emit(seen)
@@ -79,6 +81,7 @@ def run(
     sweep: Sweep = None,
     store: Where = None,
     address: Address = None,
+    gpus: Gpus = None,
     together: Together = None,
     way: Way = None,
     tolerate: Tolerate = None,
@@ -105,7 +108,7 @@ def run(
     from orchestrator.spec.resolve import pinned, wanted
     from orchestrator.store import is_there
 
-    execution = executed(address, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
+    execution = executed(address, gpus, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
     execution |= shown_by(mlflow, experiment, report, show_images)
     with ExitStack() as shown:
         observe = shown.enter_context(watching())
@@ -131,6 +134,7 @@ def resume(
     run: SomeRun = None,
     store: Where = None,
     address: Address = None,
+    gpus: Gpus = None,
     together: Together = None,
     way: Way = None,
     tolerate: Tolerate = None,
@@ -156,7 +160,7 @@ def resume(
     from orchestrator.runs import lifecycle
     from orchestrator.spec import specification
 
-    execution = executed(address, together, way, tolerate, fail_fast, stop_after, timeout, keep, False)
+    execution = executed(address, gpus, together, way, tolerate, fail_fast, stop_after, timeout, keep, False)
     how = specification.execution(
         specification.Spec("", execution=execution | shown_by(mlflow, experiment, report, show_images))
     )

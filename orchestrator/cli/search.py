@@ -14,6 +14,7 @@ from orchestrator.cli.options import (
     DrawReport,
     Experiment,
     Fields,
+    Gpus,
     Json,
     Mlflow,
     Preset,
@@ -89,6 +90,7 @@ def search(
     resume: Resume = False,
     store: Where = None,
     address: Address = None,
+    gpus: Gpus = None,
     together: Together = None,
     way: Way = None,
     tolerate: Tolerate = None,
@@ -117,7 +119,7 @@ def search(
         "concurrent": concurrent,
     }
     asked = {name: value for name, value in asked.items() if value is not None}
-    execution = executed(address, together, way, tolerate, None, None, timeout, None, False)
+    execution = executed(address, gpus, together, way, tolerate, None, None, timeout, None, False)
     execution |= shown_by(mlflow, experiment, report, None)
     with ExitStack() as shown:
         observe = shown.enter_context(watching())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from orchestrator.executors.calls import Call, Finished
+from orchestrator.spec.execution import GpusName
 
 
 class Executor(Protocol):
@@ -13,7 +14,7 @@ class Executor(Protocol):
 
     slots: int  # calls that can run at one time
     window: int  # calls worth having submitted at one time, besides those for GPUs
-    gpus: int  # that calls can use
+    gpus: int  # that calls can use; one if there is none yet, and calls wait for it
     sharers: int  # calls that can share one of them at most
     inside: bool  # whether calls run inside `wait`, in the thread that calls it
 
@@ -22,6 +23,12 @@ class Executor(Protocol):
         """The number of calls that are submitted and neither ended nor cancelled."""
 
     def submit(self, call: Call) -> None: ...
+
+    def take_back(self, unwanted: Callable[[Call], bool]) -> Sequence[Call]:
+        """Take back the unwanted calls that have not begun; they do not come back from `wait`."""
+
+    def lacks(self) -> str | None:
+        """What submitted calls ask for and the executor has none of, "GPU" or "processor"; None if nothing."""
 
     def wait(self, seconds: float) -> Sequence[Finished]:
         """The calls that have ended, waiting up to `seconds` for the first."""
@@ -44,12 +51,12 @@ class Executor(Protocol):
     def close(self) -> None: ...
 
 
-def open_executor(address: str | None, store: str) -> Executor:
+def open_executor(address: str | None, store: str, gpus: GpusName = "auto") -> Executor:
     """The executor for an address: `none` is this process, anything else Ray (None: a cluster on this machine)."""
     if address == "none":
         from orchestrator.executors.local import LocalExecutor
 
-        return LocalExecutor(store)
+        return LocalExecutor(store, gpus)
     from orchestrator.executors.ray import RayExecutor
 
-    return RayExecutor(store, address=address or "local")
+    return RayExecutor(store, address=address or "local", gpus=gpus)

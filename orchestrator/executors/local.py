@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from orchestrator.errors import EngramError
-from orchestrator.executors import gpus, threads
+from orchestrator.executors import threads
 from orchestrator.executors.calls import Call, Finished, Poisoned, perform
+from orchestrator.executors.environment import variables
+from orchestrator.executors.gpus import count
+from orchestrator.spec.execution import GpusName
 from orchestrator.store import open_store
 
 
@@ -22,8 +25,9 @@ class LocalExecutor:
     sharers = 1
     inside = True
 
-    def __init__(self, store: str) -> None:
-        self.gpus = min(1, gpus.count())  # torch takes the first
+    def __init__(self, store: str, gpus: GpusName = "auto") -> None:
+        self._visible = {"CUDA_VISIBLE_DEVICES": ""} if gpus == "none" else {}
+        self.gpus = 0 if gpus == "none" else min(1, count())  # torch takes the first
         self._store = open_store(store)
         self._calls: deque[Call] = deque()
 
@@ -34,11 +38,19 @@ class LocalExecutor:
     def submit(self, call: Call) -> None:
         self._calls.append(call)
 
+    def take_back(self, unwanted: Callable[[Call], bool]) -> Sequence[Call]:
+        taken = [call for call in self._calls if unwanted(call)]
+        self._calls = deque(call for call in self._calls if not unwanted(call))
+        return taken
+
+    def lacks(self) -> None:
+        return None
+
     def wait(self, seconds: float) -> Sequence[Finished]:  # noqa: ARG002 (it happens here)
         if not self._calls:
             return ()
         try:
-            with threads.one():
+            with variables(self._visible), threads.one():
                 return (perform(self._calls.popleft(), self._store),)
         except Poisoned as error:
             raise EngramError(f"this process cannot compute any more ({error}); the same command goes on") from error

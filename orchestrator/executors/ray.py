@@ -13,7 +13,7 @@ import pickle
 import secrets
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,16 @@ from ray import cloudpickle, exceptions
 from ray._private import worker as driver
 
 from orchestrator.errors import ClusterError
-from orchestrator.executors import threads, worker
+from orchestrator.executors import node_groups, threads, worker
 from orchestrator.executors.address import probe, reachable
 from orchestrator.executors.calls import Call, Finished, Lost
 from orchestrator.executors.environment import handler_kept, no_stderr, variables
 from orchestrator.executors.gpu_packing import SHARERS
 from orchestrator.executors.guard import Guard
+from orchestrator.executors.node_groups import Machine
 from orchestrator.executors.sent import Sent, placed
 from orchestrator.spec.addresses import host_and_port
+from orchestrator.spec.execution import GpusName
 
 ROOT = str(Path(__file__).resolve().parents[2])
 OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes travel
@@ -59,13 +61,19 @@ class RayExecutor:
     `address` is "local" (a cluster of our own, of `cpus` CPUs, ended by `close` and, should this process be killed,
     by a guard), "auto", HOST:PORT or ray://HOST:PORT. If the program uses Ray already, its connection is used and
     left open. Signal handlers stay as they are: Ray's own handler for SIGTERM is removed.
+
+    With `gpus` "auto", calls may ask for a GPU where the cluster has one, has had one since this start, or belongs to
+    an autoscaler that has not said that none of its machines has one; "wait" always lets them ask, "none" never.
     """
 
     inside = False
 
-    def __init__(self, store: str, address: str = "local", *, cpus: int | None = None) -> None:
+    def __init__(self, store: str, address: str = "local", *, cpus: int | None = None, gpus: GpusName = "auto") -> None:
         self.slots = self.window = 1
         self.gpus = 0
+        self._wanted = gpus
+        self._cpus_there = self._gpus_there = 0
+        self._had_gpus = self._barren = False  # whether there was a GPU, and whether no GPU can come
         self.sharers = SHARERS
         self._alone = False  # whether each call on a GPU has a process of its own
         self._pending: dict[Any, Sent] = {}
@@ -111,6 +119,27 @@ class RayExecutor:
         remote = ray.remote(num_cpus=0, num_gpus=gpus, max_calls=1 if self._alone else 0)(self._on_gpu)
         return remote.options(name=name, max_retries=0, scheduling_strategy=anywhere)
 
+    def take_back(self, unwanted: Callable[[Call], bool]) -> Sequence[Call]:
+        taken = [reference for reference, sent in self._pending.items() if unwanted(sent.call)]
+        calls = []
+        with contextlib.suppress(exceptions.RayError):
+            for reference in taken:
+                ray.cancel(reference)  # a running one ignores it (see worker.entry)
+            ready, _ = ray.wait(taken, num_returns=len(taken), timeout=CANCEL_SECONDS) if taken else ([], [])
+            for reference in ready:
+                if isinstance(self._answer(reference), exceptions.TaskCancelledError):
+                    calls.append(self._pending.pop(reference).call)
+        for reference in taken:
+            if reference in self._pending:
+                self._pending[reference].taken = True
+        return calls
+
+    def lacks(self) -> str | None:
+        calls = [sent.call for sent in self._pending.values()]
+        if not self._gpus_there and any(call.gpus for call in calls):
+            return "GPU"
+        return None if self._cpus_there or all(call.gpus for call in calls) else "processor"
+
     def wait(self, seconds: float) -> Sequence[Finished]:
         self._look()
         ready = self._ready(0) or (self._ready(seconds, at_least=1) and self._ready(0))
@@ -129,7 +158,7 @@ class RayExecutor:
         return len(self._pending)
 
     def running(self) -> Sequence[tuple[Call, float]]:
-        return placed(self._pending.values(), self.slots, self.gpus, time.monotonic())
+        return placed(self._pending.values(), self._cpus_there, self._gpus_there, time.monotonic())
 
     def end(self, call: Call, why: str) -> None:
         """As `Executor.end`. On a cluster that others use too, first test whether the call has begun.
@@ -213,7 +242,7 @@ class RayExecutor:
             return _lost(call, sent.why, died=True)
         if isinstance(answer, exceptions.TaskCancelledError) and self._halted:
             return None
-        if isinstance(answer, exceptions.TaskCancelledError) and sent.asked is not None:
+        if isinstance(answer, exceptions.TaskCancelledError) and (sent.taken or sent.asked is not None):
             self.submit(call)
             return None
         return _lost(call, *reason(answer))
@@ -234,27 +263,39 @@ class RayExecutor:
                 self._guard.end_stopped()  # a stopped head would keep `close` waiting
             raise ClusterError(f"the head of the Ray cluster at {self._address} is gone; the same command goes on")
 
-    def _nodes(self) -> list[Mapping[str, float]] | None:
-        """The resources of each machine of the cluster; None if the head does not answer.
+    def _nodes(self) -> list[Machine] | None:
+        """The machines of the cluster; None if the head does not answer.
 
         Not `ray.nodes`: if the head dies while it is asked, that call comes back only after minutes.
         """
         if self._head is None:
-            return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+            return [Machine(node["Resources"], node["Labels"]) for node in ray.nodes() if node["Alive"]]
         try:
             nodes = driver.global_worker.gcs_client.get_all_node_info(timeout=ANSWER_SECONDS).values()
         except exceptions.RpcError:
             return None
-        return [node.resources_total for node in nodes if node.state == node.ALIVE]
+        return [Machine(node.resources_total, node.labels) for node in nodes if node.state == node.ALIVE]
 
-    def _measure(self, nodes: Sequence[Mapping[str, float]]) -> None:
-        cpus, gpus = (int(sum(node.get(kind, 0) for node in nodes)) for kind in ("CPU", "GPU"))
+    def _measure(self, nodes: Sequence[Machine]) -> None:
+        cpus, gpus = (int(sum(node.resources.get(kind, 0) for node in nodes)) for kind in ("CPU", "GPU"))
         if self._own and not cpus:
             raise ClusterError("Ray's daemon on this machine died; the same command goes on")
         self.slots = max(1, cpus)
         self.window = max(2 * self.slots, min(CALLS_PER_SLOT * self.slots, MOST_CALLS))
-        self.gpus = gpus
-        self._alone = gpus > 1 and any(node.get("GPU", 0) > 1 for node in nodes)
+        self._cpus_there, self._gpus_there = cpus, gpus
+        self._had_gpus |= gpus > 0
+        self.gpus = 0 if self._wanted == "none" else gpus or int(self._expects_gpus(nodes))
+        self._alone = gpus > 1 and any(node.resources.get("GPU", 0) > 1 for node in nodes)
+
+    def _expects_gpus(self, nodes: Sequence[Machine]) -> bool:
+        """Whether a cluster that has no GPU may get one: calls that ask for it make an autoscaler start a machine."""
+        if self._own or self._wanted == "wait" or self._had_gpus:
+            return not self._own
+        if self._barren or not any(node_groups.LABEL in node.labels for node in nodes):
+            return False
+        if self._head is not None and any(sent.call.gpus for sent in self._pending.values()):
+            self._barren = node_groups.lack_gpus(driver.global_worker.gcs_client)
+        return not self._barren
 
 
 def _lost(call: Call, cause: str, died: bool) -> Finished:

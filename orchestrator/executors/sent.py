@@ -16,6 +16,7 @@ class Sent:
     since: float | None = None  # when there was a place for it to run in
     asked: float | None = None  # when it was asked whether it has begun
     begun: bool = False  # whether it is known to have begun
+    taken: bool = False  # whether it was taken back before it began
     ending: float | None = None  # when it was first asked to end
     why: str = ""  # the reason for ending it
 

@@ -14,6 +14,7 @@ from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing.price import Price, priced, told
 from orchestrator.run_folder import timings
+from orchestrator.spec.execution import GpusName
 from orchestrator.spec.resolve import pinned, wanted
 from orchestrator.spec.specification import Spec, execution
 from orchestrator.store import DEFAULT_STORE, Store, is_there, open_store
@@ -36,7 +37,7 @@ def preview(asked: Spec) -> dict[str, Any]:
     missing = whole.missing(stored)
     slots = slots_at(how.address)
     check_extras(whole, store, how.address)
-    price = price_of(whole, missing, store, how.address)
+    price = price_of(whole, missing, store, how.address, how.gpus)
     counts, there, absent = whole.count(), whole.count(stored), whole.count(missing)
     return {
         "audit": asked.audit,
@@ -57,7 +58,9 @@ def preview(asked: Spec) -> dict[str, Any]:
     }
 
 
-def price_of(plan: Plan, missing: Iterable[str], store: Store | None, address: str | None) -> Price:
+def price_of(
+    plan: Plan, missing: Iterable[str], store: Store | None, address: str | None, wanted: GpusName = "auto"
+) -> Price:
     """The price of a plan's missing jobs on this machine, by the timings in the store where it has some."""
     known = {} if store is None else timings.known(store.folder("runs"))
 
@@ -68,7 +71,7 @@ def price_of(plan: Plan, missing: Iterable[str], store: Store | None, address: s
         except StoreError:
             return None
 
-    return priced(plan, missing, known, slots_at(address), address, gpus_at(address), kept)
+    return priced(plan, missing, known, slots_at(address), address, gpus_at(address, wanted), kept)
 
 
 def shape_of(price: Price, slots: int) -> dict[str, Any]:
@@ -83,8 +86,10 @@ def shape_of(price: Price, slots: int) -> dict[str, Any]:
     }
 
 
-def gpus_at(address: str | None) -> int:
-    """The number of this machine's GPUs that calls can use."""
+def gpus_at(address: str | None, wanted: GpusName = "auto") -> int:
+    """The number of this machine's GPUs that calls can use, unless none is wanted."""
+    if wanted == "none":
+        return 0
     return min(1, gpus.count()) if address == "none" else gpus.count()
 
 

@@ -136,7 +136,7 @@ def _run(
         def opened() -> Executor:
             if execution.address != "none":
                 session.step("starting Ray" if execution.address in (None, "local") else "connecting to Ray")
-            executor = open_executor(execution.address, store.location)
+            executor = open_executor(execution.address, store.location, execution.gpus)
             session.ready(executor.slots)
             return executor
 

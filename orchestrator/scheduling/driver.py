@@ -162,7 +162,10 @@ class Driver:
         now = self._clock.monotonic()
         while self._delayed and self._delayed[0][0] <= now:
             executor.submit(heapq.heappop(self._delayed)[-1])
+        had = bool(schedule.gpus)
         schedule.slots, schedule.gpus = executor.slots, executor.gpus
+        if had != bool(schedule.gpus):  # the first GPU has come, or none will
+            schedule.take_back(executor.take_back(schedule.misplaced))
         while call := schedule.next(room=executor.pending - schedule.on_gpus < executor.window):
             keep = self._states is not None and self._states.keep
             call = replace(call, way=self._way, members=self._together, runs=self._runs, keep=keep)
@@ -261,6 +264,10 @@ class Driver:
     def _look_here(self, schedule: Schedule, executor: Executor) -> None:
         """End calls that exceed their time limit; report what is awaited while nothing happens."""
         now = self._clock.monotonic()
+        if (lacking := executor.lacks()) is None:
+            self._waiting.moved("machine")
+        else:
+            self._waiting.machine(now, lacking)
         running = [(call, seconds, self._limit(schedule, call)) for call, seconds in executor.running()]
         for call, seconds, limit in running:
             if limit is not None and seconds > limit:

@@ -144,6 +144,19 @@ class Schedule:
             self._send_again(keys[:half])
             self._send_again(keys[half:])
 
+    def misplaced(self, call: Call) -> bool:
+        """Whether a call would ask for a GPU now and did not, or the other way round."""
+        return bool(call.gpus) != bool(self.gpus and self._asks(call.items[0].key))
+
+    def take_back(self, calls: Iterable[Call]) -> None:
+        """Queue the jobs of calls again that were sent and have not begun."""
+        for call in calls:
+            self.on_gpus -= bool(call.gpus)
+            keys = [item.key for item in call.items]
+            self._running.difference_update(keys)
+            for key in keys:
+                self._enqueue(key)
+
     def defer(self, keys: Iterable[str]) -> None:
         """Leave these keys to another living run that computes them."""
         left = {key for key in keys if self._open(key)}

@@ -8,7 +8,8 @@ from orchestrator.counted import counted, span
 from orchestrator.scheduling.time_limits import FLOOR
 from orchestrator.store.holder import Holder
 
-ELSEWHERE, HERE = 10.0, 300.0  # seconds of waiting before the first line: for other runs, and for our own calls
+# Seconds of waiting before the first line: for other runs or machines, and for our own calls.
+ELSEWHERE, HERE = 10.0, 300.0
 GROWTH, LONGEST = 3.0, 3600.0  # of the time to the next line, which is an hour at most
 PATIENCE = FLOOR  # seconds without progress of another run, after which the jobs shared with it are computed here
 
@@ -66,6 +67,19 @@ class Waiting:
             lambda time: (
                 f"waiting for {who or 'other runs'} for {time}, to compute what this run needs, too; "
                 f"one that does nothing for {span(PATIENCE)} is waited for no longer"
+            ),
+        )
+
+    def machine(self, now: float, lacking: str) -> None:
+        """Report that calls wait for a machine with a `lacking` GPU or processor."""
+        hint = "; with `--gpus none` they compute on processors" if lacking == "GPU" else ""
+        self.awaits(
+            "machine",
+            now,
+            ELSEWHERE,
+            lambda time: (
+                f"the cluster has had no {lacking} for {time}, and calls wait for one; they begin when a machine with "
+                f"one joins{hint}"
             ),
         )
 

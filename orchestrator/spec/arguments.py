@@ -12,6 +12,7 @@ from orchestrator.spec.fields import Reader, coerce, text
 
 EXECUTION: Mapping[str, Reader] = {
     "address": lambda value, name: coerce(value, str, name),
+    "gpus": lambda value, name: coerce(value, str, name),
     "together": lambda value, _: specification.together(value),
     "way": lambda value, name: coerce(value, str, name),
     "tolerate": lambda value, name: coerce(value, int, name),

@@ -9,6 +9,8 @@ from tasks.compute_context import StrategyName
 
 KeepName = Literal["none", "state"]
 KEEPS: tuple[str, ...] = get_args(KeepName)
+GpusName = Literal["auto", "none", "wait"]
+GPUS: tuple[str, ...] = get_args(GpusName)
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,8 @@ class Execution:
     """Execution settings; never part of a key. None is the default: local cluster, automatic grouping."""
 
     address: str | None = None  # "local", "auto", "HOST:PORT", or "none" for this process
+    # Whether trainings ask for a GPU: where the cluster has one or may get one; never; or always, and wait for it.
+    gpus: GpusName = "auto"
     together: int | None = None  # the most jobs in a call, and the most models trained in one step
     tolerate: int = 0  # the number of failed jobs that the tables may lack
     fail_fast: bool = False

@@ -51,6 +51,7 @@ def _swept(value: Any, where: str) -> Mapping[str, tuple[Any, ...]]:
 EXECUTION: Mapping[str, Reader] = {
     "store": _as(str),
     "address": _as(str),
+    "gpus": _as(str),
     "together": lambda value, _: specification.together(value),
     "way": _as(str),
     "tolerate": _as(int),

@@ -14,7 +14,7 @@ from typing import Any
 
 from orchestrator.errors import ClusterError, SpecError
 from orchestrator.spec.addresses import PLACES, absolute, host_and_port
-from orchestrator.spec.execution import KEEPS, Execution
+from orchestrator.spec.execution import GPUS, KEEPS, Execution
 from orchestrator.spec.fields import coerce, nearest
 from tasks.compute_context import STRATEGIES
 
@@ -63,6 +63,10 @@ def execution(spec: Spec) -> Execution:
         raise SpecError(f"keep is {keep!r}; it must be one of {', '.join(KEEPS)}{nearest(str(keep), KEEPS)}")
     if (address := given.get("address")) is not None:
         _check_address(address)
+    if (gpus := given.get("gpus", "auto")) not in GPUS:
+        raise SpecError(f"gpus is {gpus!r}; it must be one of {', '.join(GPUS)}{nearest(str(gpus), GPUS)}")
+    if gpus == "wait" and address in (None, "local", "none"):
+        raise SpecError("gpus is wait, and no machine joins this one; wait is for clusters, which --address names")
     if (uri := given.get("mlflow")) is not None:
         absolute(uri)
     return Execution(**given)

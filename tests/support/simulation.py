@@ -450,6 +450,12 @@ class Workers:
         self.flights.append(flight)
         self.world.submitted(flight)
 
+    def take_back(self, unwanted: Callable[[Call], bool]) -> Sequence[Call]:
+        return ()
+
+    def lacks(self) -> None:
+        return None
+
     def wait(self, seconds: float) -> Sequence[Finished]:
         self.process.touch()
         if not self.ended:

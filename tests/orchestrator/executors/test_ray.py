@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -17,6 +19,10 @@ from typing import Any
 import pytest
 
 pytest.importorskip("ray")
+
+from ray._raylet import GcsClient
+from ray.autoscaler.v2.sdk import get_cluster_resource_state
+from ray.core.generated.autoscaler_pb2 import AutoscalingState, ResourceRequest
 
 from orchestrator.errors import ClusterError
 from orchestrator.executors.calls import Done, Finished, Lost
@@ -279,6 +285,107 @@ def test_a_driver_fills_gpus_by_what_their_calls_measured(ray_cluster: Any, stor
     assert {"stack"} == {store.record(key)["way"] for key in plan.roots["summary"]}
     others = [store.read(key).to_pylist()[0] for key in plan.roots["others"]]
     assert min(row["began"] for row in others) < max(row["ended"] for row in rows)
+
+
+@pytest.fixture
+def autoscaled(ray_cluster: Any) -> Iterator[Any]:
+    """For a while the cluster has a machine as autoscalers start them, with neither processor nor GPU."""
+    node = ray_cluster.add_node(num_cpus=0, labels={"ray.io/node-group": "small"}, object_store_memory=80 * 2**20)
+    yield ray_cluster
+    ray_cluster.remove_node(node)
+
+
+@contextlib.contextmanager
+def driven(executor: RayExecutor, store: Store, *roots: Job) -> Iterator[tuple[Plan, list[str]]]:
+    """A driver of these jobs in a thread of its own, and what it says; it has ended afterwards."""
+    plan, said = Plan.below({"summary": roots}), []
+    stop = Stop()
+    driver = Driver(store, lambda: executor, lambda event: said.append(event.get("line", "")), stop)
+    thread = threading.Thread(target=driver.drive, args=(plan, set()))
+    thread.start()
+    try:
+        yield plan, said
+        await_(lambda: not thread.is_alive())
+    finally:
+        stop.ask("the test is over")
+        thread.join()
+        driver.close()
+
+
+def wanted_gpus(address: str) -> list[float]:
+    """How much of a GPU each call that waits asks Ray for; 0 for those that ask for none."""
+    state = get_cluster_resource_state(GcsClient(address=address))
+    asked = [(each.request.resources_bundle.get("GPU", 0.0), each.count) for each in state.pending_resource_requests]
+    return [part for part, count in asked for _ in range(count)]
+
+
+def test_trainings_wait_for_a_gpu_that_an_autoscaler_may_bring_and_for_the_next_when_it_has_gone(
+    autoscaled: Any, told: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.executors.ray.LOOK_SECONDS", 0.2)
+    monkeypatch.setattr("orchestrator.scheduling.waiting.ELSEWHERE", 0.2)
+    gpu = {"num_cpus": 0, "num_gpus": 1, "object_store_memory": 80 * 2**20}
+    executor = RayExecutor(store.location, address=autoscaled.address)
+    with driven(executor, store, Job(jobs.held_on_gpu, jobs.Number(1))) as (plan, said):
+        await_(lambda: [1.0] == wanted_gpus(autoscaled.address) and any("no GPU" in line for line in said))
+        assert [] == executor.running()  # so no time limit runs
+        node = autoscaled.add_node(**gpu)
+        await_((told / "began-1").exists)
+        (told / "began-1").unlink()
+        autoscaled.remove_node(node, allow_graceful=False)
+        await_(lambda: [1.0] == wanted_gpus(autoscaled.address))
+        node = autoscaled.add_node(**gpu)
+        await_((told / "began-1").exists)
+        (told / "go").touch()
+    autoscaled.remove_node(node)
+    assert "0" == store.read(plan.roots["summary"][0])["gpu"][0].as_py()
+    assert any(
+        "calls wait for one; they begin when a machine with one joins; with `--gpus none`" in line for line in said
+    )
+
+
+def test_trainings_take_processors_once_the_autoscaler_says_that_none_of_its_machines_has_a_gpu(
+    autoscaled: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.executors.ray.LOOK_SECONDS", 0.2)
+    client = GcsClient(address=autoscaled.address)
+    executor = RayExecutor(store.location, address=autoscaled.address)
+    with driven(executor, store, Job(jobs.on_gpu, jobs.Number(0.0))) as (plan, _):
+        await_(lambda: [1.0] == wanted_gpus(autoscaled.address))
+        refused = ResourceRequest(resources_bundle={"GPU": 1.0})
+        said = AutoscalingState(autoscaler_state_version=1, infeasible_resource_requests=[refused])
+        client.report_autoscaling_state(said.SerializeToString())
+    client.report_autoscaling_state(AutoscalingState(autoscaler_state_version=2).SerializeToString())
+    assert "" == store.read(plan.roots["summary"][0])["gpu"][0].as_py()
+
+
+def test_trainings_that_have_not_begun_go_to_the_first_gpu_that_joins(
+    ray_cluster: Any, told: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.executors.ray.LOOK_SECONDS", 0.2)
+    executor = RayExecutor(store.location, address=ray_cluster.address)
+    assert 0 == executor.gpus
+    with driven(executor, store, *(Job(jobs.held_on_gpu, jobs.Number(number)) for number in range(4))) as (plan, _):
+        await_(lambda: 2 == len(list(told.glob("began-*"))))
+        node = ray_cluster.add_node(num_cpus=0, num_gpus=1, object_store_memory=80 * 2**20)
+        await_(lambda: 3 == len(list(told.glob("began-*"))))
+        (told / "go").touch()
+    ray_cluster.remove_node(node)
+    assert ["", "", "0", "0"] == sorted(store.read(key)["gpu"][0].as_py() for key in plan.roots["summary"])
+
+
+@pytest.mark.usefixtures("gpus")
+def test_no_training_asks_for_a_gpu_where_the_user_wants_none(ray_cluster: Any, store: Store) -> None:
+    executor = RayExecutor(store.location, address=ray_cluster.address, gpus="none")
+    with driven(executor, store, Job(jobs.on_gpu, jobs.Number(0.0))) as (plan, _):
+        assert 0 == executor.gpus
+    assert "" == store.read(plan.roots["summary"][0])["gpu"][0].as_py()
+
+
+def test_a_cluster_without_an_autoscaler_is_waited_for_on_demand(ray_cluster: Any, store: Store) -> None:
+    executor = RayExecutor(store.location, address=ray_cluster.address, gpus="wait")
+    assert 1 == executor.gpus
+    executor.close()
 
 
 def most_at_once(rows: Iterable[Mapping[str, Any]]) -> int:
