@@ -11,7 +11,7 @@ import pyarrow as pa
 from tasks.certificate import Certificate, made_of
 from tasks.job import Roots
 from tasks.measure import Measure
-from tasks.objectives import Objectives
+from tasks.objectives import Objective, Objectives
 from tasks.situation import Situation
 from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 
@@ -46,7 +46,8 @@ class Audit:
     that `tasks.certificate` makes of the verdict. `symbols` explains the words and symbols of its metrics and settings,
     each by how it is written there. `repeats` says of each preset which part of the paper it repeats, or begins with
     `ours: `; `situations` are those in which somebody asks it. `objectives` are what a search over its config moves;
-    None where nothing is trained that could be trained otherwise.
+    None where nothing is trained that could be trained otherwise. `effect` is the number by which runs are compared,
+    always the same row of the summary, whichever rule decided; None for the memorization of `objectives`.
     """
 
     config: type
@@ -64,6 +65,7 @@ class Audit:
     repeats: Mapping[str, str] = field(default_factory=dict)
     situations: tuple[Situation, ...] = ()
     objectives: Objectives | None = None
+    effect: Objective | None = None
 
     def __post_init__(self) -> None:
         for name in self.presets:
@@ -89,6 +91,20 @@ class Audit:
         if self.certificate is not None:
             return self.certificate(config, summary, verdict)
         return made_of(question, verdict, self.answers[verdict.answer], summary, self.verdict)
+
+    @property
+    def compared(self) -> Objective | None:
+        """The number by which runs are compared; None where the audit declares none."""
+        return self.effect or (self.objectives.memorization if self.objectives else None)
+
+    def headline(self, config: Any, summary: pa.Table) -> Mapping[str, Any] | None:
+        """The row of the summary by which runs are compared; None without one.
+
+        Of an audit that declares none it is the summary's first row.
+        """
+        if self.compared is None:
+            return next(iter(summary.slice(0, 1).to_pylist()), None)
+        return self.compared.row(config, summary)
 
     def cells(self, preset: str) -> tuple[Any, ...]:
         """The configs of this preset, one per run."""

@@ -29,6 +29,9 @@ def verify(
         list[str] | None,
         typer.Option(metavar="PATH", help="Of a page: where a model, file or data set lies that it rests on."),
     ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Of a page: exit 1 if anything was not checked, too.")
+    ] = False,
     store: Where = None,
     json: Json = False,
 ) -> int:
@@ -40,7 +43,9 @@ def verify(
     """
     if page is not None:
         named = store if _is_flag(context, "store") else None
-        return _verify_page(path_of("PAGE", page), file or [], named, store or DEFAULT_STORE, json)
+        return _verify_page(path_of("PAGE", page), file or [], named, store or DEFAULT_STORE, json, strict)
+    if strict:
+        raise SpecError("--strict is given without a page; of a store every result is checked")
     if file:
         raise SpecError("--file is given without a page; say which: engram verify report.html --file ...")
     with opened_at(store) as opened:
@@ -61,8 +66,11 @@ def _is_flag(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _verify_page(path: Path, files: list[str], named: str | None, default: str, json: bool) -> int:
-    """Check a page; exit code 1 if anything has changed. `named` is the store given by --store."""
+def _verify_page(path: Path, files: list[str], named: str | None, default: str, json: bool, strict: bool) -> int:
+    """Check a page; exit code 1 if anything has changed, or if `strict` and anything is unchecked.
+
+    `named` is the store given by --store.
+    """
     from orchestrator.inspection import page_checks
 
     page = page_checks.open_page(path)
@@ -80,7 +88,15 @@ def _verify_page(path: Path, files: list[str], named: str | None, default: str, 
     else:
         against = f", compared with the store {store.location}" if store else ""
         show(f"{counts['agrees']} agree, {counts['changed']} changed, {counts['unchecked']} not checked{against}")
-    return 1 if counts["changed"] else 0
+        if counts["unchecked"]:
+            show(
+                f"Of {len(done)} things {counts['unchecked']} were not checked: nothing is said of them{_hint(strict)}"
+            )
+    return 1 if counts["changed"] or (strict and counts["unchecked"]) else 0
+
+
+def _hint(strict: bool) -> str:
+    return "" if strict else " (--strict makes this exit 1)"
 
 
 def _show(check: Check) -> None:

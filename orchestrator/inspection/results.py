@@ -127,6 +127,32 @@ def answer(journal: Journal, store: Store) -> Verdict | None:
     return _judged(journal, store, lambda registered, config, table: registered.audit.answer(config, table))
 
 
+def effect_unit(journal: Journal) -> str:
+    """The unit of the number by which runs of its audit are compared; empty where the audit does not say."""
+    try:
+        effect = audits.find(journal.about()["audit"]).audit.compared
+    except EngramError:
+        return ""
+    return "" if effect is None else effect.unit
+
+
+def headline(journal: Journal, store: Store) -> Mapping[str, Any] | None:
+    """The row of the summary by which runs of its audit are compared; None without one, and for a sweep.
+
+    Of an audit that is not installed any more, or has changed since, it is the summary's first row.
+    """
+    about = journal.about()
+    if "cells" in about:
+        return None
+    table = summary(journal, store).table
+    try:
+        registered = audits.find(about["audit"])
+        config = coerce(about["config"], registered.audit.config, "config")
+    except EngramError:
+        return next(iter(table.slice(0, 1).to_pylist()), None)
+    return registered.audit.headline(config, table) if table.num_rows else None
+
+
 def certificate(journal: Journal, store: Store) -> Certificate | None:
     """The answer for somebody who knows no machine learning; None where there is no answer in words."""
     return _judged(

@@ -26,7 +26,16 @@ from orchestrator.store import Store
 from tasks.datasets.dataset import Dataset
 
 LONGEST_NAME, LONGEST_VALUE = 250, 6000
-ANSWER = ("estimate", "low", "high", "null", "p_value")  # columns of the row on which the answer rests
+EFFECT = "effect"  # the metric by which runs are compared
+# Columns of the row that holds it, by the names of their metrics.
+COLUMNS = {
+    EFFECT: "estimate",
+    f"{EFFECT}.low": "low",
+    f"{EFFECT}.high": "high",
+    f"{EFFECT}.null": "null",
+    f"{EFFECT}.p_value": "p_value",
+}
+LESS = "search.reduction"  # of a search: by how much less its winner memorises than its start
 DIGEST = 32  # characters of a data set's digest that fit into MLflow's field; the whole one is in its source
 
 
@@ -104,6 +113,10 @@ def answer(journal: Journal, store: Store, search: SearchResults | None) -> dict
         return {}
     meaning = audits.find(journal.about()["audit"]).audit.answers[verdict.answer]
     tags = {"engram.answer": verdict.answer, "engram.tone": meaning.tone}
+    compared = results.headline(journal, store)
+    if compared is not None:
+        unit = results.effect_unit(journal)
+        tags["engram.effect"] = answers.named(compared) + (f", {unit}" if unit else "")
     row = _decisive(journal, store)
     if row is not None:
         ends = rounding.interval_of_row(row)
@@ -113,18 +126,17 @@ def answer(journal: Journal, store: Store, search: SearchResults | None) -> dict
 
 
 def metrics(journal: Journal, store: Store, search: SearchResults | None) -> dict[str, float]:
-    """The numbers of the row on which the answer rests, as `answer.estimate`, `.low`, `.high`, `.null`, `.p_value`.
+    """The audit's effect, as `effect`, `.low`, `.high`, `.null`, `.p_value`: always the same row of its summary.
 
-    Of an audit without an answer those of the summary's first row; empty for a sweep; of a search, which is given, by
-    how much less its winner memorises. Nulls and values that are not finite are left out. All other numbers are in the
-    tables among the artifacts.
+    Empty for a sweep; of a search, which is given, by how much less its winner memorises, as `search.reduction`,
+    `.low`, `.high`. Nulls and values that are not finite are left out. All other numbers are in the tables among the artifacts.
     """
     if search is not None:
         told = answers.recommended(search)
-        row: Mapping[str, Any] | None = None if told is None else vars(told)
-    else:
-        row = None if results.cells(journal) else _decisive(journal, store)
-    return _finite({f"answer.{column}": (row or {}).get(column) for column in ANSWER})
+        numbers = {} if told is None else {LESS: told.estimate, f"{LESS}.low": told.low, f"{LESS}.high": told.high}
+        return _finite(numbers)
+    row = results.headline(journal, store) or {}
+    return _finite({name: row.get(column) for name, column in COLUMNS.items()})
 
 
 def objectives(search: SearchResults, run: str) -> dict[str, float]:

@@ -49,7 +49,14 @@ def _answer(journal: Journal, store: Store) -> list[str]:
     if verdict is None:
         return [_table(rows[:10])] if rows else []
     carrying = answers.behind(verdict, rows)
-    return [f"**{verdict.sentence}**", *([_table(carrying)] if carrying else []), verdict.limits]
+    table = [_table(carrying)] if carrying else []
+    return [f"**{verdict.sentence}**", *table, *_effect(journal, store), verdict.limits]
+
+
+def _effect(journal: Journal, store: Store) -> list[str]:
+    """What the metric `effect` is."""
+    row, unit = results.headline(journal, store), results.effect_unit(journal)
+    return [f"The metric `effect` is {answers.named(row)}{f' (unit: {unit})' if unit else ''}."] if row else []
 
 
 def _cells(journal: Journal, store: Store) -> list[str]:

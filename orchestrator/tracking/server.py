@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -34,7 +35,8 @@ METRICS, PARAMS = 1000, 100  # in one request at most
 STATUS = {"running": "RUNNING", "finished": "FINISHED", "failed": "FAILED"}  # anything else was KILLED
 # The name in MLflow's list, which may be changed there, and the one that we gave it last.
 NAME, SHOWN = "mlflow.runName", "engram.name"
-DONE, FAILED, RATE = "progress/jobs done", "progress/jobs failed", "progress/models per minute"
+# MLflow shows what begins with `system/` apart from the results.
+DONE, FAILED, RATE = "system/jobs done", "system/jobs failed", "system/models per minute"
 T = TypeVar("T")
 
 
@@ -156,6 +158,7 @@ class Entry:
         self._step = max((m.step for m in server.client.get_metric_history(run_id, DONE)), default=-1)
         params = {k: v for k, v in self._params().items() if k not in seen.data.params}
         self._log(params=params)
+        self._begin_effect(seen.data.metrics)
         tags |= {"mlflow.parentRunId": _id(parent)} if parent else {}
         tags |= self._renamed(seen, name)
         self._tag(seen.data.tags, tags)
@@ -205,6 +208,13 @@ class Entry:
         server.client.set_terminated(run_id, STATUS.get(state, "KILLED"), time)
         self._status = state
 
+    def _begin_effect(self, there: Mapping[str, float]) -> None:
+        """Log the effect as not known yet: a comparison opens on the metric that was logged first."""
+        from mlflow.entities import Metric
+
+        if not self.cells and facts.EFFECT not in there:
+            self._log(metrics=[Metric(facts.EFFECT, math.nan, int(self._began() * 1000), 0)])
+
     def _answer(self, there: Mapping[str, float]) -> None:
         """Log the answer's numbers that MLflow does not have; changed ones at a higher step."""
         from mlflow.entities import Metric
@@ -215,6 +225,7 @@ class Entry:
         for name, value in (facts.metrics(self.journal, self.store, self.search) | self._objectives()).items():
             if there.get(name) != value:
                 history = server.client.get_metric_history(run_id, name) if name in there else ()
+                history = [metric for metric in history if not math.isnan(metric.value)]
                 fresh.append(Metric(name, value, time, 1 + max((metric.step for metric in history), default=-1)))
         self._log(metrics=fresh)
 

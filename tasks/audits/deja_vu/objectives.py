@@ -13,8 +13,9 @@ from tasks.summaries import Row, by_name
 
 
 def remembered(config: DejaVu, summary: pa.Table) -> Row | None:
-    """The row of the score on which the answer rests."""
-    return by_name(summary).get(("deja vu score", setting(config, config.confident)))
+    """The row of the score on which the answer rests: of a given encoder the corrected one."""
+    metric = "deja vu score, corrected" if config.given.there else "deja vu score"
+    return by_name(summary).get((metric, setting(config, config.confident)))
 
 
 def probed(config: DejaVu, summary: pa.Table) -> Row | None:

@@ -40,6 +40,7 @@ from tasks.audit import Audit
 from tasks.audits.forgetting.about import About
 from tasks.audits.forgetting.certificate import SYMBOLS, certificate
 from tasks.audits.forgetting.config import Forgetting, tiny
+from tasks.audits.forgetting.effect import EFFECT
 from tasks.audits.forgetting.measures import MEASURES
 from tasks.audits.forgetting.presets import PRESETS, REPEATS
 from tasks.audits.forgetting.probe_set import handed_out, key_table, probes_of, split_table
@@ -102,4 +103,5 @@ AUDIT = Audit(
     certificate=certificate,
     symbols=SYMBOLS,
     subject=subject,
+    effect=EFFECT,
 )

@@ -57,7 +57,7 @@ from tasks.audits.unique_feature.certificate import SYMBOLS, certificate
 from tasks.audits.unique_feature.config import UniqueFeature, tiny
 from tasks.audits.unique_feature.handed_out import key, pictures
 from tasks.audits.unique_feature.measures import MEASURES
-from tasks.audits.unique_feature.objectives import OBJECTIVES
+from tasks.audits.unique_feature.objectives import EFFECT, OBJECTIVES
 from tasks.audits.unique_feature.presets import PRESETS, REPEATS, repeats
 from tasks.audits.unique_feature.probe_images import Pixels
 from tasks.audits.unique_feature.published import Repeated
@@ -124,4 +124,5 @@ AUDIT = Audit(
     symbols=SYMBOLS,
     subject=subject,
     objectives=OBJECTIVES,
+    effect=EFFECT,
 )

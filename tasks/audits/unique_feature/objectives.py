@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
+
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.verdict import PUSH, ROWS
 from tasks.objectives import Objective, Objectives, named
+from tasks.summaries import Row, by_name
+
+
+def effect(config: UniqueFeature, summary: pa.Table) -> Row | None:
+    """The row of the effect on M_w of pairs of trainings; of models that are asked alone that of their push."""
+    if not config.asks_models:
+        return by_name(summary).get(ROWS[0])
+    return next((row for row in summary.to_pylist() if row["metric"] == PUSH), None)
+
 
 OBJECTIVES = Objectives(
     memorization=Objective("M_w effect", "nats", "lower", named("M_w effect", json.dumps({"images": "probe"}))),
@@ -13,3 +26,4 @@ OBJECTIVES = Objectives(
     ),
     allowance=0.01,
 )
+EFFECT = Objective("effect of the feature", "nats", "lower", effect)

@@ -38,7 +38,7 @@ def test_the_numbers_of_the_row_behind_the_answer_are_metrics_without_what_is_no
     (journal.folder / "plan.json").write_text(
         '{"roots": {"summary": ["%s"]}, "jobs": [["%s", "t"]]}' % (("a" * 64,) * 2)
     )
-    assert {"answer.estimate": 0.1 + 0.2, "answer.low": 1e-17} == facts.metrics(journal, store, None)
+    assert {"effect": 0.1 + 0.2, "effect.low": 1e-17} == facts.metrics(journal, store, None)
     assert {} == facts.learning_curves(journal, store)
 
 

@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator import rounding
-from tasks.audits.unique_feature import AUDIT, UniqueFeature
+from orchestrator.tracking import facts
 from tasks.schemas import SUMMARY
 from tests.conftest import Copied
 from tests.support.mlflow_server import MlflowServer, client, free_port, name_of, tracked
 from tests.support.shell import Shell
 
-PROGRESS = ("progress/jobs done", "progress/jobs failed", "progress/models per minute")
+PROGRESS = ("system/jobs done", "system/jobs failed", "system/models per minute")
 TOYS = ("run", "toys", "--address", "none")
 
 
@@ -100,7 +100,7 @@ def test_a_kill_a_second_driver_and_five_resumes_leave_one_run_with_every_step_o
         assert list(range(len(history))) == [each.step for each in history]
         assert sorted(each.timestamp for each in history) == [each.timestamp for each in history]
     assert len(history) >= 4
-    assert (81.0, 0.0, 3160.0) == tuple(run.data.metrics[name] for name in (*PROGRESS[:2], "answer.estimate"))
+    assert (81.0, 0.0, 3160.0) == tuple(run.data.metrics[name] for name in (*PROGRESS[:2], "effect"))
     tags = {"engram.run": name, "engram.kind": "cell", "engram.audit": "toys", "engram.state": "finished"}
     assert tags.items() <= run.data.tags.items()
     assert {"audit": "toys", "parts": "80", "trouble": "wait"}.items() <= run.data.params.items()
@@ -135,12 +135,12 @@ def test_a_sweep_has_one_parent_and_a_child_for_each_cell(swept: tuple[Shell, di
     assert "letter A, smoke, canaries=1, epochs=1, sweep of learning_rate" == parent.info.run_name
     assert ["learning_rate=0.001", "learning_rate=0.003"] == [runs[name].info.run_name for name in names]
     assert re.fullmatch(r"2 \w+|1 \w+, 1 \w+", parent.data.tags["engram.answer"])
-    assert report["jobs"]["planned"] == parent.data.metrics["progress/jobs done"]
+    assert report["jobs"]["planned"] == parent.data.metrics["system/jobs done"]
     assert {"FINISHED"} == {run.info.status for run in runs.values()}
 
 
 @pytest.mark.slow
-def test_metrics_are_the_row_behind_the_answer_and_tables_hold_all_numbers(
+def test_metrics_are_the_effect_of_the_audit_and_tables_hold_all_numbers(
     swept: tuple[Shell, dict[str, Any]], tmp_path: Path
 ) -> None:
     engram, report = swept
@@ -149,11 +149,14 @@ def test_metrics_are_the_row_behind_the_answer_and_tables_hold_all_numbers(
     engram("results", name, "summary", "--out", str(tmp_path / "summary.parquet"))
     table = pq.read_table(tmp_path / "summary.parquet")
     rows = table.to_pylist()
-    assert AUDIT.verdict is not None
-    metric, setting = AUDIT.verdict(UniqueFeature(), table).rows[0]
+    metric, setting = "M_w effect", '{"images": "probe"}'
     row = next(row for row in rows if (row["metric"], row["setting"]) == (metric, setting))
-    given = {f"answer.{column}" for column in ("estimate", "low", "high", "null", "p_value") if row[column] is not None}
-    assert row["estimate"] == run.data.metrics["answer.estimate"]
+    given = {name for name, column in facts.COLUMNS.items() if row[column] is not None}
+    assert row["estimate"] == run.data.metrics["effect"]
+    assert "M_w effect (images=probe), nats" == run.data.tags["engram.effect"]
+    logged = tracked(mlflow)
+    cells = [run for run in logged if "mlflow.parentRunId" in run.data.tags]
+    assert {"effect"} == {next(iter(cell.data.metrics)) for cell in cells}  # on which a comparison opens
     curves = {f"learning/{name}" for name in ("train_loss", "validation_loss", "validation_accuracy")}
     assert {*PROGRESS, *given, *curves} == set(run.data.metrics)
     assert {1} == {step for curve in curves for step in steps(mlflow, run, curve)}  # one epoch
@@ -296,8 +299,8 @@ def test_a_server_that_goes_in_mid_run_delays_no_job_and_gets_all_later(
     (found,) = tracked(mlflow, name)
     assert ("FINISHED", 25.0, 276.0) == (
         found.info.status,
-        found.data.metrics["progress/jobs done"],
-        found.data.metrics["answer.estimate"],
+        found.data.metrics["system/jobs done"],
+        found.data.metrics["effect"],
     )
     assert list(range(len(steps(mlflow, found, PROGRESS[0])))) == steps(mlflow, found, PROGRESS[0])
     assert ["tables/summary.json", "tables/summary.parquet"] == sorted(
