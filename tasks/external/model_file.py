@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import ClassVar, Literal
 
-from tasks import files
+from tasks import files, size_limits
 from tasks.datasets.content import digest_of
 from tasks.files import File
 from tasks.models import custom
@@ -214,6 +214,10 @@ def content(model: ModelFile) -> bytes:
 
 def _digest_and_bytes(model: ModelFile) -> tuple[str, bytes]:
     held = files.read(File(model.path))
+    try:
+        size_limits.check_archive(held)
+    except size_limits.TooLarge as error:
+        raise ValueError(f"model {model.name} cannot be read: {error}") from None
     factory = model.factory
     digest = hashlib.sha256(held).hexdigest()
     if factory is not None:
