@@ -5,6 +5,7 @@ Only the digest, SHA-256 of the file's bytes, is part of a key.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -113,9 +114,20 @@ def check_regular(path: Path) -> os.stat_result:
     """The state of a regular file; FileError for anything else, of which reading might have no end, and OSError."""
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):
-        kind = "Is a directory" if stat.S_ISDIR(state.st_mode) else "it is a device, a pipe or a socket, not a file"
-        raise FileError(f"{path} cannot be read: {kind}")
+        raise FileError(f"{path} cannot be read: {_kind(state)}")
     return state
+
+
+def regular_bytes(path: Path) -> bytes:
+    """The bytes of a regular file; OSError for anything else, of which reading might have no end."""
+    state = path.stat()
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(errno.EINVAL, _kind(state), str(path))
+    return path.read_bytes()
+
+
+def _kind(state: os.stat_result) -> str:
+    return "Is a directory" if stat.S_ISDIR(state.st_mode) else "it is a device, a pipe or a socket, not a file"
 
 
 def unreadable(path: Path, error: Exception) -> FileError:

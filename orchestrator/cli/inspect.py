@@ -11,6 +11,7 @@ from orchestrator.cli.store import one_line, opened_at, path_of, store_option
 from orchestrator.cli.terminal import cell, emit, say, show, stdout, summary, table
 from orchestrator.counted import counted
 from orchestrator.errors import EngramError, SpecError
+from orchestrator.printable import printable
 from orchestrator.store import DEFAULT_STORE
 
 
@@ -289,7 +290,7 @@ def doctor(store: Where = None, address: Address = None, json: Json = False) -> 
         if not json:
             mark, style = {True: ("ok", "green"), None: ("--", "yellow"), False: ("BAD", "bold red")}[check.ok]
             console.print(f"{mark:<4}", style=style, end="")
-            console.print(f"{check.name:<21} {check.found}" + (f"; {check.advice}" if check.advice else ""))
+            console.print(printable(f"{check.name:<21} {check.found}" + (f"; {check.advice}" if check.advice else "")))
     well = all(check.ok is not False for check in checks)
     if json:
         emit({"ok": well, "checks": [vars(check) for check in checks]})

@@ -16,6 +16,7 @@ from typing import Any
 
 from orchestrator.cli.terminal import decorated, say
 from orchestrator.counted import span
+from orchestrator.printable import printable, printable_lines
 from orchestrator.run_folder.progress import Event, RunProgress
 
 SECONDS = 10.0  # between plain lines
@@ -130,7 +131,7 @@ def _live(tally: RunProgress) -> Iterator[Callable[[str], None]]:
     # Rich requests the display again at each refresh, so that the time advances between events.
     with Live(get_renderable=lambda: _display(tally), console=console, refresh_per_second=4) as live:
         try:
-            yield live.console.print
+            yield lambda text: live.console.print(printable_lines(text))
         finally:
             tally.take({"event": "step", "step": ""})
             live.transient = not tally.planned  # of a run that never began nothing is left to see
@@ -142,7 +143,7 @@ def _display(tally: RunProgress) -> Any:
     from rich.progress_bar import ProgressBar
     from rich.text import Text
 
-    text = Text(", ".join(part.replace(" ", BLANK) for part in line(tally).split(", ")))
+    text = Text(", ".join(part.replace(" ", BLANK) for part in printable(line(tally)).split(", ")))
     if not tally.planned:
         return text
     bar = ProgressBar(total=max(1, tally.planned), completed=tally.there, width=60)

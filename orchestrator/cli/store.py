@@ -14,6 +14,7 @@ import typer
 
 from orchestrator.cli.terminal import say
 from orchestrator.errors import EngramError, SpecError
+from orchestrator.printable import printable
 from orchestrator.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
@@ -87,4 +88,4 @@ def path_of(option: str, text: str) -> Path:
 
 def one_line(error: object) -> str:
     """The message of an error in one line."""
-    return " ".join(str(error).split()).removesuffix(".")
+    return printable(" ".join(str(error).split())).removesuffix(".")

@@ -16,6 +16,7 @@ from orchestrator import rounding, row_setting
 from orchestrator.cli import text_table
 from orchestrator.counted import counted
 from orchestrator.jsonable import jsonable
+from orchestrator.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,26 +66,31 @@ def _console(stream: TextIO) -> Console:
 
 
 def say(text: str) -> None:
-    """Print a line on stderr."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201
+    """Print lines on stderr."""
+    print(printable_lines(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
 def show(text: str) -> None:
-    """Print a line on stdout."""
+    """Print lines on stdout."""
+    _write(printable_lines(text))
+
+
+def _write(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 
 def emit(value: Any) -> None:
     """Print the command's result as JSON on stdout."""
-    show(json.dumps(jsonable(value), indent=2, allow_nan=False))
+    _write(json.dumps(jsonable(value), indent=2, allow_nan=False))
 
 
 def paragraph(text: str, style: str = "", lead: str = "", before: str = "") -> None:
     """Print a text on stdout, wrapped between words on a terminal; the `lead` after `before` is in a style."""
-    lines = text_table.wrapped(text, columns(sys.stdout))
+    lines = text_table.wrapped(printable_lines(text), columns(sys.stdout))
+    before, lead = printable_lines(before), printable_lines(lead)
     if lead and lines[0].startswith(before + lead):
         lines[0] = f"{before}{styled(lead, style)}{lines[0][len(before + lead) :]}"
-    show("\n".join(lines))
+    _write("\n".join(lines))
 
 
 def styled(text: str, style: str) -> str:
@@ -112,11 +118,12 @@ def table(rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None,
 def _show_table(forms: Sequence[Sequence[Mapping[str, str]]], right: Collection[str]) -> None:
     """Print the shortest of these forms of the same rows that fits; the last one, stacked, if none does."""
     width = columns(sys.stdout)
+    forms = [[{name: printable(text) for name, text in row.items()} for row in rows] for rows in forms]
     fitting = [lines for rows in forms if (lines := text_table.in_columns(rows, right, width)) is not None]
     drawn = min(fitting, key=len) if fitting else text_table.stacked(forms[-1], width)
     if fitting and drawn:
         drawn[0] = styled(drawn[0], "bold")
-    show("\n".join(drawn))
+    _write("\n".join(drawn))
 
 
 def cell(value: Any) -> str:
@@ -131,7 +138,7 @@ def cell(value: Any) -> str:
         return f"{len(value):,} bytes"
     if isinstance(value, Mapping | list | tuple):
         return json.dumps(jsonable(value))
-    return str(value)
+    return printable(str(value))
 
 
 def summary(rows: Sequence[Mapping[str, Any]], before: Sequence[str] = ()) -> None:

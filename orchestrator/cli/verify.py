@@ -12,6 +12,7 @@ from orchestrator.cli.options import Json, Where
 from orchestrator.cli.store import opened_at, path_of
 from orchestrator.cli.terminal import emit, say, show, stdout
 from orchestrator.errors import SpecError
+from orchestrator.printable import printable
 from orchestrator.store import DEFAULT_STORE, is_there
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _hint(strict: bool) -> str:
 def _show(check: Check) -> None:
     console = stdout()
     console.print(f"{check.state:<10}", style=STATES[check.state], end="")
-    console.print(f"{check.what} {check.name}" + (f": {check.note}" if check.note else ""))
+    console.print(printable(f"{check.what} {check.name}" + (f": {check.note}" if check.note else "")))
     if check.state == "changed" and check.found and check.sealed:
         console.print(f"{'':<10}SHA-256 now {check.found}")
         console.print(f"{'':<10}as sealed   {check.sealed}")

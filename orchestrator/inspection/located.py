@@ -15,7 +15,7 @@ from orchestrator.store import Store
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.external.model_file import ModelFile
-from tasks.files import File, FileError, expanded
+from tasks.files import File, FileError, check_regular, expanded
 from tasks.language_models.language_model import LanguageModel
 from tasks.models.custom import Named
 from tasks.question_answering.predictions import Predictions
@@ -59,7 +59,10 @@ def existing(file: str) -> Path:
         raise SpecError(f"--file {error}") from None
     try:
         if not path.is_dir():
+            check_regular(path)
             path.open("rb").close()
+    except FileError as error:
+        raise SpecError(f"--file {error}") from None
     except OSError as error:
         raise SpecError(f"--file {file}: {error.strerror or error}") from None
     return path

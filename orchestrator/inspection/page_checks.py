@@ -15,6 +15,7 @@ from orchestrator.inspection.search_results import TRIALS, is_search
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store, is_there, open_store, read_each
 from orchestrator.store.content import content
+from tasks.files import regular_bytes
 
 State = Literal["agrees", "changed", "unchecked"]
 
@@ -43,7 +44,7 @@ class SealedPage:
 def open_page(path: Path) -> SealedPage:
     """Raises SpecError for a page that cannot be read, and EngramError for one without a seal."""
     try:
-        data = path.read_bytes()
+        data = regular_bytes(path)
     except OSError as error:
         raise SpecError(f"cannot read the page {path}: {error.strerror or error}") from None
     return SealedPage(path, data, page_seal.read(data, str(path)))

@@ -17,6 +17,7 @@ from orchestrator.errors import EngramError, SpecError
 from orchestrator.inspection import labels, search_results, status
 from orchestrator.inspection.search_results import SearchResults
 from orchestrator.jsonable import jsonable
+from orchestrator.printable import inert
 from orchestrator.run_folder import exported, tables
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
@@ -251,13 +252,16 @@ def _parquet(table: pa.Table, path: Path) -> None:
 
 
 def _csv(table: pa.Table, path: Path) -> None:
-    """Write CSV, with nested columns as JSON."""
+    """Write CSV, with nested columns as JSON and texts that no spreadsheet computes."""
     from pyarrow import csv
 
     for at, field in enumerate(table.schema):
         if pa.types.is_nested(field.type):
             texts = [None if value is None else json.dumps(jsonable(value)) for value in table[field.name].to_pylist()]
             table = table.set_column(at, field.name, pa.array(texts, pa.string()))
+        elif pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            texts = [None if text is None else inert(text) for text in table[field.name].to_pylist()]
+            table = table.set_column(at, field.name, pa.array(texts, field.type))
     csv.write_csv(table, path)
 
 

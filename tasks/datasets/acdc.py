@@ -37,7 +37,6 @@ Bernard et al. 2018, "Deep learning techniques for automatic MRI cardiac multi-s
 from __future__ import annotations
 
 import csv
-import gzip
 import hashlib
 import json
 import math
@@ -57,6 +56,7 @@ from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images, Labels, Pixels
 from tasks.datasets.labelled import THREADS
 from tasks.extras import NIBABEL
+from tasks.size_limits import gunzip
 
 RULE = "acdc 1"
 TRAINING, TESTING = "training", "testing"
@@ -272,7 +272,7 @@ def fill(patient: Patient, opened: Any, out: Pixels) -> None:
     try:
         # Unpacked whole: what nibabel reads of a packed file ends before the checksum.
         if patient.path.suffix == ".gz":
-            opened = type(opened).from_bytes(gzip.decompress(patient.path.read_bytes()))
+            opened = type(opened).from_bytes(gunzip(patient.path.read_bytes()))
         values = np.asanyarray(opened.dataobj)
     except Exception as error:
         raise unreadable(patient.path, error) from None

@@ -34,6 +34,7 @@ from tasks.datasets.images import Images, Pixels, as_shape
 from tasks.datasets.labelled import THREADS
 from tasks.datasets.options import AS_THEY_ARE, Options
 from tasks.datasets.pictures import PictureError, pixels
+from tasks.files import regular_bytes
 
 RULE = "celeba 1"
 PICTURES, PARTITIONS = "img_align_celeba", "list_eval_partition.txt"
@@ -146,6 +147,6 @@ def face(path: Path, size: tuple[int, int]) -> Pixels:
 
 def encoded(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return regular_bytes(path)
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None

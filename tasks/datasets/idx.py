@@ -6,7 +6,6 @@ Format: LeCun, Cortes & Burges, "The MNIST database of handwritten digits", file
 
 from __future__ import annotations
 
-import gzip
 import math
 import struct
 import zlib
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from tasks.datasets.content import Source, digest_of
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images
+from tasks.size_limits import TooLarge, gunzip
 
 RULE = "idx 1"
 PARTS = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -62,8 +62,8 @@ def unpacked(path: Path) -> bytes:
     """A file's bytes, gunzipped where they are gzipped, whatever the file is called."""
     try:
         raw = path.read_bytes()
-        return gzip.decompress(raw) if raw.startswith(GZIP_MAGIC) else raw
-    except (OSError, EOFError, zlib.error) as error:
+        return gunzip(raw) if raw.startswith(GZIP_MAGIC) else raw
+    except (OSError, EOFError, zlib.error, TooLarge) as error:
         raise DatasetError(f"{path} cannot be read: {error}") from error
 
 

@@ -12,6 +12,7 @@ from tasks.datasets.dataset import DatasetError
 from tasks.datasets.picture_rows import InMemory
 from tasks.datasets.picture_rows import Labels as Labels
 from tasks.datasets.picture_rows import Pixels as Pixels
+from tasks.size_limits import open_picture
 
 TOGETHER = 1 << 18  # pixels whose shape is changed at one time: as wide numbers they still fit into a cache
 
@@ -135,11 +136,7 @@ def resized(images: Pixels, height: int, width: int) -> Pixels:
 
 def decoded(encoded: bytes) -> Pixels:
     """One picture file's pixels (h, w, c): c = 1 for grey pictures, else 3 (RGB)."""
-    import io
-
-    from PIL import Image
-
-    with Image.open(io.BytesIO(encoded)) as picture:
+    with open_picture(encoded) as picture:
         if picture.mode in ("1", "L"):
             return np.array(picture.convert("L"))[..., None]
         return np.array(picture.convert("RGB"))

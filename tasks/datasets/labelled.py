@@ -22,6 +22,7 @@ from tasks.datasets.images import Images, Labels, Pixels
 from tasks.datasets.options import ONE_SIZE, Options
 from tasks.datasets.picture_rows import Indices, Opened
 from tasks.datasets.pictures import PictureError, pixels
+from tasks.files import regular_bytes
 
 RULE = "labelled pictures 1"
 # Decoding leaves the interpreter, so threads share it; from four on a disk has no more to give.
@@ -165,7 +166,7 @@ def read(entries: tuple[Labelled, ...], names: tuple[str, ...], options: Options
 def decoded(path: Path, options: Options) -> tuple[str, Pixels]:
     """The SHA-256 of a picture file, and its pixels (h, w, c) in the shape of the options."""
     try:
-        encoded = path.read_bytes()
+        encoded = regular_bytes(path)
         shown = options.shaped(pixels(encoded)[None])[0]
     except OSError as error:
         raise unreadable(path, error) from None

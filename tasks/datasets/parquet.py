@@ -17,6 +17,7 @@ from tasks.datasets.content import Source, digest_of
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images, Labels, Pixels, decoded
 from tasks.datasets.options import AS_THEY_ARE, ONE_SIZE, Options
+from tasks.size_limits import TooLarge, read_parquet
 
 RULE = "parquet pictures 1"
 FILES = ("train.parquet", "test.parquet")
@@ -65,10 +66,10 @@ def pictures(path: Path) -> Pictures:
         column = next((name for name in IMAGE_COLUMNS if name in schema.names), None)
         if column is None or "label" not in schema.names:
             raise DatasetError(f"{path} has the columns {', '.join(schema.names)}; expected img or image, and label")
-        table = pq.read_table(path, columns=[column, "label"]).combine_chunks()
+        table = read_parquet(path, columns=[column, "label"]).combine_chunks()
         encoded = binary(table.column(column))
         labels = table.column("label").cast(pa.int64())
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, TooLarge) as error:
         raise DatasetError(f"{path} cannot be read: {error}") from error
     if encoded.null_count or labels.null_count:
         raise DatasetError(f"{path} has rows without a picture or a label")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.datasets.dataset import DatasetError
+from tasks.size_limits import TooLarge, read_parquet
 
 SUFFIXES = (".csv", ".parquet")
 NAMED = ("path", "label")  # what every row must have
@@ -84,8 +85,8 @@ def from_parquet(file: Path, columns: Columns) -> Iterator[Cells]:
     try:
         header = pq.read_schema(file).names
         check(file, header, columns)
-        table = pq.read_table(file, columns=[name for name in (*columns.needed, columns.optional) if name in header])
-    except (OSError, pa.ArrowException) as error:
+        table = read_parquet(file, columns=[name for name in (*columns.needed, columns.optional) if name in header])
+    except (OSError, pa.ArrowException, TooLarge) as error:
         raise DatasetError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
     number = 0
     for batch in table.to_batches(max_chunksize=1024):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BytesIO
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tasks.size_limits import open_picture
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -58,16 +59,14 @@ def alpha(encoded: bytes) -> NDArray[np.uint8] | None:
 @contextmanager
 def opened(encoded: bytes) -> Iterator[Image]:
     """The opened picture; every error in reading it becomes a PictureError."""
-    from PIL import Image
-
     try:
-        with Image.open(BytesIO(encoded), formats=FORMATS) as picture:
+        with open_picture(encoded, FORMATS) as picture:
             frames = getattr(picture, "n_frames", 1)
             if frames > 1 and picture.format != "MPO":  # a photograph with its own thumbnails
                 raise PictureError(f"holds {frames} pictures; it must hold one")
             yield picture
     except PictureError:
         raise
-    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
+    except (OSError, SyntaxError, ValueError, EOFError) as error:
         message = " ".join(str(error).split())
         raise PictureError(f"cannot be read as a picture: {message.partition(' <_io')[0]}") from None

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tasks.datasets.content import Source, digest_of
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images
+from tasks.size_limits import TooLarge, read_parquet
 
 RULE = "records 1"
 ID = "id"
@@ -194,11 +195,11 @@ def from_parquet(path: Path, schema: pa.Schema) -> pa.Table:
         ]
         if lacking:
             raise DatasetError(f"{path} has the columns {', '.join(there)} and no {lacking[0]}")
-        table = pq.read_table(path, columns=[name for name in schema.names if name in there])
+        table = read_parquet(path, columns=[name for name in schema.names if name in there])
         columns = [
             table[field.name].cast(field.type) if field.name in there else pa.nulls(table.num_rows, field.type)
             for field in schema
         ]
         return pa.table(columns, schema=schema)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, TooLarge) as error:
         raise DatasetError(f"{path} cannot be read: {' '.join(str(error).split())}") from None

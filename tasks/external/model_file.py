@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import ClassVar, Literal
 
-from tasks import extras, files
+from tasks import extras, files, size_limits
 from tasks.datasets.content import digest_of
 from tasks.extras import ONNXRUNTIME, Extra
 from tasks.files import File
@@ -218,6 +218,10 @@ def content(model: ModelFile) -> bytes:
 
 def _digest_and_bytes(model: ModelFile) -> tuple[str, bytes]:
     held = files.read(File(model.path))
+    try:
+        size_limits.check_archive(held)
+    except size_limits.TooLarge as error:
+        raise ValueError(f"model {model.name} cannot be read: {error}") from None
     factory = model.factory
     digest = hashlib.sha256(held).hexdigest()
     if factory is not None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tasks.files import File
 from tasks.files import read as bytes_of
+from tasks.size_limits import TooLarge, read_parquet
 
 IMAGE = "image"
 NUMBER = r"^[+-]?\d*\.?(?P<fraction>\d*)(?:[eE](?P<exponent>[+-]?\d{1,9}))?$"
@@ -123,11 +124,9 @@ def _csv(name: str, held: bytes) -> pa.Table:
 
 
 def _parquet(name: str, held: bytes) -> pa.Table:
-    import pyarrow.parquet as pq
-
     try:
-        table = pq.read_table(io.BytesIO(held))
-    except (pa.ArrowException, OSError) as error:
+        table = read_parquet(held)
+    except (pa.ArrowException, OSError, TooLarge) as error:
         raise ValueError(f"{name} cannot be read: {' '.join(str(error).split())}") from None
     _once(name, table.column_names)
     return table

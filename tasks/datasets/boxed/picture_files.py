@@ -32,6 +32,7 @@ from tasks.datasets.labelled import unreadable
 from tasks.datasets.picture_cache import cache_folder
 from tasks.datasets.picture_rows import Indices
 from tasks.datasets.pictures import PictureError, opened, pixels
+from tasks.files import regular_bytes
 
 RULE = "boxed pictures 1"
 BATCH = 1024  # rows that are brought into columns at a time
@@ -180,7 +181,7 @@ class BoxedFiles:
     def row(self, entry: Listed) -> dict[str, object]:
         path = self.folder / entry.path
         try:
-            encoded = path.read_bytes()
+            encoded = regular_bytes(path)
             height, width = size_of(encoded, self.turned)
         except OSError as error:
             raise unreadable(path, error) from None
@@ -251,7 +252,7 @@ class PictureFiles:
     def picture(self, row: int) -> Pixels:
         path = self.folder / self.paths[row].as_py()
         try:
-            encoded = path.read_bytes()
+            encoded = regular_bytes(path)
             shown = decoded(encoded, self.turned)
         except OSError as error:
             raise unreadable(path, error) from None

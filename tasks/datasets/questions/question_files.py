@@ -12,6 +12,7 @@ from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images
 from tasks.datasets.questions import drop, squad
 from tasks.datasets.questions.question import Question, QuestionSet, Scorer
+from tasks.files import regular_bytes
 
 
 class Format(Protocol):
@@ -82,7 +83,7 @@ def located(form: Scorer, place: Path) -> tuple[Path, Path]:
 
 def bytes_of(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return regular_bytes(path)
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
 

@@ -1,0 +1,114 @@
+"""How much a user's file may become in memory: what packs a thousandfold is refused before it is unpacked.
+
+A small file may announce terabytes, by accident or to stop a machine. Its directory or header is read first, which
+costs nothing, and what is beyond the limits here gets one line.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import warnings
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from PIL.Image import Image
+
+# Weights and tables of numbers shrink by a few times at most, text by ten; a bomb shrinks a thousandfold.
+UNPACKED = 10**9  # bytes that any file may unpack to
+TIMES = 20  # a larger file may unpack to so many times its own size
+MOST_PIXELS = 1 << 27  # of one picture: 12,000 x 9,000 passes, and takes 0.4 GB as RGB
+LOCAL_ENTRY = b"PK\3\4"  # what an archive begins with: APPNOTE.TXT 6.3.10, section 4.3.7
+WIDEST = 8  # bytes of a number in a table
+
+
+class TooLarge(ValueError):
+    """A file would take more memory than is allowed: a phrase about it that begins with "it"."""
+
+
+def most_bytes(packed: int) -> int:
+    """The bytes that a file of this many bytes may unpack to."""
+    return max(UNPACKED, TIMES * packed)
+
+
+def check_unpacked(unpacked: int, packed: int) -> None:
+    """Raise TooLarge where a file of `packed` bytes would take `unpacked` bytes."""
+    if unpacked > most_bytes(packed):
+        raise TooLarge(
+            f"it unpacks to {megabytes(unpacked)} from {megabytes(packed)}; at most {megabytes(most_bytes(packed))} "
+            f"({megabytes(UNPACKED)}, or {TIMES} times the file's size) are read"
+        )
+
+
+def check_archive(held: bytes) -> None:
+    """Raise TooLarge for a zip archive whose directory announces too much; anything else passes.
+
+    TorchScript, torch.export, torch.save and .npz are such archives. Their readers take no more from an entry than the
+    directory says.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(held)) as archive:
+            unpacked = sum(entry.file_size for entry in archive.infolist())
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
+        if not held.startswith(LOCAL_ENTRY):
+            return
+        # torch's own reader might find entries in it all the same.
+        raise TooLarge("it is an archive whose directory cannot be read; it may have been cut short") from None
+    check_unpacked(unpacked, len(held))
+
+
+def read_parquet(file: Path | bytes, columns: Sequence[str] | None = None) -> pa.Table:
+    """The columns, or all, of a Parquet file. TooLarge where its metadata announce too much; OSError, ArrowException.
+
+    A value that is repeated takes nothing in the file, so that every value is counted as a number beside the bytes that
+    its column unpacks to.
+    """
+    import pyarrow.parquet as pq
+
+    packed = len(file) if isinstance(file, bytes) else file.stat().st_size
+    with pq.ParquetFile(io.BytesIO(file) if isinstance(file, bytes) else file) as opened:
+        metadata = opened.metadata
+        parts = [
+            metadata.row_group(group).column(column)
+            for group in range(metadata.num_row_groups)
+            for column in range(metadata.num_columns)
+        ]
+        check_unpacked(sum(max(part.total_uncompressed_size, WIDEST * part.num_values) for part in parts), packed)
+        return opened.read(list(columns) if columns is not None else None)
+
+
+def gunzip(held: bytes) -> bytes:
+    """The unpacked bytes. TooLarge where there are too many; OSError, EOFError and zlib.error as of `gzip`."""
+    most = most_bytes(len(held))
+    with gzip.open(io.BytesIO(held)) as file:
+        unpacked = file.read(most + 1)
+    if len(unpacked) > most:
+        raise TooLarge(f"it unpacks to more than {megabytes(most)} from {megabytes(len(held))}")
+    return unpacked
+
+
+@contextmanager
+def open_picture(file: bytes | BinaryIO, formats: tuple[str, ...] | None = None) -> Iterator[Image]:
+    """A picture as Pillow opens it, its pixels not yet decoded; TooLarge where its header announces too many."""
+    from PIL import Image
+
+    # From a number of pixels on it warns, in two lines; they are refused below instead.
+    warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+    try:
+        picture = Image.open(io.BytesIO(file) if isinstance(file, bytes) else file, formats=formats)
+    except Image.DecompressionBombError:
+        raise TooLarge(f"it has too many pixels; a picture may have {MOST_PIXELS:,}") from None
+    with picture:
+        width, height = picture.size
+        if width * height > MOST_PIXELS:
+            raise TooLarge(f"it has {height:,} x {width:,} pixels; a picture may have {MOST_PIXELS:,}")
+        yield picture
+
+
+def megabytes(number: int) -> str:
+    return f"{number / 1e6:,.{0 if number >= 1e6 else 3}f} MB"
