@@ -91,14 +91,15 @@ def retrieved(
     kinds: Sequence[str] = ("memorised", "correlated", "confident"),
     each: int = 3,
     near: int = 4,
+    layers: Sequence[int] = (3,),
 ) -> pa.Table:
     """RETRIEVAL of the first pictures, in this order: picture i of a kind has the pictures 100 i + j near to it by the
-    target model, and 200 i + j by the reference; j is from 1.
+    target model, and 200 i + j by the reference; j is from 1. The same at each layer.
     """
     held = catalog.load_boxed(data)
     rows: list[Row] = []
-    for kind, scope, at in itertools.product(kinds, ("all", "class"), range(each)):
-        row: Row = {"kind": kind, "scope": scope, "rank": at + 1, "set": "A", "id": held.ids[at]}
+    for kind, scope, at, layer in itertools.product(kinds, ("all", "class"), range(each), layers):
+        row: Row = {"kind": kind, "scope": scope, "rank": at + 1, "layer": layer, "set": "A", "id": held.ids[at]}
         row |= {"label": int(held.labels[at]), "class": held.names[held.labels[at]]}
         for model, step in (("target", 100), ("reference", 200)):
             chosen = [(step * (at + 1) + j) % len(held.ids) for j in range(1, near + 1)]

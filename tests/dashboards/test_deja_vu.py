@@ -237,6 +237,14 @@ def test_a_picture_stands_with_its_crop_and_its_neighbours_by_both_models(store:
                 assert caption.alt.endswith(f"trained on it: {held.ids[row]}, class {near}")
 
 
+def test_a_picture_stands_once_with_its_neighbours_by_each_layer(store: Store) -> None:
+    found = shown(store, layers=(2, 0))
+    assert 9 == len(found.items)
+    assert [f"{model} it, layer {layer}" for layer in (2, 0) for model in ("Trained on", "Not trained on")] == [
+        strip.label.split(":")[0] for strip in found.items[0].strips
+    ]
+
+
 def test_a_null_says_that_neither_model_was_trained_on_the_pictures(store: Store) -> None:
     null = "This run is a null: both models were trained on other pictures"
     config = replace(inferred.embedded(), trained="other")

@@ -1,9 +1,10 @@
-"""Pictures that are memorised, correlated or inferred most surely, with their neighbours: figures 1, 6, 7, 11, 12."""
+"""Pictures that are memorised, correlated or inferred most surely, with their neighbours: figures 6, 7, 11, 12, 20."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,8 @@ CAPTION = (
     "chance, as the misrepresented do."
 )
 Row = Mapping[str, Any]
-Rows = Mapping[str, Sequence[Row]]
+Layers = Sequence[Row]  # of one picture, a row for each layer, the decisive one first
+Rows = Mapping[str, Sequence[Layers]]
 
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
@@ -54,7 +56,9 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
     if not isinstance(config, DejaVu):
         changed = "The pictures cannot be drawn: the audit has changed since the run was made."
         return Gallery(caption, False, changed, title=TITLE)
-    ids = " ".join(f"{kind.capitalize()}: {', '.join(row['id'] for row in of_kind)}." for kind, of_kind in rows.items())
+    ids = " ".join(
+        f"{kind.capitalize()}: {', '.join(layers[0]['id'] for layers in of_kind)}." for kind, of_kind in rows.items()
+    )
     if not (show_images or is_embedded(config.data.name)):
         hidden = f"Images of {config.data.named().name} are yours and are not shown unless asked for with --show-images"
         return Gallery(caption, False, f"{hidden}. {ids}", title=TITLE)
@@ -64,14 +68,18 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
         return Gallery(caption, False, f"The pictures cannot be drawn{reason(run, error)}. {ids}", title=TITLE)
 
 
-def chosen(run: Run) -> dict[str, list[Row]]:
-    """The first pictures of each kind, of all classes together."""
+def chosen(run: Run) -> dict[str, list[Layers]]:
+    """The first pictures of each kind, of all classes together, each layer by layer."""
     table = run.table("retrieval")
     if not {"kind", "scope", "rank"} <= set(table.column_names):
         return {}
     told = [row for row in table.to_pylist() if row["scope"] == "all" and row["rank"] <= EACH]
-    found = {kind: [row for row in told if row["kind"] == kind] for kind in KINDS}
-    return {kind: sorted(rows, key=lambda row: int(row["rank"])) for kind, rows in found.items() if rows}
+    found = {kind: sorted((row for row in told if row["kind"] == kind), key=by_rank) for kind in KINDS}
+    return {kind: [list(layers) for _, layers in groupby(rows, by_rank)] for kind, rows in found.items() if rows}
+
+
+def by_rank(row: Row) -> int:
+    return int(row["rank"])
 
 
 def items(config: DejaVu, rows: Rows) -> Iterator[Item]:
@@ -79,12 +87,18 @@ def items(config: DejaVu, rows: Rows) -> Iterator[Item]:
     held = load_boxed(config.data, config.correlation)
     side = min(config.augmentation.resolution, LONGEST)
     for kind, of_kind in rows.items():
-        for row in of_kind:
-            yield item(row, held, config, side, KINDS[kind])
+        for layers in of_kind:
+            yield item(layers, held, config, side, KINDS[kind])
 
 
-def item(row: Row, held: BoxedPictures, config: DejaVu, side: int, group: str) -> Item:
-    strips = tuple(strip(row, model, held, side) for model in MODELS)
+def item(layers: Layers, held: BoxedPictures, config: DejaVu, side: int, group: str) -> Item:
+    """A picture with its neighbours, by each layer in turn; the layer is named where there are several."""
+    row = layers[0]
+    strips = tuple(
+        strip(each, model, held, side, f", layer {each['layer']}" if len(layers) > 1 else "")
+        for each in layers
+        for model in MODELS
+    )
     title = f"{row['rank']}. {row['id']}, set {row['set']}, class {row['class']}"
     return Item(title, asked(row["id"], held, config, side), strips, group)
 
@@ -92,7 +106,7 @@ def item(row: Row, held: BoxedPictures, config: DejaVu, side: int, group: str) -
 def asked(id_: str, held: BoxedPictures, config: DejaVu, side: int) -> tuple[Picture, Picture]:
     """A picture with its boxes and its crop, and the crop alone."""
     (at,) = rows_of([id_], held)
-    rectangle, _ = windows(held, np.array([at]), config.crop, config.smallest)
+    rectangle, _ = windows(held, np.array([at]), config.crop, config.smallest, config.corner_share)
     (crop,) = evaluated(held, np.array([at]), side, rectangle)
     whole = marked(held.picture(int(at)), held.boxes[int(at)].tolist(), rectangle[0].tolist())
     about = f"{id_}, class {held.names[held.labels[at]]}"
@@ -102,11 +116,11 @@ def asked(id_: str, held: BoxedPictures, config: DejaVu, side: int) -> tuple[Pic
     )
 
 
-def strip(row: Row, model: str, held: BoxedPictures, side: int) -> Strip:
-    """The neighbours by one of the models."""
+def strip(row: Row, model: str, held: BoxedPictures, side: int, layer: str) -> Strip:
+    """The neighbours by one of the models, at a layer."""
     ids, classes = (row[f"{model}_{name}"][:NEIGHBOURS] for name in ("neighbours", "neighbour_classes"))
     found = evaluated(held, rows_of(ids, held), side)
-    beside = MODELS[model].lower()
+    beside = f"{MODELS[model].lower()}{layer}"
     shown = tuple(
         Picture(
             encoded(image),
@@ -117,7 +131,7 @@ def strip(row: Row, model: str, held: BoxedPictures, side: int) -> Strip:
     )
     votes, confidence = row[f"{model}_class"], drawing.number(row[f"{model}_confidence"])
     how = "rightly" if votes == row["class"] else "wrongly"
-    return Strip(f"{MODELS[model]}: they vote for {votes}, {how}, with confidence {confidence}", shown)
+    return Strip(f"{MODELS[model]}{layer}: they vote for {votes}, {how}, with confidence {confidence}", shown)
 
 
 def rows_of(ids: Sequence[str], held: BoxedPictures) -> NDArray[np.int64]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.config import DejaVu
-from tasks.datasets.boxed.crops import CropName, windows
+from tasks.datasets.boxed.crops import CORNER_SHARE, CropName, windows
 from tasks.datasets.boxed.partition import Partition, PartName, Parts, parted
 from tasks.datasets.dataset import Dataset
+from tasks.job import ADDED_LATER
 
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures, Boxes
@@ -31,6 +32,7 @@ class Attack:
     crop: CropName
     smallest: int
     resolution: int
+    corner_share: float = field(default=CORNER_SHARE, metadata={ADDED_LATER: True})
 
 
 def attack(config: DejaVu) -> Attack:
@@ -42,6 +44,7 @@ def attack(config: DejaVu) -> Attack:
         crop=config.crop,
         smallest=config.smallest,
         resolution=config.augmentation.resolution,
+        corner_share=config.corner_share,
     )
 
 
@@ -80,7 +83,7 @@ def crops_of(attack: Attack, pictures: BoxedPictures) -> Crops:
     attacked = {name: parts.attacked(name) for name in SETS}
     rows, sets, rectangles = [], [], []
     for name, chosen in attacked.items():
-        found, there = windows(pictures, chosen, attack.crop, attack.smallest)
+        found, there = windows(pictures, chosen, attack.crop, attack.smallest, attack.corner_share)
         if not there.any():
             raise without_crops(attack, name, len(chosen))
         rows.append(chosen[there])
@@ -102,7 +105,9 @@ def check(attack: Attack, pictures: BoxedPictures, parts: Parts) -> None:
     for name in SETS:
         rows = parts.attacked(name)
         tried = (rows[start : start + PICTURES] for start in range(0, len(rows), PICTURES))
-        if not any(windows(pictures, some, attack.crop, attack.smallest)[1].any() for some in tried):
+        if not any(
+            windows(pictures, some, attack.crop, attack.smallest, attack.corner_share)[1].any() for some in tried
+        ):
             raise without_crops(attack, name, len(rows))
 
 

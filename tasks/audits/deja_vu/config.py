@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tasks import seeds
 from tasks.audits.deja_vu.drawing import Drawing
 from tasks.audits.deja_vu.given_encoder import GivenEncoder
-from tasks.datasets.boxed.crops import CropName
+from tasks.datasets.boxed.crops import CORNER_SHARE, CropName
 from tasks.datasets.boxed.partition import Partition, PartName
 from tasks.datasets.boxed.training_images import TrainingImages
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_config import Diffusion
 from tasks.extras import Extra
+from tasks.job import ADDED_LATER
 from tasks.ranges import at_least, one_of, share, some_of
 from tasks.self_supervised import backbone
 from tasks.self_supervised.criterion import (
@@ -81,6 +82,8 @@ class DejaVu:
     crop: CropName = "periphery"
     """What is shown of a picture: its largest rectangle without an object, the largest of the strips between boxes,
     or its lower left corner."""
+    corner_share: float = field(default=CORNER_SHARE, metadata={ADDED_LATER: True})
+    """Share of the width and of the height that a corner crop shows, in (0, 1]."""
     smallest: int = 100
     """Rectangles whose shorter side has fewer pixels are left out; a corner never is."""
     criterion: CriterionName = "vicreg"
@@ -151,6 +154,7 @@ class DejaVu:
     def __post_init__(self) -> None:
         at_least(self, LEAST)
         share(self, "correlation")
+        share(self, "corner_share", zero=False)
         share(self, "negligible", zero=False, one=False)
         one_of(self, "criterion", CriterionName)
         one_of(self, "trained", Trained)

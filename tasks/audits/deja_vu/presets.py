@@ -16,7 +16,7 @@ CHECKPOINTS = (50, 100, 250, 500, 750, 1000)
 SIZES = (100, 200, 300, 400, 500)  # pictures per class
 INVARIANCES = (10.0, 25.0, 50.0, 65.0, 80.0, 100.0)
 TEMPERATURES = (0.05, 0.075, 0.10, 0.125, 0.15, 0.175, 0.25, 0.30, 0.50, 0.99)
-K = (10, 25, 50, 75, 100, 150, 200)
+K = (100, 10, 25, 50, 75, 150, 200)  # the paper's own first, which decides
 RESNETS = ("resnet18", "resnet34", "resnet50", "resnet101")
 TRANSFORMERS = ("vit-ti", "vit-s", "vit-b", "vit-l")
 CRITERIA: tuple[CriterionName, ...] = ("vicreg", "barlow", "dino", "byol", "simclr", "supervised")
@@ -32,6 +32,11 @@ def criterion_cell(criterion: CriterionName) -> DejaVu:
 
 def at_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
     return tuple(replace(config, per_class=size) for size in SIZES)
+
+
+def by_epochs_and_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
+    """The checkpoints of the config's own size, then the last epoch of the other sizes."""
+    return checkpoints(config), *(each for each in at_sizes(config) if each.per_class != config.per_class)
 
 
 def by_invariance(config: DejaVu) -> tuple[DejaVu, ...]:
@@ -53,9 +58,14 @@ LOSS = (
 BACKBONE = tuple(
     cell
     for config in (replace(VICREG, layers=(0, 3)), replace(SIMCLR, layers=(0, 2)))
-    for cell in (checkpoints(config), *(each for each in at_sizes(config) if each.per_class != config.per_class))
+    for cell in by_epochs_and_sizes(config)
 )
-CORNER = replace(VICREG, crop="corner")
+OF_CORNERS: tuple[CriterionName, ...] = ("vicreg", "simclr", "supervised")
+CORNER = tuple(
+    cell
+    for criterion in OF_CORNERS
+    for cell in by_epochs_and_sizes(replace(criterion_cell(criterion), crop="corner", corner_share=0.4))
+)
 
 # Settings of our own, on embedded scenes: their objects are told by colour, so colours stay as they are.
 SCENES = Augmentation(resolution=24, flip=0.0, jitter=0.0, grey=0.0, blur=0.0, solarise=0.0)
@@ -86,15 +96,15 @@ PRESETS: Mapping[str, DejaVu | tuple[DejaVu, ...]] = {
     "smoke": SMOKE,
     "figure3": (VICREG, criterion_cell("supervised")),
     "epochs": tuple(checkpoints(criterion_cell(each)) for each in CRITERIA),
-    "sizes": at_sizes(VICREG),
+    "sizes": (*at_sizes(VICREG), *at_sizes(criterion_cell("supervised"))),
     "loss": LOSS,
     "layers": replace(VICREG, layers=(3, 2, 1, 0)),
     "backbone": BACKBONE,
     "architectures": tuple(checkpoints(replace(VICREG, backbone=name)) for name in (*RESNETS, *TRANSFORMERS)),
     "k": replace(VICREG, k=K),
     "finetune": replace(VICREG, fine_tuning=20),
-    "retrieval": (VICREG, SIMCLR),
-    "corner": (*at_sizes(CORNER), checkpoints(CORNER)),
+    "retrieval": (VICREG, replace(SIMCLR, layers=(2, 0))),  # pictures by the projector, neighbours by both layers
+    "corner": CORNER,
     "reconstruction": replace(VICREG, measures=(*VICREG.measures, "reconstruction")),
 }
 
@@ -108,14 +118,14 @@ REPEATS: Mapping[str, str] = {
     "smoke": "ours: quickstart for 2 epochs",
     "figure3": "Figure 3: VICReg and supervised, at 1 to 100 %",
     "epochs": "Figures 4a, 5a, 13a, 16, 9d: six criteria, six checkpoints",
-    "sizes": "Figures 4b, 5b, 13b: 100 to 500 pictures per class",
+    "sizes": "Figures 4b, 5b, 13b: VICReg and supervised, 100 to 500 pictures per class",
     "loss": "Figures 8a, 14: six invariances, ten temperatures",
     "layers": "Figures 8b, 18: layers",
     "backbone": "Figure 19: VICReg and SimCLR, both layers, by epochs and sizes",
     "architectures": "Figures 9c, 17: four ResNets, four vision transformers",
-    "k": "Figure 15: numbers of neighbours",
+    "k": "Figure 15: 10 to 200 neighbours",
     "finetune": "Figure 10: fine-tuning on labels",
-    "retrieval": "Figures 1, 6, 7, 11, 12, 20: the pictures retrieved",
-    "corner": "Figure 21: the lower left corner",
+    "retrieval": "Figures 6, 7, 11, 12, 20: pictures retrieved, by SimCLR's backbone, too",
+    "corner": "Figure 21: the lower left corner; VICReg, SimCLR, supervised, by epochs and sizes",
     "reconstruction": "Figure 1: pictures drawn from embeddings (RCDM)",
 }

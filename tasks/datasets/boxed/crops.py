@@ -10,7 +10,8 @@ its strip is missed: above a box of a third of the width, only that third is fou
 furthest right is taken, and in it the lowest piece. (The released code also passes over pictures with a box that leaves
 them at the right; here boxes are clipped to the picture.)
 
-`corner` is the lower left 0.3 of the width and of the height, whatever the boxes.
+`corner` is the lower left corner, a share of the width and of the height, whatever the boxes. The paper does not print
+the share: the released code's default is 0.3, and the released scripts of Figure 21 set 0.4.
 
 Meehan et al. 2023, "Do SSL models have déjà vu?", section 3 and appendices A.2.1 and A.8.
 """
@@ -30,10 +31,11 @@ from tasks.datasets.picture_rows import Indices
 CropName = Literal["periphery", "strips", "corner"]
 Rectangle = tuple[int, int, int, int]  # left, top, right, bottom
 NOWHERE: Rectangle = (0, 0, 0, 0)
+CORNER_SHARE = 0.3  # of the width and of the height
 
 
 def windows(
-    pictures: BoxedPictures, rows: Indices, crop: CropName, smallest: int = 100
+    pictures: BoxedPictures, rows: Indices, crop: CropName, smallest: int = 100, corner_share: float = CORNER_SHARE
 ) -> tuple[Boxes, NDArray[np.bool_]]:
     """The crop's rectangle of each of these pictures, (rows, 4), and whether it serves, (rows,).
 
@@ -44,7 +46,7 @@ def windows(
         raise ValueError(f"crop is {crop!r}; it must be one of {', '.join(get_args(CropName))}")
     sizes = pictures.sizes[rows]
     if crop == "corner":
-        return corners(sizes), np.ones(len(rows), np.bool_)
+        return corners(sizes, corner_share), np.ones(len(rows), np.bool_)
     find = FINDERS[crop]
     found = np.empty((len(rows), 4), np.int32)
     for at, (row, (height, width)) in enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)):
@@ -59,10 +61,14 @@ def shorter_side(windows: Boxes) -> NDArray[np.int32]:
     return shorter
 
 
-def corners(sizes: NDArray[np.int32]) -> Boxes:
-    """The lower left corners (n, 4) of pictures of these heights and widths, (n, 2): at least a pixel of each."""
+def corners(sizes: NDArray[np.int32], share: float = CORNER_SHARE) -> Boxes:
+    """The lower left corners (n, 4) of pictures of these heights and widths, (n, 2).
+
+    The share in (0, 1] of each side is rounded down to whole pixels, at least one.
+    """
     height, width = sizes[:, 0], sizes[:, 1]
-    tall, wide = np.maximum(1, 3 * height // 10), np.maximum(1, 3 * width // 10)
+    # Rounded first: 0.29 x 100 is 28.999999999999996 in binary.
+    tall, wide = (np.maximum(1, np.floor(np.round(share * side, 6)).astype(np.int32)) for side in (height, width))
     return np.stack([np.zeros_like(wide), height - tall, wide, height], axis=1)
 
 

@@ -2,10 +2,12 @@
 
 most memorised: right by the target alone, by the largest difference of the two models' confidences;
 most correlated: right by both, by the largest minimum of the two confidences;
-most confident: by the target's confidence, whether right or not (Figure 12 shows the 40 first).
+most confident: by the target's confidence, whether right or not; four times as many of all pictures and of each class
+(those of Figures 7 and 12 are among the 40 first of a class).
 
-Each with the public pictures that are nearest to its crop by either model, after the decisive epoch, at the decisive
-layer. Meehan et al. 2023, section 5 and appendix A.1.
+They are chosen after the last epoch by the votes at the decisive layer, and told at every layer that is asked, each
+with the votes there and the public pictures nearest to its crop by either model: Figure 20 shows the neighbours by the
+backbone of pictures that Figure 6 chose by the projector. Meehan et al. 2023, section 5 and appendices A.1 and A.7.
 """
 
 from __future__ import annotations
@@ -32,14 +34,15 @@ from tasks.summaries import Row
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures
 
-CONFIDENT = 4  # times as many of the most confident are told: the paper shows 10 of the others and 40 of these
+CONFIDENT = 4  # times as many of the most confident are told: the paper looks at 10 of the others and 40 of these
 
-# One row for each kind, scope and rank.
+# One row for each kind, scope, rank and layer, the decisive layer first.
 RETRIEVAL = pa.schema(
     [
         ("kind", pa.string()),  # memorised, correlated or confident
         ("scope", pa.string()),  # all: of all pictures; class: of those with the same label
-        ("rank", pa.int32()),  # from 1
+        ("rank", pa.int32()),  # from 1, by the decisive layer
+        ("layer", pa.int32()),  # of the votes, confidences and neighbours
         ("set", pa.string()),
         ("id", pa.string()),
         ("label", pa.int32()),
@@ -58,32 +61,43 @@ RETRIEVAL = pa.schema(
 
 @dataclass(frozen=True)
 class Retrieving:
-    """The data, how many pictures of each kind are told, in all and of each class, and which inferences decide.
+    """The data, how many pictures of each kind are told, in all and of each class, and which inferences are.
 
-    Pictures are those of `sets`: A alone where a given encoder was trained on A, and nobody on B.
+    The first of `layers` decides which pictures these are. They are of `sets`: of A alone where a given encoder was
+    trained on A, and nobody on B.
     """
 
     data: Dataset
     correlation: float
     shown: int
-    layer: int
+    layers: tuple[int, ...]
     k: int
     sets: tuple[str, ...] = SETS
 
 
-@task(version=1, name="deja_vu.retrieval")
+@task(version=2, name="deja_vu.retrieval")
 def retrieval(config: Retrieving, inputs: Inputs) -> pa.Table:
     """The pictures to look at (RETRIEVAL), from INFERENCES and both models' last NEIGHBOURS."""
     found, *near = inputs
-    decisive = [each for each in cells(found) if (each.layer, each.k) == (config.layer, config.k)]
-    if not decisive or not config.shown:
+    last = last_cells(found, config)
+    if not last or not config.shown:
         return RETRIEVAL.empty_table()
-    last = max(decisive, key=lambda each: each.epoch)
-    last = replace(last, table=last.table.filter(pc.field("set").isin(config.sets)))
-    chosen = list(ranked(last, config.shown))
-    rows = nearest(near, last, chosen, config.shown)
+    chosen = list(ranked(last[0], config.shown))
     pictures = load_boxed(config.data, config.correlation)
-    return pa.Table.from_pylist([told(each, rows, pictures) for each in chosen], RETRIEVAL)
+    by_layer = [at_layer(each, chosen, near, pictures, config.shown) for each in last]
+    return pa.Table.from_pylist([row for rows in zip(*by_layer, strict=True) for row in rows], RETRIEVAL)
+
+
+def last_cells(found: pa.Table, config: Retrieving) -> list[Cell]:
+    """The inferences after the last epoch about the pictures of `sets`, layer by layer in the order of `layers`."""
+    asked = [each for each in cells(found) if each.k == config.k and each.layer in config.layers]
+    last = max((each.epoch for each in asked), default=0)
+    of_last = {each.layer: each for each in asked if each.epoch == last}
+    return [
+        replace(of_last[layer], table=of_last[layer].table.filter(pc.field("set").isin(config.sets)))
+        for layer in config.layers
+        if layer in of_last
+    ]
 
 
 def ranked(cell: Cell, shown: int) -> Iterator[Row]:
@@ -101,18 +115,25 @@ def ranked(cell: Cell, shown: int) -> Iterator[Row]:
     for kind, (of_kind, by, count) in kinds.items():
         rows = np.flatnonzero(of_kind)
         rows = rows[np.argsort(-by[rows], kind="stable")]
-        scopes = [("all", rows[:count]), *(("class", rows[label[rows] == each][:shown]) for each in classes)]
+        scopes = [("all", rows[:count]), *(("class", rows[label[rows] == each][:count]) for each in classes)]
         for scope, chosen in scopes:
             for rank, at in enumerate(chosen.tolist(), start=1):
                 yield {"kind": kind, "scope": scope, "rank": rank, **table.slice(at, 1).to_pylist()[0]}
 
 
-def nearest(
-    tables: Sequence[pa.Table], cell: Cell, chosen: Sequence[Row], shown: int
-) -> dict[tuple[str, str], list[int]]:
-    """The rows of the public pictures nearest to each chosen picture's crop, by (model, id), after the cell's epoch."""
-    at = (pc.field("epoch") == cell.epoch) & (pc.field("layer") == cell.layer)
+def at_layer(
+    cell: Cell, chosen: Sequence[Row], near: Sequence[pa.Table], pictures: BoxedPictures, shown: int
+) -> list[Row]:
+    """The rows of RETRIEVAL of the chosen pictures at the cell's layer."""
     ids = pa.array(sorted({row["id"] for row in chosen}), pa.string())
+    votes = {row["id"]: row for row in cell.table.filter(pc.field("id").isin(ids)).to_pylist()}
+    rows = nearest(near, cell, ids, shown)
+    return [told(each | votes[each["id"]], rows, pictures) for each in chosen]
+
+
+def nearest(tables: Sequence[pa.Table], cell: Cell, ids: pa.Array, shown: int) -> dict[tuple[str, str], list[int]]:
+    """The rows of the public pictures nearest to these pictures' crops, by (model, id), after the cell's epoch."""
+    at = (pc.field("epoch") == cell.epoch) & (pc.field("layer") == cell.layer)
     found = pa.concat_tables(tables).filter(at & pc.field("id").isin(ids))
     columns = (found[name].to_pylist() for name in ("model", "id", "neighbours"))
     return {(model, id_): rows[:shown] for model, id_, rows in zip(*columns, strict=True)}
@@ -134,7 +155,8 @@ def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
     if "retrieval" not in config.measures:
         return ()
     sets = SETS[:1] if config.given.there else SETS
-    asked = Retrieving(config.data, config.correlation, config.shown, config.asked_layers[0], config.k[0], sets)
+    layers = config.asked_layers[:1] if config.given.there else config.asked_layers
+    asked = Retrieving(config.data, config.correlation, config.shown, layers, config.k[0], sets)
     near = (neighbours.last(config, trainings, model) for model in MODELS)
     return Job(retrieval, asked, (inferences.plan(config, trainings), *near))
 

@@ -15,6 +15,7 @@ from tasks.audits.deja_vu.presets import CHECKPOINTS, QUICKSTART, K
 from tasks.job import Roots, marks
 
 HERE = ("quickstart", "null", "overtrained", "correlated", "smoke")
+OURS = (*HERE, "drawings")
 DRAWN = {"drawn", "reconstruction"}
 TABLES = {"scores", "categories", "probe", "crops", "retrieval", "inferences", "neighbours", "summary"}
 
@@ -34,7 +35,7 @@ def calls(roots: Sequence[Roots]) -> Counter[str]:
     [
         ("figure3", 2),  # VICReg, supervised
         ("epochs", 6),  # a training for each criterion, with six checkpoints
-        ("sizes", 5),
+        ("sizes", 2 * 5),  # VICReg, supervised
         ("loss", 6 + 10),  # invariances, temperatures
         ("layers", 1),
         ("backbone", 2 * 5),  # by epochs and by sizes, of which 300 per class is in both
@@ -42,7 +43,7 @@ def calls(roots: Sequence[Roots]) -> Counter[str]:
         ("k", 1),
         ("finetune", 1),
         ("retrieval", 2),
-        ("corner", 5),
+        ("corner", 3 * 5),  # VICReg, SimCLR, supervised
         ("reconstruction", 1),
     ],
 )
@@ -52,10 +53,10 @@ def test_the_papers_figures_have_as_many_pairs_of_trainings(preset: str, pairs: 
 
 
 def test_all_figures_of_the_paper_share_their_trainings() -> None:
-    cells = [cell for preset in PRESETS if preset not in (*HERE, "drawings") for cell in AUDIT.cells(preset)]
+    cells = [cell for preset in PRESETS if preset not in OURS for cell in AUDIT.cells(preset)]
     found = {replace(cell.pretraining(part), recorded=()) for cell in cells for part in ("A", "B")}
-    # Six criteria; VICReg and SimCLR at four more sizes; 16 losses of which two are such a size; seven more backbones.
-    assert 2 * (6 + 2 * 4 + 14 + 7) == len(found)
+    # Six criteria, three of them at four more sizes; 16 losses of which two are such a size; seven more backbones.
+    assert 2 * (6 + 3 * 4 + 14 + 7) == len(found)
 
 
 def test_the_papers_settings_are_those_of_its_appendix() -> None:
@@ -76,6 +77,14 @@ def test_the_papers_settings_are_those_of_its_appendix() -> None:
     assert {"resnet101"} == {cell.backbone for preset in ("epochs", "sizes", "loss") for cell in AUDIT.cells(preset)}
     assert {100} == {cell.per_class for cell in AUDIT.cells("loss")}
     assert K == AUDIT.cells("k")[0].k
+    assert {100} == {cell.k[0] for preset in PRESETS if preset not in OURS for cell in AUDIT.cells(preset)}  # decides
+    # The released scripts of Figure 21 sweep sizes after the last epoch, and epochs of one size.
+    corners = Counter((cell.criterion, cell.crop, cell.corner_share) for cell in AUDIT.cells("corner"))
+    assert {(name, "corner", 0.4): 5 for name in ("vicreg", "simclr", "supervised")} == corners
+    # Figure 20 shows the backbone's neighbours of pictures that SimCLR's projector chose.
+    assert [("vicreg", (3,)), ("simclr", (2, 0))] == [
+        (cell.criterion, cell.asked_layers) for cell in AUDIT.cells("retrieval")
+    ]
 
 
 def test_every_snapshot_is_attacked_and_links_without_one_are_not() -> None:

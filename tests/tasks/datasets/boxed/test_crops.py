@@ -113,10 +113,15 @@ def test_windows_say_where_they_serve(pictures: PicturesInMemory) -> None:
     assert [True, True, False, False] == windows(pictures, rows, "strips", 0)[1].tolist()
     found, serves = windows(pictures, rows, "corner", 100)
     assert ([[0, 7, 3, 10]] * 4, [True] * 4) == (found.tolist(), serves.tolist())
+    assert [[0, 6, 4, 10]] * 4 == windows(pictures, rows, "corner", 100, 0.4)[0].tolist()
     with pytest.raises(ValueError, match="crop is 'centre'; it must be one of periphery, strips, corner"):
         windows(pictures, rows, "centre", 1)  # type: ignore[arg-type]
 
 
-def test_corners_are_three_tenths_of_height_and_width() -> None:
+def test_corners_are_a_share_of_height_and_width_in_whole_pixels() -> None:
     sizes = np.array([[375, 500], [1, 2], [100, 33]], np.int32)
     assert [[0, 263, 150, 375], [0, 0, 1, 1], [0, 70, 9, 100]] == corners(sizes).tolist()
+    assert [[0, 225, 200, 375], [0, 0, 1, 1], [0, 60, 13, 100]] == corners(sizes, 0.4).tolist()
+    sides = np.arange(100, 5000, dtype=np.int32)
+    for percent in range(1, 101):
+        assert (percent * sides // 100 == corners(np.stack([sides, sides], 1), percent / 100)[:, 2]).all()

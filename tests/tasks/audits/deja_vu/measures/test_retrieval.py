@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pyarrow as pa
 
@@ -38,10 +40,10 @@ LOOKED_AT = {
 }
 
 
-def looked_at(shown: int) -> list[dict[str, object]]:
-    near = made_up.neighbours(LOOKED_AT)
+def looked_at(shown: int, near: pa.Table | None = None, layers: tuple[int, ...] = (3,)) -> list[dict[str, object]]:
+    near = made_up.neighbours(LOOKED_AT) if near is None else near
     models = [near.filter(pa.compute.field("model") == name) for name in "AB"]
-    asked = Retrieving(DATA, 0.0, shown, 3, 4)
+    asked = Retrieving(DATA, 0.0, shown, layers, 4)
     table = retrieval(asked, [inferences(Voting((4,)), models), *models])
     assert RETRIEVAL == table.schema
     rows: list[dict[str, object]] = table.to_pylist()
@@ -66,6 +68,35 @@ def test_of_each_class_the_first_are_told_and_of_all_as_many_as_are_shown() -> N
     assert [*expected, ("correlated", "all", "3"), ("correlated", "class", "3")] == kinds
     assert 4 == sum(row["kind"] == "confident" and row["scope"] == "all" for row in rows)
     assert [] == looked_at(0)
+
+
+def test_the_surest_of_a_class_are_four_times_as_many_as_the_others() -> None:
+    ids = [of(1, at)[0] for at in range(6)]
+    surely, unsurely = (1, 1, 1, 1), (1, 2, 3, 4)  # by the target; the reference says 2
+    made = {
+        ("A", "A"): [(id_, 1, surely if id_ != ids[0] else unsurely) for id_ in ids],
+        ("B", "A"): [(id_, 1, (2, 2, 2, 2)) for id_ in ids],
+    }
+    rows = looked_at(1, made_up.neighbours(made))
+    counted = Counter((row["kind"], row["scope"]) for row in rows)
+    assert {(kind, scope): 4 if kind == "confident" else 1 for kind, scope in counted} == counted
+    of_class = [row for row in rows if (row["kind"], row["scope"]) == ("confident", "class")]
+    assert [1, 2, 3, 4] == [row["rank"] for row in of_class]
+    assert ids[0] not in {row["id"] for row in of_class}
+
+
+def test_the_first_layer_decides_and_its_pictures_are_told_at_the_others() -> None:
+    backbone = {**LOOKED_AT, ("A", "A"): [(id_, label, (0, 0, 5, 0)) for id_, label, _ in LOOKED_AT["A", "A"]]}
+    near = pa.concat_tables([made_up.neighbours(LOOKED_AT), made_up.neighbours(backbone, layer=0)])
+    both, alone = looked_at(2, near, (3, 0)), looked_at(2)
+    assert [3, 0] * len(alone) == [row["layer"] for row in both]
+    assert alone == both[::2]  # as where the first layer alone is asked
+    names = ("kind", "scope", "rank", "set", "id", "label", "class")
+    for projector, by_backbone in zip(both[::2], both[1::2], strict=True):
+        assert [projector[name] for name in names] == [by_backbone[name] for name in names]
+        assert "0" == by_backbone["target_class"]
+        assert [PICTURES.ids[at] for at in (100, 100)] == by_backbone["target_neighbours"]
+        assert projector["reference_neighbours"] == by_backbone["reference_neighbours"]
 
 
 def test_neighbours_are_named_nearest_first_with_their_classes() -> None:

@@ -1,0 +1,127 @@
+"""docs/replication.md against the presets: each stands there with what it repeats of its paper, and claims no more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from orchestrator.spec.audits import find
+from orchestrator.spec.config_parts import walk
+from tasks.datasets.catalog import is_embedded
+from tasks.datasets.dataset import Dataset
+from tasks.language_models.language_model import LanguageModel
+from tasks.question_answering.predictions import Predictions
+from tests.support.shell import ROOT
+
+PAGE = (ROOT / "docs" / "replication.md").read_text()
+HEAD, *SECTIONS = re.split(r"^## (\w+)\n", PAGE, flags=re.M)
+AUDITS = dict(zip(SECTIONS[::2], SECTIONS[1::2], strict=True))
+AT_HAND = {"mnist", "cifar10"}  # beside what is embedded
+PART = r"\d+(?:\.\d+)?[a-d]?"
+OURS = "ours:"
+
+
+class Line(NamedTuple):
+    """A line of an audit's table: parts of the paper, the presets that repeat them, and what of them ran."""
+
+    parts: frozenset[str]
+    presets: tuple[str, ...]
+    ran: str
+
+    def __str__(self) -> str:
+        return f"{', '.join(sorted(self.parts)) or 'another'} ({', '.join(self.presets)})"
+
+
+def parts(text: str) -> frozenset[str]:
+    """The tables, figures and sections that a text names before its first colon: "figure 4a", "table 2"."""
+    found = re.finditer(rf"\b(table|figure|section)s? ((?:{PART}(?:, | and )?)+)", text.split(":")[0], re.IGNORECASE)
+    return frozenset(f"{each[1].lower()} {number}" for each in found for number in re.findall(PART, each[2]))
+
+
+def lines(audit: str) -> Iterator[Line]:
+    """The lines of the audit's table in which presets are named."""
+    for line in AUDITS[audit].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 3 and "`" in cells[1] and "/" not in cells[1]:
+            names = re.findall(r"`([\w-]+)`", cells[1].split(",")[0] if " in a " in cells[1] else cells[1])
+            yield Line(parts(cells[0]), tuple(names), cells[2].lstrip("["))
+
+
+def needs(config: Any) -> set[str]:
+    """The names of what a config takes that is not embedded: data sets, models with weights, predictions."""
+    found = [part for _, part in walk(config) if isinstance(part, Dataset | LanguageModel | Predictions)]
+    names = {
+        "predictions" if isinstance(part, Predictions) else part.name
+        for part in found
+        if not (isinstance(part, LanguageModel) and part.name.startswith("tiny-t5"))
+    }
+    return {re.split(r"[-#]on-photos|#", name)[0] for name in names if not is_embedded(name)}
+
+
+def letters(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def test_every_audit_has_its_table() -> None:
+    assert {path.parent.name for path in (ROOT / "tasks" / "audits").glob("*/presets.py")} == set(AUDITS)
+
+
+@pytest.mark.parametrize("audit", AUDITS)
+def test_every_preset_that_repeats_a_part_of_the_paper_stands_there_with_all_of_it(audit: str) -> None:
+    entry = find(audit).audit
+    told = {name: [line for line in lines(audit) if name in line.presets] for name in entry.presets}
+    for name, repeats in entry.repeats.items():
+        if not repeats.startswith(OURS):
+            assert told[name], f"{name}: {repeats}"
+            assert parts(repeats) <= frozenset().union(*(line.parts for line in told[name])), f"{name}: {repeats}"
+
+
+@pytest.mark.parametrize("audit", AUDITS)
+def test_no_line_names_more_than_its_presets_repeat(audit: str) -> None:
+    entry = find(audit).audit
+    assert list(lines(audit))
+    for line in lines(audit):
+        assert set(line.presets) <= set(entry.presets), line
+        repeated = [parts(entry.repeats[name]) for name in line.presets]
+        assert line.parts <= frozenset().union(*repeated), line
+
+
+@pytest.mark.parametrize("audit", AUDITS)
+def test_nothing_ran_in_full_whose_data_were_not_at_hand(audit: str) -> None:
+    entry = find(audit).audit
+    for line in lines(audit):
+        assert line.ran.startswith(("in full", "partly", "never")), line
+        if line.ran.startswith("in full"):
+            taken = {name for preset in line.presets for cell in entry.cells(preset) for name in needs(cell)}
+            assert taken <= AT_HAND, line
+
+
+def test_the_page_names_whatever_was_not_at_hand() -> None:
+    absent = letters(re.search(r"were at hand\.(.*)", HEAD, re.DOTALL)[1])  # type: ignore[index]
+    for audit in AUDITS:
+        entry = find(audit).audit
+        for line in lines(audit):
+            for preset in line.presets:
+                for name in {name for cell in entry.cells(preset) for name in needs(cell)} - AT_HAND:
+                    kind = re.split(r"[-#]", name.removeprefix("hub:"))[0]
+                    assert kind in absent, f"{audit} {preset}: {name}"
+
+
+def test_as_many_pairs_of_encoders_are_told_as_are_trained() -> None:
+    audit = find("deja_vu").audit
+    trained = {
+        name: {replace(cell.pretraining(part), recorded=()) for cell in audit.cells(name) for part in ("A", "B")}
+        for line in lines("deja_vu")
+        for name in line.presets
+    }
+    for line in lines("deja_vu"):
+        pairs = re.search(r"(\d+) pairs? of trainings", line.ran)
+        assert pairs is not None, line
+        assert 2 * int(pairs[1]) == len(trained[line.presets[0]]), line
+    whole = re.search(r"all of them together are (\d+) pairs", AUDITS["deja_vu"])
+    assert whole is not None
+    assert 2 * int(whole[1]) == len(set().union(*trained.values()))
