@@ -81,8 +81,9 @@ docs: .venv/ready
 	$(BIN)/python -m orchestrator.cli.reference docs/commands.md
 	$(BIN)/zensical build --strict
 
-# What the machines of cluster.yaml install.
+# What the machines of cluster.yaml install: dist/*.whl, so a wheel of another version goes; nothing else in dist/ does.
 wheel: .venv/ready
+	rm -f dist/engram_audit-*.whl
 	$(BIN)/python -m hatchling build --target wheel
 
 # Two sets of packages, each pinned by a lock with a hash for every file: all that tests and benches need too, with CUDA;

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from orchestrator.runs.report import Report
     from orchestrator.spec.specification import Spec
 
-__all__ = ["EngramError", "SpecError", "run", "search"]  # not `open`: `import *` is not to hide Python's
+# Not `open`: `import *` is not to hide Python's.
+__all__ = ["EngramError", "SpecError", "audits", "plan", "run", "search"]
 STORE = "the place of a store, as a path or URI"
 
 
@@ -188,6 +189,36 @@ def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = Non
         raise SpecError(f"there is no store at {location}; run something first, or give its place as store")
     opened = open_store(location, create=False)
     return reopened(status.find(opened, name), opened)
+
+
+@plainly
+def plan(
+    audit: str | os.PathLike[str],
+    *,
+    preset: str | None = None,
+    store: str | os.PathLike[str] | None = None,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
+    address: str | None = None,
+    **fields: Any,
+) -> dict[str, Any]:
+    """What a run would compute, what of it is stored, and the price of the rest in seconds; starts nothing.
+
+    The arguments are those of `run`, the answer is that of `engram plan --json`. Raises EngramError; SpecError, which
+    is one, for what cannot be asked for.
+    """
+    from orchestrator.inspection.preview import preview
+    from orchestrator.spec import arguments
+
+    given = {"address": address or os.environ.get("RAY_ADDRESS")}
+    return preview(_specified(audit, preset, store, fields, arguments.sweep(sweep), given, None))
+
+
+@plainly
+def audits() -> dict[str, tuple[str, ...]]:
+    """The audits that are installed, each with the names of its presets."""
+    from orchestrator.spec.audits import find, names
+
+    return {name: tuple(find(name).audit.presets) for name in names()}
 
 
 def _specified(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("tasks", "orchestrator", "dashboards")
+PACKAGES = ("tasks", "orchestrator", "dashboards", "engram")
 # The way of a run through the orchestrator: none of these imports what comes after it.
 FLOW = (
     *("spec", "planning", "store", "run_folder", "executors"),
@@ -22,6 +22,7 @@ NEVER = {
     "tasks": {"ray", "mlflow", "orchestrator", "dashboards"},
     "orchestrator": {"torch", "torchvision", "dashboards", *(f"tasks.audits.{audit}" for audit in AUDITS)},
     "dashboards": {"ray", "torch", "torchvision"},
+    "engram": {"ray", "mlflow", "torch", "torchvision"},
 }
 ONLY = {
     "ray": {f"orchestrator/{path}.py" for path in ("executors/ray", "executors/node_groups", "searches/tuning")},

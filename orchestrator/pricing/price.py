@@ -91,6 +91,20 @@ def priced(
     return Price(total, tuple(unknown), bounds, not by_reference and not unknown)
 
 
+def prices_by_group(plan: Plan, missing: Iterable[str]) -> dict[str, float]:
+    """Mean seconds of the missing jobs of each group by the reference timings, on the machine that they are of.
+
+    Groups with a job that is like nothing there are left out.
+    """
+    reference = shipped()
+    spans: dict[str, list[Span | None]] = {}
+    for key in missing:
+        spans.setdefault(group_of(plan.jobs[key]), []).append(_of_job(plan, key, reference))
+    return {
+        group: sum(span.expected for span in each if span) / len(each) for group, each in spans.items() if all(each)
+    }
+
+
 ENDS = ("expected", "low", "high")
 
 

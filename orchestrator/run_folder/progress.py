@@ -52,7 +52,8 @@ class RunProgress:
                 self.reused.clear()
                 self.since = self._time(event)
                 self.end = None
-                self._left = TimeLeft(event.get("kinds") or {task: (count, None) for task, count in self.tasks.items()})
+                kinds = event.get("kinds") or {task: (count, None) for task, count in self.tasks.items()}
+                self._left = TimeLeft(kinds, event.get("prices"))
                 self._left.ready(self.since, None)
             case "step":
                 self.step, self.step_since = event["step"], self._time(event)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 LATEST = 50  # jobs of a kind from which its cost is learnt
 WEIGHT = 5  # jobs on each slot that the number of slots counts for, beside those that have ended
+LITTLE = 1.0  # seconds of prices below which what jobs took says nothing of the other prices
 ENOUGH = 2  # jobs after which what they took counts, and not what earlier runs took: the first one loads libraries
 
 
@@ -17,6 +18,7 @@ class Kind:
 
     to_do: int = 0
     expected: float | None = None  # from earlier runs
+    priced: float | None = None  # from what is known of other machines
     taken: list[float] = field(default_factory=list)  # of the latest ones in this run
 
     @property
@@ -30,11 +32,16 @@ class Kind:
 class TimeLeft:
     """Counts jobs down by kind; all times are seconds of one clock.
 
-    `kinds` gives for each kind the jobs to do, and the expected seconds of one, None where no run has timed one.
+    `kinds` gives for each kind the jobs to do, and the expected seconds of one, None where no run has timed one. For
+    those `prices` has the seconds by which the plan was priced, if any: they count times what the jobs that have ended
+    took of their own prices.
     """
 
-    def __init__(self, kinds: Mapping[str, tuple[int, float | None]]) -> None:
-        self._kinds = {name: Kind(count, seconds) for name, (count, seconds) in kinds.items()}
+    def __init__(
+        self, kinds: Mapping[str, tuple[int, float | None]], prices: Mapping[str, float] | None = None
+    ) -> None:
+        self._kinds = {name: Kind(count, seconds, (prices or {}).get(name)) for name, (count, seconds) in kinds.items()}
+        self._taken = self._priced = 0.0  # seconds of the jobs that have ended and had a price, and their prices
         self._slots: int | None = None
         self._since: float | None = None  # when the executor was ready
         self._at: float | None = None  # the time of the last news
@@ -50,6 +57,9 @@ class TimeLeft:
         entry = self._kinds.setdefault(kind, Kind())
         entry.to_do = max(0, entry.to_do - 1)
         entry.taken = [*entry.taken, seconds][-LATEST:]
+        if entry.priced is not None:
+            self._taken += seconds
+            self._priced += entry.priced
         self._spent += seconds
         self._ended += 1
         self._at = now
@@ -66,18 +76,25 @@ class TimeLeft:
     @property
     def whole(self) -> bool:
         """Whether the cost of every kind that is to do is known; otherwise `seconds` is the least that it takes."""
-        return all(kind.cost is not None for kind in self._kinds.values() if kind.to_do)
+        return all(self._cost(kind) is not None for kind in self._kinds.values() if kind.to_do)
 
     def seconds(self, now: float) -> float | None:
         """Expected seconds to the end; None while the cost of nothing that is to do is known.
 
         The work that is left by the number of jobs at a time. Between two ends of jobs it runs down with the clock.
         """
-        known = [kind.to_do * kind.cost for kind in self._kinds.values() if kind.to_do and kind.cost is not None]
+        costs = [(kind.to_do, self._cost(kind)) for kind in self._kinds.values() if kind.to_do]
+        known = [count * cost for count, cost in costs if cost is not None]
         if not known:
             return 0.0 if not any(kind.to_do for kind in self._kinds.values()) else None
         passed = 0.0 if self._at is None else now - self._at
         return max(0.0, sum(known) / self._at_a_time(now) - passed)
+
+    def _cost(self, kind: Kind) -> float | None:
+        """Seconds of one job: as jobs of its kind took, here or in this run; else its price, scaled; else None."""
+        if kind.cost is not None or kind.priced is None:
+            return kind.cost
+        return kind.priced * (self._taken / self._priced if self._priced > LITTLE else 1.0)
 
     def _at_a_time(self, now: float) -> float:
         """Jobs at a time: seconds of work per second that has passed.

@@ -10,6 +10,7 @@ from typing import Any
 
 from orchestrator.errors import StoreError, Unwritable
 from orchestrator.planning.plan import Plan
+from orchestrator.pricing.price import prices_by_group
 from orchestrator.run_folder import tables, timings
 from orchestrator.run_folder.journal import Journal, now
 from orchestrator.scheduling.driver import Event, Observer
@@ -69,6 +70,7 @@ class Session:
         `seconds` are the expected seconds of a job by its group, where known.
         """
         stored = self._stored = self.store.keys() & self.plan.jobs.keys()
+        missing = list(self.plan.missing(stored))
         stamp = now()
         for part in self.parts:
             reused = [key for key in part.plan.jobs if key in stored]
@@ -95,7 +97,8 @@ class Session:
                 "planned": len(self.plan.jobs),
                 "stored": len(self._stored),
                 "tasks": dict(self.plan.count()),
-                "kinds": timings.kinds(self.plan, self.plan.missing(stored), seconds or {}),
+                "kinds": timings.kinds(self.plan, missing, seconds or {}),
+                "prices": prices_by_group(self.plan, missing),
                 "trainings": self._trainings(self.plan.jobs),
                 "trained": self._trainings(stored),
             }

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 # How far what a training gives may be from what is written, relative to it. Processors and libraries differ in the last
-# bit of a product: with every product of a training off by up to 1e-7, the fingerprints move by 5e-5 at most, and by 7e-4
-# where one image of 180 is classified otherwise (tests/tasks/test_other_processors.py runs them so).
+# bit of a sum: with every sum of a training off by up to 1.2e-7, the fingerprints move by 5e-5 at most; an image of 180
+# that is classified otherwise would be 7e-4 (tests/tasks/test_other_processors.py runs them so).
 TRAINED = 2e-3
 
 

@@ -16,8 +16,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "pytest.mark.trained"
-# oneDNN that is told to keep to AVX2 aborts in the gradient of a convolution (PyTorch 2.15), so it keeps to AVX-512 or SSE.
-# The variables of MKL, which only torch for x86-64 has, and only Intel's processors obey all of, change nothing elsewhere.
+# oneDNN that is told to keep to AVX2 aborts in the gradient of a convolution (PyTorch 2.15, AMD EPYC), so it keeps to
+# AVX-512 or SSE. MKL, which only torch for x86-64 has, obeys MKL_ENABLE_INSTRUCTIONS on Intel's processors alone.
 SETTINGS = {
     "this processor": ({}, ("torch", "onednn on 2 threads", "noise")),
     "AVX2": (

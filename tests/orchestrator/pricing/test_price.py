@@ -9,7 +9,7 @@ import toys
 
 from orchestrator.planning.plan import Plan, group_of, plan_of
 from orchestrator.pricing import speed
-from orchestrator.pricing.price import Price, between, priced, told, wall_clock
+from orchestrator.pricing.price import Price, between, priced, prices_by_group, told, wall_clock
 from orchestrator.pricing.reference import Reference, Span, shipped
 from orchestrator.pricing.speed import Speed
 from orchestrator.run_folder import timings
@@ -164,3 +164,8 @@ def test_a_kept_speed_that_is_none_is_measured_again(tmp_path: Path, text: str) 
 
 def test_two_measurements_that_disagree_say_by_how_much() -> None:
     assert (2.0, 2.0) == pytest.approx(Speed(4e-3, 4e-3).against(Speed(1e-3, 4e-3)))
+
+
+def test_every_kind_of_job_of_a_first_run_has_a_price_for_its_time_left() -> None:
+    plan = asked("deja_vu", "quickstart")
+    assert {group_of(job) for job in plan.jobs.values()} == set(prices_by_group(plan, plan.jobs))

@@ -63,6 +63,16 @@ def test_kinds_that_nobody_has_timed_make_it_the_least_that_is_left() -> None:
     assert (0.0, True) == (left.seconds(5.0), left.whole)
 
 
+def test_kinds_that_never_ran_here_count_with_their_price_scaled_by_what_others_took_of_theirs() -> None:
+    left = TimeLeft({"train": (4, None), "tune": (2, None), "measure": (1, None)}, {"train": 10.0, "tune": 30.0})
+    left.ready(0.0, 1)
+    assert (100.0, False) == (left.seconds(0.0), left.whole)  # nothing is known of the measure
+    left.drop("measure")
+    assert left.whole
+    left.done("train", 20.0, 20.0)  # twice the price
+    assert 3 * 20.0 + 2 * 60.0 == left.seconds(20.0)
+
+
 def test_a_result_that_is_lost_is_work_again() -> None:
     left = TimeLeft({"train": (1, 10.0)})
     left.ready(0.0, 1)
