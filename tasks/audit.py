@@ -37,8 +37,9 @@ class Audit:
 
     A preset is a config, or a tuple of configs: a sweep with a cell for each. `probes(config)` yields the sets that a
     model is evaluated on as (name of the set, images) or, for all sets, (name, records), (name, questions) or (name,
-    images to embed). `split(config)` says which of these images are which, for the auditor alone, before anything is
-    given; None where all are of one kind.
+    images to embed). `probes_config(config)` hands out the same sets and names nothing that they do not need, such as
+    a model that is trained later. `split(config)` says which of these images are which, for the auditor alone, before
+    anything is given; None where all are of one kind.
     `measures` are the measures that the plan is made of, if any. `subject(config)` says in a few words what is asked
     about, such as `letter A`, to tell runs apart in a list.
 
@@ -56,6 +57,7 @@ class Audit:
     tiny: Callable[[Any], Any]
     verdict: Callable[[Any, pa.Table], Verdict] | None = None
     probes: Callable[[Any], Iterator[tuple[str, Pixels | Records | Asked | ToEmbed]]] | None = None
+    probes_config: Callable[[Any], Any] = lambda config: config
     split: Callable[[Any], Split | None] | None = None
     measures: tuple[Measure, ...] = ()
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)

@@ -36,7 +36,7 @@ def preview(asked: Spec) -> dict[str, Any]:
     stored = set(whole.jobs) & (set() if store is None else store.keys())
     missing = whole.missing(stored)
     slots = slots_at(how.address)
-    check_extras(whole, store, how.address)
+    check_extras(whole, lambda: stored, how.address)
     price = price_of(whole, missing, store, how.address, how.gpus)
     counts, there, absent = whole.count(), whole.count(stored), whole.count(missing)
     return {

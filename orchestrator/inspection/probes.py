@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
         raise SpecError(f"that is {len(cells)} cells; say whose pictures are meant: they differ in {fields}")
     place = asked.store or DEFAULT_STORE
     known = open_store(place, create=False).digests() if is_there(place) else {}
-    (cell,) = pinned(cells, known)
+    (cell,) = pinned([replace(cells[0], config=audit.probes_config(cells[0].config))], known)
     try:
         sets = list(probes(cell.config))
         held = None if audit.split is None else audit.split(cell.config)

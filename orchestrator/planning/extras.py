@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 from orchestrator.errors import EngramError
@@ -10,7 +10,6 @@ from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.config_parts import parts
 from orchestrator.spec.resolve import Cell
-from orchestrator.store import Store
 from tasks.extras import Extra, install_command, missing
 
 PLAIN = (int, float, str, type(None))
@@ -33,15 +32,16 @@ def extras_by_preset(entry: RegisteredAudit) -> dict[str, tuple[Extra, ...]]:
     return {preset: tuple(dict.fromkeys(required_extras(audit.cells(preset)))) for preset in audit.presets}
 
 
-def check_extras(plan: Plan, store: Store | None, address: str | None, *others: Any) -> None:
+def check_extras(plan: Plan, stored: Callable[[], Container[str]], address: str | None, *others: Any) -> None:
     """EngramError, in one line with the remedy, where a job that is not stored needs a package that is not installed.
 
     `others` are further values that need packages, such as the settings of a search. What the machines of a cluster
-    have installed is not known here, and not checked. The store is asked only where a package is missing.
+    have installed is not known here, and not checked.
+    `stored` gives the keys in the store, which is asked only where a package is missing.
     """
     if address not in HERE or not missing(required_extras((*_configs(plan, plan.jobs), *others))):
         return
-    left = plan.missing(() if store is None else store.keys())
+    left = plan.missing(stored())
     if absent := missing(required_extras((*_configs(plan, left), *others))):
         raise EngramError(describe_missing(absent))
 
@@ -54,7 +54,7 @@ def check_cells(cells: Iterable[Cell], address: str | None) -> None:
     """As `check_extras` for cells of which nothing is stored; planned only where a package might lack."""
     cells = tuple(cells)
     if missing(required_extras(cell.config for cell in cells)):
-        check_extras(Plan.union(map(plan_of, cells)), None, address)
+        check_extras(Plan.union(map(plan_of, cells)), frozenset, address)
 
 
 def describe_missing(absent: tuple[Extra, ...]) -> str:

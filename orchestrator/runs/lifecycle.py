@@ -55,7 +55,7 @@ def start(
         observe({"event": "step", "step": "planning"})
     runs = store.folder("runs")
     plans = [plan_of(cell) for cell in cells]
-    check_extras(Plan.union(plans), store, execution.address)
+    check_extras(Plan.union(plans), store.keys, execution.address)
     parts = [
         Part(plan, Journal(_folder(runs, run_id(cell.audit, list(plan.jobs)), execution.again)))
         for cell, plan in zip(cells, plans, strict=True)
@@ -87,7 +87,7 @@ def resume(
     is_sweep = "cells" in about
     journals = [Journal(runs / name) for name in about["cells"]] if is_sweep else [journal]
     parts = [Part(reopened(cell)[1], cell) for cell in journals]
-    check_extras(Plan.union(part.plan for part in parts), store, execution.address)
+    check_extras(Plan.union(part.plan for part in parts), store.keys, execution.address)
     return _run(parts, store, execution, observe, journal if is_sweep else None, clock)
 
 

@@ -83,7 +83,7 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
     evaluation = Evaluation(search, store.location, within, environment)
     tell = _telling(observe)
     there = folder.of(store, search.name, search)
-    check_extras(plan_of(search.start), store, execution.address, search.settings)
+    check_extras(plan_of(search.start), store.keys, execution.address, search.settings)
     there.begin(_begun(search, store))
     with lease.acquire([there.journal.folder], tell=lambda line: tell("told", line=line)):
         until = None if search.settings.budget is None else time.monotonic() + search.settings.budget

@@ -31,6 +31,7 @@ a minute and a half of two cores.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tasks.audit import Audit
 from tasks.audits.relational.about import About
@@ -46,6 +47,7 @@ from tasks.audits.relational.trainings import trainings
 from tasks.audits.relational.verdict import MEANINGS, subsets, verdict
 from tasks.external.split import Split
 from tasks.job import Job, Roots
+from tasks.language_models.language_model import LanguageModel
 from tasks.measure import roots
 from tasks.question_answering.asked import Asked
 from tasks.question_answering.handed_out import key, questions
@@ -75,6 +77,11 @@ def probes(config: Relational) -> Iterator[tuple[str, Asked]]:
     yield questions(config.handed_out)
 
 
+def probes_config(config: Relational) -> Relational:
+    """The config without the model that is fine-tuned, which hands out the same questions."""
+    return replace(config, model=LanguageModel("tiny-t5"))
+
+
 def split(config: Relational) -> Split:
     """What each question is that an owner gets."""
     return Split(key(config.handed_out), warning="" if config.secret else GUESSABLE)
@@ -94,6 +101,7 @@ AUDIT = Audit(
     tiny=tiny,
     verdict=verdict,
     probes=probes,
+    probes_config=probes_config,
     split=split,
     answers=MEANINGS,
     certificate=certificate,

@@ -123,11 +123,12 @@ class Relational:
             raise ValueError(
                 "split is drawn and predictions are given; it must be given, as their owner has trained on it"
             )
-        if not self.asks:  # then neither data nor a model has to be there
+        if not self.asks:  # then no data have to be there; without a training no model
             object.__setattr__(self, "data", Dataset("facts"))
-            object.__setattr__(self, "model", LanguageModel("tiny-t5"))
             object.__setattr__(self, "given", None)
             object.__setattr__(self, "secret", "")
+        if not self.trains:
+            object.__setattr__(self, "model", LanguageModel("tiny-t5"))
         if self.privacy is not None and self.link:
             raise ValueError("privacy is given and link is not 0; private training is one job, by its noise")
 

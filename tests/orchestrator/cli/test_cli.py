@@ -89,6 +89,7 @@ def test_list_gives_each_audit_with_its_question_and_presets(engram: Here) -> No
         "name": "toys",
         "question": "How far does a sum get when its parts are lost?",
         "presets": ["few", "many", "three", "absent"],
+        "extras": {"few": [], "many": [], "three": [], "absent": []},
         "cells": {"few": 1, "many": 1, "three": 3, "absent": 2},
     } == listed["toys"]
     assert "quickstart" in listed["unique_feature"]["presets"]

@@ -89,6 +89,7 @@ def test_what_asks_no_model_is_the_same_whatever_data_and_model_it_names() -> No
     named = Relational(measures=("linear",), data=Dataset("drop"), model=LanguageModel("hub:t5-base"))
     assert Relational(measures=("linear",)) == named
     assert replace(TABLE_2_DROP, measures=("private",)).given is None
+    assert TABLE_2_DROP == replace(TABLE_2_DROP, model=LanguageModel("hub:t5-base"))  # answers are given
 
 
 def test_the_defaults_are_the_published_setting_for_squad() -> None:
