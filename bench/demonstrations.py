@@ -1,6 +1,6 @@
 """How often a quickstart answers rightly, seed by seed: whole runs by the command line, as a stranger starts them.
 
-    python bench/demonstrations.py AUDIT [FIELD=VALUE ...] [--preset quickstart] [--first 100] [--seeds 20] [--runs FILE]
+    python bench/demonstrations.py AUDIT [FIELD=VALUE ...] [--preset NAME] [--first 100] [--seeds 20] [--runs FILE]
 
 What a quickstart trains is known, so its answer is right or wrong. `forgetting` decides each of its targets, and says
 itself how many of them it decided rightly; the other audits give one answer, and a quickstart trains on what the audit

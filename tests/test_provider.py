@@ -16,7 +16,7 @@ PROVIDER = ROOT / "examples" / "provider"
 def test_tables_from_a_stand_in_owner_are_judged_one_by_one(tmp_path: Path) -> None:
     engram = Here(tmp_path)
     shutil.copy(PROVIDER / "audit.yaml", tmp_path)
-    asked = ("forgetting", "--preset", "quickstart", "query.secret=0123456789abcdef0123456789abcdef")
+    asked = ("forgetting", "--preset", "plain-digits", "query.secret=0123456789abcdef0123456789abcdef")
     assert "Warning" not in engram("probes", *asked, "--out", "probes").stdout
     engram.script(PROVIDER / "train_owner.py", "probes", "probes-split.csv", "--epochs", "3")
 

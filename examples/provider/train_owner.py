@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
-from tasks.audits.forgetting.presets import QUICKSTART
+from tasks.audits.forgetting.presets import PLAIN
 from tasks.datasets import catalog
 
 WIDTHS = (28 * 28, 512, 256, 128, 10)
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def other_digits() -> tuple[Tensor, Tensor]:
     """D_C: images (n, pixels) in [0, 1] with their labels."""
-    part = QUICKSTART.calibration
+    part = PLAIN.calibration
     data = catalog.load(catalog.pin(part.data))
     rows = part.rows(data)
     return scaled(data.train_images[rows]), torch.tensor(data.train_labels[rows])
@@ -68,7 +68,7 @@ def given_digits(split: Path) -> tuple[Tensor, Tensor]:
     """D_Q, as the provider once gave it: by the rows of its list that say `query`."""
     with split.open(newline="") as file:
         rows = [int(row["row"]) for row in csv.DictReader(file) if row["set"] == "query"]
-    data = catalog.load(catalog.pin(QUICKSTART.query.data))
+    data = catalog.load(catalog.pin(PLAIN.query.data))
     return scaled(data.train_images[rows]), torch.tensor(data.train_labels[rows])
 
 

@@ -22,8 +22,8 @@ from orchestrator.tracking import names
     [
         (Spec("unique_feature", "quickstart", {"seed": "1"}), "letter A, quickstart, seed=1"),
         (Spec("unique_feature", "smoke", {"feature": "words:JANE DOE"}), "words '<4 and 3 letters>', smoke"),
-        (Spec("forgetting", "quickstart"), "digits forgotten, quickstart"),
-        (Spec("forgetting", "quickstart", {"query.secret": "ab" * 16}), "digits forgotten, quickstart"),
+        (Spec("forgetting", "quickstart"), "digits-on-photos forgotten, quickstart"),
+        (Spec("forgetting", "quickstart", {"query.secret": "ab" * 16}), "digits-on-photos forgotten, quickstart"),
         (
             Spec("toys", "few", {"first": "1", "at": "2", "parts": "3", "label": f"given.csv@{'ab' * 32}"}),
             "toys, few, label=given.csv, first=1, at=2, 1 more",

@@ -42,6 +42,7 @@ def calls(roots: list[Roots]) -> Counter[str]:
         ("table1-without-svhn", 2 + 8 + 2 + 1, 5),  # with shares below the paper's, and a known one of 25 %
         ("table2", 2 + 7, 5),
         ("quickstart", 2 + 4 + 2, 5),
+        ("plain-digits", 2 + 4 + 2, 5),
         ("null", 2 + 1 + 3, 5),
         ("smoke", 2 + 2 + 3, 2),
     ],
@@ -88,7 +89,7 @@ def test_power_is_told_where_there_is_a_control_set(
     planned: dict[str, list[Roots]],
 ) -> None:
     told = {name for name, roots in planned.items() if any("power" in each for each in roots)}
-    assert {"quickstart", "unlearning", "smoke", "null", "table1-without-svhn"} == told
+    assert {"quickstart", "plain-digits", "unlearning", "smoke", "null", "table1-without-svhn"} == told
 
 
 def test_the_papers_numbers_stand_beside_its_tables_alone(planned: dict[str, list[Roots]]) -> None:
