@@ -53,8 +53,8 @@ def test_who_is_cleared_is_shown_with_the_average_gap() -> None:
     assert (
         "small that chance brings as many in at most 1 of 1,000 audits (counted where every p-value is of at least "
         "9,999 permutations, or of all there are). Not seen: no image is called; p-values were counted, and chance "
-        "brings as many small ones in over 5 of 100 audits; the whole 95 % interval of how much training raises it on average "
-        "lies below 0.1 "
+        "brings as many small ones in over 5 of 100 audits; the whole 95 % interval of how much training raises it "
+        "on average lies below 0.1 "
     ) in made.rule
     assert "would be found in 80 % of cases" in made.rule
 
