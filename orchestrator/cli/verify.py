@@ -90,14 +90,9 @@ def _verify_page(path: Path, files: list[str], named: str | None, default: str, 
         against = f", compared with the store {store.location}" if store else ""
         show(f"{counts['agrees']} agree, {counts['changed']} changed, {counts['unchecked']} not checked{against}")
         if counts["unchecked"]:
-            show(
-                f"Of {len(done)} things {counts['unchecked']} were not checked: nothing is said of them{_hint(strict)}"
-            )
+            hint = "" if strict or counts["changed"] else " (--strict makes this exit 1)"
+            show(f"Of {len(done)} things {counts['unchecked']} were not checked: nothing is said of them{hint}")
     return 1 if counts["changed"] or (strict and counts["unchecked"]) else 0
-
-
-def _hint(strict: bool) -> str:
-    return "" if strict else " (--strict makes this exit 1)"
 
 
 def _show(check: Check) -> None:

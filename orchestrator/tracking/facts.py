@@ -129,7 +129,8 @@ def metrics(journal: Journal, store: Store, search: SearchResults | None) -> dic
     """The audit's effect, as `effect`, `.low`, `.high`, `.null`, `.p_value`: always the same row of its summary.
 
     Empty for a sweep; of a search, which is given, by how much less its winner memorises, as `search.reduction`,
-    `.low`, `.high`. Nulls and values that are not finite are left out. All other numbers are in the tables among the artifacts.
+    `.low`, `.high`. Nulls and values that are not finite are left out. All other numbers are in the tables among the
+    artifacts.
     """
     if search is not None:
         told = answers.recommended(search)

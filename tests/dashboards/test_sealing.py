@@ -140,6 +140,11 @@ def test_what_is_not_here_is_not_checked_and_that_is_no_error(engram: Here, stam
     }
     assert {"unchecked"} == {found["table summary"], found["file stamp.png"]}
     assert "agrees" == states(engram, str(received), "--store", "gone")["table summary"]
+    missing = sum(state == "unchecked" for state in found.values())
+    said = engram("verify", str(received)).stdout.splitlines()[-1]
+    assert said.startswith(f"Of {len(found)} things {missing} were not checked: nothing is said of them (--strict")
+    assert "nothing is said of them" in engram("verify", str(received), "--strict", code=1).stdout.splitlines()[-1]
+    assert "--strict is given without a page" in engram("verify", "--strict", "--store", "gone", code=2).stderr
 
 
 def test_a_file_is_checked_where_the_run_found_it_or_where_it_is_given(

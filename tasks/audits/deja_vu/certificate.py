@@ -44,10 +44,15 @@ def certificate(config: DejaVu, summary: pa.Table, verdict: Verdict) -> Certific
             ),
         ),
         rule=(
-            f"Memorised: the share is above 0 by a randomisation test (one side, p at most {LEVEL:g}), and so is its "
-            f"95 % interval. Not seen: the interval lies below {config.negligible:g}. "
-            + (f"Not judged: the reference tells the two sets apart, too (p at most {NOT_ALIKE:g}). " if given else "")
-            + "Undecided: else."
+            (
+                f"Not judged: the reference, too, tells the two sets apart (p at most {NOT_ALIKE:g}, two sides). "
+                "Otherwise: "
+                if given
+                else ""
+            )
+            + f"Memorised: a randomisation test finds the difference above 0 (one side, p at most {LEVEL:g}), and its "
+            f"whole 95 % interval lies above 0. Not seen: this does not hold, and the whole interval lies below "
+            f"{100 * config.negligible:g} percentage points. Undecided: neither condition holds."
         ),
         error=f"{ERROR_OF_GIVEN if given else ERROR}.",
         beyond=verdict.limits,
@@ -77,7 +82,7 @@ def in_plain_words(config: DejaVu, rows: Rows, score: Row | None, verdict: Verdi
     if score is None or score["estimate"] is None:
         return f"{null}{verdict.sentence}"
     p = "" if score["p_value"] is None else f"; {p_in_words(score['p_value'])}"
-    interval = f"(95 % interval {of_hundred(score['low'])} to {of_hundred(score['high'])}{p})"
+    interval = f"(95 % interval {of_hundred(score['low'])} to {of_hundred(score['high'])} percentage points{p})"
     p_of_reference = of_reference(config, rows) if verdict.answer == "not judged" else None
     why = "" if p_of_reference is None else f" {not_alike(p_of_reference)}"
     return f"{null}{told(config, score['estimate'])} {interval}.{why}"
@@ -85,25 +90,24 @@ def in_plain_words(config: DejaVu, rows: Rows, score: Row | None, verdict: Verdi
 
 def told(config: DejaVu, share: float) -> str:
     """What the score is of, with its value, in words."""
-    seen, cases = shown(config).capitalize(), f"{of_hundred(abs(share))} of 100 cases"
-    every = config.confident == 100
+    seen, points = shown(config).capitalize(), f"{of_hundred(abs(share))} percentage points"
+    direction = "higher" if share >= 0 else "lower"
+    who = "it" if not config.given.there else "each"
     which = (
-        "pictures"
-        if every
-        else f"the {config.confident} % of pictures that {'each' if config.given.there else 'it'} is surest of"
+        "all pictures"
+        if config.confident == 100
+        else f"the {config.confident} % of pictures where {who} is most confident"
     )
     if config.given.there:
         return (
-            f"{seen}, the model and its reference name the object of {which}. By how much the model is right more "
-            f"often than the reference, is {cases} {'more' if share >= 0 else 'less'} for the pictures that it was "
-            "trained on than for held-out ones"
+            f"{seen}, the model and its reference name the object. On {which}, the model's lead in accuracy over the "
+            f"reference is {points} {direction} for the pictures that it was trained on than for held-out ones"
         )
-    often = "more" if share >= 0 else "less"
     if config.is_null:
-        return f"{seen}, one model names the object of {which} rightly in {cases} {often} often than another"
+        return f"{seen}, a model names the object. On {which}, its accuracy is {points} {direction} than another’s"
     return (
-        f"{seen}, the model names the object of {which} rightly in {cases} {often} often than a model that never saw "
-        "them"
+        f"{seen}, the model names the object. On {which}, its accuracy is {points} {direction} than that of a model "
+        "that never saw them"
     )
 
 

@@ -12,7 +12,8 @@ of scores that compare an image's rank with those of images as difficult to the 
 Reading it. A model that never saw D_Q cannot tell it from the control set, whatever else it holds. Not forgotten: it
 does, by a randomisation test at 2.5 % over all targets, exact where chance said which images are control. Forgotten: it
 does not, and the largest share of D_Q that its effect allows, as partial models show it, is negligible. Not judged: no
-control set, or the target is unlike the calibration models on it. Undecided: else.
+control set, or the target is unlike the calibration models on it. Undecided: none of
+these holds.
 
 Source. Liu & Tsaftaris 2020, "Have you forgotten? A method to assess if machine learning models have forgotten data":
 the question, the three kinds of models, and the published score, which stands beside the answer:

@@ -53,7 +53,8 @@ def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Cert
             "table says nothing of the other classes; it is unlike the models that it is compared with in how often it "
             f"is right on control pictures, or in which of these it is sure of (p below {UNLIKE:g} each); or it is "
             f"less sure of the data set than of the control pictures (p below {UNLIKE:g}). Forgotten: none of these, "
-            f"and it may hold at most {percent(config.negligible)} of the data set (95 % limit). Undecided: else."
+            f"and it may hold at most {percent(config.negligible)} of the data set (95 % limit). "
+            "Undecided: none of these conditions holds."
         ),
         error=error(config, rows, shares),
         beyond=verdict.limits,

@@ -7,7 +7,7 @@ not judged      there is no control set; or repeats disagree; or on the control 
                 control set (the test on its other side, at likeness.LEVEL), as no model is that never saw either.
 forgotten       neither, and the upper limit of the share of D_Q that it holds is at most `negligible`. Of targets that
                 hold more, trained like the models that the limit was learnt from, at most 5 % are called so.
-undecided       else.
+undecided       none of these conditions holds.
 """
 
 from __future__ import annotations

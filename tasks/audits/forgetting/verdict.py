@@ -45,7 +45,7 @@ LIMITS = (
 
 def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
     """Not forgotten: a target at least is. Forgotten: every target is. Not judged: one at least cannot be, and none is
-    not forgotten. Undecided: else.
+    not forgotten. Undecided: none of these holds.
     """
     rows = by_name(summary)
     shares = [row for (metric, _), row in rows.items() if metric == HELD]

@@ -34,15 +34,6 @@ NULL = (
 def certificate(config: Relational, summary: pa.Table, verdict: Verdict) -> Certificate:
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
     m = next((rows[name] for name in verdict.rows if name in rows), None) if config.asks else None
-    judged = (
-        f" Not judged: {100 * REFUSES:.0f} % more of the held-out questions go unanswered once the answer is taken out."
-        if config.given is not None
-        else ""
-    )
-    if config.given is not None and config.given.is_blinded:
-        judged += (
-            f" Nor, unless memorised, where more than {100 * TOUCHED:.0f} % of questions asked twice got two answers."
-        )
     return Certificate(
         asked=(
             "Does a model that answers questions know answers by heart from its training texts, instead of reading "
@@ -55,14 +46,32 @@ def certificate(config: Relational, summary: pa.Table, verdict: Verdict) -> Cert
                 line(config, m, verdict),
             ),
         ),
-        rule=(
-            "Memorised: the 95 % interval of the share lies above 0 (one side, 2.5 %, resampled over contexts). Not "
-            f"seen: it lies below {config.negligible:g}.{judged} Undecided: else."
-        ),
+        rule=rule(config),
         error=f"{ERROR}.",
         beyond=verdict.limits,
         steps=steps(config, verdict.answer, bool(two_answers(config, rows))),
     )
+
+
+def rule(config: Relational) -> str:
+    """When which answer is given, in the order in which the conditions are asked."""
+    sentences = []
+    if config.given is not None:
+        sentences.append(
+            f"Not judged: more than {100 * REFUSES:.0f} percentage points more of the held-out questions go unanswered "
+            "once the answer is taken out. Otherwise:"
+        )
+    sentences.append("Memorised: the whole 95 % interval of the share lies above 0 (resampled over contexts).")
+    if config.given is not None and config.given.is_blinded:
+        sentences.append(
+            f"Not judged: it does not, and more than {100 * TOUCHED:.0f} % of the questions that were asked twice got "
+            "two answers, or these could not be checked."
+        )
+    sentences.append(
+        f"Not seen: none of these conditions holds, and the whole interval lies below {100 * config.negligible:g} "
+        "percentage points. Undecided: none of these conditions holds."
+    )
+    return " ".join(sentences)
 
 
 def line(config: Relational, m: Row | None, verdict: Verdict) -> NumberLine | None:
@@ -86,9 +95,9 @@ def in_plain_words(m: Row | None, verdict: Verdict) -> str:
         return verdict.sentence
     share, low, high = (of_hundred(of) for of in (abs(m["estimate"]), m["low"], m["high"]))
     return (
-        f"With the answers taken out of the texts, the model still gives {share} of 100 of them "
-        f"{'more' if m['estimate'] >= 0 else 'less'} often of texts that it was trained on than of others (95 % "
-        f"interval {low} to {high}; 0 where nothing is memorised)."
+        "With the answers taken out of the texts, the share of answers that the model still gives is "
+        f"{share} percentage points {'higher' if m['estimate'] >= 0 else 'lower'} for texts that it was trained "
+        f"on than for others (95 % interval {low} to {high} percentage points; 0 where nothing is memorised)."
     )
 
 

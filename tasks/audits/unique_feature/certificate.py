@@ -83,7 +83,8 @@ def of_models(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdic
         share = last / members
         finding = Finding(verdict.answer, place_in_words(config, row, verdict), place_line(what, members, place, last))
     unjudged = (
-        " Not judged: pictures that were handed out twice got two answers or none, or too few labels are named."
+        " Not judged: it does not, and pictures that were handed out twice got two answers or none, or too few labels "
+        "are named."
         if config.given.outputs
         else ""
     )
@@ -92,10 +93,10 @@ def of_models(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdic
         asked=f"{asked} from the training data?",
         findings=(finding,),
         rule=(
-            f"Memorised: among {among} it stands {called_so} (a test on one side, p at most {LEVEL:g}). Not "
+            f"Memorised: among {among} it stands {called_so} (a test on one side, p at most {LEVEL:g}).{unjudged} Not "
             f"seen: it does not{neither}; a push as small as the one that matters would have been found in "
             f"{100 * ENOUGH:.0f} % of cases, a larger one is unlikely (97.5 %), and the model does not say the same of "
-            f"{100 * HARDLY:.0f} % of the family.{unjudged} Undecided: else."
+            f"{100 * HARDLY:.0f} % of the family or more. Undecided: none of these conditions holds."
         ),
         error=(
             f"Of 100 models that never saw it, about {of_hundred(share)} are called so: exactly, if it was drawn by "
@@ -187,7 +188,8 @@ def of_trainings(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], ver
             f"at most 0.025, from {LEAST} pairs on); or a network is told from its twin by its rank, at "
             f"{100 * FDR:.0f} % false discoveries; or chance brings as many small ranks in at most {1000 * SURELY:g} "
             f"of 1,000 audits. Not seen: none of these; the interval lies below {SMALLEST:g}, is no wider than that to "
-            "either side, and a single remembered image could have been found. Undecided: else."
+            "either side, and a single remembered image could have been found. "
+            "Undecided: neither condition holds."
         ),
         error=(
             f"Of 100 audits of a procedure that keeps nothing, at most 8 say memorised{unless}; of 100 where the "

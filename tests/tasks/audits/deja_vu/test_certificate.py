@@ -25,9 +25,13 @@ def test_the_score_is_told_as_cases_of_a_hundred_with_the_interval_and_p_of_its_
     (finding,) = made.findings
     assert "memorised" == finding.answer
     assert (
-        f"rightly in {100 * score['estimate']:.2g} of 100 cases more often than a model that never" in finding.sentence
+        f"its accuracy is {100 * score['estimate']:.2g} percentage points higher than that of a model that never"
+        in finding.sentence
     )
-    assert f"(95 % interval {100 * score['low']:.2g} to {100 * score['high']:.2g}; p = " in finding.sentence
+    assert (
+        f"(95 % interval {100 * score['low']:.2g} to {100 * score['high']:.2g} percentage points; p = "
+        in finding.sentence
+    )
     assert finding.line is not None
     assert [0.0, CONFIG.negligible] == [each.value for each in finding.line.boundaries]
     assert f"{ERROR}." == made.error
@@ -41,10 +45,11 @@ def test_of_a_given_encoder_the_difference_of_differences_is_told_as_one() -> No
     assert made is not None
     (finding,) = made.findings
     assert (
-        "Shown a part of a picture without its object, the model and its reference name the object of the 20 % of "
-        "pictures that each is surest of. By how much the model is right more often than the reference, is "
-        f"{of_hundred(score['estimate'])} of 100 cases more for the pictures that it was trained on than for held-out "
-        f"ones (95 % interval {of_hundred(score['low'])} to {of_hundred(score['high'])}; p = {score['p_value']:.2g})."
+        "Shown a part of a picture without its object, the model and its reference name the object. On the 20 % "
+        "of pictures where each is most confident, the model's lead in accuracy over the reference is "
+        f"{of_hundred(score['estimate'])} percentage points higher for the pictures that it was trained on than for "
+        f"held-out ones (95 % interval {of_hundred(score['low'])} to {of_hundred(score['high'])} percentage points; "
+        f"p = {score['p_value']:.2g})."
     ) == finding.sentence
     assert finding.line is not None
     assert finding.line.what.startswith("more objects named rightly than by the reference, less the same of held-out")

@@ -51,18 +51,21 @@ def test_who_is_cleared_is_shown_with_the_average_gap() -> None:
     assert GAP[0] == "generalisation gap of log p"
     made = certified(Density(), called(), beyond(), NONE, found())
     assert (
-        "; or chance brings as many small p-values in at most 1 of 1,000 audits. Not seen: no image is called; chance "
-        "brings as many small p-values in more than 5 of 100 audits; on average training raises it by less than 0.1 "
+        "small that chance brings as many in at most 1 of 1,000 audits (counted where every p-value is of at least "
+        "9,999 permutations, or of all there are). Not seen: no image is called; p-values were counted, and chance "
+        "brings as many small ones in over 5 of 100 audits; the whole 95 % interval of how much training raises it "
+        "on average lies below 0.1 "
     ) in made.rule
+    assert "would be found in 80 % of cases" in made.rule
 
 
 def test_the_test_of_all_together_is_no_rule_of_rows_left_out_one_by_one() -> None:
     made = certified(ALONE, called(1, 12_345), NONE, found())
     assert (
         "Memorised: images are called at 5 % false discoveries (one side of a randomisation test of each, that "
-        "training raises its log probability by no more than 0.1 nats). Not seen: no image is called; on average"
+        "training raises its log probability by no more than 0.1 nats). Not seen: no image is called; the whole"
     ) in made.rule
-    assert "small p-values" not in made.rule
+    assert "permutations" not in made.rule
     assert made.error.startswith("Of 100 audits of models that keep nothing, at most 5 say memorised")
     assert made.findings[0].sentence.startswith("Of 12,345 images 1 is called, one by one, memorised by more than 0.1 ")
 

@@ -122,7 +122,8 @@ def test_the_rule_names_every_reason_for_which_nobody_is_judged() -> None:
         "were handed out twice got two answers; its table says nothing of the other classes; it is unlike the models "
         "that it is compared with in how often it is right on control pictures, or in which of these it is sure of (p "
         "below 0.01 each); or it is less sure of the data set than of the control pictures (p below 0.01). Forgotten: "
-        "none of these, and it may hold at most 10 % of the data set (95 % limit). Undecided: else."
+        "none of these, and it may hold at most 10 % of the data set (95 % limit). "
+        "Undecided: none of these conditions holds."
     ) in rule
 
 

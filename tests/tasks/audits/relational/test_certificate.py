@@ -20,7 +20,7 @@ def test_the_share_from_memory_is_told_with_its_interval() -> None:
     assert made is not None
     (finding,) = made.findings
     assert "memorised" == finding.answer
-    assert "the model still gives 25 of 100 of them more often of texts that it was trained on" in finding.sentence
+    assert "still gives is 25 percentage points higher for texts that it was trained on than" in finding.sentence
     assert finding.line is not None
     assert [0.0, QUICKSTART.negligible] == [each.value for each in finding.line.boundaries]
     assert f"{ERROR}." == made.error
