@@ -12,6 +12,7 @@ from dashboards.run import Run, open_run
 from orchestrator.inspection.compare import Comparison, Difference, Pair, compare
 from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.store import Store
+from orchestrator.store.listing import stored_keys
 
 
 def draw(store: Store, runs: tuple[str, str], path: Path) -> None:
@@ -36,7 +37,7 @@ def _side(letter: str, run: Run) -> dict[str, Any]:
 
 
 def _provenance(run: Run) -> Provenance:
-    stored = run.store.keys()
+    stored = stored_keys(run.store)
     return provenance.gather(run.store, (key for key in run.journal.tasks() if key in stored))
 
 

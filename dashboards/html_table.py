@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 from dashboards.run import Run
 from orchestrator.inspection import status
 from orchestrator.jsonable import jsonable
+from orchestrator.store.listing import stored_keys
 
 MOST = 1000  # rows that are shown
 
@@ -44,7 +45,7 @@ def sheets(run: Run) -> tuple[list[Sheet], list[Unshown]]:
     others: list[Unshown] = []
     if run.cells:
         return shown, others
-    stored = run.store.keys()
+    stored = stored_keys(run.store)
     for name, keys in status.roots(run.journal).items():
         there = sum(key in stored for key in keys)
         if name == "summary" or not there:

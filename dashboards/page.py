@@ -33,6 +33,7 @@ from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.inspection.pages import PAGE, PRIVATE_PAGE
 from orchestrator.inspection.search_results import QUESTION
 from orchestrator.store import Store
+from orchestrator.store.listing import stored_keys
 from tasks.schemas import SUMMARY
 
 FAILURES = 20  # whose tracebacks are shown
@@ -100,7 +101,7 @@ def _write_figures(folder: Path, drawn: list[Figure]) -> None:
 
 def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
     """The template's variables."""
-    made = provenance.gather(run.store, sorted(_planned(run) & run.store.keys()))
+    made = provenance.gather(run.store, sorted(_planned(run) & stored_keys(run.store)))
     starts = [] if run.search is not None else run_history.starts(run)  # of every trial one, which tells nothing
     shown, unshown = html_table.sheets(run)
     notices = [*_standing(run), *_notices(made), *_conflicts(sum(start.conflicting for start in starts))]

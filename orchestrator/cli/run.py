@@ -107,6 +107,7 @@ def run(
     from orchestrator.spec import specification
     from orchestrator.spec.resolve import pinned, wanted
     from orchestrator.store import is_there
+    from orchestrator.store.listing import listed_once
 
     execution = executed(address, gpus, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
     execution |= shown_by(mlflow, experiment, report, show_images)
@@ -127,7 +128,8 @@ def run(
             cells = cells if new else pinned(cells, opened.digests())
             ended = start(cells, opened, how, observe)
             shown.close()
-            return verdict.display(ended, asked.store, json)
+            with listed_once():
+                return verdict.display(ended, asked.store, json)
 
 
 def resume(
@@ -159,6 +161,7 @@ def resume(
     from orchestrator.inspection.search_results import is_search
     from orchestrator.runs import lifecycle
     from orchestrator.spec import specification
+    from orchestrator.store.listing import listed_once
 
     execution = executed(address, gpus, together, way, tolerate, fail_fast, stop_after, timeout, keep, False)
     how = specification.execution(
@@ -180,7 +183,8 @@ def resume(
         with watching() as observe:
             observe({"event": "step", "step": "reading the run"})
             ended = lifecycle.resume(name, opened, how, observe)
-        return verdict.display(ended, store, json)
+        with listed_once():
+            return verdict.display(ended, store, json)
 
 
 def probes(

@@ -20,6 +20,7 @@ from typing import Any
 import ray
 import ray._raylet
 from ray import cloudpickle, exceptions
+from ray._private import ray_constants
 from ray._private import worker as driver
 
 from orchestrator.errors import ClusterError
@@ -326,6 +327,7 @@ def connected(address: str, cpus: int | None = None) -> Iterator[tuple[str, tupl
             stack.callback(guard.close)
             token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
             _set(stack, {**OURS, **threads.ONE, **token, "RAY_worker_niceness": "0"})
+            stack.enter_context(_loopback())
             with _variables(guard.variables):  # for Ray's processes, and none that is started later
                 _init(stack, address, num_cpus=cpus, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES)
         else:
@@ -352,6 +354,22 @@ def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
             ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL, **options)
         except Exception as error:
             raise ClusterError(_refusal(address, error)) from error
+
+
+@contextlib.contextmanager
+def _loopback() -> Iterator[None]:
+    """Let a cluster that is started inside, and all its processes, listen on the loopback interface alone.
+
+    This is how Ray starts on macOS and Windows, by the same variable; a node's address of 127.0.0.1 it would replace
+    by that of the network. Ray has read the variable when it was imported, so its value is set, too.
+    """
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        with _variables({ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"}):
+            yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def _refusal(address: str, error: Exception) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.fields import nearest
 from orchestrator.store import Store
+from orchestrator.store.listing import listed_once
 
 GROUP = "engram.reports"
 PAGE = "report.html"
@@ -78,7 +79,8 @@ def _call(name: str, place: Path, *arguments: Any) -> None:
     if not offered:
         raise EngramError("no package that draws reports is installed; pip install -e . in Engram's folder offers ours")
     try:
-        offered[0].load()(*arguments)
+        with listed_once():
+            offered[0].load()(*arguments)
     except EngramError:
         raise
     except OSError as error:

@@ -24,6 +24,7 @@ from orchestrator.spec import audits
 from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.fields import coerce, nearest
 from orchestrator.store import Store
+from orchestrator.store.listing import stored_keys
 from tasks.audit import UndeclaredAnswer
 from tasks.certificate import Certificate
 from tasks.files import FileError, expanded
@@ -224,7 +225,7 @@ def _rows(journal: Journal, store: Store, name: str) -> Rows:
         raise SpecError(
             f"run {journal.run} has no table {name!r}; it has {', '.join(roots) or 'none'}{nearest(name, roots)}"
         )
-    stored = store.keys()
+    stored = stored_keys(store)
     there = [key for key in roots[name] if key in stored]
     rows = tables.read(store, there)
     return Rows(pa.table({}) if rows is None else rows, len(roots[name]), len(roots[name]) - len(there))

@@ -18,6 +18,7 @@ from orchestrator.run_folder.merged_log import MergedLog
 from orchestrator.run_folder.progress import Event
 from orchestrator.spec.fields import nearest
 from orchestrator.store import Store, lease
+from orchestrator.store.listing import stored_keys
 
 WORST = ("unreadable", "running", "paused", "interrupted", "failed", "finished")
 
@@ -102,7 +103,7 @@ def overview(store: Store) -> list[Status]:
 def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> Status:
     """The state of a run, sweep or search. Raises StoreError if its folder cannot be read."""
     about = journal.about()
-    stored = store.keys() if stored is None else stored
+    stored = stored_keys(store) if stored is None else stored
     if search_results.is_search(about):
         return _search(journal, about, store, stored)
     if "cells" in about:

@@ -18,6 +18,7 @@ from orchestrator.runs.session import Session
 from orchestrator.scheduling.stop import Stop
 from orchestrator.spec.execution import Execution
 from orchestrator.store import Store
+from orchestrator.store.listing import listed_once
 from orchestrator.tracking.delivery import Delivery, addresses
 from orchestrator.tracking.tracking_store import Untracked, target
 
@@ -49,7 +50,8 @@ def delivery_of(
 
 def follow(report: Report, session: Session, execution: Execution, delivery: Delivery | None, stop: Stop) -> Report:
     """Draw the pages, deliver to tracking, share the folders; return the report with pages and addresses."""
-    report = _shown(report, session, execution)
+    with listed_once():
+        report = _shown(report, session, execution)
     if delivery is not None:
         report = _delivered(report, session, delivery, stop)
     _shared(session)

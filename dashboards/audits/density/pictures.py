@@ -16,6 +16,7 @@ from dashboards.columns import integers, numbers
 from dashboards.gallery import Gallery, Picture, Pixels, encoded, reason
 from dashboards.run import Run
 from orchestrator.errors import StoreError
+from orchestrator.store.listing import stored_keys
 from tasks.audits.density.config import Density
 from tasks.datasets.catalog import is_embedded, load
 
@@ -128,7 +129,7 @@ def drawn(run: Run, shape: tuple[int, int, int]) -> NDArray[np.float32] | None:
 
     The model is found by the records, since all models' tables together may be larger than memory.
     """
-    stored = run.store.keys()
+    stored = stored_keys(run.store)
     for key in run.journal.roots().get("fits", ()):
         if key not in stored:
             continue

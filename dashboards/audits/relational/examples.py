@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from dashboards.gallery import Gallery, Record, reason, shortened
 from dashboards.run import Run
 from orchestrator.errors import StoreError
+from orchestrator.store.listing import stored_keys
 from tasks.audits.relational.config import Relational
 from tasks.datasets.catalog import is_embedded, load_questions
 from tasks.datasets.questions.question import Answer, Question
@@ -93,7 +94,7 @@ def last_answers(run: Run) -> dict[tuple[str, bool], Answer]:
 
 def answer_keys(run: Run) -> Iterator[str]:
     """The keys of stored answers: of the tables from which the questions are scored, the last epoch's first."""
-    stored = run.store.keys()
+    stored = stored_keys(run.store)
     for scores in reversed(run.journal.roots().get("scores", ())):
         if scores in stored:
             yield from (key for key in run.store.record(scores, check=False).get("inputs", ()) if key in stored)

@@ -466,6 +466,26 @@ def left_over(mark: str) -> int:
     return len(list(marked(mark)))
 
 
+def listening(mark: str) -> set[str]:
+    """The addresses on which a cluster's processes listen."""
+    from orchestrator.executors.guard import family
+
+    sockets = set()
+    for file in itertools.chain.from_iterable(Path(f"/proc/{pid}/fd").glob("*") for pid in family(mark)):
+        with contextlib.suppress(OSError):
+            sockets.add(os.readlink(file))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:  # LISTEN
+                # 32-bit words in the machine's byte order; an IPv4 address is mapped into the last word of IPv6.
+                words = bytes.fromhex(fields[1].partition(":")[0])
+                mapped = len(words) == 4 or words[:12] == bytes(8) + b"\xff\xff\0\0"
+                found.add(".".join(map(str, reversed(words[-4:]))) if mapped else words.hex())
+    return found
+
+
 def await_(condition: Callable[[], bool]) -> None:
     """Wait until this holds; only what hangs takes two minutes."""
     end = time.monotonic() + 120.0
@@ -487,6 +507,7 @@ def test_a_cluster_of_our_own_is_silent_writes_nowhere_else_and_does_not_outlive
     assert os.nice(0) == row["nice"]
     assert "RAY_AUTH_MODE=token" in row["environment"]
     assert left_over(answer["mark"]) > 4
+    assert {"127.0.0.1"} == listening(answer["mark"])
     driver.kill()
     out, err = driver.communicate(timeout=120)
     await_(lambda: 0 == left_over(answer["mark"]))

@@ -25,6 +25,7 @@ from orchestrator.runs.report import Report
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
 from orchestrator.store import Store, Written, open_store
+from orchestrator.store.local import LocalStore
 
 HERE = Execution(address="none", mlflow="off", report=False)
 PAUSED = ("paused", 1)
@@ -135,6 +136,21 @@ def test_a_cell_of_a_sweep_is_finished_where_another_ones_result_cannot_be_read(
         patch.setattr(builtins, "open", refusing(lambda each, _: each == path, errno.EACCES, open))
         swept = start(cells, store, HERE)
     assert ("paused", ["finished", "paused"]) == (swept.state, [cell.state for cell in swept.cells])
+
+
+def test_the_end_of_a_sweep_lists_the_store_as_often_for_many_cells_as_for_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+    keys = LocalStore.keys
+    monkeypatch.setattr(LocalStore, "keys", lambda self: listed.append(self.location) or keys(self))
+    for cells in (2, 6):
+        store = open_store(str(tmp_path / str(cells)))
+        start(
+            [Cell("toys", toys.Config(parts=1, label=str(i))) for i in range(cells)], store, replace(HERE, report=True)
+        )
+    few, many = (listed.count(str(tmp_path / name)) for name in ("2", "6"))
+    assert few == many <= 7
 
 
 def test_a_cell_that_was_not_begun_since_another_failed_is_not_called_finished(store: Store) -> None:

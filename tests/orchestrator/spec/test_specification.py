@@ -234,16 +234,23 @@ def test_a_file_says_all_that_the_command_line_can(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         "audit: toys\npreset: few\nset: {parts: 3, seconds: 1e-3}\nsweep: {first: [1, 2]}\n"
-        "execution: {address: none, together: 4, tolerate: 1, fail_fast: true, stop_after: 3h50m, "
+        "execution: {address: none, gpus: none, together: 4, tolerate: 1, fail_fast: true, stop_after: 3h50m, "
         "timeout: 10m, store: s, way: stack}\n",
     )
     asked = resolve.specified(path, Spec(""))
     assert [toys.Config(parts=3, seconds=0.001, first=1), toys.Config(parts=3, seconds=0.001, first=2)] == configs(
         asked
     )
-    expected = Execution("none", 4, 1, True, stop_after=13_800.0, timeout=600.0, way="stack")
+    expected = Execution("none", "none", 4, 1, True, stop_after=13_800.0, timeout=600.0, way="stack")
     assert expected == specification.execution(asked)
     assert "s" == asked.store
+
+
+def test_to_wait_for_a_gpu_takes_a_cluster() -> None:
+    with pytest.raises(SpecError, match="wait is for clusters"):
+        specification.execution(Spec("toys", execution={"gpus": "wait"}))
+    with pytest.raises(SpecError, match="gpus is 'some'; it must be one of auto, none, wait"):
+        specification.execution(Spec("toys", execution={"gpus": "some"}))
 
 
 def test_the_command_line_goes_over_the_file(tmp_path: Path) -> None:
@@ -256,7 +263,7 @@ def test_the_command_line_goes_over_the_file(tmp_path: Path) -> None:
     asked = resolve.specified(path, flags)
     assert [toys.Config(3, first=5, label="c"), toys.Config(3, first=6, label="c")] == configs(asked)
     assert ("many", "t") == (asked.preset, asked.store)
-    assert Execution("none", None) == specification.execution(asked)
+    assert Execution("none") == specification.execution(asked)
 
 
 def test_nested_mappings_set_a_part_of_a_nested_config(tmp_path: Path) -> None:
