@@ -26,9 +26,7 @@ def audit(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, as in engram run NAME.", show_default=False)],
     into: Annotated[
         str | None,
-        typer.Option(
-            metavar="FOLDER", help="A folder of your own. [default: the current one, or within Engram's checkout that]"
-        ),
+        typer.Option(metavar="FOLDER", help="A folder of your own. [default: the current one, or Engram's checkout]"),
     ] = None,
     json: Json = False,
 ) -> None:
