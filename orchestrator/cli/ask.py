@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,7 +43,7 @@ def ask(
     """Find the audit for your situation by questions.
 
     Writes a commented YAML file, prices it and offers to run it. Without a terminal nothing is asked: --have, --fear
-    and FIELD=VALUE say it all.
+    and FIELD=VALUE must say it all.
     """
     from orchestrator.guide import answered, document, fears_with, guided, has_secret, waits_for_table
     from orchestrator.spec.specification import settings
@@ -60,6 +60,10 @@ def ask(
         fear = _choice("fear", "What may be memorised?", fears_with(have))  # type: ignore[arg-type]
     guide = guided(have, fear or "")
     config, told = guide.begun(), _only(given, guide)
+    if not _asks():
+        _check_answered(
+            [asked.field for asked in guide.situation.asks if not asked.optional and asked.field not in given]
+        )
     for asked in guide.situation.asks:
         if asked.field in given or not _asks():
             answer = given.get(asked.field, asked.default)
@@ -71,7 +75,7 @@ def ask(
     waits = waits_for_table(guide, told)
     _made(file, has_secret(guide, told))
     try:
-        file.write_text(document(guide, told, out), encoding="utf-8")
+        _write(file, document(guide, told, out))
         found = {"audit": guide.audit, "file": str(file), **_priced(file, out, store, waits)}
     except BaseException:
         file.unlink(missing_ok=True)  # so that the same command can be given again
@@ -91,6 +95,13 @@ def _made(file: Path, secret: bool) -> None:
     """Make an empty file where none is; where a secret goes into it, nobody else on this machine may read it."""
     try:
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o666))
+    except OSError as error:
+        raise EngramError(f"cannot write {file}: {error.strerror or error}") from None
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise EngramError(f"cannot write {file}: {error.strerror or error}") from None
 
@@ -137,11 +148,21 @@ def _free(out: str) -> Path:
     file = path_of("--out", out)
     if file.suffix not in (".yaml", ".yml"):
         raise SpecError(f"--out {out}: the file must end in .yaml")
-    if file.exists():
-        raise SpecError(f"--out {out}: there is such a file; give another name")
-    if not file.absolute().parent.is_dir():
-        raise SpecError(f"--out {out}: there is no folder {file.parent}")
+    try:
+        if file.exists():
+            raise SpecError(f"--out {out}: there is such a file; give another name")
+        if not file.absolute().parent.is_dir():
+            raise SpecError(f"--out {out}: there is no folder {file.parent}")
+    except OSError as error:  # of a name that no file can have
+        raise SpecError(f"--out {out}: {error.strerror or error}") from None
     return file
+
+
+def _check_answered(missing: Sequence[str]) -> None:
+    """Raise SpecError where nobody is there to answer these; a default, such as demonstration data, is never taken."""
+    if missing:
+        fields = ", ".join(f"{field}=..." for field in missing)
+        raise SpecError(f"there is no terminal to ask on, and these answers are missing: {fields}; nothing was written")
 
 
 def _asks() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ import typer
 from orchestrator.cli import completion
 from orchestrator.cli.options import Json, Where
 from orchestrator.cli.terminal import columns, emit, show
+from orchestrator.errors import StoreError
 from orchestrator.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
@@ -53,7 +55,9 @@ def show_audit(audit: Audit, part: Part = None, store: Where = None, json: Json 
         shown = described.found(fields, part, audit, entry.audit.presets) if not is_preset or part in fields else []
     names = () if part is None else (part,) if is_preset else None
     place = store or DEFAULT_STORE
-    opened = open_store(place, create=False) if names is not None and is_there(place) else None
+    opened = None
+    with suppress(StoreError):  # its prices are wanted, if it is a store already
+        opened = open_store(place, create=False) if names is not None and is_there(place) else None
     presets = [] if names is None else list(described_presets(entry, opened, names))
     if json:
         emit(_shape(entry, shown, presets))

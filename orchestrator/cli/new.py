@@ -26,7 +26,7 @@ def audit(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, as in engram run NAME.", show_default=False)],
     into: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="A folder of your own. [default: the checkout that engram runs from]"),
+        typer.Option(metavar="FOLDER", help="A folder of your own. [default: the current one, or Engram's checkout]"),
     ] = None,
     json: Json = False,
 ) -> None:

@@ -87,7 +87,11 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
             drawn.append(line)
             longer = indent + word
         while width_of(longer) > width and len(longer) > len(indent) + 1:
-            fits = next(at for at in range(len(longer), len(indent), -1) if width_of(longer[:at]) <= width or at == 1)
+            fits = next(
+                at
+                for at in range(len(longer), len(indent), -1)
+                if width_of(longer[:at]) <= width or at == len(indent) + 1
+            )
             drawn.append(longer[:fits])
             longer = indent + longer[fits:]
         line = longer

@@ -30,19 +30,22 @@ class Written:
 def new_audit(name: str, into: Path | None = None) -> Written:
     """Write an audit of this name, its test and, in a folder of one's own, the package that offers it.
 
-    Without `into` it goes into `tasks/audits` of the checkout that engram runs from, and its test into
-    `tests/tasks/audits`. Nothing is written over. Raises SpecError for a name that is none or is taken, also by another
-    module, and for a file that is there; EngramError where there is no checkout or a file cannot be written.
+    Without `into`, and from within the checkout that engram runs from, it goes into `tasks/audits` there, and its test
+    into `tests/tasks/audits`; from elsewhere into the current folder, as a package. Nothing is written over. Raises
+    SpecError for a name that is none or is taken, also by another module, and for a file that is there; EngramError
+    where a file cannot be written.
     """
     check_name(name)
-    if into is None:
-        audit, test = _checkout()
+    checkout = _checkout() if into is None else None
+    if checkout is not None:
+        audit, test = checkout
         texts = {
             audit / f"{name}.py": _filled("audit", name, OURS),
             test / f"test_{name}.py": _filled("test", name, OURS),
         }
         following = [f"engram run {name} --preset smoke", *_tested(test / f"test_{name}.py", "make test")]
     else:
+        into = Path() if into is None else into
         texts = {
             into / f"{name}.py": _filled("audit", name, ""),
             into / f"test_{name}.py": _filled("test", name, ""),
@@ -54,7 +57,11 @@ def new_audit(name: str, into: Path | None = None) -> Written:
             *_tested(into / f"test_{name}.py", "python -m pip install pytest"),
         ]
     for path in texts:
-        if path.exists():
+        try:
+            is_taken = path.exists()
+        except OSError as error:  # of a name that no file can have
+            raise SpecError(f"{path} cannot be written: {error.strerror or error}") from None
+        if is_taken:
             raise SpecError(f"{_near(path)} is there already; give another name, or another folder by --into")
     if into is not None:
         _check_module(name)
@@ -97,15 +104,15 @@ def _tested(test: Path, pytest: str) -> Iterator[str]:
     yield f"python -m pytest {_near(test)}"
 
 
-def _checkout() -> tuple[Path, Path]:
-    """The folders of audits and of their tests in the checkout that this process runs from."""
+def _checkout() -> tuple[Path, Path] | None:
+    """The folders of audits and of their tests in the checkout that engram runs from; None outside of it."""
     import tasks.audits
 
     folder = Path(tasks.audits.__path__[0]).resolve()
-    test = folder.parents[1] / "tests" / "tasks" / "audits"
-    if not test.is_dir():
-        raise EngramError(f"{folder} is no checkout with tests; name a folder of your own by --into")
-    return folder, test
+    root = folder.parents[1]
+    test = root / "tests" / "tasks" / "audits"
+    stands_in = root in (Path.cwd(), *Path.cwd().parents)
+    return (folder, test) if stands_in and test.is_dir() else None
 
 
 def _filled(template: str, name: str, package: str) -> str:

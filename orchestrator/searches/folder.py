@@ -107,7 +107,7 @@ def find(store: Store, word: str | None) -> Journal:
         if "search" not in journal.about():
             raise SpecError(f"run {journal.run} is no search; it is continued by: engram resume {journal.run}")
         return journal
-    there = [Journal(folder) for folder in store.folder("runs").glob("*-search-*")]
+    there = [Journal(file.parent) for file in store.folder("runs").glob("*-search-*/run.json")]
     if not there:
         raise SpecError(f"there are no searches in {store.location}")
     return max(there, key=lambda journal: (journal.folder / "run.json").stat().st_mtime)

@@ -75,7 +75,7 @@ def domain(name: str, value: Any, of: type | None = None) -> Domain:
         return _between(name, value, match, of)
     values = _values(name, value)
     if len(values) < 2:
-        raise SpecError(f"over {name} has the one value {text(values[0])}; {HOW}")
+        raise SpecError(f"over {name} has the one value {text(values[0]):.80}; {HOW}")
     if len(set(values)) < len(values):
         raise SpecError(f"over {name} has a value twice: {', '.join(values)}")
     return Choice(values)
@@ -95,7 +95,10 @@ def _between(name: str, value: str, match: re.Match[str], of: type | None) -> Be
         raise SpecError(f"over {name} is {value}; its first end must be below its second")
     if match["log"] and low <= 0:
         raise SpecError(f"over {name} is {value}; the ends of a logarithmic range must be above 0")
-    return Between(float(low), float(high), bool(match["log"]), of is int)
+    try:
+        return Between(float(low), float(high), bool(match["log"]), of is int)
+    except OverflowError:
+        raise SpecError(f"over {name} is {value:.40}...; its ends must be below 1e308") from None
 
 
 def _values(name: str, value: Any) -> tuple[str, ...]:

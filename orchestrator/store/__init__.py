@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orchestrator.errors import StoreError
+from orchestrator.store.marker import is_blank
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,11 +151,11 @@ def read_each(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, pa.Table
 
 
 def is_there(location: str | Path) -> bool:
-    """Whether a file or folder, or in a bucket a store, exists at this location. Raises as `open_store` does."""
+    """Whether a file or a folder that is not empty, or in a bucket a store, is there. Raises as `open_store` does."""
     path = _path(location)
     if path is not None:
         try:
-            return path.exists()
+            return path.exists() and not is_blank(path)
         except OSError as error:
             raise StoreError(f"cannot open the store {location}: {error.strerror}") from None
     from orchestrator.store import objects

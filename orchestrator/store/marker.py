@@ -38,14 +38,23 @@ def _create(root: Path, marker: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
         for path in (root, *above):  # before the marker: a marked store must be in durable folders
             aside.sync(path.parent)
-        # An earlier process may have died with its marker half written; lost+found is the file system's own.
-        foreign = [name for name in os.listdir(root) if not aside.unfinished(name) and name != "lost+found"]
+        foreign = _others(root)
     if marker.exists():
         return  # another process was quicker
     if foreign:
         raise StoreError(f"{root} is not a store and not empty (it holds {sorted(foreign)[0]}); name another folder")
     with aside.writing(marker, len(text())):
         aside.link(root, marker, text())
+
+
+def is_blank(root: Path) -> bool:
+    """Whether this is a folder with nothing in it, which may become a store. Raises OSError."""
+    return root.is_dir() and not _others(root)
+
+
+def _others(root: Path) -> list[str]:
+    """The names in a folder that are neither a marker half written by a process that died, nor the file system's."""
+    return [name for name in os.listdir(root) if not aside.unfinished(name) and name != "lost+found"]
 
 
 def _check_format(marker: Path) -> None:

@@ -153,6 +153,8 @@ def parsed(path: Path, number: int, line: str) -> dict[str, Any]:
         row = json.loads(line)
     except ValueError as error:
         raise DatasetError(f"{path}, line {number} is no JSON: {error}") from None
+    except RecursionError:
+        raise DatasetError(f"{path}, line {number} is nested too deeply for a record") from None
     if not isinstance(row, dict):
         raise DatasetError(f'{path}, line {number} is no object; write each record as {{"id": ..., ...}}')
     return row

@@ -18,6 +18,9 @@ from orchestrator.spec.spec_file import read
 from tasks.situation import HAVE
 from tests.support.shell import Here, Shell
 
+IMAGE = ("data=digits", "probe=photos", "feature=A")
+WHOLE = ("query.data=digits", "calibration.data=digits-on-photos", "network=mlp1")
+
 
 @pytest.fixture
 def engram(tmp_path: Path) -> Here:
@@ -66,7 +69,7 @@ def test_questions_lead_to_a_commented_file_and_its_price(tmp_path: Path) -> Non
 
 
 def test_options_and_answers_say_it_all_to_a_script(engram: Here) -> None:
-    found = engram.json("ask", "--have", "data", "--fear", "set", "query.data=digits", "--out", "set.yaml")
+    found = engram.json("ask", "--have", "data", "--fear", "set", *WHOLE, "--out", "set.yaml")
     assert ("forgetting", "engram run set.yaml") == (found["audit"], found["next"])
     assert found["expected_seconds"] > 0
     assert 126 == engram.json("plan", "set.yaml")["planned"]
@@ -75,7 +78,7 @@ def test_options_and_answers_say_it_all_to_a_script(engram: Here) -> None:
 def test_for_outputs_alone_probes_come_first_with_a_secret_of_ones_own(engram: Here) -> None:
     secrets = set()
     for name in ("one.yaml", "two.yaml"):
-        said = engram("ask", "--have", "outputs", "--fear", "set", "--out", name).stdout
+        said = engram("ask", "--have", "outputs", "--fear", "set", *WHOLE, "--out", name).stdout
         assert f"next: engram probes {name} --out probes" in said
         secrets.add(read(engram.folder / name).set["query.secret"])
         assert "-rw-------" == stat.filemode((engram.folder / name).stat().st_mode)  # nobody else reads it
@@ -92,10 +95,13 @@ def test_all_that_is_wrong_is_told_in_one_line_and_nothing_is_written(engram: He
         (("--have", "data"), "--fear is missing; it must be one of image, set, answer, unknown"),
         (("--have", "model", "--fear", "unknown"), "fear is 'unknown'; allowed with model alone: image, set, answer"),
         ((*data, "probs=x"), "probs is not asked for; there are data, probe, feature; did you mean 'probe'?"),
-        ((*data, "feature=AB"), "text is 'AB'; it must be one letter from A to Z"),
+        (data, "these answers are missing: data=..., probe=..., feature=...; nothing was written"),
+        ((*data, "data=digits", "feature=A"), "these answers are missing: probe=...; nothing was written"),
+        ((*data, "--out", f"{'x' * 300}.yaml"), "File name too long"),
+        ((*data, "data=digits", "probe=photos", "feature=AB"), "text is 'AB'; it must be one letter from A to Z"),
         ((*data, "--out", "a.txt"), "--out a.txt: the file must end in .yaml"),
         ((*data, "--out", "no/a.yaml"), "--out no/a.yaml: there is no folder no"),
-        (("--have", "model", "--fear", "image"), "given.shape is empty; it must be given, as 64,64,1"),
+        (("--have", "model", "--fear", "image"), "missing: given.shape=..., given.models=..., probe=..., feature=..."),
     ):
         said = engram("ask", *arguments, code=2).stderr
         assert line in said, said
@@ -106,7 +112,7 @@ def test_all_that_is_wrong_is_told_in_one_line_and_nothing_is_written(engram: He
 def test_a_file_that_cannot_be_priced_does_not_stay_in_the_way_of_the_next_try(engram: Here) -> None:
     (engram.folder / "mine").mkdir()
     (engram.folder / "mine" / "letter.txt").write_text("no store")
-    asked = ("ask", "--have", "data", "--fear", "image", "--store", "mine")
+    asked = ("ask", "--have", "data", "--fear", "image", *IMAGE, "--store", "mine")
     assert "mine" in engram(*asked, code=1).stderr
     assert ["mine"] == [path.name for path in engram.folder.iterdir()]
     shutil.rmtree(engram.folder / "mine")

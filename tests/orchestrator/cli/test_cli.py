@@ -592,3 +592,27 @@ def test_the_doctor_exits_1_where_something_needed_is_broken(engram: Here) -> No
     (engram.folder / "taken").write_text("no folder")
     said = engram.json("doctor", "--address", "none", "--store", "taken", code=1)
     assert ["store"] == [check["name"] for check in said["checks"] if check["ok"] is False]
+
+
+def test_what_needs_no_store_works_where_one_is_not_yet(engram: Here) -> None:
+    (engram.folder / "empty").mkdir()
+    for place in ("nowhere", "empty"):
+        assert "Presets" in engram("show", "toys", "--store", place).stdout
+        assert "7 to run" in engram("plan", "toys", "--store", place).stdout
+    (engram.folder / "foreign").mkdir()
+    (engram.folder / "foreign" / "letter.txt").write_text("no store")
+    assert "Presets" in engram("show", "toys", "--store", "foreign").stdout
+    assert ["empty", "foreign"] == sorted(path.name for path in engram.folder.iterdir())
+
+
+def test_a_search_without_its_description_is_passed_over(engram: Here) -> None:
+    engram(*RUN)
+    next(engram.folder.glob("*/runs")).joinpath("toys-search-12345678").mkdir()
+    assert "there are no searches in" in engram("search", "--resume", code=2).stderr
+    assert "its ends must be below" in engram("search", "tunable", "--over", f"epochs=1..{'9' * 400}", code=2).stderr
+
+
+@pytest.mark.parametrize("page", ["/dev/zero", "pipe"])
+def test_the_page_to_verify_must_be_a_file(engram: Here, page: str) -> None:
+    os.mkfifo(engram.folder / "pipe")
+    assert "it is a device, a pipe or a socket, not a file" in engram("verify", page, code=2).stderr

@@ -59,3 +59,7 @@ def test_a_text_wraps_between_words_and_a_number_keeps_its_percent_sign() -> Non
 def test_no_rows_are_no_lines_but_none() -> None:
     assert [] == [line for line in in_columns([], set(), 80) or [] if re.search(r"\S", line)]
     assert [] == stacked([], 80)
+
+
+def test_a_width_below_the_indent_still_gives_lines() -> None:
+    assert "twowords" == "".join(wrapped("two words", 1, "    ")).replace(" ", "")

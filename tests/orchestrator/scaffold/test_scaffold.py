@@ -108,3 +108,14 @@ def test_a_name_that_is_taken_and_a_file_that_is_there_are_left_alone(tmp_path: 
     (tmp_path / "file").write_text("")
     with pytest.raises(EngramError, match="cannot be written: Not a directory"):
         new_audit("word_gap", tmp_path / "file" / "deeper")
+    for name in ("x" * 300, "y" * 300 + "/deeper"):
+        with pytest.raises(SpecError, match="cannot be written: File name too long"):
+            new_audit("word_gap", tmp_path / name)
+
+
+def test_outside_of_the_checkout_it_is_written_where_the_user_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert [Path("word_gap.py"), Path("test_word_gap.py"), Path("pyproject.toml")] == list(new_audit("word_gap").files)
+    assert not (ROOT / "tasks" / "audits" / "word_gap.py").exists()

@@ -70,6 +70,7 @@ def test_the_digest_is_of_the_content_and_of_no_path(tmp_path: Path, monkeypatch
     ("text", "said"),
     [
         ("{", r"squad.jsonl, line 1 is no JSON: "),
+        ('{"id": ' + "[" * 100_000, r"squad.jsonl, line 1 is nested too deeply"),
         (LINES + "[1]", r'squad.jsonl, line 4 is no object; write each record as {"id": ..., ...}'),
         (LINES + '{"question": "?"}', "squad.jsonl, line 4 has no id"),
         (LINES + '{"id": 4, "question": "?"}', "squad.jsonl, line 4: id is 4; it must be string"),
