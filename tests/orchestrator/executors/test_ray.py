@@ -165,7 +165,7 @@ def test_a_call_that_is_ended_comes_back_as_lost_and_the_others_go_on(
 
 
 def test_a_call_that_had_not_begun_when_it_was_to_be_ended_is_sent_again(holding: RayExecutor, tmp_path: Path) -> None:
-    holding.slots = 4  # as it would be if others took two of them
+    holding._cpus_there = 4  # as it would be if others took two of them
     third = holding.running()[2][0]
     holding.end(third, "it was ended")
     assert [] == list(holding.wait(1.0))
