@@ -13,7 +13,8 @@ ARG LOCK=requirements-cpu.lock
 COPY ${LOCK} /tmp/requirements.lock
 RUN pip install --no-cache-dir --no-deps --require-hashes -r /tmp/requirements.lock
 
-COPY pyproject.toml README.md LICENSE /src/
+COPY pyproject.toml README.md LICENSE engram_command.py /src/
+COPY engram /src/engram
 COPY tasks /src/tasks
 COPY orchestrator /src/orchestrator
 COPY dashboards /src/dashboards

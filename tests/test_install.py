@@ -43,7 +43,9 @@ def test_the_container_copies_what_there_is_and_installs_engram_from_it(tmp_path
     assert dependencies.endswith("--no-deps --require-hashes -r /tmp/requirements.lock")
     command = [sys.executable, "-m", *ours.replace("/src", f"{tmp_path}/src").split(), "--target", f"{tmp_path}/there"]
     subprocess.run(command, check=True, capture_output=True)
-    for package in ("orchestrator", "tasks", "dashboards"):
+    assert (tmp_path / "there" / "engram_command.py").exists()
+    assert "from engram_command import main\n" in (tmp_path / "there" / "bin" / "engram").read_text()
+    for package in ("engram", "orchestrator", "tasks", "dashboards"):
         files = {
             file.relative_to(tmp_path / "src") for file in (tmp_path / "src" / package).rglob("*.*") if file.is_file()
         }

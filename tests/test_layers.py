@@ -65,6 +65,11 @@ def test_imports_point_one_way(path: Path) -> None:
     assert set() == {name for name in top for package in INSIDE_FUNCTIONS if within(name, package)}
 
 
+def test_the_console_script_loads_nothing_before_it_takes_signals() -> None:
+    assert {"os", "_signal"} == set(imported(ROOT / "engram_command.py", top_only=True))
+    assert "_signal" in sys.builtin_module_names
+
+
 @pytest.mark.parametrize("package", FLOW)
 def test_the_flow_of_a_run_goes_one_way(package: str) -> None:
     later = FLOW[FLOW.index(package) + 1 :]

@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -56,11 +57,13 @@ def test_help_answers_at_once_and_names_every_command(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("loading", ["typer", "orchestrator.cli.commands", "numpy"])
+@pytest.mark.parametrize(
+    "loading", ["orchestrator", "orchestrator.errors", "typer", "orchestrator.cli.commands", "numpy"]
+)
 def test_ctrl_c_while_python_loads_is_a_word_and_an_exit_code(shell: Shell, loading: str, number: int) -> None:
     # Every import asks a finder first, which here sends the signal when it is asked for this module.
     script = (
-        "import os, sys; from orchestrator.cli import main\n"
+        "import os, sys; from engram_command import main\n"
         "class Interrupting:\n"
         "    def find_spec(self, name, *_):\n"
         f"        if name == {loading!r}: os.kill(os.getpid(), {int(number)})\n"
@@ -69,6 +72,17 @@ def test_ctrl_c_while_python_loads_is_a_word_and_an_exit_code(shell: Shell, load
     command = [sys.executable, "-c", script, "list"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=shell.folder, env=shell.env)
     assert (130, "", "engram: stopped\n") == (done.returncode, done.stdout, done.stderr)
+
+
+def test_ctrl_c_at_any_early_moment_meets_python_itself_or_gets_the_word(shell: Shell) -> None:
+    command = [sys.executable, "-c", "from engram_command import main; main()", "doctor"]
+    for moment in range(0, 120, 20):  # milliseconds; on a slow machine each comes earlier, never too late
+        started = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=shell.folder, env=shell.env)
+        time.sleep(moment / 1000)
+        started.send_signal(signal.SIGINT)
+        _, said = started.communicate()
+        if "orchestrator" in said or "engram: " in said or started.returncode == 130:  # else Python was starting
+            assert (130, "engram: stopped\n") == (started.returncode, said), moment
 
 
 @pytest.mark.parametrize("arguments", [("list",), ("plan", "unique_feature", "--preset", "smoke")])
