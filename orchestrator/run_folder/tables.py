@@ -50,6 +50,7 @@ class Publisher:
         self.store = store
         self.keys = keys
         self.published: set[str] = set()
+        self.read: set[str] = set()  # results that this publisher has read whole, and whose digest was right
         self._parts: dict[str, frozenset[str]] | None = None  # keys of each part, by name; None before the first read
 
     def publish(self, stored: Container[str], look: bool = False) -> None:
@@ -95,6 +96,7 @@ class Publisher:
                 problem = problem or table
             else:
                 readable[key] = table
+        self.read.update(readable)
         if not readable:
             return problem
         text = ",".join(readable).encode()

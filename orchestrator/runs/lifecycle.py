@@ -214,7 +214,7 @@ def _to_the_end(driver: Driver, session: Session, tolerate: int) -> set[str] | N
         if unfinished or (progress.failed and driver.fail_fast):
             return None
         session.step("checking what is stored")
-        wrong = dict(session.store.verify(session.plan.jobs))
+        wrong = session.verify()
         sound = set(session.plan.jobs) - set(wrong)
         stuck = [error for error in wrong.values() if not isinstance(error, Absent | Damaged)]
         if stuck:  # they cannot be read, or are damaged and cannot be set aside, so they cannot be replaced

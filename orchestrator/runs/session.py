@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,9 @@ class Part:
 class Session:
     """The runs that are driven together: one, or the cells of a sweep.
 
-    Failed writes into their folders are retried until the end. `differing` are the keys that were computed and had
+    While jobs run, their tables are written and copied by a thread beside the driver's loop, which reads and sends
+    nothing meanwhile; `publish` and `tolerate` wait for it. Failed writes into their folders are retried until the end.
+    `differing` are the keys that were computed and had
     a different result already. `held` says whether the folders are still this driver's to write; `search` is the name
     of the search that this start is a trial of.
     """
@@ -57,6 +60,8 @@ class Session:
         self._problems: dict[str, str] = {}  # errors of writing into the folders, by what is missing there
         self._stored: set[str] = set()
         self._published = 0.0
+        self._thread = ThreadPoolExecutor(1, "publish")
+        self._publishing: Future[str | None] | None = None
         self._renew()
 
     @property
@@ -116,27 +121,60 @@ class Session:
         elif event["event"] == "differs":
             self.differing.add(event["key"])
         self.tell(event)
-        if time.monotonic() - self._published > PUBLISH_SECONDS:
-            self.publish()
+        idle = self._publishing is None or self._publishing.done()
+        if idle and time.monotonic() - self._published > PUBLISH_SECONDS:
+            self._finish_publishing()
+            self._publishing = self._thread.submit(self._update_tables, frozenset(self._stored))
 
     def publish(self, last: bool = False) -> None:
         """Update the tables' Parquet parts and the logs.
 
         With `last`, results stored by other runs are included, and the existing parts are checked.
         """
+        self._finish_publishing()
         if last:
             self._stored = self.stored() & self.plan.jobs.keys()
-        self._problems.pop("tables", None)
+        self._note_problem(self._update_tables(self._stored, last))
+
+    def _update_tables(self, stored: Set[str], last: bool = False) -> str | None:
+        """Write the tables' parts and copy the runs' folders; the first problem with a table, None if there is none."""
+        problem = None
         for publisher in self._publishers:
             try:
-                publisher.publish(self._stored, look=last)
+                publisher.publish(stored, look=last)
             except (StoreError, OSError) as error:
-                self._problems.setdefault("tables", str(error))
+                problem = problem or str(error)
+        with suppress(StoreError):  # the last time counts
+            self.share()
+        return problem
+
+    def _finish_publishing(self) -> None:
+        """Wait for the thread that publishes, and note what it could not write."""
+        if self._publishing is not None:
+            self._note_problem(self._publishing.result())
+            self._publishing = None
+
+    def _note_problem(self, problem: str | None) -> None:
+        """Keep what is wrong with the tables, and retry what the logs lack."""
+        self._problems.pop("tables", None)
+        if problem is not None:
+            self._problems["tables"] = problem
         for part in self.parts:
             self._log(part, [])
         self._published = time.monotonic()
-        with suppress(StoreError):  # the last time counts
-            self.share()
+
+    def verify(self) -> dict[str, StoreError]:
+        """What is wrong with the results of the plan, by key.
+
+        A request to a bucket takes longer than most results take to be computed: there, a result that was read whole
+        and checked for a table's part in this start is only looked for. A disk is read again.
+        """
+        if self.store.mirror is None:
+            return dict(self.store.verify(self.plan.jobs))
+        self.publish()
+        read = {key for publisher in self._publishers for key in publisher.read}
+        known = read & self.store.keys()
+        return dict(self.store.verify(key for key in self.plan.jobs if key not in known))
 
     def share(self, last: bool = False) -> None:
         """Copy the runs' folders to the store for other machines: from time to time, and always the `last` time."""
@@ -153,6 +191,7 @@ class Session:
 
     def tolerate(self, failed: set[str]) -> None:
         """Shrink the plans to what can be computed without these."""
+        self._finish_publishing()  # which iterates over what is made anew here
         for part in self.parts:
             before = set(part.plan.jobs)
             part.plan = part.plan.without(failed)
@@ -167,6 +206,7 @@ class Session:
 
     def end(self, states: Iterable[tuple[Part, Mapping[str, Any]]]) -> None:
         """Log how each run ended."""
+        self._finish_publishing()
         for part, state in states:
             self._log(part, [state])
             self._log(part, [])  # again, if earlier events had to be written first
