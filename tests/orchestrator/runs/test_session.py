@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Container, Mapping
 from pathlib import Path
+from threading import Event
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import toys
 
 from orchestrator.planning.plan import Plan
 from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.tables import Publisher
+from orchestrator.runs import session as session_module
 from orchestrator.runs.session import Part, Session
 from orchestrator.store import Store, open_store
+from orchestrator.store.bucket import Bucket
+from tests.support.s3 import BUCKET, Server
 
 
 @pytest.fixture
@@ -92,3 +99,52 @@ def test_results_that_came_out_differently_are_kept_in_mind(store: Store) -> Non
     (key,) = one.plan.roots["parts"]
     session.take({"event": "differs", "key": key, "task": "toys.part"})
     assert {key} == session.differing
+
+
+def test_a_result_in_a_bucket_is_read_once_and_one_that_is_gone_or_in_no_table_is_noticed(
+    s3: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(f"s3://{BUCKET}/store")
+    one = part(store, "one", parts=3)
+    session = Session("one", [one], store, None)
+    session.begin()
+    for key in one.plan.jobs:
+        store.write(key, toys.compute(toys.Part(1)), {})
+        session.take(done(key))
+    read: list[str] = []
+    opened = Bucket.open  # which `get` calls
+    monkeypatch.setattr(Bucket, "open", lambda self, name: (read.append(name), opened(self, name))[1])
+    assert {} == session.verify()
+    assert {} == session.verify()
+    session.publish(last=True)
+    results = [name.rpartition("/")[2].removesuffix(".arrow") for name in read if name.startswith("results/")]
+    in_tables = {key for keys in one.plan.roots.values() for key in keys}
+    assert dict.fromkeys(in_tables, 1) == {key: count for key, count in Counter(results).items() if key in in_tables}
+    gone = one.plan.roots["parts"][0]
+    s3.delete(f"store/results/{gone[:2]}/{gone}.arrow")
+    assert [gone] == list(session.verify())
+
+
+def test_tables_are_written_while_the_driver_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "PUBLISH_SECONDS", 0.0)
+    one = part(store, "one", parts=2)
+    session = Session("one", [one], store, None)
+    session.begin()
+    first, second = one.plan.roots["parts"]
+    waiting, release = Event(), Event()
+    publish = Publisher.publish
+
+    def slowly(self: Publisher, stored: Container[str], look: bool = False) -> None:
+        waiting.set()
+        assert release.wait(60)
+        publish(self, stored, look)
+
+    monkeypatch.setattr(Publisher, "publish", slowly)
+    for number, key in enumerate((first, second)):
+        store.write(key, toys.compute(toys.Part(number)), {})
+        session.take(done(key))  # would wait a minute and fail, were the table written here
+    assert waiting.wait(60)
+    assert [first, second] == [event["key"] for event in one.journal.events() if "key" in event]
+    release.set()
+    session.publish(last=True)
+    assert 2 == pq.read_table(one.journal.folder / "tables" / "parts").num_rows
