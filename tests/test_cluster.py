@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import re
 import secrets
 import subprocess
 import sys
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -94,6 +99,89 @@ def test_every_machine_installs_the_pinned_packages_and_this_engram(cluster: dic
     assert "--require-hashes" in installs[0]
     assert "dist/*.whl" in installs[1]
     assert "boto3==" in (ROOT / "requirements.lock").read_text()  # the head's autoscaler needs it
+
+
+AWS = """#!{python}
+# `aws s3 sync` between a folder and what stands for the bucket.
+import shutil, sys
+from pathlib import Path
+*_, origin, target = sys.argv
+folders = [Path(each.replace("s3:/", {bucket!r})) for each in (origin, target)]
+if folders[0].exists():
+    shutil.copytree(*folders, dirs_exist_ok=True)
+"""
+
+
+class Index(BaseHTTPRequestHandler):
+    """A package index of one project, which tells pip to keep files as PyPI does."""
+
+    files: ClassVar[dict[str, bytes]] = {}
+    loaded: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        name = self.path.rpartition("/")[2]
+        if name:
+            self.loaded.append(name)
+        page = "".join(f'<a href="/files/{each}">{each}</a>' for each in self.files).encode()
+        content = self.files[name] if name else page
+        self.send_response(200)
+        self.send_header("Content-Type", "application/octet-stream" if name else "text/html")
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "max-age=365000000, immutable" if name else "no-cache")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def a_wheel(name: str) -> bytes:
+    content, about = io.BytesIO(), f"{name}-1.0.dist-info"
+    with zipfile.ZipFile(content, "w") as file:
+        file.writestr(f"{name}.py", "")
+        file.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        file.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{about}/RECORD", "")
+    return content.getvalue()
+
+
+@pytest.mark.slow  # two environments, made by pip as the machines make theirs
+def test_packages_come_from_the_index_once_and_then_from_the_bucket(cluster: dict[str, Any], tmp_path: Path) -> None:
+    """The setup commands are run as they stand on a head and a machine; apt, cloud-init and aws are stand-ins."""
+    wheel = a_wheel("pinned")
+    Index.files, Index.loaded = {"pinned-1.0-py3-none-any.whl": wheel}, []
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sudo", "cloud-init", "aws"):
+        script = AWS.format(python=sys.executable, bucket=str(tmp_path / "bucket")) if name == "aws" else "#!/bin/sh\n"
+        (tools / name).write_text(script)
+        (tools / name).chmod(0o755)
+    (tools / "python3").symlink_to(sys.executable)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Index)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        for machine in ("head", "worker"):
+            home = tmp_path / machine
+            (home / "engram" / "dist").mkdir(parents=True)
+            (home / "engram" / "dist" / "ours-1.0-py3-none-any.whl").write_bytes(a_wheel("ours"))
+            lock = f"pinned==1.0 --hash=sha256:{hashlib.sha256(wheel).hexdigest()}\n"
+            (home / "engram" / "requirements.lock").write_text(lock)
+            env = {
+                "HOME": str(home),
+                "PATH": f"{tools}:{os.defpath}",
+                "PIP_INDEX_URL": f"http://127.0.0.1:{server.server_port}/simple/",
+                "PIP_TRUSTED_HOST": "127.0.0.1",  # else pip caches nothing that comes without TLS
+                "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            }
+            for command in (*cluster["setup_commands"], *cluster[f"{machine}_setup_commands"]):
+                done = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True)
+                assert 0 == done.returncode, (command, done.stderr)
+            there = {path.name for path in (home / "engram" / "venv" / "lib").glob("*/site-packages/*.py")}
+            assert {"pinned.py", "ours.py"} <= there
+            assert ["pinned-1.0-py3-none-any.whl"] == Index.loaded
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 @pytest.mark.slow
