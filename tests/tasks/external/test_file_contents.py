@@ -59,14 +59,14 @@ def test_planning_refuses_weights_without_a_network_and_pickled_modules(tmp_path
     torch.save(module.state_dict(), tmp_path / "state.pt")
     torch.save(module, tmp_path / "whole.pt")
     engram = Shell(tmp_path)
-    for model, told in (
-        ("state.pt", "it is a state dict, which needs its network: write package.module:factory+state.pt"),
-        ("whole.pt", "such as a whole module, would have to be unpickled, which runs its code"),
-        ("timm:resnet10t+whole.pt", "is not unpickled, which would run its code; save its weights"),
-        ("last.ckpt", "a file of weights, which needs its network: write package.module:factory+last.ckpt"),
-        ("transformers:nowhere", "there is no folder"),
+    for model, code, told in (
+        ("state.pt", 2, "it is a state dict, which needs its network: write package.module:factory+state.pt"),
+        ("whole.pt", 2, "such as a whole module, would have to be unpickled, which runs its code"),
+        ("timm:resnet10t+whole.pt", 2, "is not unpickled, which would run its code; save its weights"),
+        ("last.ckpt", 2, "a file of weights, which needs its network: write package.module:factory+last.ckpt"),
+        ("transformers:nowhere", 3, "there is no folder"),
     ):
-        said = engram("plan", "unique_feature", f"given.models={model}", *ASKED, code=2)
+        said = engram("plan", "unique_feature", f"given.models={model}", *ASKED, code=code)
         assert told in said.stderr
         assert "Traceback" not in said.stderr
         assert len(said.stderr.splitlines()) == 1
