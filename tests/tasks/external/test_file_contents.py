@@ -64,7 +64,7 @@ def test_planning_refuses_weights_without_a_network_and_pickled_modules(tmp_path
         ("whole.pt", 2, "such as a whole module, would have to be unpickled, which runs its code"),
         ("timm:resnet10t+whole.pt", 2, "is not unpickled, which would run its code; save its weights"),
         ("last.ckpt", 2, "a file of weights, which needs its network: write package.module:factory+last.ckpt"),
-        ("transformers:nowhere", 3, "there is no folder"),
+        ("transformers:nowhere", 1, "there is no folder"),
     ):
         said = engram("plan", "unique_feature", f"given.models={model}", *ASKED, code=code)
         assert told in said.stderr
