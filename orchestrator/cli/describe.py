@@ -110,7 +110,8 @@ def _cost(preset: DescribedPreset) -> str:
     missing = "; ".join((*_missing(absent), *((describe_packages(packages),) if packages else ())))
     if preset.price is None:
         return cells + (missing or "cannot be planned with the data here")
-    cost = f"{cells}{preset.trainings} trainings, {preset.price['time']}"
+    links = f" in {preset.links} links" if preset.links != preset.trainings else ""
+    cost = f"{cells}{preset.trainings} trainings{links}, {preset.price['time']}"
     return f"{cost}; {missing}" if missing else cost
 
 

@@ -137,7 +137,7 @@ def _audited(field: str, thing: Any, known: MutableMapping[str, str]) -> Audited
         digest=thing.digest,
         size=sum(state.st_size for state in states) if states and all(path.is_file() for path in paths) else None,
         modified=None if newest is None else datetime.fromtimestamp(newest, UTC).isoformat(timespec="seconds"),
-        of_bytes=isinstance(thing, File) or (isinstance(thing, ModelFile) and not thing.is_weights),
+        of_bytes=isinstance(thing, File) or (isinstance(thing, ModelFile) and thing.is_one_file),
         embedded=embedded,
         fields=(field,),
     )

@@ -30,8 +30,9 @@ class DescribedPreset:
 
     `settings` are the fields, in command-line syntax, in which its cells differ from the defaults. `data` says of each
     data set, and of what else is missing, whether it is here, and `extras` of each package beyond those that every
-    installation has whether it is installed. `jobs`, `trainings` and `price` (`preview.shape_of`) are
-    None where something is missing of which more than its published size must be known.
+    installation has whether it is installed. `links` counts the parts that the trainings are computed in, each of which
+    goes on from the one before. `jobs`, `trainings`, `links` and `price` (`preview.shape_of`) are None where something
+    is missing of which more than its published size must be known.
     """
 
     name: str
@@ -42,6 +43,7 @@ class DescribedPreset:
     extras: Mapping[str, bool]
     jobs: int | None = None
     trainings: int | None = None
+    links: int | None = None
     price: Mapping[str, Any] | None = None
 
 
@@ -72,9 +74,10 @@ def _described(
             return preset
         stored = set() if store is None else store.keys()
         price = shape_of(price_of(whole, whole.missing(stored), store, None), slots_at(None))
-    trainings = sum(marks(job.function).trains for job in whole.jobs.values())
+    links = sum(marks(job.function).trains for job in whole.jobs.values())
+    trainings = sum(marks(job.function).trains for key, job in whole.jobs.items() if key not in whole.after)
     extras = _packages(required_extras(job.config for job in whole.jobs.values()))
-    return replace(preset, extras=extras, jobs=len(whole.jobs), trainings=trainings, price=price)
+    return replace(preset, extras=extras, jobs=len(whole.jobs), trainings=trainings, links=links, price=price)
 
 
 def _packages(extras: Iterable[Extra]) -> dict[str, bool]:

@@ -7,12 +7,10 @@ given.answers(images).log_p  # (n, classes)
 from __future__ import annotations
 
 import io
-import os
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import PurePath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,20 +19,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks.datasets.images import Pixels
-from tasks.external import archives
+from tasks.external import archives, file_contents, image_folder
 from tasks.external.answers import Answers, answered
-from tasks.external.model_file import Interface, ModelFile, content
-from tasks.extras import ONNXRUNTIME, TIMM
+from tasks.external.image_classifier import image_classifier
+from tasks.external.library_errors import one_line
+from tasks.external.model_file import Interface, ModelFile, content, folder_content
+from tasks.external.weights import made, network_of_timm, weighted
+from tasks.extras import ONNXRUNTIME
 from tasks.hardware import device, exactly
 from tasks.models import modules
-from tasks.models.custom import Factory
 
 Batch = NDArray[np.float32]  # images as the model takes them
 Forward = Callable[[Batch], NDArray[np.floating]]
-LONGEST = 300  # characters of a foreign error
 # Of a probability between two answers about one image; TF32 and half precision differ by less, a dropped unit by more.
 SAME = 0.01
-INSTEAD = "save it with torch.export.save or torch.jit.script(model).save"
 
 
 @dataclass(frozen=True)
@@ -128,15 +126,25 @@ def loaded(
     processor. The processor uses one thread. `classes`, where known, is the number of classes that the answers must
     have; a factory needs it. ValueError, in one line, for a file that is not of its kind or would have to be unpickled.
     """
-    if len(interface.mean) > 1 and len(interface.mean) != shape[2]:
-        raise ValueError(f"mean has {len(interface.mean)} numbers, but the images have {shape[2]} channels")
-    held = content(model)
+    folder: Mapping[str, bytes] = {}
+    if model.kind == "transformers":
+        folder = folder_content(model)
+        if not interface.mean:
+            mean, std = image_folder.normalisation(model.name, folder)
+            interface = replace(interface, mean=mean, std=std)
+        if not interface.output:
+            interface = replace(interface, output="logits")
+    check_channels(interface, shape)
+    held = b"" if folder else content(model)
     if model.kind == "onnx":
         rows, forward = onnx(model, held, interface)
         return LoadedModel(model, interface, shape, classes, rows.nearest(interface.batch), forward)
     places = [place] if place is not None else list(dict.fromkeys([device(), torch.device("cpu")]))
     for candidate in places:
-        rows, module = _module(model, held, shape, interface, classes, candidate)
+        if folder:
+            rows, module = Rows(), image_classifier(model.name, folder, candidate)
+        else:
+            rows, module = _module(model, held, shape, interface, classes, candidate)
         given = LoadedModel(
             model,
             interface,
@@ -153,6 +161,12 @@ def loaded(
         else:
             break
     return given
+
+
+def check_channels(interface: Interface, shape: tuple[int, int, int]) -> None:
+    """ValueError, in one line, where images of this shape cannot be normalised so."""
+    if len(interface.mean) > 1 and len(interface.mean) != shape[2]:
+        raise ValueError(f"mean has {len(interface.mean)} numbers, but the images have {shape[2]} channels")
 
 
 def log_probabilities(
@@ -220,9 +234,8 @@ def chosen(outputs: Any, output: str) -> Any:
 
 def torchscript(model: ModelFile, held: bytes, place: torch.device) -> Callable[[Tensor], Any]:
     """A TorchScript module in evaluation mode; ValueError where torch.save wrote the file."""
-    names = _names(held)
-    if not any(name.endswith("/constants.pkl") for name in names):
-        raise ValueError(f"model {model.name} is no TorchScript: {_instead(model, held)}")
+    if not zipfile.is_zipfile(io.BytesIO(held)):  # of archives, `content` lets TorchScript alone pass
+        raise ValueError(file_contents.no_archive(model.name))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # TorchScript is old; its files are still there
         try:
@@ -240,10 +253,7 @@ def exported(
     """A program of torch.export that takes images of this shape, and how many it takes at once."""
     from torch.export.passes import move_to_device_pass
 
-    if "archive_format" not in {name.partition("/")[2] for name in _names(held)}:
-        raise ValueError(
-            f"model {model.name} is no archive of torch.export.save as of torch 2.8; save the model with that again"
-        )
+    file_contents.check_exported(model.name, held)
     try:
         program = archives.program(held)
         inputs = program.graph_signature.user_inputs
@@ -272,108 +282,6 @@ def _rows(program: Any, name: str, image: tuple[int, ...]) -> Rows:
         return Rows()
     # sympy has an infinity of its own.
     return Rows(max(1, int(span.lower)), int(span.upper) if span.upper.is_Integer else None)
-
-
-def weighted(model: ModelFile, held: bytes, module: torch.nn.Module, place: torch.device) -> Callable[[Tensor], Any]:
-    """The module with these weights, in evaluation mode."""
-    tensors = _weights(model, held)
-    if model.timm is not None:
-        tensors = without_classifier(module, tensors)
-    try:
-        module.load_state_dict(tensors)
-    except Exception as error:
-        whose = "the factory's" if model.timm is None else f"those of timm's {model.timm}"
-        raise ValueError(f"model {model.name}: the weights are not {whose}: {_joined(error)}") from None
-    return module.to(place).eval()
-
-
-def made(model: ModelFile, shape: tuple[int, int, int], classes: int | None) -> torch.nn.Module:
-    """The module that the model's factory makes."""
-    factory = model.factory
-    assert isinstance(factory, Factory)
-    if classes is None:
-        raise ValueError(f"model {model.name} is made by a factory, which must be told the number of classes")
-    height, width, channels = shape
-    make = modules.imported(factory)
-    try:
-        module = make((channels, height, width), classes)
-    except Exception as error:
-        raise ValueError(f"network {factory}: its factory failed: {one_line(error)}") from error
-    if not isinstance(module, torch.nn.Module):
-        raise ValueError(
-            f"network {factory}: its factory made a {modules.kind(module)}; it must make a torch.nn.Module"
-        )
-    return module
-
-
-def network_of_timm(model: ModelFile, shape: tuple[int, int, int], classes: int | None) -> torch.nn.Module:
-    """timm's network of the model's name, begun at random; without its classifier for 0 classes."""
-    try:
-        import timm
-    except ImportError:
-        raise ValueError(f"model {model.name} needs {TIMM.advice}") from None
-    assert model.timm is not None
-    if classes is None:
-        raise ValueError(f"model {model.name} is one of timm's, which must be told the number of classes")
-    try:
-        network = timm.create_model(model.timm, pretrained=False, num_classes=classes, in_chans=shape[2])
-    except Exception as error:
-        raise ValueError(f"model {model.name}: timm cannot make {model.timm}: {one_line(error)}") from None
-    assert isinstance(network, torch.nn.Module)
-    return network
-
-
-def without_classifier(module: Any, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The weights without those of a classifier, where timm's network was made without one."""
-    if module.num_classes:
-        return tensors
-    named = module.default_cfg.get("classifier") or ()
-    names = tuple(f"{name}." for name in ((named,) if isinstance(named, str) else named))
-    return {name: tensor for name, tensor in tensors.items() if not name.startswith(names)}
-
-
-def _weights(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
-    suffix = PurePath(model.path).suffix.lower()
-    if suffix == ".npz":
-        return _npz(model, held)
-    return _safetensors(model, held) if suffix == ".safetensors" else _state(model, held)
-
-
-def _state(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
-    """The tensors of a state dict, or of the `state_dict` in a checkpoint."""
-    try:
-        state = torch.load(io.BytesIO(held), map_location="cpu", weights_only=True)
-    except Exception:
-        raise ValueError(
-            f"model {model.name}: {model.path} holds more than tensors, such as a whole pickled module, and is not "
-            "unpickled, which would run its code; save its weights: torch.save(model.state_dict(), path)"
-        ) from None
-    if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
-        state = state["state_dict"]
-    if not isinstance(state, Mapping) or not all(isinstance(part, Tensor) for part in state.values()):
-        raise ValueError(
-            f"model {model.name}: {model.path} is no state dict; save torch.save(model.state_dict(), path)"
-        )
-    return state
-
-
-def _npz(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
-    try:
-        with np.load(io.BytesIO(held), allow_pickle=False) as arrays:
-            return {name: torch.from_numpy(arrays[name].copy()) for name in arrays.files}
-    except Exception as error:
-        raise ValueError(f"model {model.name}: {model.path} is no .npz of numbers: {one_line(error)}") from None
-
-
-def _safetensors(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
-    try:
-        from safetensors.torch import load
-    except ImportError:
-        raise ValueError(f"model {model.name} needs safetensors: pip install 'engram-audit[deja_vu]'") from None
-    try:
-        return load(held)
-    except Exception as error:
-        raise ValueError(f"model {model.name}: {model.path} is no .safetensors: {one_line(error)}") from None
 
 
 def onnx(model: ModelFile, held: bytes, interface: Interface) -> tuple[Rows, Forward]:
@@ -415,39 +323,3 @@ def _outside(text: str) -> str:
     if "external" not in text.lower():
         return text
     return "its weights are in another file; write one file: torch.onnx.export(..., external_data=False), or onnx.save"
-
-
-def _names(held: bytes) -> list[str]:
-    try:
-        with zipfile.ZipFile(io.BytesIO(held)) as archive:
-            return archive.namelist()
-    except zipfile.BadZipFile:
-        return []
-
-
-def _instead(model: ModelFile, held: bytes) -> str:
-    if not _names(held):
-        return f"it is no archive; {INSTEAD}(path)"
-    try:
-        torch.load(io.BytesIO(held), map_location="meta", weights_only=True)
-    except Exception:
-        return (
-            "torch.save wrote it, and what it holds, such as a whole module, would have to be unpickled, which runs "
-            f"its code; {INSTEAD}(path)"
-        )
-    return f"it is a state dict, which needs its network: write package.module:factory+{os.path.basename(model.path)}"
-
-
-def one_line(error: Exception) -> str:
-    """An error of a library in one line; only the last line of long ones, such as tracebacks in C++."""
-    lines = list(_lines(error))
-    text = lines[-1] if len(lines) > 3 else " ".join(lines)
-    return f"{modules.kind(error)}: {text}"[:LONGEST]
-
-
-def _joined(error: Exception) -> str:
-    return " ".join(_lines(error))[:LONGEST]
-
-
-def _lines(error: Exception) -> Iterator[str]:
-    return (" ".join(line.split()) for line in str(error).splitlines() if line.strip())

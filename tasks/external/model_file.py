@@ -6,21 +6,24 @@
 | `model.pt2`                         | `torch.export.save(torch.export.export(model, ...), "model.pt2")`       |
 | `model.onnx`                        | ONNX in one file, weights included                                      |
 | `package.module:factory+weights.pt` | a state dict, `torch.save(model.state_dict(), "weights.pt")`, `.npz`    |
-|                                     | or `.safetensors`                                                       |
+|                                     | or `.safetensors`, or a Lightning checkpoint, `.ckpt`                   |
 | `timm:resnet50+weights.pt`          | the same of timm's network of that name                                 |
+| `transformers:FOLDER`               | an image classifier: `model.save_pretrained("FOLDER")`                  |
 
 The factory is one of the user's own networks (`tasks.models.custom`). timm gives the network alone:
 nothing is downloaded.
 
 Security. A model is a program, and only ONNX and weights are read purely as data.
 
-- Nothing is unpickled: a whole module (`torch.save(model)`) is refused, since reading it runs whatever it says. State
-  dicts are read with `weights_only=True`, `.npz` with `allow_pickle=False`; `.safetensors` hold numbers alone.
+- Nothing is unpickled: a whole module (`torch.save(model)`) is refused when it is pinned, since reading it runs
+  whatever it says. State dicts are read with `weights_only=True`, `.npz` with `allow_pickle=False`; `.safetensors` hold
+  numbers alone.
 - torch.export's own reader falls back to pickle, evaluates text and loads compiled code. An archive that would lead it
   there is refused before it is read (`tasks.external.archives`); its graph may use torch's own operators alone.
 - TorchScript has no safe way of reading: PyTorch says to treat it "the same way as locally executable code from an
   unknown source" (its SECURITY.md). It holds no Python objects, but its program may use memory, time and files.
 - ONNX is read by onnxruntime without operators of others and without further files.
+- Of a folder of transformers three files are read: JSON and numbers. Python files in it are not.
 - A factory is Python code, which is imported.
 
 None of this is a sandbox: evaluate an untrusted model in a container, or let its owner evaluate it and send a table
@@ -39,6 +42,8 @@ from typing import ClassVar, Literal
 
 from tasks import extras, files, size_limits
 from tasks.datasets.content import digest_of
+from tasks.external import image_folder
+from tasks.external.file_contents import check_contents, needs_network
 from tasks.extras import ONNXRUNTIME, Extra
 from tasks.files import File
 from tasks.models import custom
@@ -47,14 +52,16 @@ from tasks.ranges import at_least, one_of
 
 RULE = "given model: factory and weights, 1"
 TIMM_RULE = "given model: timm network and weights, 1"
-Kind = Literal["torchscript", "export", "onnx", "factory", "timm"]
+Kind = Literal["torchscript", "export", "onnx", "factory", "timm", "transformers"]
 Gives = Literal["logits", "probabilities", "log-probabilities"]
 Layout = Literal["nchw", "nhwc"]
 KINDS: dict[str, Kind] = {".pt": "torchscript", ".pth": "torchscript", ".pt2": "export", ".onnx": "onnx"}
-WEIGHTS = (".pt", ".pth", ".npz", ".safetensors")
+WEIGHTS = (".pt", ".pth", ".ckpt", ".npz", ".safetensors")
+WEIGHTS_ALONE = (".ckpt", ".npz", ".safetensors")  # never a whole model
 # A factory's name ends at the first plus; one in the path of any other file comes after a character it cannot have.
 FACTORY = re.compile(r"([\w.]+:\w+)\+(.+)", re.DOTALL)
 TIMM = re.compile(r"timm:([\w.-]+)\+(.+)", re.DOTALL)
+TRANSFORMERS = re.compile(r"transformers:(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ class ModelFile:
     """A model as a file, pinned once `digest` is set. Written `path`, `package.module:factory+path` or `...@digest`.
 
     The digest is the SHA-256 of the file's bytes; with a factory, of its function, its source and those bytes; with
-    timm, of the network's name and those bytes.
+    timm, of the network's name and those bytes; of a folder, of the files that make the model and their names.
     """
 
     noun: ClassVar[str] = "model"
@@ -71,14 +78,18 @@ class ModelFile:
     digest: str = ""
 
     def __post_init__(self) -> None:
+        if self.is_folder:
+            return
         suffix = PurePath(self.path).suffix.lower()
         if self.is_weights and suffix not in WEIGHTS:
             of = "a factory" if self.factory is not None else "timm"
             raise ValueError(f"model is {self.name!r}; weights for {of} are one of {', '.join(WEIGHTS)}")
+        if not self.is_weights and suffix in WEIGHTS_ALONE:
+            raise ValueError(f"model is {self.name!r}, a file of weights, which {needs_network(self.path)}")
         if not self.is_weights and suffix not in KINDS:
             raise ValueError(
                 f"model is {self.name!r}; it must be model.pt (TorchScript), model.pt2 (torch.export), model.onnx, "
-                "package.module:factory+weights.pt, or timm:name+weights.pt"
+                "package.module:factory+weights.pt, timm:name+weights.pt, or transformers:FOLDER"
             )
 
     @classmethod
@@ -107,22 +118,26 @@ class ModelFile:
     def paths(self) -> tuple[Path, ...]:
         """The file, and with a factory the Python files of its source."""
         source = () if self.factory is None else tuple(custom.sources(self.factory).values())
+        if self.is_folder:
+            return tuple(files.expanded(self.path) / file for file in image_folder.file_names(self.path))
         return (files.expanded(self.path), *source)
 
     def extras(self) -> tuple[Extra, ...]:
-        return {"timm": (extras.TIMM,), "onnx": (ONNXRUNTIME,)}.get(self.kind, ())
+        needed = {"timm": extras.TIMM, "onnx": ONNXRUNTIME, "transformers": extras.TRANSFORMERS}
+        return (needed[self.kind],) if self.kind in needed else ()
 
     @property
     def path(self) -> str:
-        """The path of the file: the model, or its weights."""
+        """The path of the file, the model or its weights; of a model of transformers its folder's."""
+        folder = TRANSFORMERS.fullmatch(self.name)
         match = TIMM.fullmatch(self.name) or FACTORY.fullmatch(self.name)
-        return match[2] if match else self.name
+        return folder[1] if folder else match[2] if match else self.name
 
     @property
     def factory(self) -> Factory | None:
         """The factory of the module that the weights belong to; None where it is timm's or in the file."""
         match = FACTORY.fullmatch(self.name)
-        return Factory.parse(match[1]) if match and self.timm is None else None
+        return Factory.parse(match[1]) if match and self.timm is None and not self.is_folder else None
 
     @property
     def timm(self) -> str | None:
@@ -136,7 +151,19 @@ class ModelFile:
         return self.factory is not None or self.timm is not None
 
     @property
+    def is_one_file(self) -> bool:
+        """Whether the file is the whole model, and the digest that of its bytes."""
+        return not (self.is_weights or self.is_folder)
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder of transformers."""
+        return TRANSFORMERS.fullmatch(self.name) is not None
+
+    @property
     def kind(self) -> Kind:
+        if self.is_folder:
+            return "transformers"
         if self.is_weights:
             return "factory" if self.factory is not None else "timm"
         return KINDS[PurePath(self.path).suffix.lower()]
@@ -203,17 +230,32 @@ def check_inputs(interface: Interface | EncoderInterface) -> None:
 def pin(model: ModelFile) -> ModelFile:
     """The model as it is now: with the file's absolute path and the digest of its content.
 
-    ValueError, in one line, where there is no such file or factory, or it is not the one pinned.
+    ValueError, in one line, where there is no such file or factory, it is not the one pinned, or it holds what is not
+    read, such as a whole pickled module (`tasks.external.file_contents`).
     """
     path = str(files.expanded(model.path).absolute())
     name = model.name[: len(model.name) - len(model.path)] + path
-    digest, _ = _digest_and_bytes(ModelFile(name, model.digest))
-    return ModelFile(name, digest)
+    new = ModelFile(name, model.digest)
+    if new.is_folder:
+        return ModelFile(name, _digest_and_folder(new)[0])
+    return ModelFile(name, _digest_and_bytes(new)[0])
 
 
 def content(model: ModelFile) -> bytes:
     """The bytes of the model's file; ValueError, in one line, where they are not those that were pinned."""
     return _digest_and_bytes(model)[1]
+
+
+def folder_content(model: ModelFile) -> dict[str, bytes]:
+    """The bytes of each file of a model of transformers; ValueError, in one line, as of `content`."""
+    return _digest_and_folder(model)[1]
+
+
+def _digest_and_folder(model: ModelFile) -> tuple[str, dict[str, bytes]]:
+    held = image_folder.read_folder(model.name, model.path)
+    digest = image_folder.digest_of_folder(held)
+    _check_digest(model, digest)
+    return digest, held
 
 
 def _digest_and_bytes(model: ModelFile) -> tuple[str, bytes]:
@@ -222,6 +264,7 @@ def _digest_and_bytes(model: ModelFile) -> tuple[str, bytes]:
         size_limits.check_archive(held)
     except size_limits.TooLarge as error:
         raise ValueError(f"model {model.name} cannot be read: {error}") from None
+    check_contents(model.name, model.path, model.kind, held)
     factory = model.factory
     digest = hashlib.sha256(held).hexdigest()
     if factory is not None:
@@ -229,8 +272,12 @@ def _digest_and_bytes(model: ModelFile) -> tuple[str, bytes]:
         digest = digest_of(RULE, (factory.function.encode(), source.encode(), digest.encode()))
     if model.timm is not None:
         digest = digest_of(TIMM_RULE, (model.timm.encode(), digest.encode()))
+    _check_digest(model, digest)
+    return digest, held
+
+
+def _check_digest(model: ModelFile, digest: str) -> None:
     if model.digest and model.digest != digest:
         raise ValueError(
             f"model {model.name} is not the one that was pinned: its content has digest {digest}, not {model.digest}"
         )
-    return digest, held

@@ -38,6 +38,12 @@ class GivenEncoder:
             raise ValueError("model and embeddings are both given; they are two ways to ask one encoder: give one")
         if self.reference is not None and self.reference_embeddings is not None:
             raise ValueError("reference and reference_embeddings are both given; give one")
+        for name, model in (("model", self.model), ("reference", self.reference)):
+            if model is not None and model.is_folder:
+                raise ValueError(
+                    f"{name} is {model.name}, an image classifier, which gives no embeddings; export its encoder to a "
+                    "file with torch.export.save"
+                )
         if not self.there and (self.has_reference or self.references > 1):
             raise ValueError("a reference is given, and no encoder to compare it with; give model or embeddings")
         if self.has_reference and self.references > 1:

@@ -49,6 +49,12 @@ def test_a_preset_shows_what_it_needs_sets_and_costs(engram: Here) -> None:
     assert preset["price"]["seconds_low"] < preset["price"]["expected_seconds"] < preset["price"]["seconds_high"]
 
 
+def test_a_preset_tells_its_trainings_and_their_links(engram: Here) -> None:
+    assert "  quickstart: 2 trainings in 6 links, " in engram("show", "deja_vu", "quickstart").stdout
+    (preset,) = engram.json("show", "deja_vu", "quickstart")["presets"]
+    assert (2, 6) == (preset["trainings"], preset["links"])
+
+
 def test_every_audit_is_shown_as_json(engram: Here) -> None:
     for audit in OWN:
         shown = engram.json("show", audit, "seed")

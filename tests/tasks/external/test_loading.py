@@ -5,13 +5,16 @@ import subprocess
 import sys
 import warnings
 import zipfile
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from tasks.external import loading
@@ -155,18 +158,57 @@ def test_a_file_says_what_the_module_says(kind: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(given.answers(images()[:1]).log_p, found.log_p[:1], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("form", ["w.pt", "w.npz", "checkpoint.pth"])
+@pytest.mark.parametrize("form", ["w.pt", "w.npz", "w.safetensors", "checkpoint.pth", "lightning.ckpt", "nested.pt"])
 def test_weights_and_a_factory_say_what_the_module_says(form: str, factory: str, tmp_path: Path) -> None:
     module = made()
     path = tmp_path / form
     if form == "w.npz":
         np.savez(path, **{name: value.numpy() for name, value in module.state_dict().items()})
+    elif form == "w.safetensors":
+        save_file(module.state_dict(), path)
+    elif form == "lightning.ckpt":
+        torch.save(lightning_checkpoint({f"model.{name}": value for name, value in module.state_dict().items()}), path)
+    elif form == "nested.pt":
+        torch.save({f"module.net.{name}": value for name, value in module.state_dict().items()}, path)
     else:
         state = module.state_dict()
         torch.save({"state_dict": state, "epoch": 3} if form == "checkpoint.pth" else state, path)
     model = pin(ModelFile(f"{factory}:net+{path}"))
     found = loading.log_probabilities(model, images(), classes=CLASSES)
     np.testing.assert_allclose(found.log_p, expected(module, images()), rtol=0, atol=1e-5)
+
+
+def lightning_checkpoint(state: dict[str, Tensor]) -> dict[str, object]:
+    """What Lightning 2's trainer writes, with the state of an optimiser and of a callback."""
+    callback = {"monitor": "loss", "best_model_score": torch.tensor(0.5), "best_k_models": {}, "dirpath": "/runs"}
+    optimiser = torch.optim.Adam([nn.Parameter(torch.zeros(3))]).state_dict()
+    return {
+        "epoch": 3,
+        "global_step": 120,
+        "pytorch-lightning_version": "2.5.0",
+        "state_dict": OrderedDict(state),
+        "loops": {"fit_loop": {"state_dict": {}, "epoch_progress": {"total": {"ready": 4}}}},
+        "callbacks": {"ModelCheckpoint{'monitor': 'loss'}": callback},
+        "optimizer_states": [optimiser],
+        "lr_schedulers": [],
+        "hparams_name": "kwargs",
+        "hyper_parameters": {"lr": 0.001, "layers": [5]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("renamed", "told"),
+    [
+        (lambda name: name if name.startswith("5") else f"model.{name}", "Missing key"),  # no beginning of all
+        (lambda name: f"model.x{name}", "Missing key"),  # without it they are not the factory's
+    ],
+)
+def test_a_beginning_is_left_out_only_where_the_rest_is_the_factorys(
+    renamed: Callable[[str], str], told: str, factory: str, tmp_path: Path
+) -> None:
+    torch.save({renamed(name): value for name, value in made().state_dict().items()}, tmp_path / "w.pt")
+    with pytest.raises(ValueError, match=f"the weights are not the factory's: .*{told}"):
+        loading.log_probabilities(ModelFile(f"{factory}:net+{tmp_path / 'w.pt'}"), images(), classes=CLASSES)
 
 
 def test_weights_that_are_not_the_factorys_are_refused(factory: str, tmp_path: Path) -> None:
@@ -306,9 +348,10 @@ def test_a_whole_pickled_module_is_refused_and_never_run(tmp_path: Path, factory
         (f"{factory}:net+{tmp_path}/whole.pt", r"is not unpickled, .*; save its weights: torch.save\(model.state_dict"),
     ):
         model = ModelFile(name if ":" in name else str(tmp_path / name))
-        with pytest.raises(ValueError, match=told) as refused:
-            loading.log_probabilities(model, images(), classes=CLASSES)
-        assert "\n" not in str(refused.value)
+        for ask in (pin, partial(loading.log_probabilities, images=images(), classes=CLASSES)):
+            with pytest.raises(ValueError, match=told) as refused:
+                ask(model)
+            assert "\n" not in str(refused.value)
     assert not (tmp_path / "ran").exists()
 
 

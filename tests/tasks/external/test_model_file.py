@@ -23,6 +23,8 @@ DIGEST = "a" * 64
         ("m.onnx", "onnx", "m.onnx"),
         ("package.module:make+/a+b/w.npz", "factory", "/a+b/w.npz"),
         ("timm:vit_small_patch16_224.dino+/a+b/w.safetensors", "timm", "/a+b/w.safetensors"),
+        ("package.module:make+/a+b/last.ckpt", "factory", "/a+b/last.ckpt"),
+        ("transformers:/a+b/vit", "transformers", "/a+b/vit"),
     ],
 )
 def test_a_model_is_written_by_its_file(name: str, kind: str, path: str) -> None:
@@ -43,6 +45,9 @@ def test_a_model_is_written_by_its_file(name: str, kind: str, path: str) -> None
         "module:make",
         "timm:resnet50+w.onnx",
         "timm:resnet50",
+        "w.safetensors",
+        "last.ckpt",
+        "transformers:",
     ],
 )
 def test_what_is_no_model_is_refused_when_it_is_named(name: str) -> None:

@@ -1,0 +1,143 @@
+"""What a model's file holds, as its directory, its header or its pickle's opcodes say; nothing is unpickled.
+
+Planning refuses by it what a run would refuse, and loads no torch. What passes may still be refused when it is read.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickletools
+import zipfile
+from collections.abc import Iterator
+from pathlib import PurePath
+
+INSTEAD = "save it with torch.export.save or torch.jit.script(model).save"
+PICKLE = b"\x80"  # the first byte of a pickle, and of what torch.save wrote before torch 1.6
+LEGACY_PICKLES = 4  # of such a file: a magic number, a version, sizes, and what was saved; numbers follow
+LENGTH = 8  # bytes of a .safetensors file that say how long its header is
+# What a pickle may import beside torch's tensors, as torch.load(weights_only=True) has it; Python 2 has other modules.
+PLAIN = {
+    "collections": ("OrderedDict", "Counter"),
+    "builtins": ("set", "bytearray", "complex"),
+    "__builtin__": ("set", "bytearray", "complex"),
+    "_codecs": ("encode",),
+}
+CODE = ("torch.nn.modules", "torch.jit", "torch.fx", "torch.optim")  # modules of torch that hold no tensors
+# Opcodes that import by other ways, and which torch.load(weights_only=True) does not know.
+FOREIGN = ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "NEWOBJ_EX")
+
+
+def check_contents(name: str, path: str, kind: str, held: bytes) -> None:
+    """ValueError, in one line, for a file that holds pickled code, or weights alone where its kind is a whole model.
+
+    `name` is the model's as it is written, `path` its file's, `kind` as `ModelFile.kind` has it, `held` the bytes.
+    """
+    suffix = PurePath(path).suffix.lower()
+    if kind == "torchscript":
+        _check_torchscript(name, path, held)
+    elif kind == "export" and zipfile.is_zipfile(io.BytesIO(held)):
+        check_exported(name, held)
+    elif kind in ("factory", "timm") and suffix == ".safetensors":
+        _check_safetensors(name, path, held)
+    elif kind in ("factory", "timm") and suffix != ".npz":
+        if "constants.pkl" in _files(held):
+            raise ValueError(f"model {name}: {path} is TorchScript, which has its network: give {path} alone")
+        if not holds_tensors_alone(held):
+            raise ValueError(not_tensors_alone(name, path))
+
+
+def _check_torchscript(name: str, path: str, held: bytes) -> None:
+    if held.startswith(PICKLE):
+        raise ValueError(no_archive(name))
+    names = _files(held)
+    if "data.pkl" not in names or "constants.pkl" in names:
+        return
+    if not holds_tensors_alone(held):
+        raise ValueError(
+            f"model {name} is no TorchScript: torch.save wrote it, and what it holds, such as a whole module, would "
+            f"have to be unpickled, which runs its code; {INSTEAD}(path)"
+        )
+    raise ValueError(f"model {name} is no TorchScript: it is a state dict, which {needs_network(path)}")
+
+
+def check_exported(name: str, held: bytes) -> None:
+    """ValueError, in one line, unless the bytes are an archive of torch.export.save."""
+    if "archive_format" not in _files(held):
+        raise ValueError(
+            f"model {name} is no archive of torch.export.save as of torch 2.8; save the model with that again"
+        )
+
+
+def _check_safetensors(name: str, path: str, held: bytes) -> None:
+    size = int.from_bytes(held[:LENGTH], "little")
+    try:
+        if len(held) < LENGTH + size or not isinstance(json.loads(held[LENGTH : LENGTH + size]), dict):
+            raise ValueError("it has no header")
+    except (ValueError, RecursionError):
+        raise ValueError(f"model {name}: {path} is no .safetensors: its header cannot be read") from None
+
+
+def needs_network(path: str) -> str:
+    """The end of a sentence about weights that are given without their network."""
+    return f"needs its network: write package.module:factory+{os.path.basename(path)}"
+
+
+def no_archive(name: str) -> str:
+    return f"model {name} is no TorchScript: it is no archive; {INSTEAD}(path)"
+
+
+def not_tensors_alone(name: str, path: str) -> str:
+    """The refusal of a file of weights whose pickle could run code."""
+    return (
+        f"model {name}: {path} holds more than tensors, such as a whole pickled module, and is not unpickled, which "
+        "would run its code; save its weights: torch.save(model.state_dict(), path)"
+    )
+
+
+def holds_tensors_alone(held: bytes) -> bool:
+    """Whether the pickle that torch.save wrote imports nothing but tensors and plain containers.
+
+    True also where there is no pickle that can be read to its end: the reader says what is wrong with that.
+    """
+    for pickled, most in _pickles(held):
+        for _ in range(most):
+            try:
+                for opcode, argument, _position in pickletools.genops(pickled):
+                    if opcode.name in FOREIGN or (opcode.name == "GLOBAL" and not _is_plain(str(argument))):
+                        return False
+            except (ValueError, UnicodeDecodeError):
+                break
+    return True
+
+
+def _is_plain(imported: str) -> bool:
+    """Whether a pickle may import this, `module name`, and still be tensors and containers alone."""
+    module, _, name = imported.partition(" ")
+    if module == "torch" or module.startswith("torch."):
+        return not any(module == code or module.startswith(f"{code}.") for code in CODE)
+    return name in PLAIN.get(module, ())
+
+
+def _pickles(held: bytes) -> Iterator[tuple[io.BytesIO, int]]:
+    """Each stream of pickles, and how many it has at most."""
+    if held.startswith(PICKLE):
+        yield io.BytesIO(held), LEGACY_PICKLES
+        return
+    try:
+        with zipfile.ZipFile(io.BytesIO(held)) as archive:
+            for name in archive.namelist():
+                if name.partition("/")[2] == "data.pkl":
+                    yield io.BytesIO(archive.read(name)), 1
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError, RuntimeError):
+        return
+
+
+def _files(held: bytes) -> set[str]:
+    """The files of an archive, without the folder that they all lie in; none of what is no archive."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(held)) as archive:
+            return {name.partition("/")[2] for name in archive.namelist()}
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
+        return set()

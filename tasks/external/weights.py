@@ -1,0 +1,142 @@
+"""The weights of a network of the user's own, or of timm's: read as tensors alone, and put into the network."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tasks.external.file_contents import not_tensors_alone
+from tasks.external.library_errors import joined, one_line
+from tasks.external.model_file import ModelFile
+from tasks.extras import TIMM
+from tasks.models import modules
+from tasks.models.custom import Factory
+
+
+def weighted(model: ModelFile, held: bytes, module: torch.nn.Module, place: torch.device) -> Callable[[Tensor], Any]:
+    """The module with these weights, in evaluation mode."""
+    tensors = matching(module, read_weights(model, held), drops_classifier=model.timm is not None)
+    try:
+        module.load_state_dict(tensors)
+    except Exception as error:
+        whose = "the factory's" if model.timm is None else f"those of timm's {model.timm}"
+        raise ValueError(f"model {model.name}: the weights are not {whose}: {joined(error)}") from None
+    return module.to(place).eval()
+
+
+def made(model: ModelFile, shape: tuple[int, int, int], classes: int | None) -> torch.nn.Module:
+    """The module that the model's factory makes."""
+    factory = model.factory
+    assert isinstance(factory, Factory)
+    if classes is None:
+        raise ValueError(f"model {model.name} is made by a factory, which must be told the number of classes")
+    height, width, channels = shape
+    make = modules.imported(factory)
+    try:
+        module = make((channels, height, width), classes)
+    except Exception as error:
+        raise ValueError(f"network {factory}: its factory failed: {one_line(error)}") from error
+    if not isinstance(module, torch.nn.Module):
+        raise ValueError(
+            f"network {factory}: its factory made a {modules.kind(module)}; it must make a torch.nn.Module"
+        )
+    return module
+
+
+def network_of_timm(model: ModelFile, shape: tuple[int, int, int], classes: int | None) -> torch.nn.Module:
+    """timm's network of the model's name, begun at random; without its classifier for 0 classes."""
+    try:
+        import timm
+    except ImportError:
+        raise ValueError(f"model {model.name} needs {TIMM.advice}") from None
+    assert model.timm is not None
+    if classes is None:
+        raise ValueError(f"model {model.name} is one of timm's, which must be told the number of classes")
+    try:
+        network = timm.create_model(model.timm, pretrained=False, num_classes=classes, in_chans=shape[2])
+    except Exception as error:
+        raise ValueError(f"model {model.name}: timm cannot make {model.timm}: {one_line(error)}") from None
+    assert isinstance(network, torch.nn.Module)
+    return network
+
+
+def matching(
+    module: torch.nn.Module, tensors: Mapping[str, Tensor], *, drops_classifier: bool = False
+) -> Mapping[str, Tensor]:
+    """The weights by the module's own names.
+
+    Where all names begin alike, as those of a Lightning module that holds the network as `model` do, that beginning is
+    left out, if the rest are exactly the module's names. Otherwise the weights are as they were.
+    """
+    names = set(module.state_dict())
+
+    def kept(prefix: str) -> Mapping[str, Tensor]:
+        bare = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+        return without_classifier(module, bare) if drops_classifier else bare
+
+    found = (kept(prefix) for prefix in ("", *common_prefixes(tensors)))
+    return next((bare for bare in found if set(bare) == names), kept(""))
+
+
+def common_prefixes(names: Iterable[str]) -> list[str]:
+    """What all dotted names begin with, each part with its dot, the shortest first: `module.`, `module.net.`."""
+    found: list[str] = []
+    for steps in zip(*(name.split(".")[:-1] for name in names), strict=False):
+        if len(set(steps)) > 1:
+            break
+        found.append((found[-1] if found else "") + steps[0] + ".")
+    return found
+
+
+def without_classifier(module: Any, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The weights without those of a classifier, where timm's network was made without one."""
+    if module.num_classes:
+        return tensors
+    named = module.default_cfg.get("classifier") or ()
+    names = tuple(f"{name}." for name in ((named,) if isinstance(named, str) else named))
+    return {name: tensor for name, tensor in tensors.items() if not name.startswith(names)}
+
+
+def read_weights(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
+    suffix = PurePath(model.path).suffix.lower()
+    if suffix == ".npz":
+        return _npz(model, held)
+    return _safetensors(model, held) if suffix == ".safetensors" else _state(model, held)
+
+
+def _state(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
+    """The tensors of a state dict, or of the `state_dict` in a checkpoint, such as Lightning's."""
+    try:
+        state = torch.load(io.BytesIO(held), map_location="cpu", weights_only=True)
+    except Exception:
+        raise ValueError(not_tensors_alone(model.name, model.path)) from None
+    if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
+        state = state["state_dict"]
+    if not isinstance(state, Mapping) or not all(isinstance(part, Tensor) for part in state.values()):
+        raise ValueError(
+            f"model {model.name}: {model.path} is no state dict; save torch.save(model.state_dict(), path)"
+        )
+    return state
+
+
+def _npz(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
+    try:
+        with np.load(io.BytesIO(held), allow_pickle=False) as arrays:
+            return {name: torch.from_numpy(arrays[name].copy()) for name in arrays.files}
+    except Exception as error:
+        raise ValueError(f"model {model.name}: {model.path} is no .npz of numbers: {one_line(error)}") from None
+
+
+def _safetensors(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
+    from safetensors.torch import load
+
+    try:
+        return load(held)
+    except Exception as error:
+        raise ValueError(f"model {model.name}: {model.path} is no .safetensors: {one_line(error)}") from None

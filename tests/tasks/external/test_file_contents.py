@@ -1,0 +1,83 @@
+"""What a file of a model holds is told without reading it, and refused when a run is planned."""
+
+import pickle
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tasks.external.file_contents import check_contents, holds_tensors_alone
+from tests.support.shell import Shell
+
+ASKED = ("given.shape=8,8,1", "probe=digits", "feature=words:JANE DOE")
+
+
+def refusal(path: Path, kind: str) -> str:
+    with pytest.raises(ValueError, match="model ") as refused:
+        check_contents(path.name, str(path), kind, path.read_bytes())
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_pickle_of_tensors_is_distinguished_from_one_of_code(legacy: bool, tmp_path: Path) -> None:
+    module = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    plain = {"state_dict": module.state_dict(), "half": torch.zeros(2, dtype=torch.bfloat16), "of": {1, 2j}}
+    for held, alone in ((plain, True), (nn.Parameter(torch.ones(3)), True), (module, False), (Path("a"), False)):
+        torch.save(held, tmp_path / "w.pt", _use_new_zipfile_serialization=not legacy)
+        assert alone == holds_tensors_alone((tmp_path / "w.pt").read_bytes())
+    assert not holds_tensors_alone(pickle.dumps(module, protocol=5))
+
+
+def test_whatever_torch_reads_as_weights_passes() -> None:
+    allowed = torch._weights_only_unpickler._get_allowed_globals()
+    assert len(allowed) > 50
+    for full in allowed:
+        module, _, name = full.rpartition(".")
+        assert holds_tensors_alone(f"\x80\x02c{module}\n{name}\n.".encode("latin1")), full
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.script(nn.Linear(3, 2)).save(str(tmp_path / "m.pt"))
+    check_contents("m.pt", "m.pt", "torchscript", (tmp_path / "m.pt").read_bytes())
+    assert "m.pt is TorchScript, which has its network: give " in refusal(tmp_path / "m.pt", "factory")
+    assert "no archive of torch.export.save" in refusal(tmp_path / "m.pt", "export")
+    for held in (b"", b"no weights", b"\2\0\0\0\0\0\0\0[]", (2**62).to_bytes(8, "little") + b"{}"):
+        (tmp_path / "w.safetensors").write_bytes(held)
+        assert "w.safetensors is no .safetensors: its header cannot be read" in refusal(
+            tmp_path / "w.safetensors", "timm"
+        )
+
+
+def test_planning_refuses_weights_without_a_network_and_pickled_modules(tmp_path: Path) -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    torch.save(module.state_dict(), tmp_path / "state.pt")
+    torch.save(module, tmp_path / "whole.pt")
+    engram = Shell(tmp_path)
+    for model, code, told in (
+        ("state.pt", 2, "it is a state dict, which needs its network: write package.module:factory+state.pt"),
+        ("whole.pt", 2, "such as a whole module, would have to be unpickled, which runs its code"),
+        ("timm:resnet10t+whole.pt", 2, "is not unpickled, which would run its code; save its weights"),
+        ("last.ckpt", 2, "a file of weights, which needs its network: write package.module:factory+last.ckpt"),
+        ("transformers:nowhere", 1, "there is no folder"),
+    ):
+        said = engram("plan", "unique_feature", f"given.models={model}", *ASKED, code=code)
+        assert told in said.stderr
+        assert "Traceback" not in said.stderr
+        assert len(said.stderr.splitlines()) == 1
+
+
+def test_pinning_loads_no_torch(tmp_path: Path) -> None:
+    torch.save(nn.Linear(3, 2).state_dict(), tmp_path / "w.pt")
+    script = f"""
+import sys
+from tasks.external.model_file import ModelFile, pin
+pin(ModelFile("timm:resnet10t+{tmp_path / "w.pt"}"))
+assert not sys.modules.keys() & {{"torch", "transformers", "timm", "safetensors"}}
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
