@@ -14,6 +14,7 @@ from tasks.ranges import above_zero, at_least, one_of
 OptimiserName = Literal["adam", "rmsprop"]
 Precision = Literal["float32", "float64"]
 LEAST = {"epochs": 1, "patience": 0, "batch": 1, "accumulate": 1}
+EPSILON = 1e-7
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Recipe:
     patience: int = 0
     schedule: tuple[tuple[int, float], ...] = ()
     optimiser: OptimiserName = "adam"
-    epsilon: float = 1e-7
+    epsilon: float = EPSILON
     precision: Precision = "float32"
     accumulate: int = 1
 
