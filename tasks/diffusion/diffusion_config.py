@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasks.ranges import above_zero, at_least, one_of, share
-from tasks.training.optimiser_config import AdamW, WeightDecay
 from tasks.training.recipe import Recipe
 
 ScheduleName = Literal["linear", "cosine"]
@@ -101,5 +100,4 @@ class Diffusion:
     @property
     def recipe(self) -> Recipe:
         """How it is trained: Adam at torch's defaults. ValueError where that is impossible."""
-        adam = AdamW(weight_decay=WeightDecay())
-        return Recipe(self.epochs, self.batch, self.learning_rate, optimiser=adam, accumulate=self.accumulate)
+        return Recipe(self.epochs, self.batch, self.learning_rate, epsilon=1e-8, accumulate=self.accumulate)

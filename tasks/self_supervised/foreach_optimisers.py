@@ -43,7 +43,7 @@ class LARS:
 
     r is 1 where a norm is 0, and for parameters of one axis, which do not decay either. You, Gitman & Ginsburg 2017,
     as in the code of Barlow Twins, VICReg and the audit's paper: the learning rate is outside of the momentum, and the
-    second norm is of the sum, in both of which `tasks.training.optimisers.lars` follows the first paper's algorithm 1.
+    second norm is of the sum, in both of which the first paper's algorithm 1 differs.
     """
 
     def __init__(self, parameters: list[Tensor], decay: float) -> None:

@@ -14,8 +14,8 @@ from tasks.ranges import above_zero, at_least, one_of, share
 from tasks.self_supervised import backbone
 from tasks.self_supervised.backbone import check
 from tasks.self_supervised.criterion import BYOL, Criterion, VICReg
+from tasks.self_supervised.warmup_cosine import WarmupCosine
 from tasks.training.chains import check_recorded
-from tasks.training.learning_rates import WarmupCosine
 
 OptimiserName = Literal["lars", "sgd", "adamw"]
 Precision = Literal["float32", "bfloat16"]

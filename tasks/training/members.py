@@ -30,8 +30,8 @@ class TrainingError(RuntimeError):
 @dataclass(frozen=True)
 class Epoch:
     epoch: int  # from 1
-    # In nats: the mean over the epoch's minibatches of their loss, which is their rows' mean or, where the objective
-    # gives one, the minibatch's own; where it is a sum over rows, the mean over all the epoch's rows.
+    # In nats: the mean over the epoch's minibatches of their rows' mean loss; where a minibatch's loss is a sum over
+    # rows, the mean over all the epoch's rows.
     train_loss: float
     validation_loss: float  # mean over the test split, in nats
     validation_accuracy: float  # NaN where nothing is classified

@@ -26,10 +26,6 @@ class Batch:
 class Objective(Protocol):
     """One kind of learning with one network. Tensors are (models, *shape) by the names of `weights`.
 
-    A loss is of each row, (models, rows), or of the minibatch as a whole, (models,), where rows bear on one another, as
-    in a contrastive loss. `Stack` and `Step` do the rest for both: in minibatches, parts of them (`Recipe.accumulate`)
-    and evaluation.
-
     Random numbers come from the batch's mode, by sites of their own (`tasks.models.counter_rng`): a second view of the
     rows is another site. Tensors that are not learned, such as statistics, are changed in place by `losses`, for the
     models that have a real row, and after the optimiser's step by an objective that is `AfterStep`, too.
@@ -57,11 +53,7 @@ class Objective(Protocol):
 
     @property
     def total(self) -> bool:
-        """Whether a minibatch's loss is the sum over its rows, and not their mean.
-
-        Also where it is given as a whole: it says how parts of a minibatch, and an epoch's, make one number. Means are
-        weighted by their rows within a minibatch.
-        """
+        """Whether a minibatch's loss is the sum over its rows, and not their mean."""
 
     def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
         """The tensors (*shape) that a model starts from, the same on every device."""
@@ -69,15 +61,13 @@ class Objective(Protocol):
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
         """Each row's loss in training, (models, rows), in nats. Autograd can follow it to the tensors.
 
-        Or the minibatch's loss (models,), whose rows are those that the mode calls `real`: padding must not bear on it.
-        A model may have no real row. Its loss is then not used, but it and its gradients must still be finite.
+        Of padding, which the mode does not call `real`, it is not used, but it and its gradients must still be finite.
         """
 
     def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Each row's loss in evaluation and whether it is classified rightly, both (models, rows).
 
-        The second is None where nothing is classified. The first may be the loss of these rows as a whole, (models,);
-        the test split comes in parts of `tasks.training.stack.ASSESSED_AT_ONCE` rows, of which each counts by its rows.
+        The second is None where nothing is classified.
         """
 
     def manual_gradient(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from tasks.extras import OPACUS, Extra
 from tasks.ranges import above_zero, share
-from tasks.training.learning_rates import Constant, Steps
 from tasks.training.recipe import Recipe
 
 LARGEST_EPSILON = 200.0  # beyond, opacus's accountant takes gigabytes, or fails
@@ -61,8 +60,8 @@ def check_recipe(recipe: Recipe) -> None:
     """ValueError where the recipe has a setting that private training does not support."""
     settings = {
         "patience": (recipe.patience, 0),
-        "schedule": (() if recipe.rates in (Constant(), Steps(())) else recipe.schedule, ()),
-        "optimiser": (recipe.optimiser_name, "adam"),
+        "schedule": (recipe.schedule, ()),
+        "optimiser": (recipe.optimiser, "adam"),
         "precision": (recipe.precision, "float32"),
         "accumulate": (recipe.accumulate, 1),
     }

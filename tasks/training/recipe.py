@@ -1,8 +1,7 @@
 """How a network is trained, whatever its objective: number of epochs, optimiser, schedule and early stopping.
 
-Light enough for plans: it imports no torch. To add a schedule, see `tasks.training.learning_rates`; an optimiser,
-`tasks.training.optimiser_config` and `tasks.training.optimisers`; a loss or something to do after a step,
-`tasks.training.objective`.
+Light enough for plans: it imports no torch. To add an optimiser, see `tasks.training.optimisers`; a loss or something
+to do after a step, `tasks.training.objective`.
 """
 
 from __future__ import annotations
@@ -10,11 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from tasks.ranges import above_zero, at_least, one_of
-from tasks.training.learning_rates import Constant, Factors, Schedule, Steps, WarmupCosine
-from tasks.training.optimiser_config import OptimiserConfig
 
 OptimiserName = Literal["adam", "rmsprop"]
 Precision = Literal["float32", "float64"]
@@ -29,24 +24,23 @@ class Recipe:
     With `patience` above 0 a training ends after that many epochs without a better validation loss and returns the best
     epoch's weights; with 0 it returns the last epoch's.
 
-    `schedule` is a value of `tasks.training.learning_rates`, or (epoch, factor), epochs ascending: after so many epochs
-    the learning rate is the first one times the factor.
+    `schedule` holds (epoch, factor), epochs ascending: after so many epochs the learning rate is the first one times
+    the factor.
 
-    `optimiser` is a name (Adam and RMSprop in Keras's setting, with this `epsilon`) or a value of
-    `tasks.training.optimiser_config`, which has all its settings but the learning rate.
+    `optimiser` is Adam or RMSprop in Keras's setting, with this `epsilon`.
 
     With `accumulate` above 1 a step computes its `batch` rows in so many equal parts, one after another, whose
-    gradients add up: it takes the memory of a part. Losses of rows give the whole minibatch's step, to rounding; a loss
-    of a whole minibatch sees each part as a minibatch of its own, and so does batch norm. Parts draw different random
-    numbers. The learning rate, and what an objective does after a step, go by whole steps.
+    gradients add up to the whole minibatch's, to rounding: it takes the memory of a part. Batch norm sees each part as
+    a minibatch of its own. Parts draw different random numbers. What an objective does after a step goes by whole
+    steps.
     """
 
     epochs: int  # at most
     batch: int
     learning_rate: float
     patience: int = 0
-    schedule: tuple[tuple[int, float], ...] | Constant | Steps | WarmupCosine = ()
-    optimiser: OptimiserName | OptimiserConfig = "adam"
+    schedule: tuple[tuple[int, float], ...] = ()
+    optimiser: OptimiserName = "adam"
     epsilon: float = EPSILON
     precision: Precision = "float32"
     accumulate: int = 1
@@ -54,32 +48,17 @@ class Recipe:
     def __post_init__(self) -> None:
         at_least(self, LEAST)
         above_zero(self, "learning_rate", "epsilon")
-        if not isinstance(self.optimiser, OptimiserConfig):
-            one_of(self, "optimiser", OptimiserName)
-        elif self.epsilon != EPSILON:
-            raise ValueError(
-                f"epsilon is {self.epsilon}; it is for adam and rmsprop, and {self.optimiser.name} has its own"
-            )
+        one_of(self, "optimiser", OptimiserName)
         one_of(self, "precision", Precision)
-        _ = self.rates  # its ranges are checked on construction
+        epochs = [epoch for epoch, _ in self.schedule]
+        if epochs != sorted(set(epochs)) or any(epoch < 1 or not factor > 0 for epoch, factor in self.schedule):
+            raise ValueError(
+                f"schedule is {self.schedule}; it must be pairs of an epoch from 1, ascending, and a factor above 0"
+            )
         if self.batch % self.accumulate:
             raise ValueError(f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}")
 
-    @property
-    def rates(self) -> Schedule:
-        """The schedule of the learning rate."""
-        if isinstance(self.schedule, Constant | Steps | WarmupCosine):
-            return self.schedule
-        return Steps(self.schedule)
-
     def factor(self, epoch: int) -> float:
-        """The factor of the learning rate in an epoch, counted from 1; in its first step, where steps differ."""
-        return float(self.factors(epoch, 1)[0])
-
-    def factors(self, epoch: int, steps: int) -> Factors:
-        """The factor of the learning rate in each step of an epoch, counted from 1: (steps,)."""
-        return self.rates.factors(epoch - 1 + np.arange(steps) / steps)
-
-    @property
-    def optimiser_name(self) -> str:
-        return self.optimiser.name if isinstance(self.optimiser, OptimiserConfig) else self.optimiser
+        """The factor of the learning rate in an epoch, counted from 1."""
+        passed = [factor for changed, factor in self.schedule if epoch > changed]
+        return float(passed[-1]) if passed else 1.0

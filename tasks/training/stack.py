@@ -72,18 +72,15 @@ class Stack:
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)  # of the minibatch
         self.losses = torch.zeros(count, steps, dtype=dtype, device=device)
         self.assessment = torch.zeros(2, count, dtype=torch.float64, device=device)  # mean loss, accuracy
-        # Of every step, where steps of an epoch differ: the learning rate, and the epochs passed at its end.
-        self.rates = self._by_step() if spec.recipe.rates.within_epochs else None
-        self.passed = self._by_step() if isinstance(spec.learning, AfterStep) else None
+        # The epochs that have passed at the end of each step, (places, steps), where something follows a step.
+        self.passed = None
+        if isinstance(spec.learning, AfterStep):
+            self.passed = torch.zeros(self.losses.shape, device=device, dtype=torch.float64)
         self.stepping = Step(spec, data, self.learned, self.kept, self.optimiser, self.keys)
         self.graphs = Graphs(device) if captured else None
         self._orders: dict[tuple[int, int], Order] = {}  # drawn ahead, by member and epoch
         self._running: list[int] = []  # minibatches of each place in the epoch under way
         self._sent: list[Tensor] = []  # what is on its way to the device, kept until it has arrived
-
-    def _by_step(self) -> Tensor:
-        """Zeros (places, steps)."""
-        return torch.zeros(self.losses.shape, device=self.losses.device, dtype=torch.float64)
 
     # Places
 
@@ -193,7 +190,7 @@ class Stack:
         """Lay out the next epoch's minibatches; return whether each of them is padded."""
         recipe = self.spec.recipe
         self._running = [0] * len(self.places)
-        rates, passed = np.zeros(self.losses.shape), np.zeros(self.losses.shape)
+        rates, passed = np.zeros(len(self.places)), np.zeros(self.losses.shape)
         drawn = np.zeros(self.order.shape, np.int32)  # row 0 in empty places, whose results are not used
         for place in self.occupied:
             who = self.occupant(place)
@@ -201,16 +198,15 @@ class Stack:
             drawn[place, : len(rows)], drawn[place, len(rows) :] = rows, -1
             self._running[place] = len(rows)
             rate = recipe.learning_rate if who.member.learning_rate is None else who.member.learning_rate
-            rates[place, : len(rows)] = rate * recipe.factors(len(who.history) + 1, len(rows))
+            rates[place] = rate * recipe.factor(len(who.history) + 1)
             passed[place, : len(rows)] = len(who.history) + np.arange(1, len(rows) + 1) / len(rows)
         steps = max(self._running)
         padded: list[bool] = np.any(drawn[:, :steps] < 0, axis=(0, 2)).tolist()  # a step without padding is cheaper
         self._sent.clear()
         self._send(drawn, self.order)
-        self._send(np.ascontiguousarray(rates[:, 0]), self.optimiser.rates)
-        for values, table in ((rates, self.rates), (passed, self.passed)):
-            if table is not None:
-                self._send(values, table)
+        self._send(rates, self.optimiser.rates)
+        if self.passed is not None:
+            self._send(passed, self.passed)
         self.cursor.zero_()
         self.losses.zero_()
         return padded
@@ -290,8 +286,6 @@ class Stack:
         return [*self._memory(), self.cursor, self.losses]
 
     def _step(self, padded: bool) -> None:
-        if self.rates is not None:
-            self.optimiser.rates.copy_(self._now(self.rates))
         passed = None if self.passed is None else self._now(self.passed)
         losses = self.stepping.take(self._now(self.order), padded, self.occupied, passed)
         with torch.no_grad():
@@ -319,14 +313,9 @@ class Stack:
                 # The same draws after every epoch, none of which a step has: steps count from 0.
                 mode = Mode(draws=CounterRng(self.keys, torch.full_like(self.keys, -1 - start)))
                 losses, right = self.spec.learning.assessed(self.tensors, Batch(pixels, truth, mode))
-                self.assessment[0] += summed(losses, 1 if self.spec.learning.total else truth.shape[1])
+                self.assessment[0] += losses.double().sum(1)
                 self.assessment[1] += math.nan if right is None else right.sum(1)
             self.assessment /= count
-
-
-def summed(losses: Tensor, rows: int) -> Tensor:
-    """The sum over rows, (models,) float64, of their losses (models, rows) or of so many rows' mean loss (models,)."""
-    return losses.double() * rows if losses.dim() == 1 else losses.double().sum(1)
 
 
 def fill(place: int, values: Mapping[str, NDArray[np.floating]], *flats: ParameterBuffer) -> None:

@@ -72,22 +72,12 @@ def unpacked(data: bytes, training: str) -> State | None:
 
 
 def shaped(state: State, learning: Objective) -> bool:
-    """Whether the state fits a network: weights of the same names and shapes, and moments of its learned weights.
-
-    A moment has its weight's shape, with 1 for an axis over which the optimiser keeps a mean.
-    """
+    """Whether the state fits a network: weights of the same names and shapes, and moments of learned ones."""
     weights = {name: tuple(weight.shape) for name, weight in learning.weights.items()}
     learned = {name: weights[name] for name, weight in learning.weights.items() if weight.learned}
     return weights == _shapes(state.weights) and all(
-        name in learned and _along(shape, learned[name])
-        for moment in state.moments
-        for name, shape in _shapes(moment).items()
+        learned.get(name) == shape for moment in state.moments for name, shape in _shapes(moment).items()
     )
-
-
-def _along(shape: tuple[int, ...], weight: tuple[int, ...]) -> bool:
-    """Whether every axis is the weight's or 1."""
-    return len(shape) == len(weight) and all(size in (1, whole) for size, whole in zip(shape, weight, strict=True))
 
 
 def _other(state: State) -> Arrays:

@@ -167,17 +167,13 @@ class Step:
 
     def _loss(self, part: Part, count: int | Tensor) -> Tensor:
         """The part's contribution to each model's loss of a minibatch of `count` rows: (places,)."""
-        real, rows = part.real, part.pixels.shape[1]
+        real = part.real
         mode = Mode(
             training=True,
             draws=self._draws(self.keys, self.optimiser.steps, part),
             real=None if real is None else real.to(self.dtype),
         )
         losses = self.learning.losses(self.tensors, Batch(part.pixels, part.labels, mode))
-        if losses.dim() == 1:
-            loss = losses if real is None else torch.where(real.any(1), losses, 0)
-            share = rows / count if real is None else real.sum(1).to(self.dtype) / count
-            return loss if self.learning.total else loss * share
         loss = (losses if real is None else torch.where(real, losses, 0)).sum(1)
         return loss if self.learning.total else loss / count
 

@@ -66,9 +66,8 @@ class Workload:
         """The name under which a choice is stored."""
         spec, recipe = self.spec, self.spec.recipe
         shape = "x".join(map(str, spec.images.shape))
-        how = [f"batch {recipe.batch}", recipe.optimiser_name, recipe.precision]
+        how = [f"batch {recipe.batch}", recipe.optimiser, recipe.precision]
         how += [f"in {recipe.accumulate} parts"] if recipe.accumulate > 1 else []
-        how += ["a rate for each step"] if recipe.rates.within_epochs else []
         how += [] if self.data.is_resident else ["data streamed"]
         return f"{hardware.name(self.device)}, {spec.learning.name} on {shape}, {', '.join(how)}"
 

@@ -13,8 +13,7 @@ from tasks.training.parameter_buffer import ParameterBuffer
 class Optimiser(Protocol):
     """Steps the weights of every model along their gradients."""
 
-    # Running statistics of the weights: each buffer by the names of some learned ones, in their shapes, or with 1 for
-    # an axis over which it keeps a mean. No buffer is empty.
+    # Running statistics of the weights: each buffer has their names and shapes.
     moments: tuple[ParameterBuffer, ...]
     steps: Tensor  # (models,) float32: the steps each model has taken
     rates: Tensor  # (models,): the learning rate of each model

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,6 @@ from tasks.language_models.training import Training, adafactor
 from tasks.question_answering.answers import ANSWERS
 from tasks.training.chains import chain
 from tasks.training.members import TrainingError
-from tasks.training.optimiser_config import Adafactor
-from tasks.training.optimisers.adafactor import AdafactorRule
-from tasks.training.optimisers.rule_optimiser import RuleOptimiser
-from tasks.training.parameter_buffer import ParameterBuffer
 from tasks.training_states import packed, unpacked
 from tests.tasks.language_models.models import config, question_set, saved
 
@@ -245,21 +240,22 @@ def test_dropout_is_drawn_by_seed_and_epoch() -> None:
 
 
 def test_steps_are_adafactors() -> None:
-    """Against the optimiser of `tasks.training.optimisers`, over five steps of a matrix and a vector."""
+    """Shazeer & Stern 2018, algorithms 4 and 5, over five steps of a matrix and a vector."""
     generator = torch.Generator().manual_seed(0)
-    start = {"matrix": torch.randn(4, 3, generator=generator), "vector": torch.randn(5, generator=generator)}
-    weights = {name: value.clone().requires_grad_() for name, value in start.items()}
-    theirs = adafactor(list(weights.values()), 1e-2)
-    buffer = ParameterBuffer({name: tuple(value.shape) for name, value in start.items()}, 1, CPU, torch.float32)
-    for name, value in start.items():
-        buffer.views[name].copy_(value[None])
-    ours = RuleOptimiser(buffer, partial(AdafactorRule, Adafactor(relative_step=False)))
-    ours.rates.fill_(1e-2)
-    for _ in range(5):
-        gradients = [torch.randn(value.shape, generator=generator) for value in start.values()]
-        for weight, gradient in zip(weights.values(), gradients, strict=True):
+    start = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((4, 3), (5,))]
+    weights = [value.clone().requires_grad_() for value in start]
+    rows, columns, squares = (torch.zeros(size, dtype=torch.float64) for size in ((4, 1), (1, 3), 5))
+    optimiser = adafactor(weights, 1e-2)
+    for step in range(1, 6):
+        gradients = [torch.randn(value.shape, generator=generator, dtype=torch.float64) for value in start]
+        for weight, gradient in zip(weights, gradients, strict=True):
             weight.grad = gradient.clone()
-        theirs.step()
-        ours.step([gradient[None] for gradient in gradients])
-    for name, weight in weights.items():
-        torch.testing.assert_close(weight.detach(), buffer.views[name][0], rtol=1e-5, atol=1e-6)
+        optimiser.step()
+        matrix, vector = (gradient.square() for gradient in gradients)
+        for moment, value in ((rows, matrix.mean(1, True)), (columns, matrix.mean(0, True)), (squares, vector)):
+            moment.lerp_(value, step**-0.8)
+        for value, gradient, second in zip(start, gradients, (rows * columns / rows.mean(), squares), strict=True):
+            update = gradient / second.sqrt()
+            value -= 1e-2 * update / update.square().mean().sqrt().clamp(min=1)
+    for weight, value in zip(weights, start, strict=True):
+        torch.testing.assert_close(weight.detach(), value)

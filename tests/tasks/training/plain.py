@@ -14,7 +14,6 @@ from tasks.models.counter_rng import CounterRng, member_key, step_keys
 from tasks.models.layers import Mode
 from tasks.training.members import Epoch, Member, Spec
 from tasks.training.objective import AfterStep, Batch
-from tasks.training.optimiser_config import LARS, SGD, Adafactor, AdamW, WeightDecay
 
 
 @dataclass
@@ -48,9 +47,9 @@ def trained(spec: Spec, member: Member, epochs: int, kept: Sequence[int] | None)
         rows = member.rows[seeds.generator(member.seed, "batch order", epoch).permutation(len(member.rows))]
         losses = []
         begins = range(0, len(rows), spec.recipe.batch)
-        for begin, factor in zip(begins, spec.recipe.factors(epoch, len(begins)), strict=True):
+        for begin in begins:
             for group in optimiser.param_groups:
-                group["lr"] = first * factor
+                group["lr"] = first * spec.recipe.factor(epoch)
             batch = rows[begin : begin + spec.recipe.batch]
             optimiser.zero_grad()
             loss = 0.0
@@ -63,10 +62,7 @@ def trained(spec: Spec, member: Member, epochs: int, kept: Sequence[int] | None)
                 each = spec.learning.losses(
                     tensors, laid_out(images[some], spec.images.train_labels[some], Mode(True, draws))
                 )
-                if spec.learning.total:
-                    share = each.sum()
-                else:  # of a minibatch's rows, or of the minibatch, whose mean counts by them
-                    share = each.sum() / len(batch) * (len(some) if each.dim() == 1 else 1)
+                share = each.sum() if spec.learning.total else each.sum() / len(batch)
                 share.backward()
                 loss += share.item()
             optimiser.step()
@@ -87,49 +83,8 @@ def optimiser_of(spec: Spec, member: Member, learned: list[Tensor]) -> torch.opt
     rate = spec.recipe.learning_rate if member.learning_rate is None else member.learning_rate
     if spec.recipe.optimiser == "rmsprop":
         return torch.optim.RMSprop(learned, lr=rate, alpha=0.9, eps=spec.recipe.epsilon)
-    match spec.recipe.optimiser:
-        case SGD() as given:
-            sgd = torch.optim.SGD
-            return sgd(groups(spec, given.weight_decay, learned), rate, given.momentum, nesterov=given.nesterov)
-        case LARS() as given:
-            return PlainLARS(groups(spec, given.weight_decay, learned), rate, given.momentum, given.trust)
-        case AdamW() as given:
-            betas = given.beta1, given.beta2
-            return torch.optim.AdamW(groups(spec, given.weight_decay, learned), rate, betas, given.epsilon)
-        case Adafactor() as given:
-            assert given.relative_step
-            settings = {"eps": (given.epsilon1, given.epsilon2), "d": given.clip, "beta2_decay": -given.beta2_decay}
-            return torch.optim.Adafactor(groups(spec, given.weight_decay, learned), rate, **settings)
     # Fused, because deep networks make much of the last digit, and Adam's other forms round it otherwise.
     return torch.optim.Adam(learned, lr=rate, eps=spec.recipe.epsilon, fused=True)
-
-
-def groups(spec: Spec, decay: WeightDecay, learned: list[Tensor]) -> list[dict[str, object]]:
-    """Every weight with its decay."""
-    names = [name for name, weight in spec.learning.weights.items() if weight.learned]
-    return [
-        {"params": [weight], "weight_decay": decay.of(name, tuple(weight.shape))}
-        for name, weight in zip(names, learned, strict=True)
-    ]
-
-
-class PlainLARS(torch.optim.Optimizer):
-    """You, Gitman & Ginsburg 2017, algorithm 1, for matrices; vectors move by the learning rate."""
-
-    def __init__(self, params: list[dict[str, object]], lr: float, momentum: float, trust: float) -> None:
-        super().__init__(params, {"lr": lr, "momentum": momentum, "trust": trust})
-
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:
-        for group in self.param_groups:
-            for weight in group["params"]:
-                pull, local = weight.grad + group["weight_decay"] * weight, 1.0
-                if weight.dim() > 1 and weight.norm() and weight.grad.norm():
-                    local = group["trust"] * weight.norm()
-                    local /= weight.grad.norm() + group["weight_decay"] * weight.norm()
-                velocity = self.state[weight].setdefault("velocity", torch.zeros_like(weight))
-                velocity.mul_(group["momentum"]).add_(group["lr"] * local * pull)
-                weight.sub_(velocity)
 
 
 def laid_out(images: np.ndarray, labels: np.ndarray, mode: Mode) -> Batch:

@@ -1,4 +1,4 @@
-"""Small users of the engine: a contrastive objective, one with a teacher, classifiers with something more."""
+"""Small users of the engine: an objective with a teacher, classifiers with something more."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import cosine_similarity, normalize
+from torch.nn.functional import cosine_similarity
 
 from tasks.models.counter_rng import CounterRng
-from tasks.models.layers import GLOROT, Layers, Mode, Weight, initial, weights_of
+from tasks.models.layers import GLOROT, Layers, Weight, initial, weights_of
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.objective import Batch
 
 VIEWS = (-20, -21)  # sites of the draws of the two views
-NEVER = -1e9  # a similarity whose exponential is 0; -inf would be NaN for a model without a row
 
 
 def encoder(layers: Layers, x: Tensor) -> Tensor:
@@ -35,43 +34,6 @@ def views(batch: Batch, dtype: torch.dtype) -> list[Tensor]:
         pixels * draws.uniform(site, (rows, 1), dtype) + 0.2 * draws.normal(site, (rows, features), dtype)
         for site in VIEWS
     ]
-
-
-class Contrastive:
-    """NT-Xent between two views of every image: Chen et al. 2020, eq. 1 and algorithm 1."""
-
-    name, stackable, capturable, captures_padding, total = "contrastive", True, True, True, False
-
-    def __init__(self, features: int, temperature: float = 0.5) -> None:
-        self.temperature = temperature
-        self.weights = weights_of(lambda layers, x: encoder(layers, x[None]), (features,))
-
-    def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
-        return initial(self.weights, seed)
-
-    def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        dtype = next(iter(tensors.values())).dtype
-        codes = torch.cat([encoder(Layers(tensors, batch.mode), view) for view in views(batch, dtype)], 1)
-        rows = batch.pixels.shape[1]
-        real = codes.new_ones(len(codes), rows) if batch.mode.real is None else batch.mode.real
-        return nt_xent(codes, torch.cat([real, real], 1), self.temperature)
-
-    def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
-        return self.losses(tensors, batch), None
-
-    def manual_gradient(self, *_: object) -> None:
-        return None
-
-
-def nt_xent(codes: Tensor, real: Tensor, temperature: float) -> Tensor:
-    """The mean over real rows, (models,), of codes (models, 2 rows, features), the second half twins of the first."""
-    both = codes.shape[1]
-    codes = normalize(codes, dim=2)
-    itself = torch.eye(both, dtype=torch.bool, device=codes.device)
-    similar = (codes @ codes.mT / temperature).masked_fill(itself | (real[:, None] == 0), NEVER)
-    log_p = similar.log_softmax(2)
-    twins = torch.arange(both, device=codes.device).roll(both // 2).expand(len(codes), -1)[..., None]
-    return -(log_p.gather(2, twins)[..., 0] * real).sum(1) / real.sum(1).clamp(min=1)
 
 
 class Teacher:
@@ -135,25 +97,6 @@ class Averaged(CrossEntropy):
     def after_step(self, tensors: Mapping[str, Tensor], passed: Tensor) -> None:
         for name in self.architecture.weights:
             tensors[f"average.{name}"].lerp_(tensors[name], 0.25)
-
-
-class Whole(CrossEntropy):
-    """A classifier that gives a minibatch's loss as a whole: the mean of its real rows, or with `total` the sum."""
-
-    def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        return self.of_all(super().losses(tensors, batch), batch.mode)
-
-    def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
-        losses, right = super().assessed(tensors, batch)
-        return self.of_all(losses, batch.mode), right
-
-    def of_all(self, losses: Tensor, mode: Mode) -> Tensor:
-        real = torch.ones_like(losses) if mode.real is None else mode.real
-        of_real = (losses * real).sum(1)
-        return of_real if self.total else of_real / real.sum(1).clamp(min=1)
-
-    def manual_gradient(self, *_: object) -> None:
-        return None
 
 
 class Recorded(CrossEntropy):

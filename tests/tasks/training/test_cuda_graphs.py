@@ -12,12 +12,10 @@ from torch import Tensor
 from tasks.training import stack
 from tasks.training.cuda_graphs import REHEARSALS
 from tasks.training.device_data import resident
-from tasks.training.learning_rates import WarmupCosine
 from tasks.training.members import Member
-from tasks.training.optimiser_config import LARS, SGD, Adafactor, AdamW
 from tasks.training.step import Step
 from tasks.training.strategies import Strategy, Workload
-from tests.tasks.training.self_supervised import Contrastive, Teacher
+from tests.tasks.training.self_supervised import Teacher
 from tests.tasks.training.test_trainer import classifier, generator, mnist
 
 
@@ -42,7 +40,6 @@ class Rehearsed:
 KINDS = {
     "classifier": lambda: classifier("mlp1", 8, dropout=True, batch_norm=True),
     "generator": lambda: generator(mnist()),
-    "contrastive": lambda: replace(classifier("mlp1", 8), learning=Contrastive(64)),
     "teacher": lambda: replace(classifier("mlp1", 8), learning=Teacher(64, 4.0)),
 }
 
@@ -55,10 +52,9 @@ KINDS = {
             for kind in ("classifier", "generator")
             for optimiser in ("adam", "rmsprop")
         ),
-        ("contrastive", {"optimiser": LARS(), "schedule": WarmupCosine(5, 1.5)}),
-        ("teacher", {"optimiser": SGD(), "accumulate": 2}),
-        ("teacher", {"optimiser": AdamW(), "schedule": WarmupCosine(5, 1.5)}),
-        ("classifier", {"optimiser": Adafactor(), "accumulate": 4}),
+        ("teacher", {"schedule": ((1, 0.5),)}),
+        ("teacher", {"optimiser": "rmsprop", "accumulate": 2}),
+        ("classifier", {"accumulate": 4}),
     ],
 )
 def test_a_rehearsal_leaves_no_trace(kind: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

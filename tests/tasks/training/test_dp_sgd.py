@@ -30,7 +30,6 @@ from tasks.training.density_config import DensityTraining
 from tasks.training.elbo import Elbo
 from tasks.training.members import Member, Spec, Trained
 from tasks.training.objective import Batch
-from tasks.training.optimiser_config import AdamW
 from tasks.training.privacy import Privacy
 from tasks.training.recipe import Recipe
 
@@ -190,7 +189,6 @@ def test_models_whose_rows_may_mix_are_refused(model: str) -> None:
     ("asked", "message"),
     [
         ({"optimiser": "rmsprop"}, "privacy is given and optimiser is rmsprop; it must be adam"),
-        ({"optimiser": AdamW()}, "privacy is given and optimiser is adamw; it must be adam"),
         ({"schedule": ((1, 0.5),)}, r"privacy is given and schedule is \(\(1, 0.5\),\); it must be \(\)"),
         ({"patience": 3}, "privacy is given and patience is 3; it must be 0"),
         ({"precision": "float64"}, "privacy is given and precision is float64; it must be float32"),

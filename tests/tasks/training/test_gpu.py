@@ -13,13 +13,11 @@ from tasks.models.networks import Architecture
 from tasks.models.regularisers import Regularisers
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.device_data import placed
-from tasks.training.learning_rates import WarmupCosine
 from tasks.training.members import Member, Spec, Trained, TrainingError
-from tasks.training.optimiser_config import LARS, SGD, Adafactor, AdamW, WeightDecay
 from tasks.training.recipe import Recipe
 from tasks.training.trainer import train_many
 from tests.tasks.training import plain
-from tests.tasks.training.self_supervised import Contrastive, Teacher
+from tests.tasks.training.self_supervised import Teacher
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
@@ -63,13 +61,10 @@ def test_every_way_gives_what_training_alone_on_a_processor_gives(network: str, 
             assert np.abs(values - found.weights[name]).max() < 1e-8 * max(1, np.abs(values).max()), name
 
 
-COSINE = WarmupCosine(epochs=8, warmup=2.5, final=0.1)
 USERS = {
-    "contrastive by LARS": (Contrastive(256), {"optimiser": LARS(trust=0.05), "schedule": COSINE}),
-    "contrastive in parts": (Contrastive(256), {"optimiser": AdamW(), "accumulate": 2}),
-    "teacher by SGD": (Teacher(256, 10.0), {"optimiser": SGD(nesterov=True), "schedule": COSINE}),
-    "teacher in parts": (Teacher(256, 10.0), {"optimiser": AdamW(), "accumulate": 4}),
-    "classifier by Adafactor": (None, {"optimiser": Adafactor(weight_decay=WeightDecay(0.1)), "accumulate": 2}),
+    "teacher by RMSprop": (Teacher(256, 10.0), {"optimiser": "rmsprop", "schedule": ((2, 0.5), (6, 0.1))}),
+    "teacher in parts": (Teacher(256, 10.0), {"accumulate": 4}),
+    "classifier in parts": (None, {"optimiser": "rmsprop", "accumulate": 2}),
 }
 
 
@@ -78,9 +73,9 @@ USERS = {
 def test_what_follows_a_step_optimisers_rates_and_parts_are_those_of_a_processor(user: str, way: StrategyName) -> None:
     learning, settings = USERS[user]
     given = spec("mlp1", dropout=True)
-    recipe = replace(RECIPE, learning_rate=0.01, **settings)
+    recipe = replace(RECIPE, learning_rate=0.003, **settings)
     given = replace(given, recipe=recipe, learning=learning or given.learning)
-    members = [*MEMBERS, replace(MEMBERS[0], learning_rate=0.003)]
+    members = [*MEMBERS, replace(MEMBERS[0], learning_rate=0.001)]
     for member, found in zip(members, outcomes(given, members, way), strict=True):
         assert isinstance(found, Trained), found
         expected = plain.train(given, member, 10)
@@ -95,7 +90,7 @@ def test_what_follows_a_step_optimisers_rates_and_parts_are_those_of_a_processor
 def test_a_chain_of_states_goes_on_as_the_unbroken_training(user: str, way: StrategyName) -> None:
     learning, settings = USERS[user]
     given = spec("mlp1", dropout=True)
-    given = replace(given, recipe=replace(RECIPE, learning_rate=0.01, **settings), learning=learning or given.learning)
+    given = replace(given, recipe=replace(RECIPE, learning_rate=0.003, **settings), learning=learning or given.learning)
     (unbroken,) = outcomes(given, MEMBERS[:1], way)
     (first,) = outcomes(given, [replace(MEMBERS[0], until=4, returns_state=True)], way)
     (last,) = outcomes(given, [replace(MEMBERS[0], start=first.state)], way)

@@ -13,10 +13,8 @@ from tasks.models.networks import Architecture
 from tasks.training import memory, strategies
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.device_data import resident
-from tasks.training.learning_rates import WarmupCosine
 from tasks.training.members import Member, Spec
 from tasks.training.memory import Need
-from tasks.training.optimiser_config import LARS, SGD, Adafactor, AdamW
 from tasks.training.recipe import Recipe
 from tasks.training.strategies import Strategy, UnsupportedStrategy, Workload, benchmarked, candidates, chosen, sizes
 
@@ -118,14 +116,12 @@ def test_choices_are_kept_under_what_speed_depends_on(workload: Workload) -> Non
     assert with_recipe(workload, schedule=((1, 0.5),), learning_rate=1.0).name == workload.name
     others = [
         {"optimiser": "rmsprop"},
-        *({"optimiser": optimiser} for optimiser in (SGD(), LARS(), AdamW(), Adafactor())),
         *({"accumulate": parts} for parts in (2, 4)),
-        {"schedule": WarmupCosine(20)},
         {"batch": 32},
     ]
     names = [workload.name, *(with_recipe(workload, **other).name for other in others)]
     assert len(names) == len(set(names))
-    assert with_recipe(workload, optimiser=AdamW(beta1=0.5)).name == with_recipe(workload, optimiser=AdamW()).name
+    assert with_recipe(workload, epsilon=0.5).name == workload.name
 
 
 def test_what_fits_leaves_a_tenth_free() -> None:

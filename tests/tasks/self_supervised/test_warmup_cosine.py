@@ -1,21 +1,11 @@
-"""Schedules of the learning rate: their values where they can be worked out, and their ranges."""
+"""The schedule of the learning rate: its values where they can be worked out, and its ranges."""
 
 import math
 
 import numpy as np
 import pytest
 
-from tasks.training.learning_rates import Constant, Steps, WarmupCosine
-
-
-def test_a_constant_is_1_throughout() -> None:
-    assert [1, 1, 1] == Constant().factors(np.array([0.0, 0.5, 100.0])).tolist()
-
-
-def test_steps_change_after_so_many_epochs() -> None:
-    steps = Steps(((2, 0.1), (3, 0.01)))
-    assert [1, 1, 1, 0.1, 0.1, 0.01, 0.01] == steps.factors(np.array([0, 1, 1.99, 2, 2.5, 3, 50])).tolist()
-    assert [1.0] == Steps(()).factors(np.array([7.0])).tolist()
+from tasks.self_supervised.warmup_cosine import WarmupCosine
 
 
 def test_it_warms_up_linearly_and_falls_by_half_a_cosine_to_its_end() -> None:
@@ -42,9 +32,3 @@ def test_without_warm_up_it_begins_at_its_height() -> None:
 def test_a_cosine_that_cannot_be_is_refused(settings: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         WarmupCosine(**settings)
-
-
-@pytest.mark.parametrize("changes", [((2, 0.1), (2, 0.01)), ((3, 0.1), (2, 0.01)), ((0, 0.1),), ((1, 0.0),)])
-def test_steps_that_cannot_be_followed_are_refused(changes: tuple[tuple[int, float], ...]) -> None:
-    with pytest.raises(ValueError, match="it must be pairs of an epoch from 1, ascending, and a factor above 0"):
-        Steps(changes)
