@@ -10,6 +10,8 @@ import pytest
 
 from dashboards.run import Run, open_run
 from orchestrator.inspection import audited
+from orchestrator.run_folder import details
+from orchestrator.run_folder.details import LONGEST
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
 from tasks.datasets.features import Words
@@ -119,6 +121,8 @@ def sheets(browser: Browser, drawn: Path) -> int:
 @pytest.mark.parametrize("count", [3, 20])
 def test_one_sheet_holds_it_however_many_cells_there_are(store: Store, browser: Browser, count: int) -> None:
     swept = cells(store, count)
+    if count == 3:
+        details.give(swept.journal.folder, dict.fromkeys(details.NAMES, ("word " * LONGEST)[:LONGEST]))
     drawn = pages.draw(swept)
     assert 1 == sheets(browser, drawn)
     page = browser.open(drawn)
