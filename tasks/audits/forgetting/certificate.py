@@ -48,11 +48,11 @@ def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Cert
         findings=tuple(findings) or (Finding(verdict.answer, verdict.sentence),),
         rule=(
             "The answer is “not forgotten” where a model is surer of the data set than of the control "
-            "pictures (one side "
-            f"of a randomisation test, p at most {LEVEL:g} over all models together). Where it is not, the answer is "
+            "pictures (one side of a randomisation test, "
+            f"p at most {LEVEL:g} over all models together). Where it is not, the answer is "
             "“not judged” if there are no control pictures or no models to compare it with, if pictures that were "
-            "handed out twice got two answers, if its table says nothing of the other classes, if it is unlike the models "
-            "that it is compared with in how often it is right on control pictures or in which of these it is sure of "
+            "handed out twice got two answers, if its table says nothing of the other classes, if it is unlike the "
+            "models that it is compared with in how often it is right on control pictures or in which of these it is sure of "
             f"(p below {UNLIKE:g} each), or if it is less sure of the data set than of the control pictures (p below "
             f"{UNLIKE:g}). The answer is “forgotten” where none of this holds and it may hold at most "
             f"{percent(config.negligible)} of the data set (95 % limit). {ELSE}"
