@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,10 +17,14 @@ from dashboards.signs import badge
 from orchestrator.counted import counted
 from orchestrator.inspection import audited
 from orchestrator.inspection.audited import Audited, ResultTable
-from tasks.certificate import Finding
+from tasks.certificate import Certificate, Finding
 
 BY_THEMSELVES = 3  # findings that are shown one by one; more stand in a table
 TONES = ("accused", "open", "cleared")  # in this order where not all are shown
+MASKED = (
+    "What stands in angle brackets is masked here. Whoever ran the audit holds it, in the folder of the run, and can "
+    "write a page that shows it."
+)
 UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
@@ -113,7 +117,7 @@ def context(run: Run, notices: int = 0) -> dict[str, Any]:
     every = [(each, finding) for each in run.cells or (run,) for finding in findings(each)]
     things, results = named(run)
     as_table = bool(run.cells) or len(every) > BY_THEMSELVES
-    left = sheet.left(notices, told.values())
+    left = sheet.left(notices, told.values(), run.details)
     fewest = min(len(things), sheet.THINGS)
     fit = _fitting(run, every, left - fewest * sheet.ROW) if as_table else range(len(every))
     found = [every[at] for at in fit]
@@ -142,7 +146,17 @@ def _told(run: Run) -> dict[str, list[str]]:
         told["asked"] = _once([run.question, "Of each cell of the sweep, by what was varied."])
     if len(told["beyond"]) > 1:
         told["beyond"] = _once([_shared(told["beyond"]), "What else an answer does not say is on its cell’s own page."])
+    if run.withholds and any("<" in text for text in _texts(there)):
+        told["asked"].append(MASKED)
     return {**told, "steps": _once(step for each in there for step in each.steps)}
+
+
+def _texts(certificates: Iterable[Certificate]) -> Iterator[str]:
+    """Every question, sentence and target of these certificates."""
+    for each in certificates:
+        yield each.asked
+        for finding in each.findings:
+            yield from (finding.sentence, finding.target)
 
 
 def _fitting(run: Run, every: Sequence[tuple[Run, Shown]], left: float) -> Sequence[int]:

@@ -15,6 +15,8 @@ from orchestrator.inspection.disclosure import Disclosure, typed
 from orchestrator.inspection.search_results import SearchResults
 from orchestrator.inspection.status import Status
 from orchestrator.inspection.trial_runs import TrialOf
+from orchestrator.run_folder import details
+from orchestrator.run_folder.details import Details
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.store import Store
@@ -95,6 +97,11 @@ class Run:
     @cached_property
     def verdict(self) -> Verdict | None:
         return results.answer(self.journal, self.store)
+
+    @cached_property
+    def details(self) -> Details:
+        """What people say of the run's certificate: its title, who audited for whom, and why."""
+        return details.read(self.journal.folder)
 
     @cached_property
     def certificate(self) -> Certificate | None:

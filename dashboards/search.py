@@ -79,7 +79,7 @@ def certified(run: Run, search: SearchResults) -> dict[str, Any]:
     (finding,) = told.findings
     sign = badge(finding.answer, certificate.meaning(search.answer))
     texts = {name: [getattr(told, name)] for name in ("asked", "rule", "error", "beyond")} | {"steps": [*told.steps]}
-    height = sheet.left(1, texts.values()) - sheet.FINDING - sheet.ROW * len(audited)
+    height = sheet.left(1, texts.values(), run.details) - sheet.FINDING - sheet.ROW * len(audited)
     found = [(run, certificates.shown(finding, sign))]
     return {"certificate": texts, "findings": found, **rows, "zoom": sheet.zoom(height)}
 

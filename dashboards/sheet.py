@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import astuple
 from typing import TypeVar
+
+from orchestrator.run_folder.details import Details
 
 Item = TypeVar("Item")
 
@@ -17,6 +20,7 @@ TOP = 135  # the page's own heading and facts, and the certificate's heading
 NOTICE = 32  # a note below these
 HEADING = 20  # of a part of the certificate
 LINE, WIDTH = 13, 130  # height and characters of a line of text
+SIGNED = 62  # the place to sign
 FINDING = 130  # a finding by itself, with its number line
 TABLE = 50  # caption and head of a table, and a line below it
 ROW = 19  # a row of what was audited
@@ -26,10 +30,13 @@ THINGS = 6  # rows of what was audited that are shown in any case
 LARGEST = 1.3  # times that a certificate of few words is magnified; 9 points are read without effort
 
 
-def left(notices: int, told: Iterable[Iterable[str]]) -> float:
-    """The height that so many notes, and the parts of a certificate with these texts, leave for its tables."""
+def left(notices: int, told: Iterable[Iterable[str]], details: Details) -> float:
+    """The height that so many notes, these details and the parts of a certificate with these texts leave for its
+    tables.
+    """
     parts = list(told)
-    return SHEET - TOP - NOTICE * notices - 2 * TABLE - sum(HEADING + texts(part) for part in parts)
+    above = TOP + NOTICE * notices + (SIGNED + texts(filter(None, astuple(details))) if details else 0)
+    return SHEET - above - 2 * TABLE - sum(HEADING + texts(part) for part in parts)
 
 
 def rows(height: float, least: int) -> int:

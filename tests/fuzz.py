@@ -225,7 +225,10 @@ class Lines:
         return [*self._store(), *self._json()]
 
     def _report(self) -> list[str]:
-        return [self._text(), *self._store(), *self._json()]
+        said = [
+            part for name in ("title", "client", "details") if self._seldom(0.3) for part in (f"--{name}", self._text())
+        ]
+        return [self._text(), *said, *self._store(), *self._json()]
 
     def _probes(self) -> list[str]:
         audit = self._of(("toys", "unique_feature", "density", "toyz"))

@@ -162,18 +162,35 @@ def report(
         bool,
         typer.Option("--pdf", help="Print it to report.pdf, too, by Chromium, Chrome or Edge."),
     ] = False,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="The certificate's title.")] = None,
+    auditor: Annotated[str | None, typer.Option(metavar="TEXT", help="Who audits.")] = None,
+    client: Annotated[str | None, typer.Option(metavar="TEXT", help="For whom.")] = None,
+    purpose: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
+    details: Annotated[
+        str | None,
+        typer.Option(metavar="FILE.yaml", help="A file with some of title, auditor, client and purpose."),
+    ] = None,
     store: Where = None,
     json: Json = False,
 ) -> None:
     """Write the report of a run, as far as it has come.
 
     One file that needs no network, with its figures as SVG files beside it. ENGRAM_BROWSER names the program that
-    prints with --pdf, where it is not on PATH.
+    prints with --pdf, where it is not on PATH. What is said of its title, auditor, client and purpose is kept with the
+    run, and stands at the top of its certificate with a place to sign; "" takes it away.
     """
-    from orchestrator.inspection import pages, pdf, status
+    from pathlib import Path
 
+    from orchestrator.inspection import pages, pdf, status
+    from orchestrator.run_folder import details as kept
+
+    options = {"title": title, "auditor": auditor, "client": client, "purpose": purpose}
+    said = {} if details is None else kept.from_file(Path(details))
+    said |= {name: text for name, text in options.items() if text is not None}
     with opened_at(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened)
+        if said:
+            kept.give(journal.folder, said)
         page = pages.draw(opened, journal.run, bool(show_images))
         printed = pdf.write(page) if as_pdf else None
     if json:

@@ -91,7 +91,7 @@ def read(path: Path) -> specification.Spec:
     Raises SpecError, in one line, for a file that does not exist, is not YAML, contains anything but plain values, or
     has keys that are not part of a specification.
     """
-    value = _loaded(path)
+    value = load_yaml(path)
     if not isinstance(value, Mapping):
         content = "nothing" if value is None else f"a {type(value).__name__}"
         raise SpecError(f"{path} holds {content}; it must be a mapping with {', '.join(FILE)}")
@@ -123,7 +123,8 @@ def _entries(given: Mapping[Any, Any], known: Mapping[str, Reader], above: str =
     return {name: known[name](value, f"{above}{name}") for name, value in given.items() if value is not None}
 
 
-def _loaded(path: Path) -> Any:
+def load_yaml(path: Path) -> Any:
+    """What a YAML file holds. Raises SpecError, in one line, where it cannot be read or is not YAML of plain values."""
     try:
         check_regular(path)
         with path.open("rb") as file:
@@ -135,7 +136,7 @@ def _loaded(path: Path) -> Any:
     except (OSError, ValueError) as error:
         raise SpecError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > LARGEST:
-        raise SpecError(f"{path} is larger than {LARGEST:,} bytes; it is no specification")
+        raise SpecError(f"{path} is larger than {LARGEST:,} bytes; so much is not read")
     try:
         return loaded(data)
     except YamlError as error:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from dashboards.certificate import MASKED
 from dashboards.run import Run, open_run
 from orchestrator.inspection import audited
+from orchestrator.run_folder import details
+from orchestrator.run_folder.details import LONGEST
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
 from tasks.datasets.features import Words
@@ -45,6 +48,10 @@ def test_it_says_what_was_asked_answered_by_which_rule_and_what_to_do(smoke: Run
     )
 
 
+def test_where_nothing_is_masked_none_is_said_to_be(smoke: Run, drawn: Path) -> None:
+    assert MASKED not in drawn.read_text()
+
+
 def test_what_was_audited_is_told_by_digest(smoke: Run, opened: Page) -> None:
     rows = "[...document.querySelectorAll('#audited tr')].slice(1)"
     found = opened.evaluate(f"{rows}.map(row => [...row.cells].map(each => each.innerText))")
@@ -73,6 +80,7 @@ def test_a_withheld_word_is_not_told_on_it(store: Store) -> None:
     certificate = pages.draw(open_run(store, run.name)).read_text()
     assert "JANE" not in certificate
     assert "&lt;4 and 3 letters&gt;" in certificate.partition("</section>")[0]
+    assert MASKED in certificate.partition("</section>")[0]
 
 
 def test_a_sweep_has_a_line_for_each_cell(swept: Run, browser: Browser) -> None:
@@ -119,6 +127,8 @@ def sheets(browser: Browser, drawn: Path) -> int:
 @pytest.mark.parametrize("count", [3, 20])
 def test_one_sheet_holds_it_however_many_cells_there_are(store: Store, browser: Browser, count: int) -> None:
     swept = cells(store, count)
+    if count == 3:
+        details.give(swept.journal.folder, dict.fromkeys(details.NAMES, ("word " * LONGEST)[:LONGEST]))
     drawn = pages.draw(swept)
     assert 1 == sheets(browser, drawn)
     page = browser.open(drawn)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.verdict import ERROR, ERROR_OF_GIVEN, LEVEL, NOT_ALIKE, not_alike, of_reference, shown
-from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, of_hundred, steps_of_null
+from tasks.certificate import ELSE, Boundary, Certificate, Finding, NumberLine, line_of, of_hundred, steps_of_null
 from tasks.summaries import by_name, p_in_words
 from tasks.verdict import Verdict
 
@@ -45,14 +45,15 @@ def certificate(config: DejaVu, summary: pa.Table, verdict: Verdict) -> Certific
         ),
         rule=(
             (
-                f"Not judged: the reference, too, tells the two sets apart (p at most {NOT_ALIKE:g}, two sides). "
-                "Otherwise: "
+                f"The answer is “not judged” where the reference, too, tells the two sets apart (p at most "
+                f"{NOT_ALIKE:g}, two sides). Where it does not, the other answers are given. "
                 if given
                 else ""
             )
-            + f"Memorised: a randomisation test finds the difference above 0 (one side, p at most {LEVEL:g}), and its "
-            f"whole 95 % interval lies above 0. Not seen: this does not hold, and the whole interval lies below "
-            f"{100 * config.negligible:g} percentage points. Undecided: neither condition holds."
+            + "The answer is “memorised” where a randomisation test finds the difference above 0 (one side, p at most "
+            f"{LEVEL:g}) and its whole 95 % interval lies above 0. The answer is “not seen” where this does "
+            f"not hold and "
+            f"the whole interval lies below {100 * config.negligible:g} percentage points. {ELSE}"
         ),
         error=f"{ERROR_OF_GIVEN if given else ERROR}.",
         beyond=verdict.limits,

@@ -11,7 +11,7 @@ from tasks.audits.density.config import Density
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, FOUND, LEAST_FOUND
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL
 from tasks.audits.density.verdict import ROWS, SIGNIFICANT, SURELY
-from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
+from tasks.certificate import ELSE, Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
 from tasks.summaries import by_name, supported
 from tasks.verdict import Verdict
 
@@ -53,19 +53,23 @@ def rule(config: Density) -> str:
     """By which tests; that of all images together is made with folds alone."""
     counted = config.estimator == "kfold"
     together = (
-        f"; or so many p-values are small that chance brings as many in at most {1000 * SURELY:g} of 1,000 audits "
+        f", or where so many p-values are small that chance brings as many in at most {1000 * SURELY:g} of "
+        f"1,000 audits "
         f"(counted where every p-value is of at least {LEAST_DRAWS:,} permutations, or of all there are)"
     )
     by_chance = (
-        f"; p-values were counted, and chance brings as many small ones in over {100 * SIGNIFICANT:g} of 100 audits"
+        f", p-values were counted and chance brings as many small ones in over {100 * SIGNIFICANT:g} of 100 audits"
     )
     return (
-        f"Memorised: images are called at {100 * LEVEL:g} % false discoveries (one side of a randomisation test of "
+        f"The answer is “memorised” where images are called at {100 * LEVEL:g} % false discoveries (one side "
+        f"of a randomisation test of "
         f"each, that training raises its log probability by no more than {config.negligible:g} nats)"
-        f"{together if counted else ''}. Not seen: no image is called{by_chance if counted else ''}; the whole 95 % "
-        f"interval of how much training raises it on average lies below {config.negligible:g} nats; and a single image "
+        f"{together if counted else ''}. The answer is “not seen” where no image is "
+        f"called{by_chance if counted else ''}, "
+        f"the whole 95 % interval of how much training raises it on average lies below {config.negligible:g} nats, and "
+        "a single image "
         f"that is memorised by {config.detectable:g} nats would be found in {100 * FOUND:.0f} % of cases, by the upper "
-        "limit of what is needed for that. Undecided: neither condition holds."
+        f"limit of what is needed for that. {ELSE}"
     )
 
 

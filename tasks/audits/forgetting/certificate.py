@@ -12,7 +12,7 @@ from tasks.audits.forgetting.decision import LEVEL, Cause, Decision
 from tasks.audits.forgetting.evidence_rows import HELD, SURER
 from tasks.audits.forgetting.likeness import LEVEL as UNLIKE
 from tasks.audits.forgetting.verdict import DRAWN, ORDER, decision_on, name, percent
-from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
+from tasks.certificate import ELSE, Boundary, Certificate, Finding, NumberLine, chances, line_of
 from tasks.summaries import by_name
 from tasks.verdict import Verdict
 
@@ -47,14 +47,15 @@ def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Cert
         ),
         findings=tuple(findings) or (Finding(verdict.answer, verdict.sentence),),
         rule=(
-            "Not forgotten: a model is surer of the data set than of the control pictures (one side of a randomisation "
-            f"test, p at most {LEVEL:g} over all models together). Not judged, where it is not: there are no control "
-            "pictures or no models to compare it with; pictures that were handed out twice got two answers; its "
-            "table says nothing of the other classes; it is unlike the models that it is compared with in how often it "
-            f"is right on control pictures, or in which of these it is sure of (p below {UNLIKE:g} each); or it is "
-            f"less sure of the data set than of the control pictures (p below {UNLIKE:g}). Forgotten: none of these, "
-            f"and it may hold at most {percent(config.negligible)} of the data set (95 % limit). "
-            "Undecided: none of these conditions holds."
+            "The answer is “not forgotten” where a model is surer of the data set than of the control "
+            "pictures (one side of a randomisation test, "
+            f"p at most {LEVEL:g} over all models together). Where it is not, the answer is "
+            "“not judged” if there are no control pictures or no models to compare it with, if pictures that were "
+            "handed out twice got two answers, if its table says nothing of the other classes, if it is unlike the "
+            "models that it is compared with in how often it is right on control pictures or in which of these it is sure of "
+            f"(p below {UNLIKE:g} each), or if it is less sure of the data set than of the control pictures (p below "
+            f"{UNLIKE:g}). The answer is “forgotten” where none of this holds and it may hold at most "
+            f"{percent(config.negligible)} of the data set (95 % limit). {ELSE}"
         ),
         error=error(config, rows, shares),
         beyond=verdict.limits,

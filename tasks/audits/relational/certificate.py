@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.verdict import ERROR, NOT_JUDGED, REFUSES, TOUCHED, two_answers
-from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, of_hundred, steps_of_null
+from tasks.certificate import ELSE, Boundary, Certificate, Finding, NumberLine, line_of, of_hundred, steps_of_null
 from tasks.verdict import Verdict
 
 Row = Mapping[str, Any]
@@ -58,18 +58,21 @@ def rule(config: Relational) -> str:
     sentences = []
     if config.given is not None:
         sentences.append(
-            f"Not judged: more than {100 * REFUSES:.0f} percentage points more of the held-out questions go unanswered "
-            "once the answer is taken out. Otherwise:"
+            f"The answer is “not judged” where more than {100 * REFUSES:.0f} percentage points more of the held-out "
+            "questions go unanswered once the answer is taken out. Where that is not so, the other answers are given."
         )
-    sentences.append("Memorised: the whole 95 % interval of the share lies above 0 (resampled over contexts).")
+    sentences.append(
+        "The answer is “memorised” where the whole 95 % interval of the share lies above 0 (resampled over contexts)."
+    )
     if config.given is not None and config.given.is_blinded:
         sentences.append(
-            f"Not judged: it does not, and more than {100 * TOUCHED:.0f} % of the questions that were asked twice got "
+            f"The answer is “not judged” where it does not, and more than {100 * TOUCHED:.0f} % of the "
+            f"questions that were asked twice got "
             "two answers, or these could not be checked."
         )
     sentences.append(
-        f"Not seen: none of these conditions holds, and the whole interval lies below {100 * config.negligible:g} "
-        "percentage points. Undecided: none of these conditions holds."
+        "The answer is “not seen” where none of these conditions holds and the whole interval lies below "
+        f"{100 * config.negligible:g} percentage points. {ELSE}"
     )
     return " ".join(sentences)
 

@@ -44,7 +44,9 @@ class Relational:
     """Which questions are asked of which model, how it is fine-tuned, and what is taken out of the contexts.
 
     The defaults are the published setting for SQuAD: T5-small, text to text, AdaFactor. It is memorised where the
-    interval of relational m lies above 0, and not seen where it lies below `negligible`.
+    interval of relational m lies above 0, not seen where it lies below `negligible`, and else undecided. Predictions
+    that somebody sent are not judged where held-out questions go unanswered once their contexts are corrupted, nor,
+    unless memorised, where questions that were asked twice have two answers.
     """
 
     data: Dataset = Dataset("squad")

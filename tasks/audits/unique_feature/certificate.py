@@ -26,7 +26,17 @@ from tasks.audits.unique_feature.verdict import (
     ranked_among,
     sample,
 )
-from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, of_hundred, steps_of_null
+from tasks.certificate import (
+    ELSE,
+    Boundary,
+    Certificate,
+    Finding,
+    NumberLine,
+    chances,
+    line_of,
+    of_hundred,
+    steps_of_null,
+)
 from tasks.datasets.features import Feature, Picture, Words, called
 from tasks.summaries import by_name, p_in_words, supported
 from tasks.verdict import Verdict
@@ -83,8 +93,9 @@ def of_models(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdic
         share = last / members
         finding = Finding(verdict.answer, place_in_words(config, row, verdict), place_line(what, members, place, last))
     unjudged = (
-        " Not judged: it does not, and pictures that were handed out twice got two answers or none, or too few labels "
-        "are named."
+        " The answer is “not judged” where it does not, and pictures that were handed out twice got two "
+        "answers or none, "
+        "or too few labels are named."
         if config.given.outputs
         else ""
     )
@@ -93,10 +104,11 @@ def of_models(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdic
         asked=f"{asked} from the training data?",
         findings=(finding,),
         rule=(
-            f"Memorised: among {among} it stands {called_so} (a test on one side, p at most {LEVEL:g}).{unjudged} Not "
-            f"seen: it does not{neither}; a push as small as the one that matters would have been found in "
-            f"{100 * ENOUGH:.0f} % of cases, a larger one is unlikely (97.5 %), and the model does not say the same of "
-            f"{100 * HARDLY:.0f} % of the family or more. Undecided: none of these conditions holds."
+            f"The answer is “memorised” where among {among} it stands {called_so} (a test on one side, p at most "
+            f"{LEVEL:g}).{unjudged} The answer is “not seen” where it does not{neither}, a push as small as "
+            f"the one that "
+            f"matters would have been found in {100 * ENOUGH:.0f} % of cases, a larger one is unlikely (97.5 %), and "
+            f"the model does not say the same of {100 * HARDLY:.0f} % of the family or more. {ELSE}"
         ),
         error=(
             f"Of 100 models that never saw it, about {of_hundred(share)} are called so: exactly, if it was drawn by "
@@ -184,12 +196,12 @@ def of_trainings(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], ver
         asked=f"Does a network that is trained in this way keep {what}, if it occurs in one single training image?",
         findings=(Finding(verdict.answer, told, deciding_line(rows, verdict)),),
         rule=(
-            "Memorised: the 95 % interval of the effect lies above 0 (one side of a t-test over pairs of trainings, p "
-            f"at most 0.025, from {LEAST} pairs on); or a network is told from its twin by its rank, at "
-            f"{100 * FDR:.0f} % false discoveries; or chance brings as many small ranks in at most {1000 * SURELY:g} "
-            f"of 1,000 audits. Not seen: none of these; the interval lies below {SMALLEST:g}, is no wider than that to "
-            "either side, and a single remembered image could have been found. "
-            "Undecided: neither condition holds."
+            "The answer is “memorised” where the 95 % interval of the effect lies above 0 (one side of a t-test over "
+            f"pairs of trainings, p at most 0.025, from {LEAST} pairs on), or a network is told from its twin by its "
+            f"rank, at {100 * FDR:.0f} % false discoveries, or chance brings as many small ranks in at most "
+            f"{1000 * SURELY:g} of 1,000 audits. The answer is “not seen” where none of these holds, the interval lies "
+            f"below {SMALLEST:g} and is no wider than that to either side, no more ranks are small than chance brings, "
+            f"and a single remembered image could have been found. {ELSE}"
         ),
         error=(
             f"Of 100 audits of a procedure that keeps nothing, at most 8 say memorised{unless}; of 100 where the "

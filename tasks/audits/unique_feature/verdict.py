@@ -100,9 +100,9 @@ Row = Mapping[str, Any]
 def panel_verdict(feature: Feature, summary: pa.Table, tables: int = 0, guessable: bool = False) -> Verdict:
     """Memorised: the feature's rank among its family has p of at most 0.05. Not seen: it has not, the upper limit of
     the push lies below the `smallest` that matters, such a push would have been found in ENOUGH of the cases, by the
-    family's own spread, and fewer than HARDLY of the family are said the same of. Undecided: neither. Without the last
-    two a family of wide spread would be cleared where chance put the feature low, and so would a model that answers
-    everything alike.
+    family's own spread, and fewer than HARDLY of the family are said the same of. Undecided: neither, or where by the
+    family alone it has and beside references it has not. Without the last two of *not seen* a family of wide spread
+    would be cleared where chance put the feature low, and so would a model that answers everything alike.
 
     The push is how much more the feature raises the log odds of a label than the others of its family do, in nats.
     Where the label is unknown, it is the one that the feature favours most, and the others are given the same choice.

@@ -52,8 +52,9 @@ def test_who_is_cleared_is_shown_with_the_average_gap() -> None:
     made = certified(Density(), called(), beyond(), NONE, found())
     assert (
         "small that chance brings as many in at most 1 of 1,000 audits (counted where every p-value is of at least "
-        "9,999 permutations, or of all there are). Not seen: no image is called; p-values were counted, and chance "
-        "brings as many small ones in over 5 of 100 audits; the whole 95 % interval of how much training raises it "
+        "9,999 permutations, or of all there are). The answer is “not seen” where no image is called, p-values were "
+        "counted and chance brings as many small ones in over 5 of 100 audits, the whole 95 % interval of "
+        "how much training raises it "
         "on average lies below 0.1 "
     ) in made.rule
     assert "would be found in 80 % of cases" in made.rule
@@ -62,8 +63,10 @@ def test_who_is_cleared_is_shown_with_the_average_gap() -> None:
 def test_the_test_of_all_together_is_no_rule_of_rows_left_out_one_by_one() -> None:
     made = certified(ALONE, called(1, 12_345), NONE, found())
     assert (
-        "Memorised: images are called at 5 % false discoveries (one side of a randomisation test of each, that "
-        "training raises its log probability by no more than 0.1 nats). Not seen: no image is called; the whole"
+        "The answer is “memorised” where images are called at 5 % false discoveries (one side of a "
+        "randomisation test of each, that "
+        "training raises its log probability by no more than 0.1 nats). The answer is “not seen” where no "
+        "image is called, the whole"
     ) in made.rule
     assert "permutations" not in made.rule
     assert made.error.startswith("Of 100 audits of models that keep nothing, at most 5 say memorised")

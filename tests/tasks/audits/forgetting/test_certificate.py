@@ -118,12 +118,13 @@ def test_who_is_not_judged_is_told_why_and_what_to_do_and_is_shown_no_share(
 def test_the_rule_names_every_reason_for_which_nobody_is_judged() -> None:
     rule = certified(*target("a", *UNLIKE)).rule
     assert (
-        "Not judged, where it is not: there are no control pictures or no models to compare it with; pictures that "
-        "were handed out twice got two answers; its table says nothing of the other classes; it is unlike the models "
-        "that it is compared with in how often it is right on control pictures, or in which of these it is sure of (p "
-        "below 0.01 each); or it is less sure of the data set than of the control pictures (p below 0.01). Forgotten: "
-        "none of these, and it may hold at most 10 % of the data set (95 % limit). "
-        "Undecided: none of these conditions holds."
+        "Where it is not, the answer is “not judged” if there are no control pictures or no models to compare it with, "
+        "if pictures that were handed out twice got two answers, if its table says nothing of the other classes, if it "
+        "is unlike the models that it is compared with in how often it is right on control pictures or in which of "
+        "these it is sure of (p below 0.01 each), or if it is less sure of the data set than of the control pictures "
+        "(p below 0.01). The answer is “forgotten” where none of this holds and it may hold at most 10 % of "
+        "the data set "
+        "(95 % limit). The answer is “undecided” where none of these conditions holds."
     ) in rule
 
 

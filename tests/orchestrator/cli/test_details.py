@@ -1,0 +1,76 @@
+"""What people say of a certificate: kept with the run, shown with a place to sign, and in no key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import Damaged, SpecError
+from orchestrator.run_folder import details
+from orchestrator.run_folder.details import LONGEST, Details
+from tests.dashboards import pages
+from tests.support.shell import Here
+
+TITLE, AUDITOR, CLIENT, PURPOSE = "Audit of <b>a</b> model", "Jane Roe", "Ward & Sons", "file 12/26"
+
+
+def test_they_are_kept_with_the_run_shown_on_every_page_and_sealed(tmp_path: Path) -> None:
+    engram = Here(tmp_path)
+    engram("run", "toys", "parts=2", "--address", "none")
+    stored = sorted(path.name for path in engram.results())
+    file = tmp_path / "details.yaml"
+    file.write_text(f"title: other\nclient: {CLIENT}\npurpose: {PURPOSE}\n")
+    bare = pages.words(Path(engram.json("report")["report"]))
+    assert "date signature" not in bare
+    page = Path(engram.json("report", "--title", TITLE, "--auditor", AUDITOR, "--details", str(file))["report"])
+    first = f"Certificate {TITLE} auditor {AUDITOR} client {CLIENT} purpose {PURPOSE} "
+    assert first in pages.words(page)
+    assert " name date signature " in pages.words(page)
+    assert TITLE not in page.read_text()  # it is text and never markup
+    assert first in pages.words(Path(engram.json("report")["report"]))  # drawn again, nothing given
+    assert {"agrees"} == {check["state"] for check in engram.json("verify", str(page))["checks"]}
+    engram("run", "toys", "parts=2", "--address", "none")  # nothing is computed for it
+    assert stored == sorted(path.name for path in engram.results())
+    page.write_text(page.read_text().replace(AUDITOR, "John Roe"))
+    assert "changed" in {check["state"] for check in engram.json("verify", str(page), code=1)["checks"]}
+    engram("report", "--title", "", "--auditor", "", "--client", "", "--purpose", "")
+    left = pages.words(page)
+    assert not [text for text in (TITLE, AUDITOR, CLIENT, PURPOSE, "date signature") if text in left]
+    said = engram("report", "--client", "a\x1b[2Jb", code=2).stderr
+    assert "engram: client holds \\x1b; it must be one line without control characters\n" == said
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("title: a\nclent: b\n", "unknown key 'clent'; there are title, auditor, client, purpose; did you"),
+        ("title: 12\n", "title is 12; it must be text"),
+        ("title: [a]\n", 'title is ["a"]; it must be text'),
+        ('title: "a\\nb"\n', "title holds \\n; it must be one line without control characters"),
+        ('title: "a\\u202eb"\n', "title holds \\u202e; it must be one line without control characters"),
+        (f"title: {'a' * (LONGEST + 1)}\n", "title has 201 characters; it must have at most 200"),
+        ("- a\n", "it must be a mapping with title, auditor, client, purpose"),
+        ("", "holds nothing; it must be a mapping"),
+    ],
+)
+def test_a_file_with_anything_else_is_refused_in_one_line(tmp_path: Path, text: str, line: str) -> None:
+    path = tmp_path / "details.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError) as refused:
+        details.from_file(path)
+    assert str(refused.value).startswith(str(path))
+    assert line in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_changed_file_is_found_and_can_be_given_anew(tmp_path: Path) -> None:
+    assert Details() == details.read(tmp_path)
+    details.give(tmp_path, {"title": " a "})
+    assert Details("a", client="b") == details.give(tmp_path, {"client": "b"})
+    path = tmp_path / details.FILE
+    path.write_text(path.read_text().replace('"b"', '"c"'))
+    with pytest.raises(Damaged, match=r"its digest is not that of its content; delete the file and give"):
+        details.read(tmp_path)
+    every = {"title": "d", "auditor": "", "client": "", "purpose": ""}
+    assert Details("d") == details.give(tmp_path, every) == details.read(tmp_path)
