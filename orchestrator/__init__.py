@@ -47,6 +47,7 @@ def run(
     timeout: str | float | None = None,
     keep: str | None = None,
     again: bool | None = None,
+    all_cells: bool = False,
     mlflow: str | None = None,
     experiment: str | None = None,
     report: bool | None = None,
@@ -59,9 +60,12 @@ def run(
     Stored results are not computed again. Fields of the config are given by name, nested ones as
     `**{"training.rate": 1e-3}`. The other arguments are those of `engram run`; one that is None is as the file says,
     and without a file as `engram run` has it: no failed job is tolerated, a report is drawn, images of one's own are
-    not shown. A sweep, also one from a preset of several cells, has its runs in `cells`. Raises EngramError; SpecError,
-    which is one, for what cannot be asked for.
+    not shown. A sweep, also one from a preset of several cells, has its runs in `cells`; cells of the preset
+    whose data are missing are in `left_out`, and refused with `all_cells`. Raises EngramError; SpecError, which is one,
+    for what cannot be asked for.
     """
+    from dataclasses import replace
+
     from orchestrator.runs.lifecycle import start
     from orchestrator.spec import arguments, resolve, specification
     from orchestrator.store import DEFAULT_STORE, open_store
@@ -82,10 +86,11 @@ def run(
         "report": report,
         "show_images": show_images,
     }
-    asked = _specified(audit, preset, store, fields, arguments.sweep(sweep), given, observe)
+    asked = _specified(audit, preset, store, fields, arguments.sweep(sweep), given, observe, all_cells)
     cells = resolve.wanted(asked)
     opened = open_store(asked.store or DEFAULT_STORE)
-    return start(resolve.pinned(cells, opened.digests()), opened, specification.execution(asked), observe)
+    here, left_out = resolve.pin_available(cells, opened.digests())
+    return replace(start(here, opened, specification.execution(asked), observe), left_out=left_out)
 
 
 @plainly
@@ -199,6 +204,7 @@ def plan(
     store: str | os.PathLike[str] | None = None,
     sweep: Mapping[str, Sequence[Any]] | None = None,
     address: str | None = None,
+    all_cells: bool = False,
     **fields: Any,
 ) -> dict[str, Any]:
     """What a run would compute, what of it is stored, and the price of the rest in seconds; starts nothing.
@@ -210,7 +216,7 @@ def plan(
     from orchestrator.spec import arguments
 
     given = {"address": address or os.environ.get("RAY_ADDRESS")}
-    return preview(_specified(audit, preset, store, fields, arguments.sweep(sweep), given, None))
+    return preview(_specified(audit, preset, store, fields, arguments.sweep(sweep), given, None, all_cells))
 
 
 @plainly
@@ -229,6 +235,7 @@ def _specified(
     sweep: Mapping[str, Sequence[Any]],
     execution: Mapping[str, Any],
     observe: object,
+    all_cells: object = False,
 ) -> Spec:
     """What `run` and `search` are asked for, as a specification. Raises SpecError where an argument is none."""
     from orchestrator.spec import arguments, resolve, specification
@@ -236,7 +243,11 @@ def _specified(
     source = arguments.name_or_path(audit, "audit", "the name of an audit, or the path of a YAML file")
     start_from = None if preset is None else arguments.name_or_path(preset, "preset", "the name of a preset")
     location = os.environ.get("ENGRAM_STORE") if store is None else arguments.name_or_path(store, "store", STORE)
-    flags = specification.Spec(source, start_from, fields, sweep, arguments.execution(execution), location)
+    if not isinstance(all_cells, bool):
+        raise SpecError(f"all_cells is {all_cells!r}; it must be true or false")
+    flags = specification.Spec(
+        source, start_from, fields, sweep, arguments.execution(execution), location, all_cells=all_cells
+    )
     if observe is not None and not callable(observe):
         raise SpecError(f"observe is {observe!r}; it must be a function of one event")
     return resolve.specified(source, flags)

@@ -53,6 +53,11 @@ PATHS = (
     *("/dev/null", "/dev/zero", "/dev/full", "/dev/null/x", "/proc/self/mem", "/", "~nobody-here/x", LONG, "a/" + LONG),
     *("folder/" * 600, "x\udcff", "ü", " ", "", ".", "picture.png", "@", "text.txt@" + "0" * 64, "text.txt@x"),
 )
+# Where a file or folder may be written: nowhere outside of the line's own folder.
+WRITTEN = (
+    *("nowhere", "nowhere/below", "text.txt", "text.txt/below", "folder", "pipe", "link", "loop", "loop/x", LONG, " "),
+    *("/dev/null/x", "/proc/self/x", "~nobody-here/x", "a/" + LONG, "folder/" * 600, "x\udcff", "ü", "", ".", "a.yaml"),
+)
 KINDS = (
     "",
     "words:",
@@ -157,14 +162,14 @@ class HangError(BaseException):
 
 
 class Lines:
-    """Makes command lines by chance: of `run` and `key` it knows that they are there."""
+    """Makes command lines by chance: of the place's run, key and page it knows that they are there."""
 
-    def __init__(self, chance: random.Random, run: str, key: str) -> None:
+    def __init__(self, chance: random.Random, place: Place) -> None:
         self.chance = chance
-        self.run, self.key = run, key
+        self.run, self.key, self.page = place.run, place.key, place.page
         found = {
             name: audits.find(name).audit
-            for name in ("toys", "unique_feature", "forgetting", "density", "relational", "deja_vu")
+            for name in ("toys", "tunable", "unique_feature", "forgetting", "density", "relational", "deja_vu")
         }
         self.fields = {name: list(_paths(audit.config)) for name, audit in found.items()}
         self.presets = {name: list(audit.presets) for name, audit in found.items()}
@@ -190,17 +195,75 @@ class Lines:
 
     def _run(self) -> list[str]:
         shown = ["--mlflow", "off" if self._seldom(0.8) else self._of(TRACKING), "--no-report"]
+        shown += ["--experiment", self._text()] if self._seldom(0.05) else []
+        shown += ["--show-images"] if self._seldom(0.05) else []
         what = self._file() if self._seldom(0.3) else ["toys", "parts=2"] if self._seldom(0.3) else ["toys"]
         return [*what, *self._preset("toys"), *self._sets("toys"), *self._how(address=True), *shown]
 
     def _resume(self) -> list[str]:
         return [*self._one_run(), *self._how(address=True, sweeps=False), "--mlflow", "off", "--no-report"]
 
+    def _search(self) -> list[str]:
+        """Never on a cluster that is there: no trial is made."""
+        address = "none" if self._seldom(0.9) else self._of(ADDRESSES[:-1])
+        shown = ["--address", address, "--mlflow", "off", "--no-report", *self._store(), *self._json()]
+        offered: dict[str, Sequence[str]] = {
+            "--sampler": ("random", "grid", "optuna", "rndom", ""),
+            "--sampler-seed": (*NUMBERS, *HUGE),
+            "--budget": DURATIONS,
+            "--rungs": ("1,2", "2,1", "1", "0", "-1,2", ",", "x", "1,,2", *HUGE),
+            "--keep-one-in": (*NUMBERS, *HUGE),
+            "--give-up": (*NUMBERS, *HUGE),
+            "--concurrent": ("1", "0", "-1", "x", *HUGE),
+        }
+        for name, values in offered.items():
+            if self._seldom(0.1):
+                shown += [name, self._of(values)]
+        if self._seldom(0.3):
+            word = [self._of((self.run, "tunable", "nope"))] if self._seldom(0.8) else []
+            return ["--resume", *word, *shown]
+        over = [word for _ in range(self.chance.choice((0, 1, 1, 1, 2))) for word in ("--over", self._domain())]
+        trials = ["--trials", self._of((*NUMBERS, *HUGE))] if self._seldom(0.5) else []
+        audit = "tunable" if self._seldom(0.85) else self._audit()
+        return [audit, *self._preset(audit), *self._sets(audit), *over, *trials, *shown]
+
+    def _domain(self) -> str:
+        """What may vary in a search."""
+        if self._seldom(0.1):
+            return self._text()
+        name = self._of(("rate", "wide", "noise", "epochs", "rte", "seed", "folder", ""))
+        ends = self._of((*NUMBERS, *HUGE)) + self._of(("..", "..", "...", "-", ",")) + self._of((*NUMBERS, *HUGE))
+        values = (ends, f"log({ends})", f"log({ends}", "true,false", "1e-3..1e-1", "log(1e-4..1e-2)", self._text())
+        return f"{name}={self._of(values)}"
+
+    def _ask(self) -> list[str]:
+        """Never with --run, which would run an audit of ours."""
+        chosen = ["--no-run", *self._sets("unique_feature"), *self._store(), *self._json()]
+        if self._seldom(0.8):
+            chosen += ["--have", self._of(("data", "model", "outputs", "date", ""))]
+        if self._seldom(0.8):
+            chosen += ["--fear", self._of(("image", "set", "answer", "unknown", "picture", ""))]
+        if self._seldom(0.5):
+            chosen += ["--out", self._of(WRITTEN)]
+        return chosen
+
+    def _new(self) -> list[str]:
+        name = [
+            self._of(("mine", "Mine", "class", "toys", "my audit", "a/b", "3")) if self._seldom(0.7) else self._text()
+        ]
+        into = ["--into", self._of(WRITTEN)] if self._seldom(0.7) else []
+        return ["audit" if self._seldom(0.95) else self._text(), *name, *into, *self._json()]
+
+    def _show(self) -> list[str]:
+        audit = self._audit()
+        more = [self._of((*self.presets.get(audit, []), *self.fields.get(audit, ["x"])))] if self._seldom(0.5) else []
+        return [audit, *(more if self._seldom(0.8) else [self._text()]), *self._store(), *self._json()]
+
     def _list(self) -> list[str]:
         return self._json()
 
     def _runs(self) -> list[str]:
-        return [*self._store(), *self._json()]
+        return [*(["--all"] if self._seldom(0.4) else []), *self._store(), *self._json()]
 
     def _status(self) -> list[str]:
         return [*self._one_run(), *(["--watch"] if self._seldom(0.1) else []), *self._store(), *self._json()]
@@ -222,13 +285,18 @@ class Lines:
         return self._explain()
 
     def _verify(self) -> list[str]:
-        return [*self._store(), *self._json()]
+        page = [self.page if self._seldom(0.5) else self._of(PATHS)] if self._seldom(0.7) else []
+        files = ["--file", self._of(PATHS)] if self._seldom(0.3) else []
+        return [*page, *files, *(["--strict"] if self._seldom(0.4) else []), *self._store(), *self._json()]
 
     def _report(self) -> list[str]:
+        """Never with --open or --pdf, which start a browser."""
+        run = self._one_run() if self._seldom(0.7) else [self._text()] if self._seldom(0.8) else []
+        flags = [each for each in ("--show-images", "--show-texts") if self._seldom(0.2)]
         said = [
             part for name in ("title", "client", "details") if self._seldom(0.3) for part in (f"--{name}", self._text())
         ]
-        return [self._text(), *said, *self._store(), *self._json()]
+        return [*run, *flags, *said, *self._store(), *self._json()]
 
     def _probes(self) -> list[str]:
         audit = self._of(("toys", "unique_feature", "density", "toyz"))
@@ -251,6 +319,8 @@ class Lines:
     def _preset(self, audit: str) -> list[str]:
         known = self.presets.get(audit, [""])
         tried = self._of(known) if self._seldom(0.95) else self._text()
+        if audit == "tunable":
+            return ["--preset", tried] if self._seldom(0.4) else []
         if audit != "toys":
             return ["--preset", self._of(("smoke", "quickstart", "null")) if self._seldom(0.95) else self._text()]
         return ["--preset", "few" if tried == "many" else tried] if self._seldom(0.4) else []
@@ -294,6 +364,8 @@ class Lines:
             "--tolerate": lambda: self._of((*NUMBERS, *HUGE)),
             "--stop-after": lambda: self._of(DURATIONS),
             "--keep": lambda: self._of(("state", "none", "weights", "")),
+            "--gpus": lambda: self._of(("auto", "none", "wait", "2", "")),
+            "--timeout": lambda: self._of(DURATIONS),
             "--store": lambda: self._of((*PATHS, *PLACES)),
         }
         if sweeps:
@@ -303,8 +375,8 @@ class Lines:
         for name, value in offered.items():
             if self._seldom(0.06):
                 chosen += [name, value()]
-        flags = ("--fail-fast", "--again", "--json")
-        return chosen + [each for each in flags if self._seldom(0.1) and (sweeps or each != "--again")]
+        flags = ("--fail-fast", "--json", *(("--again", "--all") if sweeps else ()))
+        return chosen + [each for each in flags if self._seldom(0.1)]
 
     def _one_run(self) -> list[str]:
         word = self._of((self.run, self.run[:-2], self.run.rpartition("-")[2], "toys", "nope"))
@@ -329,8 +401,8 @@ class Lines:
 COMMANDS = (
     *("plan",) * 8,
     *("run",) * 8,
-    *("resume", "results", "explain") * 2,
-    *("list", "runs", "status", "compare", "rerun", "verify", "report", "probes", "ui", "doctor"),
+    *("resume", "results", "explain", "search", "verify", "report") * 2,
+    *("list", "show", "ask", "new", "runs", "status", "compare", "rerun", "probes", "ui", "doctor"),
 )
 ENVIRONMENT: Mapping[str, Sequence[str]] = {
     "ENGRAM_STORE": (*PATHS, *PLACES),
@@ -351,8 +423,10 @@ class Place:
         self.folder.mkdir()
         self._copy = folder / "copy"
         self.here = Here(self.folder)
-        made = self.here.json("run", "toys", "--address", "none", "parts=2", "--mlflow", "off", "--no-report")
+        quiet = ("--address", "none", "--mlflow", "off")
+        made = self.here.json("run", "toys", "parts=2", *quiet)
         self.run: str = made["run"]
+        self.page = str(Path(made["report"]).relative_to(self.folder))
         self.key = self.here.results()[0].stem
         for name, content in {
             **FILES,
@@ -439,7 +513,7 @@ def watched() -> Iterator[None]:
 def fuzz(lines: int, seed: int, folder: Path, told: Callable[[str], None] = lambda line: None) -> list[Finding]:
     """The lines that did not end well; `told` hears of each, and at the end how many ended with which code."""
     place = Place(folder)
-    made = Lines(random.Random(seed), place.run, place.key)
+    made = Lines(random.Random(seed), place)
     found: list[Finding] = []
     codes: Counter[int | None] = Counter()
     for number in range(lines):

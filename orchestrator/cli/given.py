@@ -54,11 +54,19 @@ def specified_by(
     sweep: list[str] | None,
     store: str | None,
     execution: dict[str, Any],
+    all_cells: bool = False,
 ) -> Spec:
+    """What a command line asks for."""
     from orchestrator.spec import specification
     from orchestrator.spec.resolve import specified
 
     flags = specification.Spec(
-        "", preset, specification.settings(fields or ()), specification.sweeps(sweep or ()), execution, store
+        "",
+        preset,
+        specification.settings(fields or ()),
+        specification.sweeps(sweep or ()),
+        execution,
+        store,
+        all_cells=all_cells,
     )
     return specified(what, flags)

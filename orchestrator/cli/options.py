@@ -52,6 +52,12 @@ Preset = Annotated[
     ),
 ]
 Sweep = Annotated[list[str] | None, typer.Option(metavar="FIELD=A,B,C", help="Vary a field; several make a grid.")]
+AllCells = Annotated[
+    bool,
+    typer.Option(
+        "--all", help="Refuse where data of any cell of a preset are missing; without it such cells are left out."
+    ),
+]
 Where = Annotated[
     str | None,
     typer.Option("--store", metavar="PATH|URI", envvar="ENGRAM_STORE", help=f"The store. [default: {DEFAULT_STORE}]"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 
 from orchestrator.cli.given import executed, shown_by, specified_by
 from orchestrator.cli.options import (
     Address,
     Again,
+    AllCells,
     DrawReport,
     Experiment,
     FailFast,
@@ -54,6 +56,7 @@ def plan(
     timeout: Timeout = None,
     keep: Keep = None,
     again: Again = False,
+    all_cells: AllCells = False,
     json: Json = False,
 ) -> None:
     """Show what would run, what is stored, and for how long.
@@ -63,7 +66,7 @@ def plan(
     from orchestrator.inspection.preview import preview
 
     execution = executed(address, gpus, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
-    seen = preview(specified_by(what, fields, preset, sweep, store, execution))
+    seen = preview(specified_by(what, fields, preset, sweep, store, execution, all_cells))
     if json:
         emit(seen)
         return
@@ -72,6 +75,8 @@ def plan(
     runs = f" in {len(seen['cells'])} cells" if len(seen["cells"]) > 1 else ""
     expected = f"; expected time: {seen['time']}" if seen["missing"] else ""
     paragraph(f"{seen['planned']} jobs{runs}, {seen['stored']} stored, {seen['missing']} to run{expected}")
+    for cell in seen["left_out"]:
+        paragraph(cell["line"])
 
 
 def run(
@@ -90,6 +95,7 @@ def run(
     timeout: Timeout = None,
     keep: Keep = None,
     again: Again = False,
+    all_cells: AllCells = False,
     mlflow: Mlflow = None,
     experiment: Experiment = None,
     report: DrawReport = None,
@@ -99,13 +105,15 @@ def run(
     """Run an audit to its end.
 
     Stored results are not computed again. Kill it at any moment: the same command continues where it stopped.
+    Cells of a preset whose data are missing are left out and named; the same command runs them once the data are there.
     """
     from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
+    from orchestrator.inspection.labels import tell_left_out
     from orchestrator.planning.extras import check_cells
     from orchestrator.runs.lifecycle import start
     from orchestrator.spec import specification
-    from orchestrator.spec.resolve import pinned, wanted
+    from orchestrator.spec.resolve import LeftOut, pin_available, wanted
     from orchestrator.store import is_there
     from orchestrator.store.listing import listed_once
 
@@ -115,21 +123,26 @@ def run(
         observe = shown.enter_context(watching())
         with stopped_early():
             observe({"event": "step", "step": "reading data"})
-            asked = specified_by(what, fields, preset, sweep, store, execution)
+            asked = specified_by(what, fields, preset, sweep, store, execution, all_cells)
             cells, how = wanted(asked), specification.execution(asked)
             # Pinned before a store is created, so that no empty store is left behind if data is missing.
             known: dict[str, str] = {}
+            left_out: tuple[LeftOut, ...] = ()
             new = not is_there(asked.store or DEFAULT_STORE)
             if new:
-                cells = pinned(cells, known)
+                cells, left_out = pin_available(cells, known)
                 check_cells(cells, how.address)
         with opened_at(asked.store, create=True) as opened:
             opened.digests().update(known)
-            cells = cells if new else pinned(cells, opened.digests())
-            ended = start(cells, opened, how, observe)
+            if not new:
+                cells, left_out = pin_available(cells, opened.digests())
+            told = tell_left_out(cells, left_out)
+            for line in told:
+                observe({"event": "told", "line": line})
+            ended = replace(start(cells, opened, how, observe), left_out=left_out)
             shown.close()
             with listed_once():
-                return verdict.display(ended, asked.store, json)
+                return verdict.display(ended, asked.store, json, told)
 
 
 def resume(

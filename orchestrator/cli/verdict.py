@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +46,11 @@ def shape(run: Report | Status) -> dict[str, Any]:
     }
 
 
-def display(report: Report, store: str | None, json: bool) -> int:
-    """Print how a run ended: its numbers, failures and how to continue; the run last. Returns the exit code."""
+def display(report: Report, store: str | None, json: bool, left_out: Sequence[str] = ()) -> int:
+    """Print how a run ended: its numbers, failures and how to continue; the run last. Returns the exit code.
+
+    `left_out` are the lines of the preset's cells that were left out, which come right before the run.
+    """
     again = f"engram resume {report.run}{store_option(store)}"
     failures(report.failures)
     if report.damaged:
@@ -63,7 +66,8 @@ def display(report: Report, store: str | None, json: bool) -> int:
         say(f"{report.state}{f': {report.note}' if report.note else ''}; go on with: {again}")
     if json:
         cells = {"cells": [shape(cell) for cell in report.cells]} if report.cells else {}
-        emit(shape(report) | cells)
+        missing = [{"setting": dict(cell.setting), "problem": cell.problem} for cell in report.left_out]
+        emit(shape(report) | cells | ({"left_out": missing} if missing else {}))
         return report.exit_code
     with suppress(StoreError):  # the reason for the run's end has been printed
         _answered(report, store)
@@ -73,6 +77,8 @@ def display(report: Report, store: str | None, json: bool) -> int:
     page = f"report {report.page}" if report.page else folder
     by_ui = ", shown by engram ui" if report.mlflow and not report.mlflow.startswith("http") else ""
     tracked = f"; MLflow {report.mlflow}{by_ui}" if report.mlflow else ""
+    for line in left_out:
+        show(line)
     show(f"{report.run} {report.state}: {counts}; {page}{tracked}")
     return report.exit_code
 

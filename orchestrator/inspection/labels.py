@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from orchestrator.spec.fields import text
+from orchestrator.spec.resolve import Cell, LeftOut
 
 Setting = Mapping[str, Any]
 
@@ -35,3 +36,9 @@ def telling(settings: Sequence[Setting]) -> list[str]:
 def label(setting: Setting, fields: Iterable[str]) -> str:
     """The label of a cell from these fields: `data=mnist, network=mlp1`."""
     return ", ".join(f"{name}={text(setting[name])}" for name in fields if name in setting)
+
+
+def tell_left_out(cells: Sequence[Cell], left_out: Sequence[LeftOut]) -> list[str]:
+    """A line for each cell that is left out, beside those that run: what tells it apart, and what it lacks."""
+    fields = telling([cell.setting for cell in cells] + [cell.setting for cell in left_out])
+    return [f"left out: {label(cell.setting, fields)}: {cell.problem}" for cell in left_out]

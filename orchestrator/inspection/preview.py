@@ -9,13 +9,14 @@ from typing import Any
 
 from orchestrator.errors import StoreError
 from orchestrator.executors import gpus
+from orchestrator.inspection.labels import tell_left_out
 from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing.price import Price, priced, told
 from orchestrator.run_folder import timings
 from orchestrator.spec.execution import GpusName
-from orchestrator.spec.resolve import pinned, wanted
+from orchestrator.spec.resolve import pin_available, wanted
 from orchestrator.spec.specification import Spec, execution
 from orchestrator.store import DEFAULT_STORE, Store, is_there, open_store
 
@@ -24,13 +25,13 @@ def preview(asked: Spec) -> dict[str, Any]:
     """Jobs per task, planned, stored and missing; the price of the missing ones; the cells with their runs.
 
     Of the price, `expected_seconds` are None where something in the plan is like nothing that was ever timed, which
-    `unknown` then names; the time is between `seconds_low` and `seconds_high`, as far as that much is known. Does not
-    create a store.
+    `unknown` then names; the time is between `seconds_low` and `seconds_high`, as far as that much is known. All of
+    that is of `cells`; `left_out` are those of the preset whose data are missing. Does not create a store.
     """
     place = asked.store or DEFAULT_STORE
     cells, how = wanted(asked), execution(asked)
     store = open_store(place, create=False) if is_there(place) else None
-    cells = pinned(cells, {} if store is None else store.digests())
+    cells, left_out = pin_available(cells, {} if store is None else store.digests())
     plans = [plan_of(cell) for cell in cells]
     whole = Plan.union(plans)
     stored = set(whole.jobs) & (set() if store is None else store.keys())
@@ -54,6 +55,10 @@ def preview(asked: Spec) -> dict[str, Any]:
         "cells": [
             {"run": run_id(cell.audit, list(plan.jobs)), "setting": dict(cell.setting), "planned": len(plan.jobs)}
             for cell, plan in zip(cells, plans, strict=True)
+        ],
+        "left_out": [
+            {"setting": dict(cell.setting), "problem": cell.problem, "line": line}
+            for cell, line in zip(left_out, tell_left_out(cells, left_out), strict=True)
         ],
     }
 

@@ -19,6 +19,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.runs import notebook
 from orchestrator.runs.session import Part, Session
 from orchestrator.scheduling.driver import Driver
+from orchestrator.spec.resolve import LeftOut
 from orchestrator.store import Store
 
 State = Literal["finished", "running", "failed", "paused", "interrupted"]
@@ -47,6 +48,7 @@ class Report:
     differing: int = 0  # results whose key had a different one already, which stays; the new ones are in conflicts/
     note: str = ""
     cells: tuple[Report, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()  # cells of the preset that this start did not run, since their data are missing
     search: SearchResults | None = field(default=None, repr=False)
     roots: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     store: Store | None = field(default=None, repr=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,14 @@ class Cell:
         """The specification of this cell alone."""
         asked = self.asked
         return None if asked is None else replace(asked, set={**asked.set, **self.setting}, sweep={})
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A cell of a preset that does not run; `problem` says in one line what this machine does not have of its data."""
+
+    setting: Mapping[str, Any]
+    problem: str
 
 
 def specified(source: str, flags: Spec) -> Spec:
@@ -106,6 +114,38 @@ def pinned(cells: Iterable[Cell], known: MutableMapping[str, str]) -> list[Cell]
         return seen[thing]
 
     return [replace(cell, config=_pinned(cell.config, pin)) for cell in cells]
+
+
+def pin_available(cells: Sequence[Cell], known: MutableMapping[str, str]) -> tuple[list[Cell], tuple[LeftOut, ...]]:
+    """The cells whose data and models are on this machine, pinned as by `pinned`; and the cells that are left out.
+
+    Only of a preset of several cells is any left out, and only where another one is not. Raises what `pinned` does, and
+    SpecError where the specification wants all cells and one of its preset would be left out.
+    """
+    asked = cells[0].asked
+    if asked is None or not _has_several(asked):
+        return pinned(cells, known), ()
+    here: list[Cell] = []
+    left: list[LeftOut] = []
+    for cell in cells:
+        try:
+            here += pinned([cell], known)
+        except SpecError:
+            raise
+        except EngramError as error:
+            left.append(LeftOut(cell.setting, str(error)))
+    if left and asked.all_cells:
+        raise SpecError(f"all cells are wanted, and {len(left)} of {len(cells)} cannot run: {left[0].problem}")
+    if not here:
+        raise EngramError(left[0].problem)
+    return here, tuple(left)
+
+
+def _has_several(spec: Spec) -> bool:
+    """Whether a specification begins from a preset of several cells."""
+    from orchestrator.spec.audits import find
+
+    return spec.preset is not None and len(_preset(spec, find(spec.audit).audit)) > 1
 
 
 def _preset(spec: Spec, audit: Any) -> tuple[Any, ...]:

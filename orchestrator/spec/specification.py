@@ -23,7 +23,8 @@ from tasks.compute_context import STRATEGIES
 class Spec:
     """A user's specification, not yet checked against the audit.
 
-    `execution` and `search` hold only the settings given; the latter are for `engram search` alone.
+    `execution` and `search` hold only the settings given; the latter are for `engram search` alone. With `all_cells` no
+    cell of a preset is left out where its data are missing.
     """
 
     audit: str
@@ -33,6 +34,7 @@ class Spec:
     execution: Mapping[str, Any] = field(default_factory=dict)
     store: str | None = None
     search: Mapping[str, Any] = field(default_factory=dict)
+    all_cells: bool = False
 
     def under(self, other: Spec) -> Spec:
         """This specification overridden by the other; a field is either set or swept, never both."""
@@ -46,6 +48,7 @@ class Spec:
             {**self.execution, **other.execution},
             other.store or self.store,
             {**self.search, **other.search},
+            other.all_cells or self.all_cells,
         )
 
 

@@ -186,6 +186,7 @@ PRESETS = {
     "few": Config(),
     "many": Config(parts=300),
     "three": (Config(parts=2), Config(parts=3, first=1, label="b"), Config(parts=3, first=1, label="c")),
+    "partly": (Config(parts=2), Config(parts=4, data=Dataset("folder:late")), Config(parts=3, first=1)),
     "absent": (Config(data=Dataset("mnist")), Config(parts=2, data=Dataset("mnist"))),
 }
 

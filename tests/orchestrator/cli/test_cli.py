@@ -17,6 +17,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 import questions
+from PIL import Image
 
 from orchestrator.cli import verdict
 from orchestrator.store import open_store
@@ -102,12 +103,12 @@ def test_list_gives_each_audit_with_its_question_and_presets(engram: Here) -> No
     assert {
         "name": "toys",
         "question": "How far does a sum get when its parts are lost?",
-        "presets": ["few", "many", "three", "absent"],
-        "extras": {"few": [], "many": [], "three": [], "absent": []},
-        "cells": {"few": 1, "many": 1, "three": 3, "absent": 2},
+        "presets": ["few", "many", "three", "partly", "absent"],
+        "extras": {"few": [], "many": [], "three": [], "partly": [], "absent": []},
+        "cells": {"few": 1, "many": 1, "three": 3, "partly": 3, "absent": 2},
     } == listed["toys"]
     assert "quickstart" in listed["unique_feature"]["presets"]
-    assert "few, many, three (3 cells), absent (2 cells)\n" in engram("list").stdout
+    assert "few, many, three (3 cells), partly (3 cells), absent (2 cells)\n" in engram("list").stdout
 
 
 def test_plan_counts_jobs_and_starts_nothing(engram: Here) -> None:
@@ -254,6 +255,39 @@ def test_data_that_is_missing_is_named_once_and_nothing_else_is_kept_from_workin
     assert [] == list(engram.folder.iterdir())
 
 
+def test_cells_of_a_preset_whose_data_are_missing_are_left_out_and_named(tmp_path: Path) -> None:
+    engram = Shell(tmp_path)
+    line = "left out: parts=4: no folder "
+    alone = [engram.json("plan", "toys", f"parts={parts}", f"first={first}") for parts, first in ((2, 0), (3, 1))]
+    seen = engram.json("plan", "toys", "--preset", "partly")
+    assert [plan["cells"][0]["run"] for plan in alone] == [cell["run"] for cell in seen["cells"]]
+    assert [4] == [cell["setting"]["parts"] for cell in seen["left_out"]]
+    assert engram("plan", "toys", "--preset", "partly").stdout.splitlines()[-1].startswith(line)
+    for command in ("plan", "run"):
+        refused = engram(command, "toys", "--preset", "partly", "--all", code=2).stderr
+        assert refused.startswith("engram: all cells are wanted, and 1 of 3 cannot run: no folder ")
+        assert 1 == len(refused.splitlines())
+        engram(command, "toys", "--preset", "absent", "--all", code=2)
+    assert [] == list(tmp_path.iterdir())
+    ran = engram(*RUN, "--preset", "partly")
+    before, last = ran.stdout.splitlines()[-2:]
+    assert before.startswith(line)
+    assert line in ran.stderr  # at the start, too
+    assert " finished: 6 of 6 jobs stored, 6 done now" in last
+    again = engram.json(*RUN, "--preset", "partly")
+    assert (2, [4]) == (len(again["cells"]), [cell["setting"]["parts"] for cell in again["left_out"]])
+    assert again["run"] == engram.json("resume", again["run"], "--address", "none")["run"]
+    for label in ("a", "b"):
+        (tmp_path / "late" / label).mkdir(parents=True)
+        for number in range(4):
+            Image.new("RGB", (8, 8), (60 * number, 0, 0)).save(tmp_path / "late" / label / f"{number}.png")
+    whole = engram.json(*RUN, "--preset", "partly", "--all")
+    assert "left_out" not in whole
+    assert {cell["run"] for cell in again["cells"]} < {cell["run"] for cell in whole["cells"]}
+    assert 3 == len(whole["cells"])
+    assert [] == engram.json("plan", "toys", "--preset", "partly")["left_out"]
+
+
 def test_an_audit_without_anything_to_sum_up_runs_and_shows_its_other_tables(engram: Here) -> None:
     engram.env["ENGRAM_REPORT"] = "yes"
     ended = engram.json(*RUN, "trouble=nothing", "--mlflow", f"sqlite:///{engram.folder}/tracked.db")
@@ -301,7 +335,7 @@ def test_probes_that_cannot_be_had_are_one_line(engram: Here, arguments: tuple[s
         (("run", "toyz"), "toys, tunable, unique_feature; did you mean 'toys'?"),
         (
             ("plan", "toys", "--preset", "fwe"),
-            "unknown preset 'fwe' of toys; it has few, many, three, absent; did you mean 'few'?",
+            "unknown preset 'fwe' of toys; it has few, many, three, partly, absent; did you mean 'few'?",
         ),
         (("run", "toys", "part=3"), "did you mean 'parts'?"),
         (("run", "toys", "parts=three"), "parts is 'three'; it must be a whole number"),

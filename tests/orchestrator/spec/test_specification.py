@@ -146,7 +146,10 @@ def test_fields_that_are_checked_against_each_other_are_set_together(monkeypatch
     ("asked", "problem"),
     [
         (Spec("toyz"), "toys, tunable, unique_feature; did you mean 'toys'?"),
-        (Spec("toys", "fwe"), "unknown preset 'fwe' of toys; it has few, many, three, absent; did you mean 'few'?"),
+        (
+            Spec("toys", "fwe"),
+            "unknown preset 'fwe' of toys; it has few, many, three, partly, absent; did you mean 'few'?",
+        ),
         (Spec("toys", set={"part": 1}), "unknown field 'part': Config has parts, first, seconds"),
         (Spec("toys", set={"parts": "many"}), "parts is 'many'; it must be a whole number"),
         (Spec("toys", set={"parts": 0}), "parts is 0; it must be at least 1"),
