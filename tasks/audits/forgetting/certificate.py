@@ -52,9 +52,9 @@ def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Cert
             f"p at most {LEVEL:g} over all models together). Where it is not, the answer is "
             "“not judged” if there are no control pictures or no models to compare it with, if pictures that were "
             "handed out twice got two answers, if its table says nothing of the other classes, if it is unlike the "
-            "models that it is compared with in how often it is right on control pictures or in which of these it is sure of "
-            f"(p below {UNLIKE:g} each), or if it is less sure of the data set than of the control pictures (p below "
-            f"{UNLIKE:g}). The answer is “forgotten” where none of this holds and it may hold at most "
+            "models that it is compared with in how often it is right on control pictures or in which of these it is "
+            f"sure of (p below {UNLIKE:g} each), or if it is less sure of the data set than of the control pictures (p "
+            f"below {UNLIKE:g}). The answer is “forgotten” where none of this holds and it may hold at most "
             f"{percent(config.negligible)} of the data set (95 % limit). {ELSE}"
         ),
         error=error(config, rows, shares),
