@@ -53,8 +53,8 @@ def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Cert
             "“not judged” if there are no control pictures or no models to compare it with, if pictures that were "
             "handed out twice got two answers, if its table says nothing of the other classes, if it is unlike the "
             "models that it is compared with in how often it is right on control pictures or in which of these it is "
-            f"sure of (p below {UNLIKE:g} each), or if it is less sure of the data set than of the control pictures (p below "
-            f"{UNLIKE:g}). The answer is “forgotten” where none of this holds and it may hold at most "
+            f"sure of (p below {UNLIKE:g} each), or if it is less sure of the data set than of the control pictures (p "
+            f"below {UNLIKE:g}). The answer is “forgotten” where none of this holds and it may hold at most "
             f"{percent(config.negligible)} of the data set (95 % limit). {ELSE}"
         ),
         error=error(config, rows, shares),
