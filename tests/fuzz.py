@@ -424,7 +424,7 @@ class Place:
         self._copy = folder / "copy"
         self.here = Here(self.folder)
         quiet = ("--address", "none", "--mlflow", "off")
-        made = self.here.json("run", "toys", "parts=2", *quiet)
+        made = self.here.json("run", "toys", "parts=2", "--report", *quiet)
         self.run: str = made["run"]
         self.page = str(Path(made["report"]).relative_to(self.folder))
         self.key = self.here.results()[0].stem
