@@ -86,7 +86,7 @@ def test_a_part_without_content_says_nothing(tmp_path: Path) -> None:
         ("audit: !!python/object/apply:os.system [x]", "could not determine a constructor for the tag"),
         (b"audit: \xff\xfe", "is not YAML: "),
         ("audit: " + "[" * 2000, "is not YAML: it is nested too deeply"),
-        ("#" * 1_000_001, "is larger than 1,000,000 bytes; it is no specification"),
+        ("#" * 1_000_001, "is larger than 1,000,000 bytes; so much is not read"),
     ],
 )
 def test_what_is_no_specification_is_one_line_that_says_where(tmp_path: Path, text: str | bytes, said: str) -> None:
