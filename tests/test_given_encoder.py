@@ -239,7 +239,7 @@ def test_a_table_made_for_other_crops_is_refused(here: Here) -> None:
     [
         (("given.model=gone.pt",), 1, "there is no file "),
         (("given.model=model.pickle",), 2, "it must be model.pt (TorchScript), model.pt2 (torch.export), model.onnx"),
-        (("given.model=timm:resnet10t+w.txt",), 2, "weights for timm are one of .pt, .pth, .npz, .safetensors"),
+        (("given.model=timm:resnet10t+w.txt",), 2, "weights for timm are one of .pt, .pth, .ckpt, .npz, .safetensors"),
         (("given.embeddings=reference.pt",), 2, "they must be a .parquet file"),
         (("given.embeddings=gone.parquet",), 1, "there is no file "),
         (("given.model=innocent.pt", "given.embeddings=reference.pt"), 2, "give one"),

@@ -171,13 +171,22 @@ def _path(location: str | Path) -> Path | None:
     scheme, separator, rest = str(location).partition("://")
     if not separator:
         try:
-            return Path(location).expanduser()
+            return _readable(Path(location).expanduser())
         except RuntimeError:
             raise StoreError(f"cannot open the store {location}: there is no home of that name") from None
     if scheme.lower() == "file" and rest.startswith("/"):
         from urllib.parse import unquote
 
-        return Path(unquote(rest))
+        return _readable(Path(unquote(rest)))
     if scheme.lower() == "s3":
         return None
     raise StoreError(f"cannot open the store {location}: give a local path, file:///path or s3://bucket/prefix")
+
+
+def _readable(path: Path) -> Path:
+    """This path. Raises StoreError unless it is valid UTF-8, since Arrow opens no other path."""
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        raise StoreError(f"cannot open the store {path}: its path must be valid UTF-8") from None
+    return path

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.store import aside, marker
+from orchestrator.store import aside, marker, open_store
 
 
 def test_a_new_folder_is_made_a_store_with_a_marker_that_says_its_format(tmp_path: Path) -> None:
@@ -64,3 +64,10 @@ def test_what_a_maker_that_died_left_is_in_nobodys_way(tmp_path: Path) -> None:
     (tmp_path / f"1.abc{aside.SUFFIX}").write_bytes(b'{"for')
     marker.open_folder(tmp_path, create=True)
     assert marker.text() == (tmp_path / marker.MARKER).read_bytes()
+
+
+def test_a_store_whose_path_is_no_utf_8_is_refused_in_a_line(tmp_path: Path) -> None:
+    location = tmp_path / "x\udcff"
+    with pytest.raises(StoreError, match=r"cannot open the store .*: its path must be valid UTF-8"):
+        open_store(location)
+    assert not location.exists()
