@@ -66,12 +66,13 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
         sentence = f"{answer.capitalize()}: of {len(shares)} targets, {counts}. {listed}"
     about = [*rightly(rows, len(shares)), *error_rates(config, answers), *found(rows)]
     warnings = [*unlearnt(rows), *uncontrolled(config), *guessable(config)]
-    limits = " ".join([*published(rows, shares), *given_control(config, answer), LIMITS, *of_key(rows)])
+    limits = " ".join([*given_control(config, answer), LIMITS, *of_key(rows)])
     return Verdict(
         answer,
         " ".join([f"{sentence}.", *about, *warnings]),
         limits,
         decisive(rows, shares, decisions),
+        " ".join(published(rows, shares)),
     )
 
 

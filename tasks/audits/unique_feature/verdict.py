@@ -252,8 +252,9 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     return Verdict(
         answer,
         sentence,
-        " ".join([*_published(rows), *_private(rows), *([] if drawn else _chosen(calls)), LIMITS]),
+        " ".join([*_private(rows), *([] if drawn else _chosen(calls)), LIMITS]),
         _decisive(rows, by_effect, calls),
+        " ".join(_published(rows)),
     )
 
 
