@@ -23,7 +23,7 @@ def explained(run: Run) -> list[tuple[str, str]]:
     """Each symbol or word that the answer or the summary uses, with its meaning: the audit's own first."""
     rows = run.summary
     said = [str(row[name]) for row in rows for name in ("metric", "setting", "unit")]
-    said += [f"{each.verdict.sentence} {each.verdict.limits}" for each in (run.cells or (run,)) if each.verdict]
+    said += [f"{each.verdict.sentence} {each.verdict.limits_in_full}" for each in (run.cells or (run,)) if each.verdict]
     text = "\n".join(said)
     columns = {name for name, column in COLUMNS.items() if any(row.get(column) is not None for row in rows)}
     own = {name: words for name, words in _own(run).items() if _occurs(name, text)}

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import ClassVar
@@ -143,3 +143,9 @@ def check(file: File, digest: str) -> None:
         raise FileError(
             f"file {file.path!r} is not the one that was pinned: its content has digest {digest}, not {file.digest}"
         )
+
+
+def shorten_names(names: Sequence[str]) -> list[str]:
+    """What people call files of these names: the same without endings, whole where two would then be called alike."""
+    stems = [PurePath(name).stem if re.match(r"\.[A-Za-z]", PurePath(name).suffix) else name for name in names]
+    return [name if stems.count(stem) > 1 else stem for name, stem in zip(names, stems, strict=True)]

@@ -33,9 +33,16 @@ class Verdict:
 
     `answer` is one of those that the audit declares, `sentence` the answer with its evidence in one sentence, `limits`
     what it does not say. `rows` are the (metric, setting) of the summary rows that carry it, the first one first.
+    `published` is what the paper's own test or score says, which decides nothing; empty where that is not known.
     """
 
     answer: Answer
     sentence: str
     limits: str
     rows: tuple[tuple[str, str], ...]
+    published: str = ""
+
+    @property
+    def limits_in_full(self) -> str:
+        """What the paper's own test says and what the answer does not, as one text."""
+        return " ".join(filter(None, (self.published, self.limits)))

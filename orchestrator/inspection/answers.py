@@ -47,7 +47,7 @@ class Answer:
     """An audit's answer in words, and the first of the summary's rows that it rests on.
 
     answer, tone: such as `memorised`, and what that says of the model: `accused`, `cleared` or `open`.
-    sentence, limits: the answer with its evidence, and what it does not say.
+    sentence, limits: the answer with its evidence, and what it does not say, after what the paper's own test says.
     metric, setting: which row of the summary; estimate, low, high: its number with the 95 % interval; null: what the
     estimate is where nothing is memorised; p: its p-value; n, unit: of what and how many. None where the row has none,
     and of an answer that rests on no row.
@@ -79,7 +79,7 @@ def numbered(journal: Journal, store: Store) -> Answer | None:
     verdict = results.answer(journal, store)
     if verdict is None:
         return None
-    said = Answer(verdict.answer, tone(journal.about()["audit"], verdict), verdict.sentence, verdict.limits)
+    said = Answer(verdict.answer, tone(journal.about()["audit"], verdict), verdict.sentence, verdict.limits_in_full)
     rows = behind(verdict, results.summary(journal, store).table.to_pylist())
     if not rows:
         return said

@@ -50,7 +50,7 @@ def _answer(journal: Journal, store: Store) -> list[str]:
         return [_table(rows[:10])] if rows else []
     carrying = answers.behind(verdict, rows)
     table = [_table(carrying)] if carrying else []
-    return [f"**{verdict.sentence}**", *table, *_effect(journal, store), verdict.limits]
+    return [f"**{verdict.sentence}**", *table, *_effect(journal, store), verdict.limits_in_full]
 
 
 def _effect(journal: Journal, store: Store) -> list[str]:

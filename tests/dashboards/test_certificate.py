@@ -48,6 +48,16 @@ def test_it_says_what_was_asked_answered_by_which_rule_and_what_to_do(smoke: Run
     )
 
 
+def test_what_the_papers_own_test_says_begins_the_second_sheet(smoke: Run, opened: Page) -> None:
+    assert smoke.verdict is not None
+    told = smoke.verdict.published
+    assert "The published t-test" in told
+    assert "published" not in opened.evaluate("document.querySelector('.certificate').textContent")
+    after = "document.querySelector('.certificate').nextElementSibling"
+    assert told in opened.evaluate(f"{after}.textContent")
+    assert "not rest on it" in opened.evaluate(f"{after}.textContent")
+
+
 def test_where_nothing_is_masked_none_is_said_to_be(smoke: Run, drawn: Path) -> None:
     assert MASKED not in drawn.read_text()
 

@@ -86,7 +86,7 @@ def verdict(config: Density, summary: pa.Table) -> Verdict:
         sentence += promised(config.privacy, rows)
     if config.is_null:
         sentence += " No model was trained on the images that were asked about: this is a null."
-    return Verdict(answer, sentence, " ".join([*published(rows), LIMITS]), decisive(answer, rows, called))
+    return Verdict(answer, sentence, LIMITS, decisive(answer, rows, called), " ".join(published(rows)))
 
 
 def decisive(answer: Answer, rows: Mapping[tuple[str, str], Row], called: Row) -> tuple[tuple[str, str], ...]:

@@ -11,11 +11,12 @@ from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import LEVEL, Cause, Decision
 from tasks.audits.forgetting.evidence_rows import HELD, SURER
 from tasks.audits.forgetting.likeness import LEVEL as UNLIKE
-from tasks.audits.forgetting.verdict import DRAWN, ORDER, decision_on, name, percent
+from tasks.audits.forgetting.verdict import DRAWN, ORDER, decision_on, given_names, name, percent
 from tasks.certificate import ELSE, Boundary, Certificate, Finding, NumberLine, chances, line_of
 from tasks.summaries import by_name
 from tasks.verdict import Verdict
 
+EXPLAINED = 6  # targets whose training is told one by one
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str], Row]
 SYMBOLS: Mapping[str, str] = {
@@ -43,7 +44,7 @@ def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Cert
     return Certificate(
         asked=(
             f"{who} forgotten the data set, or does it still know it better than pictures of the same source that "
-            "nobody was given?"
+            f"nobody was given?{explain_targets(config, shares)}"
         ),
         findings=tuple(findings) or (Finding(verdict.answer, verdict.sentence),),
         rule=(
@@ -86,8 +87,22 @@ def finding(rows: Rows, share: Row, decision: Decision, config: Forgetting, targ
         decision.answer,
         in_plain_words(decision, share, surer),
         line(decision, share, surer, config),
-        name(share) if targets > 1 else "",
+        given_names(config).get(name(share), name(share) if targets > 1 else ""),
     )
+
+
+def explain_targets(config: Forgetting, shares: Sequence[Row]) -> str:
+    """What the names of models that were trained here stand for, after a space; empty where one model is asked."""
+    asked = {name(share) for share in shares}
+    there = [target for target in config.targets if str(target) in asked]
+    if len(asked) < 2 or not there:
+        return ""
+    if len(there) > EXPLAINED:
+        return (
+            " They are called by what they were trained on: D_C is the calibration set, D_Q the data set in question, "
+            "0.1 D_Q a tenth of it; whose name has no D_Q never saw it."
+        )
+    return " " + " ".join(f"{target}: {target.explain()}." for target in there)
 
 
 def in_plain_words(decision: Decision, share: Row, surer: Row | None) -> str:

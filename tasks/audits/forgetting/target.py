@@ -70,6 +70,23 @@ class Target:
         sets = " + ".join(f"{share:.4g} {name}" if share < 1 else name for name, share in shares if share)
         return f"{sets} - {self.unlearning}" if self.unlearning else sets
 
+    def explain(self) -> str:
+        """What it was trained on, in words."""
+        words = {
+            "calibration": "the calibration set",
+            "query": "the data set in question",
+            "outside": "the data of another domain",
+        }
+        shares = {what: getattr(self, name) for name, what in words.items() if getattr(self, name)}
+        parts = [
+            f"on {'the whole of ' if share == 1 else f'{100 * share:.4g} % of '}{what}"
+            for what, share in shares.items()
+        ]
+        trained = f"trained {' and '.join(parts)}"
+        if not self.query:
+            return f"{trained}; it never saw the data set in question"
+        return f"{trained}, then made to forget the latter by {self.unlearning}" if self.unlearning else trained
+
     @property
     def remembers(self) -> bool | None:
         """Whether the query set, or some of it, is trained on: what the audit is to find.

@@ -18,6 +18,8 @@ from tasks.audits.forgetting.evidence_rows import HANDED_OUT, HELD, SURER
 from tasks.audits.forgetting.evidence_rows import evidence as evidence_in
 from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.audits.forgetting.query_set import GUESSABLE
+from tasks.audits.forgetting.trainings import named_targets
+from tasks.files import shorten_names
 from tasks.summaries import by_name, p_in_words
 from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 
@@ -60,18 +62,19 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
     else:
         counts = ", ".join(f"{answers.count(kind)} {kind}" for kind in ANSWERED if kind in answers)
         listed = "; ".join(
-            f"{name(row)} is {decision.answer}: {evidence(rows, row, decision)}"
+            f"{quote(row, config)} is {decision.answer}: {evidence(rows, row, decision)}"
             for row, decision in list(zip(shares, decisions, strict=True))[:LISTED]
         )
         sentence = f"{answer.capitalize()}: of {len(shares)} targets, {counts}. {listed}"
     about = [*rightly(rows, len(shares)), *error_rates(config, answers), *found(rows)]
     warnings = [*unlearnt(rows), *uncontrolled(config), *guessable(config)]
-    limits = " ".join([*published(rows, shares), *given_control(config, answer), LIMITS, *of_key(rows)])
+    limits = " ".join([*given_control(config, answer), LIMITS, *of_key(rows)])
     return Verdict(
         answer,
         " ".join([f"{sentence}.", *about, *warnings]),
         limits,
         decisive(rows, shares, decisions),
+        " ".join(published(rows, shares, config)),
     )
 
 
@@ -99,6 +102,18 @@ def together(answers: Sequence[Forgot]) -> Forgot:
 
 def name(row: Row) -> str:
     return str(json.loads(row["setting"])["target"])
+
+
+def given_names(config: Forgetting) -> Mapping[str, str]:
+    """What the given targets are called, by the names of their numbers: their files, as short as tells them apart."""
+    given = [target.name for target in named_targets(config) if target.source != "training"]
+    return dict(zip(given, shorten_names(given), strict=True))
+
+
+def quote(row: Row, config: Forgetting) -> str:
+    """The target of a row as a sentence names it."""
+    given = given_names(config).get(name(row))
+    return name(row) if given is None else f"'{given}'"
 
 
 def decision_on(rows: Mapping[tuple[str, str], Row], share: Row, config: Forgetting) -> Decision:
@@ -204,11 +219,11 @@ def unlearnt(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     ]
 
 
-def published(rows: Mapping[tuple[str, str], Row], shares: Sequence[Row]) -> list[str]:
+def published(rows: Mapping[tuple[str, str], Row], shares: Sequence[Row], config: Forgetting) -> list[str]:
     """What the published score and its rule say, a triple of models at a time."""
     rules = [rows.get(("published rule says forgotten", row["setting"])) for row in shares]
     triples = [
-        f"{name(row)} {round(row['estimate'] * row['n'])} of {row['n']}"
+        f"{quote(row, config)} {round(row['estimate'] * row['n'])} of {row['n']}"
         for row in rules
         if row is not None and row["n"] > 1
     ]

@@ -63,8 +63,8 @@ def verdict(config: Relational, summary: pa.Table) -> Verdict:
     answer, reason = answered(config, rows, m)
     sentence = f"{answer.capitalize()}: {evidence(config, rows, m)}{reason}."
     more = [*silent(config, rows), *unlearnt(rows, m), *of_null(config)]
-    limits = [*published(rows, m), LIMITS, *of_key(config, rows)]
-    return Verdict(answer, " ".join([sentence, *more]), " ".join(limits), (decisive,))
+    limits = " ".join([LIMITS, *of_key(config, rows)])
+    return Verdict(answer, " ".join([sentence, *more]), limits, (decisive,), " ".join(published(rows, m)))
 
 
 def subsets(config: Relational) -> tuple[str, ...]:

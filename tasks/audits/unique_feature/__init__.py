@@ -90,7 +90,8 @@ def answer(config: UniqueFeature, table: pa.Table) -> Verdict:
     """The answer in words, from the summary table."""
     if config.asks_models:
         given = config.given
-        return panel_verdict(config.feature, table, len(given.outputs), bool(given.outputs) and not given.secret)
+        guessable = bool(given.outputs) and not given.secret
+        return panel_verdict(config.feature, table, len(given.outputs), guessable, given.called)
     return verdict(config.feature, config.carried, table, config.drawn)
 
 

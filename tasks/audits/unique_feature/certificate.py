@@ -91,7 +91,8 @@ def of_models(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdic
         members, place = members_and_place(row)
         last = math.floor(LEVEL * members + 1e-9)
         share = last / members
-        finding = Finding(verdict.answer, place_in_words(config, row, verdict), place_line(what, members, place, last))
+        line = place_line(what, members, place, last)
+        finding = Finding(verdict.answer, place_in_words(config, row, verdict), line, config.given.called)
     unjudged = (
         " The answer is “not judged” where it does not, and pictures that were handed out twice got two "
         "answers or none, "

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from tasks.datasets.dataset import Dataset
 from tasks.external.blinding import check_secret, withheld
 from tasks.external.model_file import Interface, ModelFile
-from tasks.files import WITHHELD, File
+from tasks.files import WITHHELD, File, shorten_names
 from tasks.ranges import at_least, share
 
 LEAST_REFERENCES = 2
+NAMED = 4  # models that are called by name
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,14 @@ class ExternalModels:
             raise ValueError(
                 "references are given and label is none; it must be the class of the image that carried the feature"
             )
+
+    @property
+    def called(self) -> str:
+        """What the models are called, by their files: the first of them, and how many more."""
+        paths = *(model.path for model in self.models), *(table.path for table in self.outputs)
+        names = shorten_names([PurePath(path).name for path in paths])
+        more = len(names) - NAMED
+        return f"{', '.join(names[:NAMED])} and {more} more" if more > 0 else ", ".join(names)
 
     @property
     def there(self) -> bool:

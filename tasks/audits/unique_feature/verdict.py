@@ -97,7 +97,9 @@ MEANINGS: Mapping[Answer, Meaning] = {
 Row = Mapping[str, Any]
 
 
-def panel_verdict(feature: Feature, summary: pa.Table, tables: int = 0, guessable: bool = False) -> Verdict:
+def panel_verdict(
+    feature: Feature, summary: pa.Table, tables: int = 0, guessable: bool = False, names: str = ""
+) -> Verdict:
     """Memorised: the feature's rank among its family has p of at most 0.05. Not seen: it has not, the upper limit of
     the push lies below the `smallest` that matters, such a push would have been found in ENOUGH of the cases, by the
     family's own spread, and fewer than HARDLY of the family are said the same of. Undecided: neither, or where by the
@@ -108,7 +110,8 @@ def panel_verdict(feature: Feature, summary: pa.Table, tables: int = 0, guessabl
     Where the label is unknown, it is the one that the feature favours most, and the others are given the same choice.
     Not judged, unless memorised: a table that was sent has two answers to one picture, or names fewer labels than its
     owner states (p below MISSED), or that cannot be checked; `tables` were sent. An altered table can hide a memory,
-    but not feign one. `guessable` says that an owner could find out which pictures matter.
+    but not feign one. `guessable` says that an owner could find out which pictures matter, and `names`
+    what the models are called.
 
     Log odds are used because log P of a label that models are nearly certain of cannot rise, however much is memorised.
 
@@ -127,7 +130,7 @@ def panel_verdict(feature: Feature, summary: pa.Table, tables: int = 0, guessabl
     power, size = (0.0, SMALLEST) if found is None else (found["estimate"], json.loads(found["setting"])["nats"])
     alike = 0.0 if same is None else same["estimate"]
     high = math.inf if upper is None else upper["estimate"]
-    evidence = placed(feature, rank, push, others)
+    evidence = placed(feature, rank, push, others, names)
     if beside is not None:
         evidence = f"{evidence}; {_beside(beside)}"
     touched = [words for row in rows.values() if (words := _touched(row))]
@@ -164,11 +167,12 @@ def panel_verdict(feature: Feature, summary: pa.Table, tables: int = 0, guessabl
     return Verdict(answer, sentence, limits, tuple((each["metric"], each["setting"]) for each in carried))
 
 
-def placed(feature: Feature, rank: Row, push: Row, others: Row | None) -> str:
+def placed(feature: Feature, rank: Row, push: Row, others: Row | None, names: str = "") -> str:
     """The feature's place among its family with p, and its push beside those of the others, in words."""
     n, setting = rank["n"], json.loads(push["setting"])
     members = round(2 * rank["null"] - 1)
-    models = f"{n} models together answer" if n > 1 else "the model answers"
+    own = f" ({names})" if names else ""
+    models = f"{n} models together{own} answer" if n > 1 else f"the model{own} answers"
     raised = "they raise" if n > 1 else "it raises"
     towards = "the canary's label" if setting["label known"] else f"label {setting['label']}, which it favours most,"
     beside = (
@@ -252,8 +256,9 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     return Verdict(
         answer,
         sentence,
-        " ".join([*_published(rows), *_private(rows), *([] if drawn else _chosen(calls)), LIMITS]),
+        " ".join([*_private(rows), *([] if drawn else _chosen(calls)), LIMITS]),
         _decisive(rows, by_effect, calls),
+        " ".join(_published(rows)),
     )
 
 

@@ -84,9 +84,9 @@ def test_the_answer_stands_with_the_rows_that_carry_it_and_its_limits(store: Sto
     run = made.run(store, "some", made.tables(4))
     verdict = run.verdict
     assert verdict is not None
-    question, sentence, table, limits, *_ = note.of(run.journal, store, "finished").split("\n\n")
+    question, sentence, table, _, limits, *_ = note.of(run.journal, store, "finished").split("\n\n")
     assert f"*{audits.find('unique_feature').question}*" == question
-    assert (f"**{verdict.sentence}**", verdict.limits) == (sentence, limits)
+    assert (f"**{verdict.sentence}**", verdict.limits_in_full) == (sentence, limits)
     rows = {(row["metric"], row["setting"]): row for row in run.summary}
     (metric, setting), lines = verdict.rows[0], table.splitlines()
     assert 2 + len(verdict.rows) == len(lines)

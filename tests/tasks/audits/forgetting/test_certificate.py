@@ -11,10 +11,12 @@ from tasks.audits.forgetting import AUDIT
 from tasks.audits.forgetting.certificate import HOLD_BACK, MENDS, MORE, RUN_AGAIN
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import Cause
+from tasks.audits.forgetting.external_targets import ExternalTargets
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1
 from tasks.audits.forgetting.target import Target
 from tasks.certificate import Certificate
 from tasks.datasets.mixtures import Part
+from tasks.files import File
 from tasks.schemas import SUMMARY
 from tasks.statistics import Estimate, proportion
 from tasks.summaries import Row, row
@@ -35,6 +37,35 @@ def test_each_target_has_a_line_and_those_that_decide_come_first() -> None:
         (each.target, each.answer) for each in found.findings
     ]
     assert "Has each of these models forgotten" in found.asked
+
+
+def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_once() -> None:
+    outputs = tuple(map(File, ("in/kept.csv", "sent.csv", "sent.parquet", "later/kept.v2")))
+    given = replace(QUICKSTART, given=ExternalTargets(outputs=outputs))
+    rows = [each for file in ("kept.csv", "sent.csv", "sent.parquet", "kept.v2") for each in target(file, *CLEARED)]
+    found = certified(*rows, config=given)
+    assert ["kept.csv", "sent.csv", "sent.parquet", "kept.v2"] == [each.target for each in found.findings]
+    alone = certified(*target("kept.csv", *CLEARED), config=replace(given, given=ExternalTargets(outputs=outputs[:1])))
+    assert ["kept"] == [each.target for each in alone.findings]
+    assert "trained on" not in found.asked + alone.asked
+    two = replace(QUICKSTART, targets=(Target(1.0, 1.0), Target(calibration=1.0), Target(0.1)))
+    trained = certified(*target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=two)
+    assert trained.asked.endswith(
+        "nobody was given? D_C + D_Q: trained on the whole of the calibration set and on the whole of the data set in "
+        "question. D_C: trained on the whole of the calibration set; it never saw the data set in question."
+    )
+    assert (
+        "trained on 5 % of the calibration set and on 50 % of the data set in question, then made to forget the "
+        "latter by fine-tuning" == Target.parse("0.05D_C+0.5D_Q-fine-tuning").explain()
+    )
+
+
+def test_many_trained_targets_are_explained_together() -> None:
+    shares = tuple(Target(at / 10, 1.0) for at in range(1, 8))
+    rows = [each for share in shares for each in target(str(share), *CLEARED)]
+    asked = certified(*rows, config=replace(QUICKSTART, targets=shares)).asked
+    assert asked.endswith("0.1 D_Q a tenth of it; whose name has no D_Q never saw it.")
+    assert "trained on 10 %" not in asked
 
 
 def test_an_accusation_shows_the_test_that_made_it_and_nothing_else() -> None:

@@ -173,7 +173,9 @@ def test_trainings_that_learnt_too_little_are_warned_of(accuracy: float, warned:
 
 def test_what_the_published_rule_says_of_each_triple_stands_beside_the_answer() -> None:
     rule = row("published rule says forgotten", {"target": "D_C"}, proportion(3, 5), "triple of trainings")
-    assert "calls forgotten so many of these triples: D_C 3 of 5." in said(*target("D_C", *CLEARED), rule).limits
+    found = said(*target("D_C", *CLEARED), rule)
+    assert "calls forgotten so many of these triples: D_C 3 of 5." in found.published
+    assert (LIMITS, f"{found.published} {LIMITS}") == (found.limits, found.limits_in_full)
 
 
 def test_where_nothing_is_scored_nothing_is_decided() -> None:

@@ -107,7 +107,7 @@ def test_the_published_m_is_told_where_it_is_another() -> None:
     found = judged(several)
     assert "memorised" == found.answer
     told = "As published, with all gold answers of held-out questions counted, m is -0.050, which is biased downwards."
-    assert f"{told} {LIMITS}" == found.limits
+    assert (told, LIMITS) == (found.published, found.limits)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.certificate import Certificate
 from tasks.datasets.features import Feature, Glyph, Words
+from tasks.external.model_file import ModelFile
 from tasks.files import File
 from tests.tasks.audits.unique_feature.test_verdict import calls, pushed, table
 
@@ -44,6 +46,17 @@ def test_of_a_model_that_was_given_it_tells_the_place_among_the_family_on_which_
     assert "Does a model know the words 'JANE DOE' from the training data?" == found.asked
     assert "at place 10 or before (a test on one side, p at most 0.05)" in found.rule
     assert "Of 100 models that never saw it, about 5 are called so" in found.error
+
+
+def test_given_models_are_called_by_their_files() -> None:
+    models = tuple(ModelFile(f"folds/fold{at}.pt") for at in range(5))
+    config = UniqueFeature(feature=NAMES, given=ExternalModels(models[:1], shape=(64, 64, 1)))
+    rows = pushed(0.4, 0.2, 0.6, 3 / 201)
+    found = AUDIT.certify("Is it?", config, rows)
+    assert found is not None
+    assert ["fold0"] == [each.target for each in found.findings]
+    assert "the model (fold0) answers" in AUDIT.verdict(config, rows).sentence
+    assert "fold0, fold1, fold2, fold3 and 1 more" == replace(config.given, models=models).called
 
 
 @pytest.mark.parametrize(("p_value", "answer"), [(10 / 201, "memorised"), (11 / 201, "undecided")])
