@@ -73,7 +73,8 @@ def test_it_is_the_parent_of_its_trials_with_its_answer_and_they_have_both_numbe
     assert note.startswith(f"*{QUESTION} 4 trials over rate from 0.006,0.01, wide from false,true.*")
     assert f"**{told['sentence']}**" in note
     assert "| 1 | rate=0.006, wide=false |" in note
-    numbers = {f"answer.{name}": told["difference"][name] for name in ("estimate", "low", "high")}
+    ends = {"estimate": "", "low": ".low", "high": ".high"}
+    numbers = {f"search.reduction{end}": told["difference"][name] for name, end in ends.items()}
     assert numbers.items() <= parent.data.metrics.items()
 
     assert {parent.info.run_id} == {run.data.tags["mlflow.parentRunId"] for run in trials}
