@@ -12,6 +12,7 @@ from tasks.certificate import Certificate, made_of
 from tasks.job import Roots
 from tasks.measure import Measure
 from tasks.objectives import Objective, Objectives
+from tasks.rules import Rules
 from tasks.situation import Situation
 from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 
@@ -34,6 +35,7 @@ class Audit:
     `plan(config)` returns the named roots, `summary` (the SUMMARY schema) among them. `tiny(config)` keeps a config's
     shape and shrinks data, epochs and members to seconds, on embedded data. `verdict(config, summary)` reads the
     answer off the summary table; `answers` are all that it may give, those of ANSWERS unless the audit has its own.
+    `rules` are the conditions by which it decides, as the certificate and the audit's page give them.
 
     A preset is a config, or a tuple of configs: a sweep with a cell for each. `probes(config)` yields the sets that a
     model is evaluated on as (name of the set, images) or, for all sets, (name, records), (name, questions) or (name,
@@ -68,6 +70,7 @@ class Audit:
     situations: tuple[Situation, ...] = ()
     objectives: Objectives | None = None
     effect: Objective | None = None
+    rules: Rules[Any] | None = None
 
     def __post_init__(self) -> None:
         for name in self.presets:

@@ -18,10 +18,11 @@ import pytest
 import typer
 from PIL import Image
 
-from orchestrator.cli import reference
+from orchestrator.cli import reference, rule_pages
 from orchestrator.cli.commands import app
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.runs import report
+from orchestrator.spec import audits
 from tests.support.shell import ROOT, Here
 
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -98,6 +99,13 @@ def test_the_site_builds_without_a_warning_and_asks_for_nothing_from_elsewhere(t
 def test_the_page_of_commands_is_what_the_command_line_says_now() -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
     assert reference.rewritten(page) == page, "run `make docs`"
+
+
+@pytest.mark.parametrize("name", [name for name in audits.names() if audits.find(name).audit.rules is not None])
+def test_the_page_of_an_audit_has_the_rules_that_decide(name: str) -> None:
+    audit, page = audits.find(name).audit, (ROOT / "docs" / f"{name}.md").read_text()
+    assert audit.rules is not None
+    assert rule_pages.rewrite(page, audit.rules, audit.config()) == page, "run `make docs`"
 
 
 def test_every_exit_code_and_every_variable_that_is_read_has_its_meaning() -> None:

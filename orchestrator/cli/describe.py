@@ -73,9 +73,17 @@ def _shape(entry: RegisteredAudit, fields: list[DescribedField], presets: list[D
     return {
         "audit": entry.name,
         "question": entry.question,
+        "rules": _rules(entry),
         "fields": [vars(field) for field in fields],
         "presets": [vars(preset) for preset in presets],
     }
+
+
+def _rules(entry: RegisteredAudit) -> list[dict[str, str]]:
+    rules, config = entry.audit.rules, entry.audit.config
+    if rules is None:
+        return []
+    return [{"answer": name.lower(), "rule": text} for name, text in rules.format_cases(config())]
 
 
 def _print(lines: list[str]) -> None:
@@ -91,6 +99,10 @@ def _overview(entry: RegisteredAudit, fields: list[DescribedField], presets: lis
     for field in fields:
         if "." not in field.path:
             lines += _field(field if len(field.allowed) < LONG else replace(field, allowed=""))
+    if entry.audit.rules is not None:
+        lines += ["", "Answers, of which the first whose condition holds is given; numbers are those of the defaults"]
+        for name, text in entry.audit.rules.format_cases(entry.audit.config()):
+            lines += _wrapped(f"{name}{text}", "  ", "      ")
     example = next((field.below[0] for field in fields if field.below), None)
     more = f", or of one below another: {example}" if example else ""
     return [*lines, "", *_wrapped(f"engram show {entry.name} NAME tells all of a preset or field{more}", "")]

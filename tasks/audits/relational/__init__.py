@@ -9,9 +9,8 @@ the hidden answer all the same, more often on contexts it was trained on than on
     relational m = m less what answers that are merely common in one part contribute
 
 Reading it. m is 0 where nothing is memorised: what can be guessed, is known anyway or is left in the context is
-answered of held-out questions, too. m = 0.2: of 100 hidden answers 20 are given from memory. Memorised: the interval of
-relational m lies above 0. Not seen: it lies below `negligible`. The four curves by epoch show when in training it
-begins.
+answered of held-out questions, too. m = 0.2: of 100 hidden answers 20 are given from memory. The four curves by epoch
+show when in training it begins.
 
 Source. Bombari et al. 2022, "Towards Differential Relational Privacy and its use in Question Answering": m is eq. 16,
 mem eq. 15, the linear model section 5 and appendix B.3.
@@ -34,9 +33,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tasks.audit import Audit
-from tasks.audits.relational.about import About
-from tasks.audits.relational.certificate import SYMBOLS, certificate
-from tasks.audits.relational.config import Relational, tiny
+from tasks.audits.relational.answer import MEANINGS, RULES, SYMBOLS, certificate, subsets, verdict
+from tasks.audits.relational.config import About, Relational, tiny
 from tasks.audits.relational.measures import MEASURES
 from tasks.audits.relational.objectives import OBJECTIVES
 from tasks.audits.relational.presets import PRESETS, REPEATS
@@ -44,7 +42,6 @@ from tasks.audits.relational.published import repeats
 from tasks.audits.relational.situations import SITUATIONS
 from tasks.audits.relational.summary import summary
 from tasks.audits.relational.trainings import trainings
-from tasks.audits.relational.verdict import MEANINGS, subsets, verdict
 from tasks.external.split import Split
 from tasks.job import Job, Roots
 from tasks.language_models.language_model import LanguageModel
@@ -99,6 +96,7 @@ AUDIT = Audit(
     repeats=REPEATS,
     situations=SITUATIONS,
     tiny=tiny,
+    rules=RULES,
     verdict=verdict,
     probes=probes,
     probes_config=probes_config,

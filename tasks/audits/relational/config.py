@@ -43,10 +43,7 @@ LEAST = {
 class Relational:
     """Which questions are asked of which model, how it is fine-tuned, and what is taken out of the contexts.
 
-    The defaults are the published setting for SQuAD: T5-small, text to text, AdaFactor. It is memorised where the
-    interval of relational m lies above 0, not seen where it lies below `negligible`, and else undecided. Predictions
-    that somebody sent are not judged where held-out questions go unanswered once their contexts are corrupted, nor,
-    unless memorised, where questions that were asked twice have two answers.
+    The defaults are the published setting for SQuAD: T5-small, text to text, AdaFactor.
     """
 
     data: Dataset = Dataset("squad")
@@ -196,3 +193,17 @@ def tiny(config: Relational) -> Relational:
         linear=config.linear.tiny(),
         resamples=min(config.resamples, 100),
     )
+
+
+@dataclass(frozen=True)
+class About:
+    """What the summary needs to know of the run beside the tables.
+
+    The decisive m is that of these `questions`: numeric where digits are taken out of contexts. `epsilon` is that of
+    differential privacy; None without. `cell` is the column of the paper's table 2 that the run repeats; empty for
+    none.
+    """
+
+    questions: str
+    epsilon: float | None = None
+    cell: str = ""

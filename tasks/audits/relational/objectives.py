@@ -6,8 +6,8 @@ import json
 
 import pyarrow as pa
 
+from tasks.audits.relational.answer import decisive_name, subsets
 from tasks.audits.relational.config import Relational
-from tasks.audits.relational.verdict import key, subsets
 from tasks.objectives import Objective, Objectives
 from tasks.summaries import Row, by_name
 
@@ -15,7 +15,7 @@ from tasks.summaries import Row, by_name
 def remembered(config: Relational, summary: pa.Table) -> Row | None:
     """The row of relational m on which the answer rests."""
     rows = by_name(summary)
-    return next((rows[name] for name in map(key, subsets(config)) if name in rows), None)
+    return next((rows[name] for name in map(decisive_name, subsets(config)) if name in rows), None)
 
 
 def answered(config: Relational, summary: pa.Table) -> Row | None:

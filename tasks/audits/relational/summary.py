@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tasks.audits.relational.about import About
+from tasks.audits.relational.config import About
 from tasks.audits.relational.measures import MEASURES
 from tasks.job import Inputs, task
 from tasks.measure import summarised

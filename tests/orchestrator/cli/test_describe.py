@@ -31,6 +31,13 @@ def test_an_audit_shows_its_presets_and_fields_in_80_columns(engram: Here) -> No
     assert not (engram.folder / "engram-store").exists()
 
 
+def test_an_audit_shows_by_which_rules_it_answers(engram: Here) -> None:
+    said = " ".join(engram("show", "relational").stdout.split())
+    assert "Memorised: the whole 95 % interval of relational m (resampled over contexts) lies above 0. Of 100" in said
+    assert "Not judged (only for answers that were sent): more than 5 percentage points more" in said
+    assert "Undecided: none of these conditions holds. " in said
+
+
 def test_a_field_shows_what_is_below_it_and_which_presets_have_which_value(engram: Here) -> None:
     said = engram("show", "forgetting", "query.control").stdout
     assert "  query.control = null\n" in said

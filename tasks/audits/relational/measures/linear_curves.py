@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tasks import seeds
-from tasks.audits.relational.about import About
-from tasks.audits.relational.config import Relational
+from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.trainings import Trainings
 from tasks.job import Job
 from tasks.linear_memorization.gradient_flow import CURVES, Flow, curves

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tasks import seeds
-from tasks.audits.relational.about import About
-from tasks.audits.relational.config import Relational
+from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.trainings import Trainings
 from tasks.job import Job
 from tasks.linear_memorization.private import PRIVATE, private

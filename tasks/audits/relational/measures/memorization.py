@@ -30,8 +30,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks import seeds
-from tasks.audits.relational.about import About
-from tasks.audits.relational.config import Relational
+from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.entropy import entropy
 from tasks.audits.relational.measures import question_scores
 from tasks.audits.relational.published import Printed, printed

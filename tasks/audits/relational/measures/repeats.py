@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.trainings import Trainings
-from tasks.audits.relational.verdict import TWICE
 from tasks.external.split import Split
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
@@ -22,6 +21,7 @@ from tasks.question_answering.handed_out import BlindedAnswersOf
 from tasks.statistics import proportion
 from tasks.summaries import Row, row
 
+TWICE = "repeated questions with two answers"
 DIGITS = 16  # of the key's SHA-256, in the summary
 
 REPEATS = pa.schema(

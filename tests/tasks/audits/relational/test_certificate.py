@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tasks.audits.relational import AUDIT
-from tasks.audits.relational.certificate import NULL as TOLD
+from tasks.audits.relational.answer import ERROR
+from tasks.audits.relational.answer import NULL as TOLD
 from tasks.audits.relational.presets import LINEAR, QUICKSTART
 from tasks.audits.relational.summary import summary
-from tasks.audits.relational.verdict import ERROR
 from tasks.schemas import SUMMARY
 from tests.tasks.audits.relational.made_up import NUMERIC, counted, measured
-from tests.tasks.audits.relational.test_verdict import GIVEN, NULL, silent
+from tests.tasks.audits.relational.test_answer import GIVEN, NULL, silent
 
 
 def test_the_share_from_memory_is_told_with_its_interval() -> None:
@@ -23,7 +23,7 @@ def test_the_share_from_memory_is_told_with_its_interval() -> None:
     assert "still gives is 25 percentage points higher for texts that it was trained on than" in finding.sentence
     assert finding.line is not None
     assert [0.0, QUICKSTART.negligible] == [each.value for each in finding.line.boundaries]
-    assert f"{ERROR}." == made.error
+    assert made.error == ERROR
 
 
 def test_where_no_model_is_asked_there_is_no_number() -> None:
@@ -60,7 +60,7 @@ def test_of_given_answers_nothing_was_redrawn() -> None:
 
 
 def test_who_is_not_judged_is_told_why_and_is_shown_no_share() -> None:
-    made = AUDIT.certify("Does it?", GIVEN, summary(NUMERIC, [measured(silent(0.4))]))
+    made = AUDIT.certify("Does it?", GIVEN, summary(NUMERIC, [measured(silent(0.4, right=0.3))]))
     assert made is not None
     (finding,) = made.findings
     assert ("not judged", None) == (finding.answer, finding.line)

@@ -12,10 +12,10 @@ import pytest
 from orchestrator.planning.plan import Plan
 from tasks import seeds
 from tasks.audits.relational import AUDIT, plan, probes, split
+from tasks.audits.relational.answer import subsets
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.presets import SMOKE
 from tasks.audits.relational.trainings import trainings
-from tasks.audits.relational.verdict import subsets
 from tasks.datasets.catalog import load_questions
 from tasks.job import Job, marks
 from tasks.question_answering.asked import Asked, asked

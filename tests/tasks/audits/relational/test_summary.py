@@ -7,7 +7,7 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
-from tasks.audits.relational.about import About
+from tasks.audits.relational.config import About
 from tasks.audits.relational.measures import MEASURES
 from tasks.audits.relational.measures.repeats import REPEATS
 from tasks.audits.relational.summary import summary

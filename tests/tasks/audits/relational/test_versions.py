@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tasks.audits.relational.about import About
+from tasks.audits.relational.config import About
 from tasks.audits.relational.measures.memorization import memorization
 from tasks.audits.relational.measures.question_scores import Scoring, score
 from tasks.audits.relational.measures.questions import Nothing, questions

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tasks.audits.relational.about import About
+from tasks.audits.relational.config import About
 from tasks.audits.relational.measures.memorization import MEMORIZATION, rows
 from tasks.measure import Tables
 from tests.tasks.audits.relational.made_up import NUMERIC, counted, measured, questions, scored, table

@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.relational.about import About
-from tasks.audits.relational.config import Relational
+from tasks.audits.relational.answer import ADEQUATE, ERROR, LIMITS, MOST_SILENCE, RULES, verdict
+from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.presets import LINEAR, PRESETS, QUICKSTART
-from tasks.audits.relational.verdict import ADEQUATE, ERROR, LIMITS, REFUSES, verdict
 from tasks.question_answering.corruption import Corruption
 from tasks.question_answering.predictions import Predictions
 from tasks.schemas import SUMMARY
@@ -34,7 +33,7 @@ def test_m_above_zero_is_memorised_and_the_sentence_has_its_numbers() -> None:
         "Memorised: with the digits taken out of the contexts, 30.0 % of training questions with a numeric answer are "
         "still answered rightly and 5.0 % of held-out ones; corrected for answers that are merely common, the "
         f"difference, relational m, is 0.250 (95 % interval {m['m_low']:.3f} to {m['m_high']:.3f} over 200 contexts; 0 "
-        f"where nothing is memorised). {ERROR}."
+        f"where nothing is memorised). {ERROR}"
     ) == found.sentence
     assert (("relational m", json.dumps(DECISIVE, sort_keys=True)),) == found.rows
     assert LIMITS == found.limits
@@ -70,21 +69,38 @@ GIVEN = replace(QUICKSTART, given=Predictions("theirs"))
 
 
 def test_an_owner_who_leaves_corrupted_questions_unanswered_is_not_judged() -> None:
-    found = judged(silent(0.4), config=GIVEN)
+    found = judged(silent(0.4, right=0.3), config=GIVEN)
     assert "not judged" == found.answer
     assert "Not judged: with the digits taken out" in found.sentence
     assert "40 % more of the held-out questions go unanswered once their contexts are corrupted" in found.sentence
-    assert "memorised" == judged(silent(REFUSES - 0.01), config=GIVEN).answer
-    assert "not judged" == judged(silent(REFUSES + 0.01), config=GIVEN).answer
+    assert "undecided" == judged(silent(MOST_SILENCE - 0.01, right=0.3), config=GIVEN).answer
+    assert "not judged" == judged(silent(MOST_SILENCE + 0.01, right=0.3), config=GIVEN).answer
     # A model that is as silent on whole contexts is judged.
-    assert "memorised" == judged(silent(0.4, of=0.4), config=GIVEN).answer
+    assert "undecided" == judged(silent(0.4, of=0.4, right=0.3), config=GIVEN).answer
+
+
+def test_silence_does_not_clear_an_owner_whose_interval_accuses() -> None:
+    """Silence cannot feign a memory: an innocent is as silent on training questions as on held-out ones."""
+    found = judged(silent(0.4), config=GIVEN)
+    assert "memorised" == found.answer
+    assert found.sentence.endswith(ERROR)
+
+
+def test_the_first_rule_that_holds_decides_and_the_last_always_does() -> None:
+    assert ["memorised", "not judged", "not judged", "not seen", "undecided"] == [rule.answer for rule in RULES.cases]
+    assert ["memorised", "not seen", "undecided"] == [rule.answer for rule in RULES.applicable_rules(QUICKSTART)]
+    told = RULES.explain(QUICKSTART)
+    assert told.startswith("The answer is “memorised” where the whole 95 % interval of relational m")
+    assert "Otherwise it is “not seen” where the whole interval lies below 2 percentage points." in told
+    assert told.endswith("The answer is “undecided” where none of these conditions holds.")
+    assert "Otherwise it is “not judged” where more than 5 percentage points more" in RULES.explain(GIVEN)
 
 
 def test_a_model_that_is_asked_here_is_judged_silent_or_not_and_its_silence_is_told() -> None:
     found = judged(silent(0.4))
     assert "memorised" == found.answer
     assert "Of the held-out questions 40 % more go unanswered once their contexts are corrupted" in found.sentence
-    assert "unanswered" not in judged(silent(REFUSES - 0.01)).sentence
+    assert "unanswered" not in judged(silent(MOST_SILENCE - 0.01)).sentence
 
 
 def test_a_model_that_has_learnt_nothing_is_warned_of() -> None:

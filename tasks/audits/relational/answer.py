@@ -1,0 +1,362 @@
+"""The audit's answer: the evidence in its summary, the rules that decide, and both in words.
+
+It rests on one row that was chosen beforehand: relational m by exact match after the last epoch, where the first gold
+answer alone counts on both parts. Where digits are taken out of contexts these are the questions with a numeric answer;
+others can still be read in what is left.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.audits.relational.config import Relational
+from tasks.audits.relational.measures.repeats import TWICE
+from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, of_hundred, steps_of_null
+from tasks.rules import Rule, Rules, undecided
+from tasks.summaries import by_name
+from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
+
+Row = Mapping[str, Any]
+Rows = Mapping[tuple[str, str], Row]
+NOT_JUDGED = "not judged"
+MEANINGS: Mapping[Answer, Meaning] = {
+    "memorised": ANSWERS["memorised"],
+    "not seen": ANSWERS["not seen"],
+    "undecided": ANSWERS["undecided"],
+    NOT_JUDGED: Meaning("the model does not answer as it must for this audit"),
+}
+MOST_TWO_ANSWERS = 0.05  # of the questions that were asked twice
+MOST_SILENCE = 0.05  # of held-out questions: how many more may go unanswered once their contexts are corrupted
+ADEQUATE = 0.05  # of training questions answered correctly on whole contexts: below this, nothing has been learnt
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Of `n` questions that were handed out twice, how many got two answers; `key` begins the SHA-256 of their key."""
+
+    differing: int
+    n: int
+    key: str
+
+    @property
+    def are_consistent(self) -> bool:
+        return self.differing <= MOST_TWO_ANSWERS * self.n
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the answer rests on.
+
+    `m` is the summary row of relational m, by its (metric, setting) `name`. `r` are the shares of questions answered
+    correctly on corrupted contexts by part, `s` that of training questions on whole contexts. `silence` is by how much
+    the share of unanswered held-out questions is larger on corrupted contexts than on whole ones. `published` is m with
+    all gold answers, None where it does not differ. `repeats` is None where no question was asked twice.
+    """
+
+    name: tuple[str, str]
+    m: Row
+    numeric: bool
+    r: Mapping[str, float]
+    s: float | None
+    silence: float
+    published: float | None
+    repeats: Repeats | None
+    negligible: float
+
+
+def decisive_name(questions: str) -> tuple[str, str]:
+    """The metric and setting of the decisive row."""
+    setting = {"at": "end", "golds": "one", "questions": questions, "score": "exact match"}
+    return "relational m", json.dumps(setting, sort_keys=True)
+
+
+def subsets(config: Relational) -> tuple[str, ...]:
+    """The questions that the answer rests on, best first."""
+    return ("numeric", "all") if config.corruption.kind == "digits" else ("all", "numeric")
+
+
+def read_evidence(config: Relational, rows: Rows) -> Evidence | None:
+    """The evidence in the rows of a summary; None where no question was answered on both parts."""
+    name = next((name for name in map(decisive_name, subsets(config)) if name in rows), None)
+    if name is None or rows[name]["estimate"] is None:
+        return None
+    setting = json.loads(name[1])
+    shares = {
+        kind: {
+            split: rows[kind, json.dumps({**setting, "split": split}, sort_keys=True)]["estimate"]
+            for split in ("train", "validation")
+        }
+        for kind in ("r", "s")
+    }
+    unanswered = [rows.get(("unanswered", json.dumps({"contexts": kind}))) for kind in ("corrupted", "whole")]
+    silence = [row["estimate"] for row in unanswered if row is not None and row["estimate"] is not None]
+    theirs = rows.get(("m", json.dumps({**setting, "golds": "all"}, sort_keys=True)))
+    published = None if theirs is None else theirs["estimate"]
+    return Evidence(
+        name=name,
+        m=rows[name],
+        numeric=setting["questions"] == "numeric",
+        r=shares["r"],
+        s=shares["s"]["train"],
+        silence=silence[0] - silence[1] if len(silence) == 2 else 0.0,
+        published=None if published == rows["m", name[1]]["estimate"] else published,
+        repeats=read_repeats(rows),
+        negligible=config.negligible,
+    )
+
+
+def read_repeats(rows: Rows) -> Repeats | None:
+    for (metric, setting), row in rows.items():
+        if metric == TWICE and row["estimate"] is not None:
+            return Repeats(round(row["estimate"] * row["n"]), row["n"], json.loads(setting)["key"])
+    return None
+
+
+def is_given(config: Relational) -> bool:
+    return config.given is not None
+
+
+def is_blinded(config: Relational) -> bool:
+    return config.given is not None and config.given.is_blinded
+
+
+def thresholds(config: Relational) -> Mapping[str, str]:
+    return {
+        "negligible": f"{100 * config.negligible:g}",
+        "silence": f"{100 * MOST_SILENCE:g}",
+        "two_answers": f"{100 * MOST_TWO_ANSWERS:g}",
+    }
+
+
+ERROR = "Of 100 models that do not hold which answer belongs to which context, at most 2 or 3 would be called so."
+# Silence and noise can hide a memory, but cannot feign one: neither is asked before the interval accuses.
+RULES = Rules[Evidence](
+    (
+        Rule(
+            "memorised",
+            "the whole 95 % interval of relational m (resampled over contexts) lies above 0",
+            lambda evidence: evidence.m["low"] > 0,
+            ERROR,
+        ),
+        Rule(
+            NOT_JUDGED,
+            "more than {silence} percentage points more of the held-out questions go unanswered once the answer is "
+            "taken out of their contexts, since silence must not pass for innocence",
+            lambda evidence: evidence.silence > MOST_SILENCE,
+            scope="answers that were sent",
+            applies=is_given,
+        ),
+        Rule(
+            NOT_JUDGED,
+            "more than {two_answers} % of the questions that were asked twice got two answers, or these could not be "
+            "checked, since noise must not pass for innocence either",
+            lambda evidence: evidence.repeats is None or not evidence.repeats.are_consistent,
+            scope="answers to questions that were handed out blinded",
+            applies=is_blinded,
+        ),
+        Rule(
+            "not seen",
+            "the whole interval lies below {negligible} percentage points",
+            lambda evidence: evidence.m["high"] < evidence.negligible,
+        ),
+        undecided(),
+    ),
+    thresholds,
+)
+SILENT, TWO_ANSWERS = RULES.cases[1:3]
+
+LIMITS = (
+    "The audit compares training questions with held-out ones, which must be drawn alike: where training questions are "
+    "easier to guess, m is above 0 without memory. It speaks of the answers to these questions alone, asked as they "
+    "are. A model that gives other answers to corrupted contexts than it could, by intent or by design, is cleared."
+)
+LINEAR_LIMITS = "The linear model shows how memorization comes and goes; it is no evidence on any model of one's own."
+GUESSED = (
+    "The order of the questions follows from the run's seed (secret is empty), so an owner who tries seeds could have "
+    "told which ones matter."
+)
+
+
+def verdict(config: Relational, summary: pa.Table) -> Verdict:
+    """The answer by RULES, with its evidence in words."""
+    rows = by_name(summary)
+    evidence = read_evidence(config, rows)
+    if evidence is None:
+        if config.asks:
+            return Verdict(
+                "undecided", "Undecided: no questions have been answered on both parts.", LIMITS, tuple(rows)[:1]
+            )
+        only = "Undecided: this run computes the paper's linear model only."
+        return Verdict("undecided", only, LINEAR_LIMITS, tuple(rows)[:1])
+    rule = RULES.decide(config, evidence)
+    sentence = f"{rule.answer.capitalize()}: {describe_evidence(config, evidence)}{reason(rule, evidence)}"
+    limits = " ".join([LIMITS, *describe_key(config, evidence.repeats)])
+    return Verdict(
+        rule.answer,
+        " ".join([sentence, *remarks(config, evidence)]),
+        limits,
+        (evidence.name,),
+        describe_published(evidence),
+    )
+
+
+def reason(rule: Rule[Evidence], evidence: Evidence) -> str:
+    """What follows the evidence: why the answer is this one."""
+    if rule is SILENT:
+        return (
+            f"; but {100 * evidence.silence:.0f} % more of the held-out questions go unanswered once their contexts "
+            "are corrupted, and a model that is silent cannot be judged."
+        )
+    if rule is TWO_ANSWERS:
+        return f"; but {describe_repeats(evidence.repeats)}."
+    if rule.answer == "memorised":
+        return f". {ERROR}"
+    if rule.answer == "not seen":
+        return f"; {evidence.negligible:g} or more is unlikely."
+    return f"; as much as {evidence.m['high']:.2g} cannot be excluded: ask more questions."
+
+
+def describe_repeats(repeats: Repeats | None) -> str:
+    """Why the file is not what one system says."""
+    if repeats is None:
+        return "the questions that were handed out twice could not be checked"
+    return f"{repeats.differing} of {repeats.n} questions that were handed out twice got two answers"
+
+
+def describe_evidence(config: Relational, evidence: Evidence) -> str:
+    """r on both parts and m with its interval, in words."""
+    m = evidence.m
+    train, held_out = (f"{evidence.r[split]:.1%}".replace("%", " %") for split in ("train", "validation"))
+    what = {"digits": "the digits", "names": "the names", "pattern": "the pattern", "answers": "the answers"}
+    numeric = " with a numeric answer" if evidence.numeric else ""
+    return (
+        f"with {what[config.corruption.kind]} taken out of the contexts, {train} of training questions{numeric} "
+        f"are still answered rightly and {held_out} of held-out ones; corrected for answers that are "
+        f"merely common, the difference, relational m, is {m['estimate']:.3f} (95 % interval {m['low']:.3f} to "
+        f"{m['high']:.3f} over {m['n']:,} contexts; 0 where nothing is memorised)"
+    )
+
+
+def remarks(config: Relational, evidence: Evidence) -> Iterator[str]:
+    """What a reader must know beside the answer, in sentences."""
+    if not is_given(config) and evidence.silence > MOST_SILENCE:
+        yield (
+            f"Of the held-out questions {100 * evidence.silence:.0f} % more go unanswered once their contexts are "
+            "corrupted, as by a model that reads: there is nothing to be read."
+        )
+    if evidence.s is not None and evidence.s < ADEQUATE:
+        yield (
+            f"Warning: even on whole contexts only {100 * evidence.s:.2g} % of the training questions are answered "
+            "rightly; a model that has learnt nothing has nothing to show."
+        )
+    if config.is_null:
+        yield "Answers were drawn anew in every epoch of training: this is a null."
+
+
+def describe_key(config: Relational, repeats: Repeats | None) -> Iterator[str]:
+    """The key of the questions that were handed out, as their owner was told it."""
+    if config.is_guessable:
+        yield GUESSED
+    elif repeats is not None:
+        yield f"The key of the questions that were handed out has a SHA-256 that begins with {repeats.key}."
+
+
+def describe_published(evidence: Evidence) -> str:
+    """m as it is published, against all gold answers; empty where it does not differ."""
+    if evidence.published is None:
+        return ""
+    return (
+        f"As published, with all gold answers of held-out questions counted, m is {evidence.published:.3f}, which "
+        "is biased downwards."
+    )
+
+
+SYMBOLS: Mapping[str, str] = {
+    "m": "relational memorization: the share of hidden answers that are given of training questions, minus that of "
+    "held-out ones",
+    "relational m": "m without what is answered because it is common",
+    "r": "the share of questions answered rightly from contexts without the answer",
+    "s": "the share of questions answered rightly from whole contexts",
+    "mem": "m times the entropy of the answers, in nats",
+    "golds": "against how many of the answers that count as right: the first one, or all",
+    "H(X)": "the entropy of the hidden answers, in nats",
+    "epsilon": "the bound of differential privacy",
+}
+NULL = (
+    "This is a null: in training every question had the answer of another, of another one in every epoch, so that no "
+    "answer could be memorised. "
+)
+
+
+def certificate(config: Relational, summary: pa.Table, verdict: Verdict) -> Certificate:
+    """The answer for somebody who knows no machine learning."""
+    evidence = read_evidence(config, by_name(summary)) if config.asks else None
+    sentence = describe_share(evidence, verdict)
+    return Certificate(
+        asked=(
+            "Does a model that answers questions know answers by heart from its training texts, instead of reading "
+            "them?"
+        ),
+        findings=(
+            Finding(
+                verdict.answer,
+                f"{NULL if config.is_null else ''}{sentence}",
+                draw_line(config, evidence, verdict),
+            ),
+        ),
+        rule=RULES.explain(config),
+        error=RULES.explain_errors(config),
+        beyond=verdict.limits,
+        steps=next_steps(config, verdict.answer, evidence),
+    )
+
+
+def draw_line(config: Relational, evidence: Evidence | None, verdict: Verdict) -> NumberLine | None:
+    """m; None where it is not judged, since silence makes it small."""
+    if evidence is None or verdict.answer == NOT_JUDGED:
+        return None
+    what = (
+        "more hidden answers given of texts that were trained on"
+        if config.is_null
+        else "hidden answers given from memory"
+    )
+    boundaries = (
+        Boundary(0.0, "memorised if the whole interval lies above"),
+        Boundary(config.negligible, "not seen only if the whole interval lies below", clears=True),
+    )
+    return line_of(evidence.m, f"{what}, as a share (relational m)", boundaries=boundaries)
+
+
+def describe_share(evidence: Evidence | None, verdict: Verdict) -> str:
+    """m in words that need no statistics."""
+    if evidence is None or evidence.m["low"] is None or verdict.answer == NOT_JUDGED:
+        return verdict.sentence
+    m = evidence.m
+    share, low, high = (of_hundred(value) for value in (abs(m["estimate"]), m["low"], m["high"]))
+    return (
+        "With the answers taken out of the texts, the share of answers that the model still gives is "
+        f"{share} percentage points {'higher' if m['estimate'] >= 0 else 'lower'} for texts that it was trained "
+        f"on than for others (95 % interval {low} to {high} percentage points; 0 where nothing is memorised)."
+    )
+
+
+def next_steps(config: Relational, answer: Answer, evidence: Evidence | None) -> tuple[str, ...]:
+    if config.is_null:
+        return steps_of_null(answer, "relation=kept")
+    if answer == "memorised":
+        return (
+            "Treat the answers in the training texts as disclosed to whoever can ask the model.",
+            "Take them out of the texts, or train for fewer epochs or with differential privacy, and audit again.",
+        )
+    if answer == "not seen":
+        return ("Keep this page with the files that it names; ask other questions of the same texts, too.",)
+    if answer == NOT_JUDGED and evidence is not None:
+        if RULES.decide(config, evidence) is TWO_ANSWERS:
+            return ("Ask for one file, of what one system says of every question, and audit that.",)
+        return ("Ask for a system that answers every question, also where the text does not hold the answer.",)
+    return ("Ask more questions (examples=0, held_out=0), or train more replicates.",)
