@@ -122,10 +122,10 @@ def _of_job(plan: Plan, key: str, reference: Reference) -> Span | None:
 
 
 def _bounds(plan: Plan, key: str, reference: Reference) -> tuple[float, float] | None:
-    """Between which seconds the job is whatever is trained, where that much is known."""
+    """Seconds between which the job lies: of any training of its size, or of any task of its audit; or None."""
     mark = marks(plan.jobs[key].function)
     if mark.work is None:
-        return None
+        return reference.bounds_of_family(mark.name, len(plan.inputs[key]))
     work = mark.work(plan.jobs[key].config)
     each = [reference.bounds(unit, count) for unit, count in work.amounts.items()]
     low, high = (sum(bound[end] for bound in each if bound) for end in (0, 1))

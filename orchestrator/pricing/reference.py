@@ -98,6 +98,12 @@ class Reference:
         count, seconds = (below or above)[0]
         return Span.about(seconds * max(tables, 1) / max(count, 1), FAR)
 
+    def bounds_of_family(self, task: str, tables: int) -> tuple[float, float] | None:
+        """Seconds between which jobs of the same audit lie that read so many tables; None where none was timed."""
+        family = f"{task.partition('.')[0]}."
+        spans = [span for each in self.tasks if each.startswith(family) and (span := self.of_task(each, tables))]
+        return (min(span.low for span in spans), max(span.high for span in spans)) if spans else None
+
     def _of_unit(self, unit: str, count: float) -> Span | None:
         if unit in self.units:
             return Span.about(self.units[unit] * count, TIMED)

@@ -116,6 +116,14 @@ def test_a_machine_that_cannot_be_measured_widens_the_price(monkeypatch: pytest.
     assert (sure.expected, 2 * sure.high) == pytest.approx((unsure.expected, unsure.high), rel=0.1)
 
 
+def test_a_task_that_nobody_timed_is_bounded_by_the_others_of_its_audit() -> None:
+    reference = shipped()
+    bounds = reference.bounds_of_family("density.never_timed", 3)
+    spans = [reference.of_task(task, 3) for task in reference.tasks if task.startswith("density.")]
+    assert bounds == (min(span.low for span in spans if span), max(span.high for span in spans if span))
+    assert reference.bounds_of_family("somebody.elses", 3) is None
+
+
 def test_a_network_on_images_of_another_size_is_scaled_and_an_unknown_one_bounded() -> None:
     reference = Reference(HERE, {"train cnn1 on 28x28x1": 1e-3, "train mlp1 on 28x28x1": 1e-4}, {}, {})
     larger = reference.of_amounts({"train cnn1 on 56x56x1": 100.0})
