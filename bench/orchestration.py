@@ -33,7 +33,7 @@ TOYS = ROOT / "tests" / "toys"  # an audit of another package, whose jobs do not
 sys.path[:0] = [str(ROOT), str(TOYS)]
 
 from orchestrator.executors.calls import Call, Done, Item  # noqa: E402
-from orchestrator.executors.ray import RayExecutor, connected  # noqa: E402
+from orchestrator.executors.ray import RayExecutor, connect  # noqa: E402
 from orchestrator.inspection import explain  # noqa: E402
 from orchestrator.planning.plan import Plan  # noqa: E402
 from orchestrator.runs.lifecycle import start  # noqa: E402
@@ -206,7 +206,7 @@ def scale(jobs: int, folder: Path) -> dict[str, float]:
 
     clock = time.perf_counter
     began = clock()
-    plan = Plan.below(toys.plan(toys.Config(parts=jobs)))
+    plan = Plan.from_roots(toys.plan(toys.Config(parts=jobs)))
     planned = clock()
     del plan
     store = open_store(str(folder / "store"))
@@ -216,14 +216,14 @@ def scale(jobs: int, folder: Path) -> dict[str, float]:
     ran_to = clock()
     assert ran.exit_code == 0, ran
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    plan = Plan.below(toys.plan(toys.Config(parts=jobs)))
+    plan = Plan.from_roots(toys.plan(toys.Config(parts=jobs)))
     seek_from = clock()
     assert plan.missing(store.keys()) == []
     sought = clock()
     command = [sys.executable, "-m", "orchestrator", "resume", ran.run, "--store", store.location, "--json"]
     (total,) = (key for key in plan.jobs if plan.task(key) == "toys.total")
     explain_from = clock()
-    assert len(explain.key(store, explain.key_named(store, total))["inputs"]) == jobs
+    assert len(explain.key(store, explain.resolve_key(store, total))["inputs"]) == jobs
     resume_from = clock()
     subprocess.run(command, check=True, capture_output=True)
     return {
@@ -266,7 +266,7 @@ def main() -> None:
     jobs, rounds = (20, 1) if options.tiny else (options.jobs, options.rounds)
     about = setting(jobs, rounds, options.cpus)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(TOYS), os.environ.get("PYTHONPATH", "")])
-    with connected("local", options.cpus):
+    with connect("local", options.cpus):
         took = in_turn(RIVALS, jobs, rounds)
     seen = {count: scaled(count) for count in ((100,) if options.tiny else options.scale)}
     text = markdown(about, took) + (scale_table(seen) if seen else "")

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.planning.plan import Plan, plan_of
-from orchestrator.pricing.price import Price, priced
-from orchestrator.spec.resolve import pinned, wanted
+from orchestrator.pricing.price import Price, price_plan
+from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.hardware import threads
 
@@ -32,12 +32,12 @@ def said_and_taken(audit: str, preset: str = "smoke") -> tuple[Price, float]:
     settings = SETTINGS[audit]
     computed(planned(audit, preset, **settings, scale="tiny"))  # loads what all of them need
     plan = planned(audit, preset, **settings)
-    price = priced(plan, list(plan.jobs), {}, 1, "none")
+    price = price_plan(plan, list(plan.jobs), {}, 1, "none")
     return price, computed(plan)
 
 
 def planned(audit: str, preset: str, **settings: Any) -> Plan:
-    (cell,) = pinned(wanted(Spec(audit, preset, settings)), {})
+    (cell,) = pin_cells(resolve_cells(Spec(audit, preset, settings)), {})
     return plan_of(cell)
 
 

@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing.reference import FILE
-from orchestrator.pricing.speed import KINDS, Speed, measured
-from orchestrator.spec.resolve import pinned, wanted
+from orchestrator.pricing.speed import KINDS, Speed, measure_speed
+from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
@@ -128,7 +128,7 @@ def presets(name: str) -> Iterator[Timed]:
     for audit, preset, settings in PRESETS[name]:
         for scale in ("tiny", "full"):  # the first loads what all of them need
             spec = Spec(audit, preset, {**settings, "scale": scale})
-            for cell in pinned(wanted(spec), {}):
+            for cell in pin_cells(resolve_cells(spec), {}):
                 rows = list(run_plan(plan_of(cell)))
                 if scale == "full":
                     yield from rows
@@ -170,14 +170,14 @@ def private() -> Iterator[Timed]:
         for job in trainings(Spec(audit, preset, settings)):
             seconds = min(timed(job, [])[1] for _ in range(REPEATED + 1))
             yield Timed(marks(job.function).name, 0, trained(job, pa.table({})), seconds)
-    *_, cell = pinned(wanted(Spec("unique_feature", "ladder", {"scale": "tiny"})), {})
+    *_, cell = pin_cells(resolve_cells(Spec("unique_feature", "ladder", {"scale": "tiny"})), {})
     yield from (row for row in run_plan(plan_of(cell)) if row.amounts is None)
 
 
 def trainings(spec: Spec) -> list[Job]:
     """Of the trainings that read no tables one of each kind, with privacy and without."""
     found: dict[frozenset[str], Job] = {}
-    for cell in pinned(wanted(spec), {}):
+    for cell in pin_cells(resolve_cells(spec), {}):
         for job in plan_of(cell).jobs.values():
             work = marks(job.function).work
             if work is not None and marks(job.function).trains and not job.inputs:
@@ -272,9 +272,9 @@ def main() -> None:
     asked = given.parse_args()
     torch.set_num_threads(1)
     for name in asked.only:
-        speeds = [measured()]
+        speeds = [measure_speed()]
         rows = list(SECTIONS[name]())
-        speeds.append(measured())
+        speeds.append(measure_speed())
         here = Speed(*(float(np.mean([getattr(speed, kind) for speed in speeds])) for kind in KINDS))
         before = json.loads(asked.out.read_text()) if asked.out.exists() else None
         if before:

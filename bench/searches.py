@@ -20,7 +20,7 @@ from typing import Any
 from ray import tune
 
 from orchestrator.searches import searching, tuning
-from orchestrator.searches.asked import Search, Settings, search
+from orchestrator.searches.definition import Search, Settings, build_search
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store, open_store
@@ -66,7 +66,7 @@ def lean(trials: int, folder: str) -> None:
 
 def asked(trials: int) -> Search:
     spec = Spec("unique_feature", "smoke", {"canaries": 1, "epochs": 1})
-    return search(spec, Settings({"learning_rate": "log(1e-4..1e-2)"}, trials=trials))
+    return build_search(spec, Settings({"learning_rate": "log(1e-4..1e-2)"}, trials=trials))
 
 
 def made(trials: int, store: Store) -> None:
@@ -86,7 +86,7 @@ def each(run: Callable[[int], object], trials: int) -> float:
 def main() -> None:
     trials = int(sys.argv[1]) if len(sys.argv) > 1 else 24
     os.environ["OMP_NUM_THREADS"] = "1"
-    with tempfile.TemporaryDirectory() as folder, tuning.connected("local"):
+    with tempfile.TemporaryDirectory() as folder, tuning.connect("local"):
         store = open_store(Path(folder) / "store")
         made(FEW, store)  # what is loaded once
         begun = time.perf_counter()

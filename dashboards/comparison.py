@@ -25,11 +25,11 @@ def draw(store: Store, runs: tuple[str, str], path: Path) -> None:
         "comparison": comparison,
         "sides": [_side(letter, run) for letter, run in zip("ab", (a, b), strict=True)],
         "fields": comparison.fields,
-        "made": list(_made(comparison, *(_provenance(run) for run in (a, b)))),
+        "made": list(_environment_differences(comparison, *(_provenance(run) for run in (a, b)))),
         "shared": len(planned[0] & planned[1]),
         "pairs": [(pair, _difference(pair)) for pair in comparison.rows],
     }
-    document.write(path, sealing.sealed(document.render("comparison.html", **context), [a, b], path.name))
+    document.write(path, sealing.add_seal(document.render("comparison.html", **context), [a, b], path.name))
 
 
 def _side(letter: str, run: Run) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def _provenance(run: Run) -> Provenance:
     return provenance.gather(run.store, (key for key in run.journal.tasks() if key in stored))
 
 
-def _made(comparison: Comparison, a: Provenance, b: Provenance) -> Iterator[Difference]:
+def _environment_differences(comparison: Comparison, a: Provenance, b: Provenance) -> Iterator[Difference]:
     """Differences in what the results were computed with, or the runs created with while there are no results."""
     if not (a.ways and b.ways):
         yield from comparison.environment

@@ -13,7 +13,7 @@ from dashboards.run import Run
 from orchestrator.errors import EngramError
 from orchestrator.inspection import labels
 from orchestrator.spec import audits
-from orchestrator.spec.config_parts import flat, plain
+from orchestrator.spec.config_parts import flatten, plain
 from orchestrator.spec.fields import text
 
 PINNED = re.compile(r"(.+)@([0-9a-f]{16,})")  # a data set and the digest of its content
@@ -49,34 +49,34 @@ def settings(run: Run) -> list[Setting]:
     """Every field of the run's config by its dotted name; for a sweep, with the values of all cells."""
     runs = run.cells or (run,)
     configs = [_fields(of_run) for of_run in runs]
-    published, preset = _published(run), _of_preset(run)
-    differing = varied(run)
+    published, preset = _published_fields(run), _preset_fields(run)
+    differing = varied_fields(run)
     names = dict.fromkeys(name for config in configs for name in config)
     rows = []
     for name in names:
-        values = tuple(dict.fromkeys(_shown(config[name]) for config in configs if name in config))
-        paper = None if published is None else _shown(_nearest(published, name))
+        values = tuple(dict.fromkeys(_format_value(config[name]) for config in configs if name in config))
+        paper = None if published is None else _format_value(_nearest(published, name))
         usual: tuple[str, ...] = () if paper is None else (paper,)
         if preset is not None:
-            usual = tuple(dict.fromkeys(_shown(_nearest(config, name)) for config in preset))
+            usual = tuple(dict.fromkeys(_format_value(_nearest(config, name)) for config in preset))
         own = () if set(values) <= set(usual) else usual
         rows.append(Setting(name, values, None if paper in values else paper, name in differing, own))
     return rows
 
 
-def varied(run: Run) -> list[str]:
+def varied_fields(run: Run) -> list[str]:
     """The fields in which the cells of a sweep differ."""
     return list(dict.fromkeys(name for cell in run.cells for name in cell.about.get("setting") or {}))
 
 
-def telling(run: Run) -> list[str]:
+def distinguishing_fields(run: Run) -> list[str]:
     """The fewest of the fields that vary in a sweep that still tell its cells apart."""
-    return labels.telling([cell.about.get("setting") or {} for cell in run.cells])
+    return labels.distinguishing_fields([cell.about.get("setting") or {} for cell in run.cells])
 
 
-def data(run: Run) -> list[Data]:
+def data_sets(run: Run) -> list[Data]:
     """The distinct data sets of the run."""
-    texts = [value for of_run in run.cells or (run,) for _, value in flat(of_run.about["config"])]
+    texts = [value for of_run in run.cells or (run,) for _, value in flatten(of_run.about["config"])]
     pins = [PINNED.fullmatch(text) for text in texts if isinstance(text, str)]
     return list(dict.fromkeys(Data(pin[1], pin[2]) for pin in pins if pin))
 
@@ -106,23 +106,23 @@ def documentation(run: Run) -> list[tuple[bool, str]]:
 
 
 def _fields(run: Run) -> Mapping[str, Any]:
-    return dict(flat(_unpinned(run.about["config"])))
+    return dict(flatten(_strip_digests(run.about["config"])))
 
 
-def _published(run: Run) -> Mapping[str, Any] | None:
+def _published_fields(run: Run) -> Mapping[str, Any] | None:
     """The audit's defaults, which are the published setting; None if it has none."""
     try:
-        return dict(flat(_unpinned(plain(audits.find(run.audit).audit.config()))))
+        return dict(flatten(_strip_digests(plain(audits.find(run.audit).audit.config()))))
     except (EngramError, TypeError, ValueError):
         return None
 
 
-def _of_preset(run: Run) -> list[Mapping[str, Any]] | None:
+def _preset_fields(run: Run) -> list[Mapping[str, Any]] | None:
     """The configs of the run's preset; None if it has none, or it is gone."""
     preset = run.status.preset
     try:
         audit = audits.find(run.audit).audit
-        return [dict(flat(_unpinned(plain(cell)))) for cell in audit.cells(preset)] if preset else None
+        return [dict(flatten(_strip_digests(plain(cell)))) for cell in audit.cells(preset)] if preset else None
     except (EngramError, KeyError):
         return None
 
@@ -134,16 +134,16 @@ def _nearest(published: Mapping[str, Any], name: str) -> Any:
     return published.get(name)
 
 
-def _unpinned(value: Any) -> Any:
+def _strip_digests(value: Any) -> Any:
     """The config with data sets named without their digests."""
     if isinstance(value, Mapping):
-        return {name: _unpinned(part) for name, part in value.items()}
+        return {name: _strip_digests(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [_unpinned(part) for part in value]
+        return [_strip_digests(part) for part in value]
     pin = PINNED.fullmatch(value) if isinstance(value, str) else None
     return pin[1] if pin else value
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A value as shown in a table; empty text in quotes, so that it does not look missing."""
     return text(value) or '""'

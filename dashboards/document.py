@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from dashboards import glyph, inline, numbers, signs
-from orchestrator.counted import counted
+from orchestrator.quantities import format_count
 from orchestrator.store.provenance import versions
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -28,13 +28,13 @@ def render(template: str, **context: Any) -> str:
     environment.filters |= {
         "number": numbers.number,
         "interval": numbers.interval,
-        "of_row": numbers.of_row,
+        "of_row": numbers.row_value,
         "p_value": numbers.p_value,
         "setting": numbers.setting,
         "duration": numbers.duration,
         "moment": numbers.moment,
         "size": numbers.size,
-        "counted": counted,
+        "counted": format_count,
         "sample": numbers.sample,
         "short": numbers.short,
         "glyph": glyph.glyph,

@@ -73,7 +73,7 @@ def canvas(height: float, width: float = WIDTH) -> Figure:
     return Figure(figsize=(width, height))
 
 
-def place(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+def add_axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
     """Axes in the figure, in inches from its lower left corner, with a grid behind what is drawn."""
     across, up = figure.get_size_inches()
     axes = figure.add_axes((left / across, bottom / up, width / across, height / up))
@@ -83,7 +83,7 @@ def place(figure: Figure, left: float, bottom: float, width: float, height: floa
     return axes
 
 
-def load(folder: Callable[[], Path]) -> None:
+def load_matplotlib(folder: Callable[[], Path]) -> None:
     """Import matplotlib with its cache of fonts in `folder()`, unless the user has such a cache at home.
 
     Otherwise the cache would be written into the home of users who have never used matplotlib.
@@ -158,7 +158,7 @@ def svg(figure: Figure, name: str) -> str:
     written = io.StringIO()
     FigureCanvasSVG(figure)
     figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return shrunk(written.getvalue(), name)
+    return shrink_svg(written.getvalue(), name)
 
 
 def png(figure: Figure, dots_per_inch: int = 200) -> bytes:
@@ -181,7 +181,7 @@ MARKS = re.compile(r"(?:<use [^>]*?(?<=\")/>)+")
 MARK_STYLE = re.compile(r' style="([^"]*)"')
 
 
-def shrunk(text: str, name: str) -> str:
+def shrink_svg(text: str, name: str) -> str:
     """Matplotlib's SVG without what a page does not need, at about half the size."""
     body = text[text.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
@@ -193,14 +193,14 @@ def shrunk(text: str, name: str) -> str:
     body = TAG.sub(lambda tag: " ".join(DECIMALS.sub(r"\1", tag[0]).split()), body)
     body = FONT.sub(rf"\1{FAMILY}", body)
     body = SPACES.sub("><", body).replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
-    body = MARKS.sub(hoisted, body)
+    body = MARKS.sub(hoist_style, body)
     box = re.search(r'viewBox="[^"]*"', body)
     assert box is not None
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {box[0]} stroke-linejoin="round" stroke-linecap="butt">'
     return head + body[body.index(">") + 1 :].strip()
 
 
-def hoisted(marks: re.Match[str]) -> str:
+def hoist_style(marks: re.Match[str]) -> str:
     """A row of marks with their style moved to a common group if they share it."""
     styles = set(MARK_STYLE.findall(marks[0]))
     if len(styles) != 1 or marks[0].count("<use") < 3:
@@ -208,12 +208,12 @@ def hoisted(marks: re.Match[str]) -> str:
     return f'<g style="{styles.pop()}">{MARK_STYLE.sub("", marks[0])}</g>'
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """A number as text with three significant digits; `none` for None."""
     return "none" if value is None else f"{value:.3g}"
 
 
-def ticks(axes: Axes, across: int = 5, up: int = 5, whole: bool = False) -> None:
+def set_ticks(axes: Axes, across: int = 5, up: int = 5, whole: bool = False) -> None:
     """Set at most so many round ticks on each axis; integers across if `whole`."""
     from matplotlib.ticker import MaxNLocator
 
@@ -221,42 +221,42 @@ def ticks(axes: Axes, across: int = 5, up: int = 5, whole: bool = False) -> None
     axes.yaxis.set_major_locator(MaxNLocator(up, steps=[1, 2, 2.5, 5, 10]))
 
 
-def bare(axes: Axes) -> None:
+def hide_y_axis(axes: Axes) -> None:
     """Hide the line, tick marks and grid of the y axis; tick labels stay."""
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
 
 
-def interval(low: float | None, high: float | None) -> str:
+def format_interval(low: float | None, high: float | None) -> str:
     """An interval as text that follows its estimate; empty if it has no ends."""
-    return "" if low is None or high is None else f" [{number(low)}, {number(high)}]"
+    return "" if low is None or high is None else f" [{format_number(low)}, {format_number(high)}]"
 
 
-def logarithmic(axes: Axes, wide: bool = False) -> None:
+def set_log_y_axis(axes: Axes, wide: bool = False) -> None:
     """Set a logarithmic y axis with plain numbers as tick labels; powers of ten alone where it is `wide`."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(numticks=9) if wide else LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: power(value) if wide else f"{value:g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_power(value) if wide else f"{value:g}"))
     axes.yaxis.set_minor_locator(NullLocator())
 
 
-def magnitudes(axes: Axes, values: Sequence[float], most: int = 7) -> None:
+def set_log_x_axis(axes: Axes, values: Sequence[float], most: int = 7) -> None:
     """Set a logarithmic x axis that holds these positive values, with powers of ten as tick labels where they fit."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     axes.set_xscale("log")
-    low, high = span([math.log10(value) for value in values])
+    low, high = padded_limits([math.log10(value) for value in values])
     axes.set_xlim(10**low, 10**high)
     wide = LogLocator(numticks=most) if high - low > 2 else LogLocator(subs=(1, 2, 5))
     axes.xaxis.set_major_locator(wide if high - low > 0.6 else MaxNLocator(4))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: power(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_power(value)))
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def power(value: float) -> str:
+def format_power(value: float) -> str:
     """A number as tick label; large and small powers of ten with an exponent."""
     exponent = round(math.log10(value)) if value > 0 else 0
     if abs(exponent) <= 3 or not math.isclose(value, 10.0**exponent, rel_tol=1e-6):
@@ -264,14 +264,16 @@ def power(value: float) -> str:
     return "10" + f"{exponent}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-def span(values: Sequence[float], margin: float = 0.06) -> tuple[float, float]:
+def padded_limits(values: Sequence[float], margin: float = 0.06) -> tuple[float, float]:
     """Axis limits around these values, with a margin relative to their range."""
     low, high = min(values), max(values)
     room = (high - low) * margin or abs(high) * 0.1 or 1.0
     return low - room, high + room
 
 
-def broken(places: ArrayLike, lows: ArrayLike, highs: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def segment_path(
+    places: ArrayLike, lows: ArrayLike, highs: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Vertical lines as one path with gaps, so that they are one element of the page however many there are."""
     x, low, high = (np.asarray(values, np.float64) for values in (places, lows, highs))
     gap = np.full(len(x), np.nan)

@@ -43,7 +43,7 @@ def estimates(rows: Sequence[Row]) -> Iterator[Figure]:
 def forest(rows: Sequence[Row], name: str, title: str) -> Figure:
     """Dots with 95 % intervals, each metric below its name; metrics of about the same size share a scale."""
     shown = rows[:MOST]
-    panels = on_one_scale(by_metric(shown))
+    panels = group_by_scale(group_by_metric(shown))
     units = sorted({str(row["unit"]) for row in shown if row["unit"]})
     left_out = f" The first {MOST} of {len(rows)} rows are drawn." if len(rows) > MOST else ""
     hollow = HOLLOW if any(finite(row["published"]) for row in shown) else ""
@@ -53,25 +53,25 @@ def forest(rows: Sequence[Row], name: str, title: str) -> Figure:
         "Dot: estimate. Line: its 95 % interval, hidden where narrower than the dot. Tick: what the estimate is where "
         f"nothing is memorised. {hollow}{scales} Sampling unit: {', '.join(units) or 'unknown'}.{left_out}"
     )
-    return Figure(name, title, caption, " ".join(in_words(row) for row in shown), in_panels(panels, name))
+    return Figure(name, title, caption, " ".join(describe_row(row) for row in shown), draw_panels(panels, name))
 
 
-def in_panels(panels: Sequence[Sequence[Metric]], name: str) -> str:
+def draw_panels(panels: Sequence[Sequence[Metric]], name: str) -> str:
     """The panels as SVG, from the top down."""
     heights = [ROW * sum(1.3 + len(of_metric) for _, of_metric in panel) for panel in panels]
     height = LEGEND + sum(heights) + FOOT * len(panels)
     figure = drawing.canvas(height)
     top = height - LEGEND
     for panel, tall in zip(panels, heights, strict=True):
-        axes = drawing.place(figure, LABELS, top - tall, drawing.WIDTH - LABELS - 0.2, tall)
-        drawn(axes, panel, tall / ROW)
+        axes = drawing.add_axes(figure, LABELS, top - tall, drawing.WIDTH - LABELS - 0.2, tall)
+        draw_metrics(axes, panel, tall / ROW)
         top -= tall + FOOT
     published = any(finite(row["published"]) for panel in panels for _, of_metric in panel for row in of_metric)
-    legend.above(figure, entries(published), 3)
+    legend.add_above(figure, legend_entries(published), 3)
     return drawing.svg(figure, name)
 
 
-def by_metric(rows: Sequence[Row]) -> list[Metric]:
+def group_by_metric(rows: Sequence[Row]) -> list[Metric]:
     """The rows of each metric, in the order of the first of each."""
     metrics: dict[str, list[Row]] = {}
     for row in rows:
@@ -79,14 +79,14 @@ def by_metric(rows: Sequence[Row]) -> list[Metric]:
     return list(metrics.items())
 
 
-def on_one_scale(metrics: Sequence[Metric]) -> list[list[Metric]]:
+def group_by_scale(metrics: Sequence[Metric]) -> list[list[Metric]]:
     """Panels of consecutive metrics whose names share their first word and that are readable on one scale."""
     panels: list[list[Metric]] = []
     for metric in metrics:
         together = [*panels[-1], metric] if panels else [metric]
-        whole = reach([row for _, rows in together for row in rows])
+        whole = axis_length([row for _, rows in together for row in rows])
         of_a_kind = len({name.partition(" ")[0] for name, _ in together}) == 1
-        if panels and of_a_kind and all(reach(rows) >= SHARE * whole for _, rows in together):
+        if panels and of_a_kind and all(axis_length(rows) >= SHARE * whole for _, rows in together):
             panels[-1] = together
         else:
             panels.append([metric])
@@ -106,12 +106,12 @@ def wide_apart(rows: Sequence[Row]) -> bool:
     return bool(min(sizes) > 0 and max(sizes) > limit * min(sizes))
 
 
-def reach(rows: Sequence[Row]) -> float:
+def axis_length(rows: Sequence[Row]) -> float:
     """The length of an axis that holds these rows."""
     return max(values(rows)) - min(values(rows))
 
 
-def drawn(axes: Any, panel: Sequence[Metric], rows: float) -> None:
+def draw_metrics(axes: Any, panel: Sequence[Metric], rows: float) -> None:
     """The metrics of a panel from the top down, each below its name."""
     y, labels = rows - 0.5, {}
     for metric, of_metric in panel:
@@ -119,29 +119,29 @@ def drawn(axes: Any, panel: Sequence[Metric], rows: float) -> None:
         place = (-LABELS * 72 + 6, y)
         axes.annotate(metric, place, xycoords=("axes points", "data"), va="center", fontweight="bold")
         y -= 0.15
-        for row, words in zip(of_metric, labelled(of_metric), strict=True):
+        for row, words in zip(of_metric, row_labels(of_metric), strict=True):
             y -= 1
             labels[y] = words
-            mark(axes, row, y)
+            draw_row(axes, row, y)
         y -= 1
     axes.set_ylim(-0.5, rows - 0.5)
-    scaled(axes, [row for _, of_metric in panel for row in of_metric])
+    set_x_axis(axes, [row for _, of_metric in panel for row in of_metric])
     axes.set_yticks(list(labels), list(labels.values()), color=drawing.light("ink"))
-    drawing.bare(axes)
+    drawing.hide_y_axis(axes)
     axes.tick_params(length=0)
 
 
-def scaled(axes: Any, rows: Sequence[Row]) -> None:
+def set_x_axis(axes: Any, rows: Sequence[Row]) -> None:
     """Set an x axis that holds these rows, logarithmic if they are far apart."""
     wide = wide_apart(rows)
-    axes.set_xlim(*drawing.span([value for value in values(rows) if value > 0 or not wide]))
-    drawing.ticks(axes, across=4)
+    axes.set_xlim(*drawing.padded_limits([value for value in values(rows) if value > 0 or not wide]))
+    drawing.set_ticks(axes, across=4)
     if wide:
         positive = [value for row in rows for value in (row["estimate"], row["published"]) if finite(value)]
-        drawing.magnitudes(axes, positive, most=5)
+        drawing.set_log_x_axis(axes, positive, most=5)
 
 
-def mark(axes: Any, row: Row, y: float) -> None:
+def draw_row(axes: Any, row: Row, y: float) -> None:
     """The null as a tick, the interval as a line, the estimate as a dot and the published value as a diamond."""
     accent = drawing.light("accent")
     if finite(row["null"]):
@@ -154,7 +154,7 @@ def mark(axes: Any, row: Row, y: float) -> None:
         axes.plot([row["published"]], [y], "D", markersize=5.5, color=drawing.light("ink"), markerfacecolor="none")
 
 
-def entries(published: bool) -> list[Any]:
+def legend_entries(published: bool) -> list[Any]:
     """The legend's entries; `published`: with the diamond of published values."""
     upright = {"marker": "|", "markersize": 9, "markeredgewidth": 1.6, "linewidth": 0}
     hollow = {"marker": "D", "markersize": 5.5, "markerfacecolor": "none", "linewidth": 0}
@@ -166,21 +166,21 @@ def entries(published: bool) -> list[Any]:
     return [*lines, legend.line("published", color=ink, **hollow)] if published else lines
 
 
-def labelled(rows: Sequence[Row]) -> list[str]:
+def row_labels(rows: Sequence[Row]) -> list[str]:
     """Labels of a metric's rows: whole where they fit, else without what all rows share."""
     texts = [words(row) for row in rows]
     if all(len(", ".join(of_row)) <= LETTERS for of_row in texts):
-        return [label(row) for row in rows]
+        return [row_label(row) for row in rows]
     common = set.intersection(*(set(of_row) for of_row in texts)) if len(rows) > 1 else set()
     return [
-        fitted([word for word in of_row if word not in common]) or label(row)
+        fit_words([word for word in of_row if word not in common]) or row_label(row)
         for row, of_row in zip(rows, texts, strict=True)
     ]
 
 
-def label(row: Row, most: int = LETTERS) -> str:
+def row_label(row: Row, most: int = LETTERS) -> str:
     """A label that tells the rows of a metric apart: the values of what was varied."""
-    return fitted(words(row), most) or "all"
+    return fit_words(words(row), most) or "all"
 
 
 def words(row: Row) -> list[str]:
@@ -192,29 +192,29 @@ def words(row: Row) -> list[str]:
     return [f"{name} {value}" if isinstance(value, int | float) else str(value) for name, value in setting.items()]
 
 
-def fitted(words: Sequence[str], most: int = LETTERS) -> str:
+def fit_words(words: Sequence[str], most: int = LETTERS) -> str:
     """The words joined by commas, the longest shortened until they fit; the last often tells rows apart."""
     words = list(words)
     while (over := len(", ".join(words)) - most) > 0 and max(map(len, words)) > LEAST:
         at = max(range(len(words)), key=lambda index: len(words[index]))
-        words[at] = shortened(words[at], max(LEAST, len(words[at]) - over))
-    return shortened(", ".join(words), most)
+        words[at] = shorten(words[at], max(LEAST, len(words[at]) - over))
+    return shorten(", ".join(words), most)
 
 
-def shortened(text: str, most: int = LETTERS) -> str:
+def shorten(text: str, most: int = LETTERS) -> str:
     """The text, truncated with an ellipsis to at most so many letters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def in_words(row: Row) -> str:
+def describe_row(row: Row) -> str:
     """The row in words, for readers who cannot see the figure."""
-    words = f"{row['metric']} ({label(row)}): {drawing.number(row['estimate'])}"
+    words = f"{row['metric']} ({row_label(row)}): {drawing.format_number(row['estimate'])}"
     if finite(row["low"]) and finite(row["high"]):
-        words += f", {drawing.number(row['low'])} to {drawing.number(row['high'])}"
+        words += f", {drawing.format_number(row['low'])} to {drawing.format_number(row['high'])}"
     if finite(row["null"]):
-        words += f", null {drawing.number(row['null'])}"
+        words += f", null {drawing.format_number(row['null'])}"
     if finite(row["published"]):
-        words += f", published {drawing.number(row['published'])}"
+        words += f", published {drawing.format_number(row['published'])}"
     return f"{words}, n {row['n']}."
 
 

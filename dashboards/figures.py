@@ -13,7 +13,7 @@ from dashboards.sweep import sweep
 
 def figures(run: Run) -> list[Figure]:
     """All figures that can be drawn from the results so far; of a sweep or search those of its cells together."""
-    drawing.load(lambda: run.store.folder("matplotlib"))
+    drawing.load_matplotlib(lambda: run.store.folder("matplotlib"))
     with drawing.style():
         if run.search is not None:
             return list(pareto_front(run))

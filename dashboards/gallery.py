@@ -71,25 +71,25 @@ class Gallery:
     title: str = "Images"
 
 
-def reason(run: Run, error: Exception) -> str:
+def error_reason(run: Run, error: Exception) -> str:
     """The error's message; empty if the run has private fields, which it might quote."""
     return "" if run.withholds else f": {' '.join(str(error).split())}"
 
 
-def texts(records: Records, group: str = "") -> Iterator[Record]:
+def text_records(records: Records, group: str = "") -> Iterator[Record]:
     """The records, each with all its fields but the id, which is the title; a long value is cut."""
     for each in records.as_dicts():
-        fields = [(name, shortened(value)) for name, value in each.items() if name != ID]
+        fields = [(name, format_field(value)) for name, value in each.items() if name != ID]
         yield Record(each[ID], tuple(fields), group)
 
 
-def shortened(value: Any) -> str:
+def format_field(value: Any) -> str:
     """What a field holds: text as it is, anything else as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... ({len(text):,} characters)"
 
 
-def encoded(image: Pixels) -> bytes:
+def encode_png(image: Pixels) -> bytes:
     """The image as PNG in its own resolution."""
     from PIL import Image
 

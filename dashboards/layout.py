@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashboards import drawing
-from dashboards.estimates import fitted
+from dashboards.estimates import fit_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,34 +20,34 @@ LETTERS = 24  # of a row's name
 MOST = 40  # rows in one figure
 
 
-def wide(figure: Figure, bottom: float, height: float) -> Axes:
+def wide_axes(figure: Figure, bottom: float, height: float) -> Axes:
     """Axes across the page, in inches from the figure's lower edge."""
-    return drawing.place(figure, LEFT, bottom, drawing.WIDTH - LEFT - RIGHT, height)
+    return drawing.add_axes(figure, LEFT, bottom, drawing.WIDTH - LEFT - RIGHT, height)
 
 
-def stacked(figure: Figure, count: int, panel: float, gap: float = 0.4, foot: float = 0.5) -> list[Axes]:
+def stack_axes(figure: Figure, count: int, panel: float, gap: float = 0.4, foot: float = 0.5) -> list[Axes]:
     """Axes below one another, the uppermost first: `panel` inches from one to the next, `gap` of them between."""
-    return [wide(figure, foot + panel * (count - 1 - at), panel - gap) for at in range(count)]
+    return [wide_axes(figure, foot + panel * (count - 1 - at), panel - gap) for at in range(count)]
 
 
-def rows(names: Sequence[str], above: float, right: float = RIGHT) -> tuple[Figure, Axes, NDArray[np.int64]]:
+def row_axes(names: Sequence[str], above: float, right: float = RIGHT) -> tuple[Figure, Axes, NDArray[np.int64]]:
     """A figure with a row for each name and `above` inches over them, its axes, and the heights of the rows.
 
     The first name is the uppermost.
     """
-    short = [fitted(name.split(", "), LETTERS) for name in names]
+    short = [fit_words(name.split(", "), LETTERS) for name in names]
     left = 0.25 + 0.085 * max(map(len, short))
     step = 0.3 if len(names) <= 16 else 0.22
     figure = drawing.canvas(step * len(names) + 0.5 + above)
-    axes = drawing.place(figure, left, 0.5, drawing.WIDTH - left - right, step * len(names))
+    axes = drawing.add_axes(figure, left, 0.5, drawing.WIDTH - left - right, step * len(names))
     y = np.arange(len(names), dtype=np.int64)[::-1]
-    drawing.ticks(axes)
+    drawing.set_ticks(axes)
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.set_yticks(y, short, color=drawing.light("ink"))
-    drawing.bare(axes)
+    drawing.hide_y_axis(axes)
     return figure, axes, y
 
 
-def rest(shown: int, of: int, things: str) -> str:
+def left_out_note(shown: int, of: int, things: str) -> str:
     """What is left out of a figure, in words; empty where all is drawn."""
     return f" The first {shown} of {of} {things} are drawn." if of > shown else ""

@@ -49,7 +49,7 @@ def height(entries: int, beside: int = 2) -> float:
     return ROW * -(-entries // beside)
 
 
-def above(figure: Figure, entries: Sequence[Artist], beside: int = 2) -> None:
+def add_above(figure: Figure, entries: Sequence[Artist], beside: int = 2) -> None:
     """Put the entries into the upper left corner of the figure, in so many columns."""
     figure.legend(
         handles=list(entries), loc="upper left", ncols=beside, bbox_to_anchor=(0, 1), borderaxespad=0.1,
@@ -57,9 +57,9 @@ def above(figure: Figure, entries: Sequence[Artist], beside: int = 2) -> None:
     )  # fmt: skip
 
 
-def below(figure: Figure, room: float, entries: Sequence[tuple[str, Series, str]], heading: str = "") -> None:
+def add_below(figure: Figure, room: float, entries: Sequence[tuple[str, Series, str]], heading: str = "") -> None:
     """List label, look and value of each entry in the lowest `room` inches of the figure; `heading` is the values'."""
-    axes = drawing.place(figure, 0, 0, drawing.WIDTH, room)
+    axes = drawing.add_axes(figure, 0, 0, drawing.WIDTH, room)
     axes.set_axis_off()
     axes.set_xlim(0, drawing.WIDTH)
     axes.set_ylim(0, room)

@@ -30,24 +30,26 @@ class Entry:
 
 def number_line(line: NumberLine) -> Markup:
     """The line as `<svg>`, with its values in words for those who cannot see it."""
-    scale = Scale.of(line)
+    scale = Scale.from_line(line)
     parts = [*_usual(line, scale), *_axis(scale), *_rules(line, scale), *_estimate(line, scale)]
-    said = f"{line.what}: {'; '.join(entry.words for entry in entries(line))}"
+    said = f"{line.what}: {'; '.join(entry.words for entry in legend_entries(line))}"
     head = f'<svg class="line" role="img" aria-label="{escape(said)}" width="100%" height="{HEIGHT}">'
     return Markup(f"{head}{''.join(parts)}</svg>")
 
 
-def entries(line: NumberLine) -> list[Entry]:
+def legend_entries(line: NumberLine) -> list[Entry]:
     """The legend of the line."""
-    told = [Entry("estimate", f"{_shown(line, line.estimate)}: what was found")]
+    told = [Entry("estimate", f"{_format_value(line, line.estimate)}: what was found")]
     if line.low is not None and line.high is not None:
-        told.append(Entry("range", f"{_shown(line, line.low)} to {_shown(line, line.high)}: its 95 % interval"))
+        told.append(
+            Entry("range", f"{_format_value(line, line.low)} to {_format_value(line, line.high)}: its 95 % interval")
+        )
     if line.usual is not None:
         low, high = line.usual
-        told.append(Entry("usual", f"{_plain(low)} to {_plain(high)}: {OTHERS}"))
+        told.append(Entry("usual", f"{_format_exact(low)} to {_format_exact(high)}: {OTHERS}"))
     if line.null is not None:
-        told.append(Entry("null", f"{_plain(line.null)}: {line.null_words}"))
-    told += [Entry(_look(each), f"{_plain(each.value)}: {each.words}") for each in line.boundaries]
+        told.append(Entry("null", f"{_format_exact(line.null)}: {line.null_words}"))
+    told += [Entry(_look(each), f"{_format_exact(each.value)}: {each.words}") for each in line.boundaries]
     return told
 
 
@@ -60,7 +62,7 @@ class Scale:
     logarithmic: bool
 
     @classmethod
-    def of(cls, line: NumberLine) -> Scale:
+    def from_line(cls, line: NumberLine) -> Scale:
         """With room for all of the line's values."""
         values = [line.estimate, line.low, line.high, line.null, *(line.usual or ())]
         there = [*(each.value for each in line.boundaries), *(value for value in values if value is not None)]
@@ -71,7 +73,7 @@ class Scale:
         room = 0.06 * (high - low) or abs(high) or 1.0
         return cls(low - room if low else 0.0 - room, high + room, False)
 
-    def at(self, value: float) -> float:
+    def position(self, value: float) -> float:
         """The place of a value, in per cent of the width; that of the nearer end outside."""
         low, high = self.low, self.high
         if self.logarithmic:
@@ -97,23 +99,25 @@ class Scale:
 def _axis(scale: Scale) -> Iterator[str]:
     yield f'<line class="axis" x1="{LEFT}%" x2="{RIGHT}%" y1="{MIDDLE}" y2="{MIDDLE}"/>'
     for value in scale.ticks():
-        at = f"{scale.at(value):.2f}%"
+        at = f"{scale.position(value):.2f}%"
         yield f'<line class="axis" x1="{at}" x2="{at}" y1="{MIDDLE}" y2="{MIDDLE + 5}"/>'
-        yield f'<text x="{at}" y="{HEIGHT - 6}" text-anchor="middle">{_plain(value)}</text>'
+        yield f'<text x="{at}" y="{HEIGHT - 6}" text-anchor="middle">{_format_exact(value)}</text>'
 
 
 def _usual(line: NumberLine, scale: Scale) -> Iterator[str]:
     if line.usual is not None:
-        low, high = (scale.at(end) for end in line.usual)
+        low, high = (scale.position(end) for end in line.usual)
         yield f'<rect class="usual" x="{low:.2f}%" width="{high - low:.2f}%" y="{MIDDLE - 10}" height="20"/>'
 
 
 def _rules(line: NumberLine, scale: Scale) -> Iterator[str]:
     """The null, dashed, and the boundaries, from top to bottom; above the null those that lie on it."""
     if line.null is not None:
-        yield _upright("null", scale.at(line.null), 5, 35)
+        yield _upright("null", scale.position(line.null), 5, 35)
     for boundary in line.boundaries:
-        yield _upright(_look(boundary), scale.at(boundary.value), 1, MIDDLE if boundary.value == line.null else 39)
+        yield _upright(
+            _look(boundary), scale.position(boundary.value), 1, MIDDLE if boundary.value == line.null else 39
+        )
 
 
 def _look(boundary: Boundary) -> str:
@@ -127,18 +131,18 @@ def _upright(name: str, at: float, top: int, bottom: int) -> str:
 def _estimate(line: NumberLine, scale: Scale) -> Sequence[str]:
     drawn = []
     if line.low is not None and line.high is not None:
-        low, high = scale.at(line.low), scale.at(line.high)
+        low, high = scale.position(line.low), scale.position(line.high)
         drawn.append(f'<line class="range" x1="{low:.2f}%" x2="{high:.2f}%" y1="{MIDDLE}" y2="{MIDDLE}"/>')
-    return [*drawn, f'<circle class="estimate" cx="{scale.at(line.estimate):.2f}%" cy="{MIDDLE}" r="6"/>']
+    return [*drawn, f'<circle class="estimate" cx="{scale.position(line.estimate):.2f}%" cy="{MIDDLE}" r="6"/>']
 
 
-def _shown(line: NumberLine, value: float) -> str:
+def _format_value(line: NumberLine, value: float) -> str:
     """The value at the precision of the line's interval."""
     if line.low is None and float(value).is_integer():
-        return _plain(value)
-    return rounding.rounded(value, line.low, line.high)
+        return _format_exact(value)
+    return rounding.format_value(value, line.low, line.high)
 
 
-def _plain(value: float) -> str:
+def _format_exact(value: float) -> str:
     """A value that is known exactly: whole numbers with all digits, others with four."""
     return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e9 else f"{value:.4g}"

@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from orchestrator import rounding
-from orchestrator.counted import counted
+from orchestrator.quantities import format_count
 
 
 def number(value: Any) -> Markup:
@@ -24,24 +24,24 @@ def number(value: Any) -> Markup:
     return escape(short(value))
 
 
-def exactly(value: Any, read: str) -> Markup:
+def data_element(value: Any, read: str) -> Markup:
     """A number as it is `read`, in a `<data>` element with all its digits; empty where nothing is."""
     return Markup('<data value="{0}" title="{0}">{1}</data>').format(repr(value), read) if read else Markup("")
 
 
-def of_row(row: Mapping[str, Any], name: str) -> Markup:
+def row_value(row: Mapping[str, Any], name: str) -> Markup:
     """The row's `estimate` or `null` at the precision of its interval."""
-    return exactly(row.get(name), rounding.of_row(row, name))
+    return data_element(row.get(name), rounding.format_row_value(row, name))
 
 
 def p_value(p: float | None) -> Markup:
     """A p-value, with a floor."""
-    return exactly(p, rounding.p_value(p))
+    return data_element(p, rounding.format_p_value(p))
 
 
 def interval(row: Mapping[str, Any]) -> Markup:
     """The row's 95 % interval; empty if it has none."""
-    low, high = (of_row(row, end) for end in ("low", "high"))
+    low, high = (row_value(row, end) for end in ("low", "high"))
     return Markup("{} to {}").format(low, high) if low and high else Markup("")
 
 
@@ -49,7 +49,9 @@ def sample(row: Mapping[str, Any]) -> Markup:
     """The sample size of the row's estimate with its unit."""
     n = row.get("n")
     return (
-        Markup("") if n is None else Markup('<data value="{}">{}</data>').format(n, counted(n, row.get("unit") or ""))
+        Markup("")
+        if n is None
+        else Markup('<data value="{}">{}</data>').format(n, format_count(n, row.get("unit") or ""))
     )
 
 
@@ -59,7 +61,7 @@ def short(value: Any) -> str:
         return "none"
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {short(part)}" for name, part in value.items())
-    return (rounding.rounded(value) or "nan") if isinstance(value, float) else str(value)
+    return (rounding.format_value(value) or "nan") if isinstance(value, float) else str(value)
 
 
 def setting(text: str | None) -> str:

@@ -21,17 +21,17 @@ from dashboards import (
     search,
     symbols,
 )
-from dashboards.asked_records import asked_records
 from dashboards.figure import Figure
 from dashboards.figures import figures
 from dashboards.gallery import Gallery
 from dashboards.provenance import Provenance
+from dashboards.record_gallery import record_gallery
 from dashboards.run import Run, open_run
-from orchestrator.counted import counted
 from orchestrator.inspection import status
 from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.inspection.pages import PAGE, PRIVATE_PAGE
 from orchestrator.inspection.search_results import QUESTION
+from orchestrator.quantities import format_count
 from orchestrator.store import Store
 from orchestrator.store.listing import stored_keys
 from tasks.schemas import SUMMARY
@@ -62,12 +62,12 @@ def draw(store: Store, run: str, folder: Path, show_images: bool) -> None:
     drawn = figures(seen)
     _write_figures(folder / "figures", drawn)
     public = _page(seen, drawn, gallery(seen, False))
-    document.write(folder / PAGE, sealing.sealed(public, [seen], PAGE))
+    document.write(folder / PAGE, sealing.add_seal(public, [seen], PAGE))
     if show_images:
         own = open_run(store, run, Disclosure(words=True))
         private = _page(own, figures(own), gallery(own, True))
         if private != public:
-            document.write(folder / PRIVATE_PAGE, sealing.sealed(private, [own], PRIVATE_PAGE))
+            document.write(folder / PRIVATE_PAGE, sealing.add_seal(private, [own], PRIVATE_PAGE))
 
 
 def _page(run: Run, drawn: list[Figure], shown: Gallery | None) -> str:
@@ -84,7 +84,7 @@ def gallery(run: Run, show_images: bool) -> Gallery | None:
         return None
     own = audits.find(run.audit)
     if own is None or not hasattr(own, "gallery"):
-        return asked_records(run, show_images)
+        return record_gallery(run, show_images)
     pictures: Gallery | None = own.gallery(run, show_images)
     return pictures
 
@@ -101,10 +101,10 @@ def _write_figures(folder: Path, drawn: list[Figure]) -> None:
 
 def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
     """The template's variables."""
-    made = provenance.gather(run.store, sorted(_planned(run) & stored_keys(run.store)))
+    made = provenance.gather(run.store, sorted(_planned_keys(run) & stored_keys(run.store)))
     starts = [] if run.search is not None else run_history.starts(run)  # of every trial one, which tells nothing
     shown, unshown = html_table.sheets(run)
-    notices = [*_standing(run), *_notices(made), *_conflicts(sum(start.conflicting for start in starts))]
+    notices = [*_progress_notices(run), *_notices(made), *_conflicts(sum(start.conflicting for start in starts))]
     return {
         "run": run,
         "status": run.status,
@@ -112,7 +112,7 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "searched": run.search,
         "question": QUESTION if run.search is not None else run.question or run.audit,
         "several": bool(run.cells) and run.search is None,
-        **_answered(run, len(notices)),
+        **_answer_context(run, len(notices)),
         "figures": [(figure, inline.inline(figure)) for figure in drawn],
         "sheets": shown,
         "unshown": unshown,
@@ -128,15 +128,15 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
     }
 
 
-def _answered(run: Run, notices: int) -> dict[str, Any]:
+def _answer_context(run: Run, notices: int) -> dict[str, Any]:
     """The template's variables of the certificate, below so many notices, and of what it rests on."""
     if run.search is not None:
-        of_search = {**search.certified(run, run.search), **search.context(run, run.search)}
+        of_search = {**search.certificate_context(run, run.search), **search.context(run, run.search)}
         return {**of_search, "symbols": [], "summary": [], "counts": "", "telling": []}
-    return {**certificate.context(run, notices), "symbols": symbols.explained(run), **_results(run)}
+    return {**certificate.context(run, notices), "symbols": symbols.explain_symbols(run), **_results_context(run)}
 
 
-def _results(run: Run) -> dict[str, Any]:
+def _results_context(run: Run) -> dict[str, Any]:
     """The template's variables of the summary, and of a sweep's cells."""
     return {
         "evidence": evidence(run),
@@ -145,7 +145,7 @@ def _results(run: Run) -> dict[str, Any]:
         "columns": _columns(run.summary),
         "evidence_columns": _columns(evidence(run)),
         "answers": [(cell, _headline(cell)) for cell in run.cells],
-        "telling": configuration.telling(run),
+        "telling": configuration.distinguishing_fields(run),
         "counts": _counts(run),
         "together": html_table.sheet("summary", run.table("summary")) if run.cells else None,
     }
@@ -156,7 +156,7 @@ def _tasks(run: Run) -> dict[str, str]:
     return {key: task for part in run.cells or (run,) for key, task in part.journal.tasks().items()}
 
 
-def _planned(run: Run) -> set[str]:
+def _planned_keys(run: Run) -> set[str]:
     """The planned keys, and those of tables without the jobs that were tolerated, whose keys differ."""
     parts = run.cells or (run,)
     return {*_tasks(run), *(key for part in parts for keys in status.roots(part.journal).values() for key in keys)}
@@ -180,7 +180,7 @@ def failures(run: Run) -> Iterator[Failure]:
 
     An error's message may quote private fields, so for runs that have some only its type is shown.
     """
-    tolerated = _tolerated(run)
+    tolerated = _tolerated_keys(run)
     for key, task, error in run.status.failures[:FAILURES]:
         if run.withholds:
             yield Failure(key, task, f"{_kind(error)}; `engram status {run.name}` tells it", "", key in tolerated)
@@ -206,7 +206,7 @@ def _counts(run: Run) -> str:
     else:
         given = [finding.answer for finding in run.certificate.findings] if run.certificate else []
     of_all = ", ".join(f"{count} {answer}" for answer, count in Counter(given).items())
-    return f"{counted(len(given), 'run' if run.cells else 'target')}: {of_all}."
+    return f"{format_count(len(given), 'run' if run.cells else 'target')}: {of_all}."
 
 
 def _headline(cell: Run) -> Row | None:
@@ -214,7 +214,7 @@ def _headline(cell: Run) -> Row | None:
     return next(iter([*evidence(cell), *cell.summary]), None)
 
 
-def _standing(run: Run) -> Iterator[str]:
+def _progress_notices(run: Run) -> Iterator[str]:
     """Notices of jobs that failed or are not computed yet."""
     if run.search is not None:
         told = search.notice(run.search, run.status.state)
@@ -222,23 +222,23 @@ def _standing(run: Run) -> Iterator[str]:
         return
     planned, stored, failed = (run.status.jobs[name] for name in ("planned", "stored", "failed"))
     absent = planned - stored - failed
-    if failed and _tolerated(run):
+    if failed and _tolerated_keys(run):
         were = "was" if failed == 1 else "were"
-        yield f"{counted(failed, 'job')} failed and {were} tolerated: what follows was computed without."
+        yield f"{format_count(failed, 'job')} failed and {were} tolerated: what follows was computed without."
     elif failed:
-        line = f"{counted(failed, 'job')} failed"
+        line = f"{format_count(failed, 'job')} failed"
         line += f", and {absent} could not be computed without them" if absent else ""
         yield f"{line}. They are listed under Failed jobs."
     if absent and not failed and run.status.state != "finished":
         running = run.status.state == "running"
         further = "it was running when this page was drawn" if running else f"`engram resume {run.name}` goes on"
         yield (
-            f"This run is not finished: {absent} of {counted(planned, 'job')} are still to be computed. "
+            f"This run is not finished: {absent} of {format_count(planned, 'job')} are still to be computed. "
             f"What follows is how far it has come; {further}."
         )
 
 
-def _tolerated(run: Run) -> set[str]:
+def _tolerated_keys(run: Run) -> set[str]:
     """The keys of failed jobs that the last start tolerated."""
     journals = [cell.journal for cell in run.cells] or [run.journal]
     events = [event for journal in journals for event in journal.last_start()]
@@ -251,16 +251,17 @@ def _notices(made: Provenance) -> Iterator[str]:
         parts = []
         for way in made.ways[:STRATEGIES]:
             fields = ", ".join(f"{name} {way.fields.get(name, 'not recorded')}" for name in made.differing)
-            parts.append(f"{counted(way.jobs, 'job')} with {fields}")
+            parts.append(f"{format_count(way.jobs, 'job')} with {fields}")
         parts += [f"{len(made.ways) - STRATEGIES} more, at the end of this page"] if len(made.ways) > STRATEGIES else []
         yield f"These results were computed in {len(made.ways)} ways: {'; '.join(parts)}."
     if made.unread:
-        yield f"{counted(made.unread, 'stored result')} cannot be read; `engram verify` tells which."
+        yield f"{format_count(made.unread, 'stored result')} cannot be read; `engram verify` tells which."
 
 
 def _conflicts(conflicting: int) -> Iterator[str]:
     if conflicting:
         yield (
-            f"{counted(conflicting, 'result')} came out otherwise when computed a second time; the first ones were "
+            f"{format_count(conflicting, 'result')} came out otherwise "
+            "when computed a second time; the first ones were "
             "kept, the others lie in the store's conflicts folder."
         )

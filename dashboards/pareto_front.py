@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dashboards import drawing, layout, legend
-from dashboards.estimates import shortened
+from dashboards.estimates import shorten
 from dashboards.figure import Figure
 from dashboards.run import Run
 from orchestrator.inspection import search_results
@@ -75,24 +75,24 @@ def pareto_front(run: Run) -> Iterator[Figure]:
     words = [LOOKS[kind].words for kind in kinds]
     room = legend.height(len(words) + (least is not None))
     figure = drawing.canvas(HEIGHT + room)
-    axes = layout.wide(figure, 0.55, HEIGHT - 0.65)
-    scaled(axes, there, memorization, utility, least)
-    front_line(axes, [point for point in there if point.kind == "front" or point.label in on_front(search)])
+    axes = layout.wide_axes(figure, 0.55, HEIGHT - 0.65)
+    set_limits(axes, there, memorization, utility, least)
+    draw_front_line(axes, [point for point in there if point.kind == "front" or point.label in front_labels(search)])
     if least is not None:
         axes.axhline(least, **ALLOWED)
     for point in sorted(there, key=lambda each: kinds.index(each.kind)):
-        drawn(axes, point)
-    numbered(axes, [point for point in there if point.kind in NUMBERED])
-    axes.set_xlabel(shortened(f"{memorization.name}, {memorization.unit} ({memorization.better} is better)", LETTERS))
-    axes.set_ylabel(shortened(f"{utility.name}, {utility.unit}", LETTERS - 8))
-    entries = [entry(kind) for kind in kinds]
+        draw_trial(axes, point)
+    number_trials(axes, [point for point in there if point.kind in NUMBERED])
+    axes.set_xlabel(shorten(f"{memorization.name}, {memorization.unit} ({memorization.better} is better)", LETTERS))
+    axes.set_ylabel(shorten(f"{utility.name}, {utility.unit}", LETTERS - 8))
+    entries = [legend_entry(kind) for kind in kinds]
     entries += [] if least is None else [legend.line("least utility that is allowed", **ALLOWED)]
-    legend.above(figure, entries)
+    legend.add_above(figure, entries)
     yield Figure(
         "front",
         "What does it cost to memorise less?",
-        caption(search, utility, least),
-        " ".join(in_words(point, memorization, utility) for point in there),
+        figure_caption(search, utility, least),
+        " ".join(describe_point(point, memorization, utility) for point in there),
         drawing.svg(figure, "front"),
     )
 
@@ -120,30 +120,30 @@ def kind(search: SearchResults, row: search_results.Row) -> str:
     return "front" if row["front"] else "stopped" if row["state"] == "stopped early" else "dominated"
 
 
-def on_front(search: SearchResults) -> set[str]:
+def front_labels(search: SearchResults) -> set[str]:
     """The labels of the trials on the front."""
     return {"start" if row["trial"] == START else f"{row['trial']}" for row in search.trials if row["front"]}
 
 
-def scaled(
+def set_limits(
     axes: Axes, there: Sequence[Point], memorization: Objective, utility: Objective, least: float | None
 ) -> None:
     """Set limits that hold all estimates, and the intervals of all that is not faint; better is left, and up."""
     strong = [point for point in there if point.kind not in FAINT] or there
-    x = [point.memorization["estimate"] for point in there] + ends([point.memorization for point in strong])
-    y = [point.utility["estimate"] for point in there] + ends([point.utility for point in strong])
-    left, right = drawing.span(x)
-    low, high = drawing.span([*y, *([] if least is None else [least])])
+    x = [point.memorization["estimate"] for point in there] + interval_ends([point.memorization for point in strong])
+    y = [point.utility["estimate"] for point in there] + interval_ends([point.utility for point in strong])
+    left, right = drawing.padded_limits(x)
+    low, high = drawing.padded_limits([*y, *([] if least is None else [least])])
     axes.set_xlim(*((left, right) if memorization.better == "lower" else (right, left)))
     axes.set_ylim(*((low, high) if utility.better == "higher" else (high, low)))
-    drawing.ticks(axes)
+    drawing.set_ticks(axes)
 
 
-def ends(values: Sequence[Value]) -> list[float]:
+def interval_ends(values: Sequence[Value]) -> list[float]:
     return [each[name] for each in values for name in ("low", "high") if each[name] is not None]
 
 
-def front_line(axes: Axes, front: Sequence[Point]) -> None:
+def draw_front_line(axes: Axes, front: Sequence[Point]) -> None:
     """A thin line along the front, by what is memorised."""
     ordered = sorted(
         (point for point in front if not point.kind.startswith("fresh")), key=lambda each: each.memorization["estimate"]
@@ -152,7 +152,7 @@ def front_line(axes: Axes, front: Sequence[Point]) -> None:
     axes.plot(x, y, color=drawing.light("accent"), linewidth=1.0, linestyle=(0, (2, 2)))
 
 
-def drawn(axes: Axes, point: Point) -> None:
+def draw_trial(axes: Axes, point: Point) -> None:
     """A trial: its mark, a line for either interval, and its number where it is not faint."""
     look = LOOKS[point.kind]
     colour, faint = drawing.light(look.colour), point.kind in FAINT
@@ -166,7 +166,7 @@ def drawn(axes: Axes, point: Point) -> None:
     axes.plot([x], [y], **mark(look))
 
 
-def numbered(axes: Axes, there: Sequence[Point]) -> None:
+def number_trials(axes: Axes, there: Sequence[Point]) -> None:
     """The trials' numbers beside their marks; of those that stand close together only the first ones'."""
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     places: list[tuple[float, float]] = []
@@ -193,12 +193,12 @@ def mark(look: Look) -> dict[str, Any]:
     }
 
 
-def entry(kind: str) -> Any:
+def legend_entry(kind: str) -> Any:
     look = mark(LOOKS[kind])
     return legend.line(LOOKS[kind].words, **look | {"markersize": min(look["markersize"], 8.0)})  # rows are as low
 
 
-def caption(search: SearchResults, utility: Objective, least: float | None) -> str:
+def figure_caption(search: SearchResults, utility: Objective, least: float | None) -> str:
     """How to read the figure."""
     units = sorted({str(row["memorization_unit"]) for row in search.trials if row["memorization_unit"]})
     counts = sorted({row["memorization_n"] for row in search.trials if row["memorization_n"] is not None})
@@ -212,10 +212,10 @@ def caption(search: SearchResults, utility: Objective, least: float | None) -> s
     )
 
 
-def in_words(point: Point, memorization: Objective, utility: Objective) -> str:
+def describe_point(point: Point, memorization: Objective, utility: Objective) -> str:
     """A trial in words, for readers who cannot see the figure."""
     numbers = [
-        f"{objective.name} {drawing.number(own['estimate'])}{drawing.interval(own['low'], own['high'])}"
+        f"{objective.name} {drawing.format_number(own['estimate'])}{drawing.format_interval(own['low'], own['high'])}"
         for objective, own in ((memorization, point.memorization), (utility, point.utility))
     ]
     number = "" if point.label == "start" else f", trial {point.label}"

@@ -12,10 +12,10 @@ from dashboards.run import Run
 
 def repetition(run: Run) -> Iterator[Figure]:
     """The estimates of all cells that have a published value, labelled by what their cells varied."""
-    settings = sweep.varied_in(run.cells)
-    fields = sweep.fields(settings)
+    settings = sweep.varied_settings(run.cells)
+    fields = sweep.varied_fields(settings)
     rows = [
-        {**row, "setting": json.dumps({"cell": named(setting, fields), **json.loads(row["setting"] or "{}")})}
+        {**row, "setting": json.dumps({"cell": cell_label(setting, fields), **json.loads(row["setting"] or "{}")})}
         for cell, setting in zip(run.cells, settings, strict=True)
         for row in cell.summary
         if estimates.finite(row["published"]) and estimates.finite(row["estimate"])
@@ -24,10 +24,10 @@ def repetition(run: Run) -> Iterator[Figure]:
         yield estimates.forest(rows, "published", estimates.REPEATED)
 
 
-def named(setting: sweep.Setting, fields: list[str]) -> str:
+def cell_label(setting: sweep.Setting, fields: list[str]) -> str:
     """A short label of a cell's setting; booleans by their names if true."""
     words = [
-        field if setting[field] is True else sweep.word(setting[field])
+        field if setting[field] is True else sweep.value_label(setting[field])
         for field in fields
         if setting[field] is not False
     ]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.inspection import results, search_results, status, trial_runs
-from orchestrator.inspection.disclosure import Disclosure, typed
+from orchestrator.inspection.disclosure import Disclosure, typed_config
 from orchestrator.inspection.search_results import SearchResults
 from orchestrator.inspection.status import Status
 from orchestrator.inspection.trial_runs import TrialOf
@@ -60,12 +60,12 @@ class Run:
     @cached_property
     def config(self) -> Any:
         """The audit's config without what is private; None if the audit is gone or has changed since."""
-        return typed(self.about)
+        return typed_config(self.about)
 
     @cached_property
     def private_config(self) -> Any:
         """The audit's whole config, not for display; None if the audit is gone or has changed since."""
-        return typed(Journal(self.journal.folder).about())
+        return typed_config(Journal(self.journal.folder).about())
 
     @cached_property
     def withholds(self) -> bool:
@@ -79,12 +79,12 @@ class Run:
     @cached_property
     def search(self) -> SearchResults | None:
         """The trials and the answer of a search, whose cells are its trials' runs; None for a run or sweep."""
-        return search_results.of(self.journal) if search_results.is_search(self.about) else None
+        return search_results.read_search(self.journal) if search_results.is_search(self.about) else None
 
     @cached_property
     def trial_of(self) -> tuple[TrialOf, ...]:
         """The trials of searches that the run is."""
-        return trial_runs.of(self.journal)
+        return trial_runs.parent_searches(self.journal)
 
     @cached_property
     def objectives(self) -> Objectives | None:
@@ -138,7 +138,7 @@ def open_run(store: Store, name: str, disclosure: Disclosure | None = None) -> R
     about = journal.about()
     names = about.get("cells", ())
     settings = about.get("settings") or [None] * len(names)
-    journals = [journal.beside(cell) for cell in names]
+    journals = [journal.sibling(cell) for cell in names]
     return Run(
         journal, store, tuple(Run(cell, store, (), setting) for cell, setting in zip(journals, settings, strict=True))
     )

@@ -26,10 +26,10 @@ def starts(run: Run) -> tuple[Start, ...]:
     """The starts of a run, the oldest first; for a sweep, those of all its cells merged."""
     journals = [cell.journal for cell in run.cells] or [run.journal]
     tasks = {key: task for journal in journals for key, task in journal.tasks().items()}
-    return tuple(_start(events, len(tasks)) for events in _by_start(MergedLog(journals).read()))
+    return tuple(_start(events, len(tasks)) for events in _group_by_start(MergedLog(journals).read()))
 
 
-def _by_start(events: Iterable[Event]) -> list[list[Event]]:
+def _group_by_start(events: Iterable[Event]) -> list[list[Event]]:
     """The events of each start; events before the first are dropped."""
     starts: list[list[Event]] = []
     for event in events:

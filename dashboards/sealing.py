@@ -8,17 +8,17 @@ from markupsafe import Markup
 
 from dashboards import document
 from dashboards.run import Run
-from orchestrator.inspection import audited, page_seal
+from orchestrator.inspection import evidence, page_seal
 from orchestrator.inspection.search_results import TRIALS
 
-PLACE = "<!--seal-->"  # in a template; texts of others are escaped and cannot hold it
+PLACEHOLDER = "<!--seal-->"  # in a template; texts of others are escaped and cannot hold it
 LISTED = 'id="audited"'  # of the list of what was audited, where the page has one before
 
 
-def sealed(page: str, runs: Sequence[Run], file: str) -> str:
+def add_seal(page: str, runs: Sequence[Run], file: str) -> str:
     """The page with its seal at `PLACE`. It shows `runs`, and will be written under the name `file`."""
-    named = list(dict.fromkeys(entry for run in runs for entry in audited.audited(run.journal, run.store)))
-    tables = [table for run in runs for table in audited.tables(run.journal, run.store)]
+    named = list(dict.fromkeys(entry for run in runs for entry in evidence.audited_items(run.journal, run.store)))
+    tables = [table for run in runs for table in evidence.tables(run.journal, run.store)]
     several = len({table.run for table in tables}) > 1
     section = document.render(
         "seal.html",
@@ -30,4 +30,4 @@ def sealed(page: str, runs: Sequence[Run], file: str) -> str:
         several=several,
         element=Markup(page_seal.element([run.name for run in runs], named, tables)),
     )
-    return page_seal.close(page.replace(PLACE, section))
+    return page_seal.seal_page(page.replace(PLACEHOLDER, section))

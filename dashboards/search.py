@@ -42,7 +42,7 @@ class Trial:
 
 def page_of(run: Run, other: str) -> str:
     """The path of another run's page from this run's; empty if it is not drawn."""
-    there = bool(other) and pages.page(run.journal.beside(other).folder) is not None
+    there = bool(other) and pages.page(run.journal.sibling(other).folder) is not None
     return f"../{other}/{pages.PAGE}" if there else ""
 
 
@@ -59,7 +59,7 @@ def context(run: Run, search: SearchResults) -> dict[str, Any]:
         "trials": [_trial(run, search, row) for row in search.trials if row["part"] == SEARCHED],
         "again": [_trial(run, search, row) for row in search.trials if row["part"] == FRESH],
         "over": settings["over"],
-        "how_it_proceeds": [(SETTINGS[name], _words(value)) for name, value in shown.items()],
+        "how_it_proceeds": [(SETTINGS[name], _format_value(value)) for name, value in shown.items()],
         "noted": any(row["note"] for row in search.trials),
     }
 
@@ -69,28 +69,28 @@ def command(search: SearchResults) -> str:
     return shlex.join(certificate.command(search))
 
 
-def certified(run: Run, search: SearchResults) -> dict[str, Any]:
+def certificate_context(run: Run, search: SearchResults) -> dict[str, Any]:
     """The template's variables of the certificate."""
     told = None if run.objectives is None else certificate.certificate(search, run.objectives)
-    audited = named(run, search)
+    audited = audited_rows(run, search)
     rows = {"audited": audited, "as_table": False, "unlisted": "", "unnamed": 0, "zoom": 1}
     if told is None or search.answer is None:
         return {"certificate": None, "findings": [], **rows}
     (finding,) = told.findings
     sign = badge(finding.answer, certificate.meaning(search.answer))
     texts = {name: [getattr(told, name)] for name in ("asked", "rule", "error", "beyond")} | {"steps": [*told.steps]}
-    height = sheet.left(1, texts.values(), run.details) - sheet.FINDING - sheet.ROW * len(audited)
-    found = [(run, certificates.shown(finding, sign))]
-    return {"certificate": texts, "findings": found, **rows, "zoom": sheet.zoom(height)}
+    height = sheet.remaining_height(1, texts.values(), run.details) - sheet.FINDING - sheet.ROW * len(audited)
+    found = [(run, certificates.present_finding(finding, sign))]
+    return {"certificate": texts, "findings": found, **rows, "zoom": sheet.zoom_factor(height)}
 
 
-def named(run: Run, search: SearchResults) -> list[certificates.Named]:
+def audited_rows(run: Run, search: SearchResults) -> list[certificates.AuditedRow]:
     """What was audited, the table of trials, and the summaries of the runs on which the answer rests."""
     winner = None if search.answer is None else search.answer.winner
     numbers = [START] if winner is None else [START, winner]
     found = [search.trial(number, part) for part in (SEARCHED, FRESH) for number in numbers]
     wanted = {(row["run"], "summary") for row in found if row is not None} | {(run.name, TRIALS)}
-    return certificates.named_with(run, lambda table: (table.run, table.name) in wanted)
+    return certificates.select_audited_rows(run, lambda table: (table.run, table.name) in wanted)
 
 
 def notice(search: SearchResults, state: str) -> str:
@@ -117,7 +117,7 @@ def _trial(run: Run, search: SearchResults, row: Row) -> Trial:
     )
 
 
-def _words(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return f"{value:g}" if isinstance(value, float) else str(value)

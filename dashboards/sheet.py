@@ -30,36 +30,36 @@ THINGS = 6  # rows of what was audited that are shown in any case
 LARGEST = 1.3  # times that a certificate of few words is magnified; 9 points are read without effort
 
 
-def left(notices: int, told: Iterable[Iterable[str]], details: Details) -> float:
+def remaining_height(notices: int, told: Iterable[Iterable[str]], details: Details) -> float:
     """The height that so many notes, these details and the parts of a certificate with these texts leave for its
     tables.
     """
     parts = list(told)
-    above = TOP + NOTICE * notices + (SIGNED + texts(filter(None, astuple(details))) if details else 0)
-    return SHEET - above - 2 * TABLE - sum(HEADING + texts(part) for part in parts)
+    above = TOP + NOTICE * notices + (SIGNED + text_height(filter(None, astuple(details))) if details else 0)
+    return SHEET - above - 2 * TABLE - sum(HEADING + text_height(part) for part in parts)
 
 
-def rows(height: float, least: int) -> int:
+def row_count(height: float, least: int) -> int:
     """How many rows of what was audited so much height holds, and so many in any case."""
     return max(least, int(height // ROW))
 
 
-def zoom(left: float) -> float:
+def zoom_factor(left: float) -> float:
     """How many times a certificate that leaves so much of its sheet can be magnified: lines get higher, and more."""
     return max(1.0, min(LARGEST, math.floor(100 * math.sqrt(SHEET / max(1.0, SHEET - left))) / 100))
 
 
-def texts(paragraphs: Iterable[str]) -> float:
+def text_height(paragraphs: Iterable[str]) -> float:
     """The height of these paragraphs."""
     return sum(LINE * max(1, math.ceil(len(text) / WIDTH)) + 3 for text in paragraphs)
 
 
-def row(text: str, columns: int) -> float:
+def row_height(text: str, columns: int) -> float:
     """The height of a row of a table with so many columns before this text."""
     return max(24.0, 5 + TOLD * math.ceil(len(text) / max(20, WIDE - COLUMN * columns)))
 
 
-def fitting(items: Sequence[Item], heights: Sequence[float], left: float) -> list[Item]:
+def fitting_items(items: Sequence[Item], heights: Sequence[float], left: float) -> list[Item]:
     """The first of these that fit into what is left, and the first one in any case."""
     shown: list[Item] = []
     for item, height in zip(items, heights, strict=True):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dashboards import drawing, estimates, layout, legend, numbers
-from dashboards.estimates import Row, finite, shortened
+from dashboards.estimates import Row, finite, shorten
 from dashboards.figure import Figure
 from dashboards.run import Run
 from orchestrator.inspection import labels
@@ -34,7 +34,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Across:
+class SweepAxis:
     """The field across the panels, its values as text in their order, and whether estimates are joined over them."""
 
     field: str
@@ -42,49 +42,49 @@ class Across:
     joined: bool
 
     @classmethod
-    def of(cls, field: str, values: Sequence[Any]) -> Across:
+    def from_values(cls, field: str, values: Sequence[Any]) -> SweepAxis:
         """Numbers are ordered and joined."""
-        return cls(field, ordered(values), numeric(values))
+        return cls(field, order_values(values), numeric(values))
 
-    def place(self, cell: Cell) -> int:
+    def index(self, cell: Cell) -> int:
         """Where a cell stands."""
         return self.places.index(cell.setting[self.field])
 
 
 def sweep(run: Run) -> Iterator[Figure]:
     """The cells' estimates over what was varied, a panel for each row of the summary that carries the verdict."""
-    settings = varied_in(run.cells)
-    varied = fields(settings)
+    settings = varied_settings(run.cells)
+    varied = varied_fields(settings)
     if not varied:
         return
     settings = [{name: value for name, value in setting.items() if name in varied} for setting in settings]
     cells = [as_cell(of_run, setting) for of_run, setting in zip(run.cells, settings, strict=True)]
-    there, carried = aligned([cell for cell in cells if cell.rows])
+    there, carried = align_cells([cell for cell in cells if cell.rows])
     names = [name for name in carried if any(drawable(cell, name) for cell in there)]
     if not names:
         return
-    across = Across.of(varied[0], [setting[varied[0]] for setting in settings])
-    lines = by_line(there, varied[1:])
+    across = SweepAxis.from_values(varied[0], [setting[varied[0]] for setting in settings])
+    lines = group_by_line(there, varied[1:])
     fits = len(lines) <= LINES and sum(len(place) + 2 for place in across.places) <= LETTERS
-    drawn = in_panels(lines, names, across) if fits else listed(there, names)
+    drawn = draw_panels(lines, names, across) if fits else draw_forest(there, names)
     of_all = "" if len(there) == len(cells) else f" {len(there)} of {len(cells)} cells are there yet."
     yield Figure(
         "sweep",
         f"How does the answer change with {' and '.join(varied)}?",
         f"{drawn.caption}{of_all}",
-        " ".join(in_words(cell, name) for name in names for cell in there if drawable(cell, name)),
+        " ".join(describe_estimate(cell, name) for name in names for cell in there if drawable(cell, name)),
         drawn.svg,
     )
 
 
 def as_cell(run: Run, setting: Setting) -> Cell:
     """A cell's setting in words with its summary."""
-    texts = {name: word(value) for name, value in setting.items()}
+    texts = {name: value_label(value) for name, value in setting.items()}
     rows = {(row["metric"], row["setting"]): row for row in run.summary}
     return Cell(texts, rows, run.verdict.rows if run.verdict else ())
 
 
-def by_line(cells: Sequence[Cell], others: Sequence[str]) -> dict[str, list[Cell]]:
+def group_by_line(cells: Sequence[Cell], others: Sequence[str]) -> dict[str, list[Cell]]:
     """The cells of each line, by its label: what they have in common of the fields that are not across."""
     lines: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -92,24 +92,24 @@ def by_line(cells: Sequence[Cell], others: Sequence[str]) -> dict[str, list[Cell
     return lines
 
 
-def varied_in(cells: Sequence[Run]) -> list[Setting]:
+def varied_settings(cells: Sequence[Run]) -> list[Setting]:
     """Each cell's values of all varied fields; read from its config if it was a run before the sweep."""
     settings = [cell.about.get("setting") or {} for cell in cells]
     names = list(dict.fromkeys(name for setting in settings for name in setting))
     return [
-        {name: setting.get(name, at(cell.about.get("config"), name)) for name in names}
+        {name: setting.get(name, config_value(cell.about.get("config"), name)) for name in names}
         for cell, setting in zip(cells, settings, strict=True)
     ]
 
 
-def at(config: Any, path: str) -> Any:
+def config_value(config: Any, path: str) -> Any:
     """The value of a config's field by its dotted path; None if there is no such field."""
     for name in path.split("."):
         config = config.get(name) if isinstance(config, Mapping) else None
     return config
 
 
-def aligned(cells: Sequence[Cell]) -> tuple[list[Cell], list[Name]]:
+def align_cells(cells: Sequence[Cell]) -> tuple[list[Cell], list[Name]]:
     """The cells with the names of the rows to be drawn: those that carry the verdict, or the first without any.
 
     Where the verdicts of cells rest on rows of one metric with different settings, such as after each one's last epoch,
@@ -118,8 +118,8 @@ def aligned(cells: Sequence[Cell]) -> tuple[list[Cell], list[Name]]:
     carried = next((cell.carrying for cell in cells if cell.carrying), ())
     if not carried:
         return list(cells), list(dict.fromkeys(name for cell in cells for name in cell.rows))[:MOST]
-    own = [{name: its_own(cell, name, carried) for name in carried} for cell in cells]
-    names = {name: shared([of_cell[name] for of_cell in own]) for name in carried}
+    own = [{name: carrying_row(cell, name, carried) for name in carried} for cell in cells]
+    names = {name: common_name([of_cell[name] for of_cell in own]) for name in carried}
     there = [
         replace(
             cell,
@@ -130,13 +130,13 @@ def aligned(cells: Sequence[Cell]) -> tuple[list[Cell], list[Name]]:
     return there, list(names.values())
 
 
-def its_own(cell: Cell, name: Name, carried: Sequence[Name]) -> Name:
+def carrying_row(cell: Cell, name: Name, carried: Sequence[Name]) -> Name:
     """The row of this metric that carries the cell's verdict, where the metric occurs once; else the row named so."""
     own = [each for each in cell.carrying if each[0] == name[0]]
     return own[0] if len(own) == 1 and [each[0] for each in carried].count(name[0]) == 1 else name
 
 
-def shared(names: Sequence[Name]) -> Name:
+def common_name(names: Sequence[Name]) -> Name:
     """The metric that these names have in common, with the settings in which none differs."""
     if len(set(names)) == 1:
         return names[0]
@@ -150,19 +150,21 @@ def drawable(cell: Cell, name: Name) -> bool:
     return name in cell.rows and finite(cell.rows[name]["estimate"])
 
 
-def fields(settings: Sequence[Setting]) -> list[str]:
+def varied_fields(settings: Sequence[Setting]) -> list[str]:
     """The fields that tell the cells apart; numeric ones with the most values first, which make the best axis."""
     values: dict[str, dict[str, Any]] = {}
     for setting in settings:
         for field, value in setting.items():
-            values.setdefault(field, {})[word(value)] = value
-    telling = labels.telling([{field: word(value) for field, value in setting.items()} for setting in settings])
+            values.setdefault(field, {})[value_label(value)] = value
+    telling = labels.distinguishing_fields(
+        [{field: value_label(value) for field, value in setting.items()} for setting in settings]
+    )
     return sorted(telling, key=lambda field: (not numeric(values[field].values()), -len(values[field])))
 
 
-def ordered(values: Sequence[Any]) -> list[str]:
+def order_values(values: Sequence[Any]) -> list[str]:
     """The distinct values as text: numbers ascending, others in the order given."""
-    distinct = {word(value): value for value in values}
+    distinct = {value_label(value): value for value in values}
     return sorted(distinct, key=lambda text: float(distinct[text])) if numeric(values) else list(distinct)
 
 
@@ -171,57 +173,59 @@ def numeric(values: Any) -> bool:
     return all(finite(value) and not isinstance(value, bool) for value in values)
 
 
-def word(value: Any) -> str:
+def value_label(value: Any) -> str:
     """A short label of a swept value; data sets without their digests."""
     if value is None:
         return "none"
     if isinstance(value, str):
-        return shortened(value.partition("@")[0], 18)
+        return shorten(value.partition("@")[0], 18)
     if isinstance(value, Mapping):
-        return shortened(numbers.short(value), 18)
-    return f"{value:g}" if finite(value) and not isinstance(value, bool) else shortened(json.dumps(value), 18)
+        return shorten(numbers.short(value), 18)
+    return f"{value:g}" if finite(value) and not isinstance(value, bool) else shorten(json.dumps(value), 18)
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Drawing:
     """A drawing with its caption."""
 
     svg: str
     caption: str
 
 
-def in_panels(lines: Mapping[str, Sequence[Cell]], names: Sequence[Name], across: Across) -> Drawn:
+def draw_panels(lines: Mapping[str, Sequence[Cell]], names: Sequence[Name], across: SweepAxis) -> Drawing:
     """A panel for each row of the summary: its estimate over one field, a line for each value of the others."""
     cells = [cell for of_line in lines.values() for cell in of_line]
     several = any(lines)
     beside = legend.columns(list(lines))
     figure = drawing.canvas(PANEL * len(names) + 0.35 + several * legend.height(len(lines), beside))
-    panels = layout.stacked(figure, len(names), PANEL, gap=0.42)
+    panels = layout.stack_axes(figure, len(names), PANEL, gap=0.42)
     for axes, name in zip(panels, names, strict=True):
         for index, of_line in enumerate(lines.values()):
             offset = (index - (len(lines) - 1) / 2) * 0.09
             colour, marker, dash = drawing.SERIES[index]
             look = {"color": drawing.light(colour), "marker": marker, "linestyle": dash if across.joined else "none"}
-            line(axes, [cell for cell in of_line if drawable(cell, name)], name, across, offset, look)
-        nulls(axes, cells, name, across)
+            draw_line(axes, [cell for cell in of_line if drawable(cell, name)], name, across, offset, look)
+        draw_nulls(axes, cells, name, across)
         axes.set_xlim(-0.5, len(across.places) - 0.5)
-        drawing.ticks(axes, up=4)
+        drawing.set_ticks(axes, up=4)
         labels = across.places if axes is panels[-1] else [""] * len(across.places)
         axes.set_xticks(range(len(across.places)), labels)
         axes.grid(axis="x", visible=False)
-        axes.set_title(titled(name), fontsize=drawing.TEXT)
+        axes.set_title(row_title(name), fontsize=drawing.TEXT)
     panels[-1].set_xlabel(across.field)
     if several:
-        labels = [shortened(label, 2 * legend.ENTRY) for label in lines]
-        legend.above(figure, legend.series(labels, across.joined, linewidth=1.2), beside)
-    caption = f"Estimates with their 95 % intervals; values stand evenly apart. {about_null(cells, names)}"
-    return Drawn(drawing.svg(figure, "sweep"), caption)
+        labels = [shorten(label, 2 * legend.ENTRY) for label in lines]
+        legend.add_above(figure, legend.series(labels, across.joined, linewidth=1.2), beside)
+    caption = f"Estimates with their 95 % intervals; values stand evenly apart. {null_caption(cells, names)}"
+    return Drawing(drawing.svg(figure, "sweep"), caption)
 
 
-def line(axes: Any, cells: Sequence[Cell], name: Name, across: Across, offset: float, look: dict[str, Any]) -> None:
+def draw_line(
+    axes: Any, cells: Sequence[Cell], name: Name, across: SweepAxis, offset: float, look: dict[str, Any]
+) -> None:
     """The estimates of a line's cells with their intervals, `offset` beside the places of their values."""
-    cells = sorted(cells, key=across.place)
-    x = [across.place(cell) + offset for cell in cells]
+    cells = sorted(cells, key=across.index)
+    x = [across.index(cell) + offset for cell in cells]
     rows = [cell.rows[name] for cell in cells]
     axes.plot(x, [row["estimate"] for row in rows], linewidth=1.2, **look)
     for at, row in zip(x, rows, strict=True):
@@ -229,7 +233,7 @@ def line(axes: Any, cells: Sequence[Cell], name: Name, across: Across, offset: f
             axes.plot([at, at], [row["low"], row["high"]], color=look["color"], linewidth=1.8, solid_capstyle="butt")
 
 
-def nulls(axes: Any, cells: Sequence[Cell], name: Name, across: Across) -> None:
+def draw_nulls(axes: Any, cells: Sequence[Cell], name: Name, across: SweepAxis) -> None:
     """A dashed line where all cells have one null; a dash over each of the values where they differ."""
     values = [(cell.setting[across.field], cell.rows[name]["null"]) for cell in cells if drawable(cell, name)]
     for place, null in sorted({(place, null) for place, null in values if finite(null)}):
@@ -237,25 +241,25 @@ def nulls(axes: Any, cells: Sequence[Cell], name: Name, across: Across) -> None:
         axes.plot([at - 0.5, at + 0.5], [null, null], **drawing.NULL)
 
 
-def listed(cells: Sequence[Cell], names: Sequence[Name]) -> Drawn:
+def draw_forest(cells: Sequence[Cell], names: Sequence[Name]) -> Drawing:
     """A forest plot with a row for each cell, for more cells than lines can show."""
     rows = [
-        {**cell.rows[name], "metric": titled(name), "setting": json.dumps(cell.setting), "published": None}
+        {**cell.rows[name], "metric": row_title(name), "setting": json.dumps(cell.setting), "published": None}
         for name in names
         for cell in cells
         if drawable(cell, name)
     ]
     figure = estimates.forest(rows, "sweep", "")
-    return Drawn(figure.svg, f"A row is a cell: {', '.join(cells[0].setting)}. {figure.caption}")
+    return Drawing(figure.svg, f"A row is a cell: {', '.join(cells[0].setting)}. {figure.caption}")
 
 
-def titled(name: Name) -> str:
+def row_title(name: Name) -> str:
     """A title for a row of the summary: its metric and its setting."""
-    words = estimates.label({"setting": name[1]}, LETTERS - len(name[0]))
+    words = estimates.row_label({"setting": name[1]}, LETTERS - len(name[0]))
     return name[0] if words == "all" else f"{name[0]}, {words}"
 
 
-def about_null(cells: Sequence[Cell], names: Sequence[Name]) -> str:
+def null_caption(cells: Sequence[Cell], names: Sequence[Name]) -> str:
     """What the dashed line is, and how many units each estimate is over."""
     rows = [cell.rows[name] for cell in cells for name in names if drawable(cell, name)]
     dashed = "Dashed: where nothing is memorised. " if any(finite(row["null"]) for row in rows) else ""
@@ -265,11 +269,11 @@ def about_null(cells: Sequence[Cell], names: Sequence[Name]) -> str:
     return f"{dashed}n of each: {n or 'unknown'} ({units or 'unknown unit'})."
 
 
-def in_words(cell: Cell, name: Name) -> str:
+def describe_estimate(cell: Cell, name: Name) -> str:
     """An estimate of a cell with its interval, in words."""
     row = cell.rows[name]
     where = ", ".join(f"{field} {value}" for field, value in cell.setting.items())
     interval = ""
     if finite(row["low"]) and finite(row["high"]):
-        interval = f", {drawing.number(row['low'])} to {drawing.number(row['high'])}"
-    return f"{titled(name)} at {where}: {drawing.number(row['estimate'])}{interval}."
+        interval = f", {drawing.format_number(row['low'])} to {drawing.format_number(row['high'])}"
+    return f"{row_title(name)} at {where}: {drawing.format_number(row['estimate'])}{interval}."

@@ -19,7 +19,7 @@ COMMON: Mapping[str, str] = {
 COLUMNS = {"95 % interval": "low", "null": "null", "p": "p_value", "n": "n"}  # of the summary, headed so
 
 
-def explained(run: Run) -> list[tuple[str, str]]:
+def explain_symbols(run: Run) -> list[tuple[str, str]]:
     """Each symbol or word that the answer or the summary uses, with its meaning: the audit's own first."""
     rows = run.summary
     said = [str(row[name]) for row in rows for name in ("metric", "setting", "unit")]

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.errors import EngramError, SpecError, plainly
+from orchestrator.errors import EngramError, SpecError, short_traceback
 
 if TYPE_CHECKING:
     from orchestrator.runs.report import Report
@@ -30,7 +30,7 @@ __all__ = ["EngramError", "SpecError", "audits", "plan", "run", "search"]
 STORE = "the place of a store, as a path or URI"
 
 
-@plainly
+@short_traceback
 def run(
     audit: str | os.PathLike[str],
     *,
@@ -86,14 +86,14 @@ def run(
         "report": report,
         "show_images": show_images,
     }
-    asked = _specified(audit, preset, store, fields, arguments.sweep(sweep), given, observe, all_cells)
-    cells = resolve.wanted(asked)
+    asked = _specification(audit, preset, store, fields, arguments.sweep(sweep), given, observe, all_cells)
+    cells = resolve.resolve_cells(asked)
     opened = open_store(asked.store or DEFAULT_STORE)
     here, left_out = resolve.pin_available(cells, opened.digests())
     return replace(start(here, opened, specification.execution(asked), observe), left_out=left_out)
 
 
-@plainly
+@short_traceback
 def search(
     audit: str | os.PathLike[str],
     *,
@@ -131,8 +131,8 @@ def search(
     from dataclasses import replace
 
     from orchestrator.inspection import status
-    from orchestrator.runs.report import reopened
-    from orchestrator.searches import asked, searching
+    from orchestrator.runs.report import open_report
+    from orchestrator.searches import definition, searching
     from orchestrator.spec import arguments, specification
     from orchestrator.store import DEFAULT_STORE, open_store
 
@@ -159,17 +159,17 @@ def search(
         "experiment": experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME"),
         "report": report,
     }
-    spec = _specified(audit, preset, store, fields, {}, given, observe)
-    found = asked.specified(spec, arguments.over(over), settings)
+    spec = _specification(audit, preset, store, fields, {}, given, observe)
+    found = definition.search_from_spec(spec, arguments.search_domains(over), settings)
     how = specification.execution(spec)
     searching.check(how)
     opened = open_store(spec.store or DEFAULT_STORE)
     ended = searching.run(found, opened, how, observe)
-    searching.shown(ended, opened, how, observe)
-    return replace(reopened(status.find(opened, ended.name), opened), note=ended.left)
+    searching.publish_results(ended, opened, how, observe)
+    return replace(open_report(status.find(opened, ended.name), opened), note=ended.left)
 
 
-@plainly
+@short_traceback
 def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = None) -> Report:
     """A run or sweep of the past, by its name or the beginning of it, or by the path of its folder or page.
 
@@ -177,7 +177,7 @@ def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = Non
     running is as far as it has come now. Raises SpecError where there is none.
     """
     from orchestrator.inspection import status
-    from orchestrator.runs.report import reopened
+    from orchestrator.runs.report import open_report
     from orchestrator.spec import arguments
     from orchestrator.store import DEFAULT_STORE, is_there, open_store
 
@@ -193,10 +193,10 @@ def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = Non
     if not is_there(location):
         raise SpecError(f"there is no store at {location}; run something first, or give its place as store")
     opened = open_store(location, create=False)
-    return reopened(status.find(opened, name), opened)
+    return open_report(status.find(opened, name), opened)
 
 
-@plainly
+@short_traceback
 def plan(
     audit: str | os.PathLike[str],
     *,
@@ -216,10 +216,10 @@ def plan(
     from orchestrator.spec import arguments
 
     given = {"address": address or os.environ.get("RAY_ADDRESS")}
-    return preview(_specified(audit, preset, store, fields, arguments.sweep(sweep), given, None, all_cells))
+    return preview(_specification(audit, preset, store, fields, arguments.sweep(sweep), given, None, all_cells))
 
 
-@plainly
+@short_traceback
 def audits() -> dict[str, tuple[str, ...]]:
     """The audits that are installed, each with the names of its presets."""
     from orchestrator.spec.audits import find, names
@@ -227,7 +227,7 @@ def audits() -> dict[str, tuple[str, ...]]:
     return {name: tuple(find(name).audit.presets) for name in names()}
 
 
-def _specified(
+def _specification(
     audit: str | os.PathLike[str],
     preset: str | None,
     store: str | os.PathLike[str] | None,
@@ -250,7 +250,7 @@ def _specified(
     )
     if observe is not None and not callable(observe):
         raise SpecError(f"observe is {observe!r}; it must be a function of one event")
-    return resolve.specified(source, flags)
+    return resolve.read_spec(source, flags)
 
 
 def _own_tasks() -> None:

@@ -31,7 +31,7 @@ PROBE = 3.0  # seconds to reach an address in
 
 
 @dataclass(frozen=True)
-class Check:
+class MachineCheck:
     """One check. `ok` is None if something could be better but is not required."""
 
     name: str
@@ -40,7 +40,7 @@ class Check:
     advice: str = ""
 
 
-def examine(store: str, address: str | None) -> Iterator[Check]:
+def examine(store: str, address: str | None) -> Iterator[MachineCheck]:
     """Yield the checks as they are made."""
     yield _python()
     yield from _packages()
@@ -53,33 +53,37 @@ def examine(store: str, address: str | None) -> Iterator[Check]:
     yield from _data()
 
 
-def _python() -> Check:
+def _python() -> MachineCheck:
     version = ".".join(map(str, sys.version_info[:3]))
     good = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    return Check("python", good, version, "" if good else "use Python 3.11, 3.12 or 3.13")
+    return MachineCheck("python", good, version, "" if good else "use Python 3.11, 3.12 or 3.13")
 
 
-def _packages() -> Iterator[Check]:
+def _packages() -> Iterator[MachineCheck]:
     for name in ("engram-audit", *NEEDED, *USEFUL):
         version = next((v for package in name.split("|") if (v := _version(package))), None)
         label = name.partition("|")[0].partition("-gpu")[0]
         if version is not None:
-            yield Check(label, True, version)
+            yield MachineCheck(label, True, version)
         elif name == "engram-audit":
-            yield Check(label, None, "not installed; runs from its folder", "pip install -e . gives the command engram")
+            yield MachineCheck(
+                label, None, "not installed; runs from its folder", "pip install -e . gives the command engram"
+            )
         elif name in USEFUL:
-            yield Check(label, None, f"not installed; {USEFUL[name]}", f"pip install {label}")
+            yield MachineCheck(label, None, f"not installed; {USEFUL[name]}", f"pip install {label}")
         else:
-            yield Check(label, False, "not installed", f"pip install {name}")
+            yield MachineCheck(label, False, "not installed", f"pip install {name}")
     for extra in EXTRAS:
         version = _version(extra.package)
         if version is not None:
-            yield Check(extra.package, True, version)
+            yield MachineCheck(extra.package, True, version)
         else:
-            yield Check(extra.package, None, f"not installed; needed for {extra.purpose}", install_command([extra]))
+            yield MachineCheck(
+                extra.package, None, f"not installed; needed for {extra.purpose}", install_command([extra])
+            )
 
 
-def _audits() -> Iterator[Check]:
+def _audits() -> Iterator[MachineCheck]:
     from orchestrator.spec import audits
 
     sound = []
@@ -87,71 +91,77 @@ def _audits() -> Iterator[Check]:
         try:
             sound.append(audits.find(name).name)
         except EngramError as error:
-            yield Check("audit", False, str(error), "mend or uninstall the package that offers it")
-    yield Check("audits", bool(sound), ", ".join(sound) or "none")
+            yield MachineCheck("audit", False, str(error), "mend or uninstall the package that offers it")
+    yield MachineCheck("audits", bool(sound), ", ".join(sound) or "none")
 
 
-def _processors() -> Check:
+def _processors() -> MachineCheck:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Check("processors", True, f"{cores}, {size(memory)} of memory")
+    return MachineCheck("processors", True, f"{cores}, {size(memory)} of memory")
 
 
-def _gpus() -> Iterator[Check]:
+def _gpus() -> Iterator[MachineCheck]:
     if shutil.which("nvidia-smi") is None:
-        yield Check("gpu", True, "none; networks train on the processors")
+        yield MachineCheck("gpu", True, "none; networks train on the processors")
         return
     asked = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     output = _output(asked, 20)
     if not output:
-        yield Check("gpu", None, "nvidia-smi is there, and finds no GPU", "check the driver (nvidia-smi says why)")
+        yield MachineCheck(
+            "gpu", None, "nvidia-smi is there, and finds no GPU", "check the driver (nvidia-smi says why)"
+        )
         return
     for line in output.splitlines():
-        yield Check("gpu", True, line)
+        yield MachineCheck("gpu", True, line)
     script = "import torch; print(torch.version.cuda, torch.cuda.is_available(), torch.cuda.device_count())"
     torch = _output([sys.executable, "-c", script], 120)
     if torch and torch.split()[1] == "True":
-        yield Check("torch on gpu", True, f"CUDA {torch.split()[0]}, {torch.split()[2]} device(s)")
+        yield MachineCheck("torch on gpu", True, f"CUDA {torch.split()[0]}, {torch.split()[2]} device(s)")
     else:
         advice = "install a build of torch for this driver's CUDA; until then networks train on the processors"
-        yield Check("torch on gpu", None, f"torch cannot use it ({torch or 'it does not import'})", advice)
+        yield MachineCheck("torch on gpu", None, f"torch cannot use it ({torch or 'it does not import'})", advice)
 
 
-def _ray(address: str | None) -> Iterator[Check]:
+def _ray(address: str | None) -> Iterator[MachineCheck]:
     if address == "none":
-        yield Check("ray cluster", True, "not used: with address none all runs in one process")
+        yield MachineCheck("ray cluster", True, "not used: with address none all runs in one process")
         return
     if address and address not in PLACES:
         try:
             host, port = host_and_port(address)
         except EngramError as error:
-            yield Check("ray cluster", False, *str(error).split("; ", 1))
+            yield MachineCheck("ray cluster", False, *str(error).split("; ", 1))
             return
         reached = _reaches(host, port)
         advice = "" if reached else "start the cluster, open the port, or use --address local"
-        yield Check("ray cluster", reached, f"{address} {'answers' if reached else 'does not answer'}", advice)
+        yield MachineCheck("ray cluster", reached, f"{address} {'answers' if reached else 'does not answer'}", advice)
         return
     taken = [f"{port} ({use})" for port, use in PORTS.items() if _reaches("127.0.0.1", port)]
-    usage = f"in use: {', '.join(taken)}; a local cluster takes others" if taken else f"{_listed(PORTS)} are free"
-    yield Check("ray ports", True, usage)
+    usage = f"in use: {', '.join(taken)}; a local cluster takes others" if taken else f"{_join_ports(PORTS)} are free"
+    yield MachineCheck("ray ports", True, usage)
     shm = Path("/dev/shm")
     if shm.is_dir():
         free = shutil.disk_usage(shm).free
         slow = "" if free > SHM else "in a container give --shm-size=1g"
-        yield Check("ray memory", True if free > SHM else None, f"{size(free)} free in /dev/shm", slow)
+        yield MachineCheck("ray memory", True if free > SHM else None, f"{size(free)} free in /dev/shm", slow)
     session = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray"
     # session_2026-11-21_02-51-00_123456_12345/sockets/plasma_store
     length = len(str(session)) + 62
     good = os.access(next(path for path in (session, *session.parents) if path.exists()), os.W_OK)
     if not good:
-        yield Check("ray session", False, f"{session} cannot be written", "set RAY_TMPDIR to a short path that can be")
+        yield MachineCheck(
+            "ray session", False, f"{session} cannot be written", "set RAY_TMPDIR to a short path that can be"
+        )
     elif length > SOCKET_PATH:
-        yield Check("ray session", False, f"{session} is too long for a socket", "set RAY_TMPDIR to a shorter path")
+        yield MachineCheck(
+            "ray session", False, f"{session} is too long for a socket", "set RAY_TMPDIR to a shorter path"
+        )
     else:
-        yield Check("ray session", True, str(session))
+        yield MachineCheck("ray session", True, str(session))
 
 
-def _store(location: str) -> Check:
+def _store(location: str) -> MachineCheck:
     from orchestrator.store import open_store
 
     path = Path(location.removeprefix("file://"))
@@ -164,40 +174,48 @@ def _store(location: str) -> Check:
         with tempfile.TemporaryFile(dir=near) as file:
             file.write(b"\0" * 4096)
     except EngramError as error:
-        return Check("store", False, str(error), "give another place with --store or ENGRAM_STORE")
+        return MachineCheck("store", False, str(error), "give another place with --store or ENGRAM_STORE")
     except (OSError, RuntimeError) as error:  # RuntimeError: the home of an unknown user
         advice = "make room or give another place with --store or ENGRAM_STORE"
-        return Check("store", False, f"{path} cannot be written: {getattr(error, 'strerror', None) or error}", advice)
+        return MachineCheck(
+            "store", False, f"{path} cannot be written: {getattr(error, 'strerror', None) or error}", advice
+        )
     free = shutil.disk_usage(near).free
     advice = "" if free > ROOM else "make room, or give another place with --store or ENGRAM_STORE"
-    return Check("store", True if free > ROOM else None, f"{path}: {results}, writable, {size(free)} free", advice)
+    return MachineCheck(
+        "store", True if free > ROOM else None, f"{path}: {results}, writable, {size(free)} free", advice
+    )
 
 
-def _tracking(location: str, uri: str | None) -> Check:
+def _tracking(location: str, uri: str | None) -> MachineCheck:
     from orchestrator.spec.addresses import absolute
     from orchestrator.tracking.tracking_store import DATABASE, FOLDER, OFF, Target
 
     if uri == OFF:
-        return Check("tracking", True, "off")
+        return MachineCheck("tracking", True, "off")
     if uri is None:
         place = Path(os.path.expanduser(location.removeprefix("file://"))).absolute() / FOLDER / DATABASE
         uri = f"sqlite:///{place}"
     try:
         uri = absolute(uri)
     except EngramError as error:
-        return Check("tracking", False, str(error), "mend MLFLOW_TRACKING_URI")
+        return MachineCheck("tracking", False, str(error), "mend MLFLOW_TRACKING_URI")
     if uri.startswith(("http://", "https://")):
         shown = Target(uri).public_uri
         reached = _answers(f"{shown.rstrip('/')}/health")
         advice = "" if reached else "start it, or name another one by MLFLOW_TRACKING_URI; runs go on without"
-        return Check("tracking", True if reached else None, f"{shown} {'answers' if reached else 'is away'}", advice)
+        return MachineCheck(
+            "tracking", True if reached else None, f"{shown} {'answers' if reached else 'is away'}", advice
+        )
     if uri.startswith("sqlite:///"):
         path = Path(uri.removeprefix("sqlite:///"))
         near = next(folder for folder in (path, *path.parents) if os.path.exists(folder))
         if not os.access(near, os.W_OK):
-            return Check("tracking", None, f"{path} cannot be written", "name another place by MLFLOW_TRACKING_URI")
-        return Check("tracking", True, f"{path}{'' if os.path.exists(path) else ', not made yet'}")
-    return Check("tracking", True, f"by {uri.partition(':')[0]}, not looked at")
+            return MachineCheck(
+                "tracking", None, f"{path} cannot be written", "name another place by MLFLOW_TRACKING_URI"
+            )
+        return MachineCheck("tracking", True, f"{path}{'' if os.path.exists(path) else ', not made yet'}")
+    return MachineCheck("tracking", True, f"by {uri.partition(':')[0]}, not looked at")
 
 
 def _answers(url: str) -> bool:
@@ -208,7 +226,7 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _bucket(location: str) -> Check:
+def _bucket(location: str) -> MachineCheck:
     """Check a store in a bucket: reach it, write to it and count its results."""
     from orchestrator.store import is_there, open_store
     from orchestrator.store.bucket import Bucket
@@ -221,11 +239,11 @@ def _bucket(location: str) -> Check:
         bucket.put(trial, b"whether this can be written")
         bucket.delete(trial)
     except EngramError as error:
-        return Check("store", False, str(error), "give another place with --store or ENGRAM_STORE")
-    return Check("store", True, f"{bucket.location}: {results}, writable")
+        return MachineCheck("store", False, str(error), "give another place with --store or ENGRAM_STORE")
+    return MachineCheck("store", True, f"{bucket.location}: {results}, writable")
 
 
-def _data() -> Iterator[Check]:
+def _data() -> Iterator[MachineCheck]:
     from tasks.datasets import catalog
     from tasks.datasets.dataset import DatasetError
 
@@ -236,9 +254,9 @@ def _data() -> Iterator[Check]:
             catalog.find(name)
         except (DatasetError, OSError, ImportError) as error:
             problem, _, advice = str(error).partition("; ")
-            yield Check(f"data {name}", None, problem, advice)
+            yield MachineCheck(f"data {name}", None, problem, advice)
         else:
-            yield Check(f"data {name}", True, about)
+            yield MachineCheck(f"data {name}", True, about)
 
 
 def _version(package: str) -> str | None:
@@ -264,7 +282,7 @@ def _reaches(host: str, port: int) -> bool:
         return False
 
 
-def _listed(ports: dict[int, str]) -> str:
+def _join_ports(ports: dict[int, str]) -> str:
     return ", ".join(map(str, ports))
 
 

@@ -10,17 +10,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def plainly(function: Callable[P, T]) -> Callable[P, T]:
+def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
     """The function for callers in Python: its EngramErrors come with this frame of ours, and not those below it."""
 
     @wraps(function)
-    def called(*arguments: P.args, **named: P.kwargs) -> T:
+    def wrapper(*arguments: P.args, **named: P.kwargs) -> T:
         try:
             return function(*arguments, **named)
         except EngramError as error:
             raise error.with_traceback(None) from None
 
-    return called
+    return wrapper
 
 
 class EngramError(Exception):

@@ -12,7 +12,7 @@ from typing import Any, cast
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec import audits
 from orchestrator.spec.config_parts import walk
-from orchestrator.spec.fields import changed, nearest
+from orchestrator.spec.fields import nearest, replace_fields
 from orchestrator.spec.meanings import OURS
 from orchestrator.spec.resolve import pin_one
 from tasks.datasets.dataset import Dataset
@@ -23,22 +23,22 @@ WIDTH = 100  # columns of the file
 
 
 @dataclass(frozen=True)
-class Guided:
+class Guide:
     """A situation, and the audit that is asked in it."""
 
     audit: str
     situation: Situation
 
-    def begun(self) -> Any:
+    def base_config(self) -> Any:
         """The config that the answers are set in."""
         audit = audits.find(self.audit).audit
         base = audit.config() if self.situation.preset is None else audit.cells(self.situation.preset)[0]
-        return changed(base, self.situation.sets)
+        return replace_fields(base, self.situation.sets)
 
 
-def guided(have: str, fear: str) -> Guided:
+def find_guide(have: str, fear: str) -> Guide:
     """The audit for this situation. Raises SpecError, naming what is allowed, where none answers in it."""
-    chosen = _known()
+    chosen = _guides()
     if have not in HAVE:
         raise SpecError(f"have is {have!r}; allowed: {', '.join(HAVE)}{nearest(have, HAVE)}")
     fears = fears_with(cast(Have, have))
@@ -50,29 +50,29 @@ def guided(have: str, fear: str) -> Guided:
 
 def fears_with(have: Have) -> dict[str, str]:
     """What may be feared of somebody who has this, in words."""
-    return {fear: words for fear, words in FEAR.items() if (have, fear) in _known()}
+    return {fear: words for fear, words in FEAR.items() if (have, fear) in _guides()}
 
 
-def _known() -> dict[tuple[Have, Fear], Guided]:
+def _guides() -> dict[tuple[Have, Fear], Guide]:
     """The audit for each situation; the first by name where there are several."""
-    found: dict[tuple[Have, Fear], Guided] = {}
+    found: dict[tuple[Have, Fear], Guide] = {}
     for name in audits.names():
         try:
             audit = audits.find(name).audit
         except EngramError:  # another package's error must not hide our audits
             continue
         for situation in audit.situations:
-            found.setdefault((situation.have, situation.fear), Guided(name, situation))
+            found.setdefault((situation.have, situation.fear), Guide(name, situation))
     return found
 
 
-def answered(config: Any, asked: Asked, answer: str) -> Any:
+def set_answer(config: Any, asked: Asked, answer: str) -> Any:
     """The config with this answer. SpecError or EngramError, in one line, for one that is refused or not there."""
     if not answer:
         if asked.optional:
             return config
         raise SpecError(f"{asked.field} is empty; it must be given, as {asked.example}")
-    config = changed(config, _settings(asked, answer))
+    config = replace_fields(config, _settings(asked, answer))
     value = config
     for name in asked.field.split("."):
         value = getattr(value, name)
@@ -87,7 +87,7 @@ def _settings(asked: Asked, answer: str) -> dict[str, Any]:
     return {asked.field: answer, **follow}
 
 
-def document(guide: Guided, answers: Mapping[str, str], file: str) -> str:
+def document(guide: Guide, answers: Mapping[str, str], file: str) -> str:
     """The specification as YAML with a comment above each field, which `engram run` reads.
 
     Where probes are handed out first, a secret is drawn for it if the situation has one.
@@ -112,18 +112,18 @@ def document(guide: Guided, answers: Mapping[str, str], file: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def waits_for_table(guide: Guided, answers: Mapping[str, str]) -> bool:
+def waits_for_table(guide: Guide, answers: Mapping[str, str]) -> bool:
     """Whether probes have to be handed out before anything can be run."""
     return bool(guide.situation.table) and not answers.get(guide.situation.table)
 
 
-def has_secret(guide: Guided, answers: Mapping[str, str]) -> bool:
+def has_secret(guide: Guide, answers: Mapping[str, str]) -> bool:
     """Whether the file holds a secret: one that was answered, or one that is drawn for it."""
     secret = guide.situation.secret
     return bool(secret) and (waits_for_table(guide, answers) or bool(answers.get(secret)))
 
 
-def _commands(guide: Guided, answers: Mapping[str, str], file: str) -> Iterator[str]:
+def _commands(guide: Guide, answers: Mapping[str, str], file: str) -> Iterator[str]:
     if waits_for_table(guide, answers):
         yield f"engram probes {file} --out probes"
         yield f"engram run {file} {guide.situation.table}=..."
@@ -132,10 +132,10 @@ def _commands(guide: Guided, answers: Mapping[str, str], file: str) -> Iterator[
         yield f"engram run {file}"
 
 
-def _fields(guide: Guided, settings: Mapping[str, Any]) -> Iterator[str]:
-    from orchestrator.spec.described import described
+def _fields(guide: Guide, settings: Mapping[str, Any]) -> Iterator[str]:
+    from orchestrator.spec.field_descriptions import describe_fields
 
-    fields = described(audits.find(guide.audit).audit)
+    fields = describe_fields(audits.find(guide.audit).audit)
     questions = {asked.field: asked.question.rstrip("?") for asked in guide.situation.asks}
     for name, value in settings.items():
         meaning = questions.get(name, fields[name].meaning)

@@ -14,7 +14,7 @@ PLAIN = 7  # decimals from which a number is written with an exponent
 LONGEST = 1e9  # from here on a number without an interval is written with an exponent
 
 
-def rounded(value: float | None, low: float | None = None, high: float | None = None) -> str:
+def format_value(value: float | None, low: float | None = None, high: float | None = None) -> str:
     """The value at the precision of its interval [low, high]: two significant digits of half the interval's width.
 
     Without an interval, or with one of no width, four significant digits. Empty for None and not-a-number.
@@ -33,29 +33,29 @@ def rounded(value: float | None, low: float | None = None, high: float | None = 
     return f"{at_precision:.{max(digits, 0)}e}"
 
 
-def interval(low: float | None, high: float | None) -> str:
+def format_interval(low: float | None, high: float | None) -> str:
     """`[low, high]` at the interval's own precision; empty without both ends."""
     if low is None or high is None:
         return ""
-    return f"[{rounded(low, low, high)}, {rounded(high, low, high)}]"
+    return f"[{format_value(low, low, high)}, {format_value(high, low, high)}]"
 
 
-def p_value(p: float | None) -> str:
+def format_p_value(p: float | None) -> str:
     """A p-value with two significant digits, `< 1e-6` below that; empty for None and not-a-number."""
     if p is None or math.isnan(p):
         return ""
     return p_digits(p)
 
 
-def of_row(row: Mapping[str, Any], name: str) -> str:
+def format_row_value(row: Mapping[str, Any], name: str) -> str:
     """A number of a row of a summary, by name, at the precision of the row's interval; a `null` of 0 is 0."""
     if name == "null" and row.get(name) == 0:
         return "0"
     row = supported(row)
-    return rounded(row.get(name), row.get("low"), row.get("high"))
+    return format_value(row.get(name), row.get("low"), row.get("high"))
 
 
-def interval_of_row(row: Mapping[str, Any]) -> str:
+def format_row_interval(row: Mapping[str, Any]) -> str:
     """The interval of a row of a summary; empty without one, and where its sample cannot bear it."""
     row = supported(row)
-    return interval(row.get("low"), row.get("high"))
+    return format_interval(row.get("low"), row.get("high"))

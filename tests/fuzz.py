@@ -27,7 +27,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parent / "toys"))  # as the tests have it
 
 from orchestrator.spec import audits
-from orchestrator.spec.fields import declared
+from orchestrator.spec.fields import field_types
 from tests.support.shell import Here, Said
 
 CODES = (0, 1, 2, 3, 130)
@@ -529,7 +529,7 @@ def fuzz(lines: int, seed: int, folder: Path, told: Callable[[str], None] = lamb
 
 def _paths(config: object, above: str = "", depth: int = 2) -> Iterator[str]:
     """The dotted names of a config's fields, and of those of the parts in it."""
-    for name, kind in declared(config).items():
+    for name, kind in field_types(config).items():
         yield f"{above}{name}"
         if depth and hasattr(kind, "__dataclass_fields__"):
             yield from _paths(kind, f"{above}{name}.", depth - 1)

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.inspection import status
 from orchestrator.run_folder.journal import Journal
-from orchestrator.spec.resolve import Cell, pinned
+from orchestrator.spec.resolve import Cell, pin_cells
 from orchestrator.store import Store, open_store
 from tasks import seeds
 from tasks.audits.density import AUDIT, PRESETS
@@ -88,7 +88,7 @@ def done() -> dict[str, pa.Table]:
 def test_which_tables_there_are_follows_from_what_is_measured(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ENGRAM_DATA", raising=False)
     for config in AUDIT.cells(preset):
-        (cell,) = pinned([Cell("density", AUDIT.tiny(config))], {})
+        (cell,) = pin_cells([Cell("density", AUDIT.tiny(config))], {})
         assert {"summary"}.union(*(TABLES[measure] for measure in config.measures)) == AUDIT.plan(cell.config).keys()
 
 

@@ -25,7 +25,7 @@ from orchestrator.planning.identity import key_of
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import plain
 from orchestrator.spec.fields import coerce, text
-from orchestrator.spec.resolve import Cell, pinned
+from orchestrator.spec.resolve import Cell, pin_cells
 from orchestrator.store import open_store
 from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target
 from tasks.audits.forgetting.probe_set import handed_out
@@ -77,7 +77,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 def config(preset: str) -> Forgetting:
     """The first cell of a preset at tiny scale."""
-    (cell,) = pinned([Cell("forgetting", AUDIT.tiny(AUDIT.cells(preset)[0]), None, {})], {})
+    (cell,) = pin_cells([Cell("forgetting", AUDIT.tiny(AUDIT.cells(preset)[0]), None, {})], {})
     found: Forgetting = cell.config
     return found
 

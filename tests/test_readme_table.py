@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.planning.plan import plan_of
 from orchestrator.spec.audits import names
-from orchestrator.spec.resolve import pinned, wanted
+from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.job import marks
 from tests.support.shell import ROOT
@@ -22,7 +22,7 @@ def test_every_audit_has_a_row() -> None:
 
 @pytest.mark.parametrize("audit", ROWS)
 def test_the_trainings_of_a_quickstart_are_those_of_its_plan(audit: str) -> None:
-    (cell,) = pinned(wanted(Spec(audit, preset="quickstart")), {})
+    (cell,) = pin_cells(resolve_cells(Spec(audit, preset="quickstart")), {})
     jobs = [job for job in plan_of(cell).jobs.values() if marks(job.function).trains]
     links = sum(marks(job.function).trains for job in jobs)
     trainings = sum(marks(job.function).trains for job in jobs if job.after is None)

@@ -18,9 +18,9 @@ from orchestrator.executors import ray as cluster
 from orchestrator.inspection.search_results import CUT, FRESH, RECOMMENDED, SEARCHED
 from orchestrator.run_folder.journal import Journal
 from orchestrator.searches import searching
-from orchestrator.searches.asked import Settings, reopened, search
+from orchestrator.searches.definition import Settings, build_search, reopen_search
 from orchestrator.searches.evaluation import Evaluation
-from orchestrator.searches.searching import Searched
+from orchestrator.searches.searching import SearchOutcome
 from orchestrator.searches.trials import FAILED, FINISHED, REFUSED, STOPPED, Trial
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.specification import Spec
@@ -41,7 +41,7 @@ def engram(tmp_path: Path, ray_cluster: Any) -> Shell:
 @pytest.fixture(scope="module")
 def connection(ray_cluster: Any) -> Iterator[None]:
     """One connection of this process for all its searches, so that a worker serves them all."""
-    with cluster.connected(ray_cluster.address):
+    with cluster.connect(ray_cluster.address):
         yield
 
 
@@ -57,15 +57,17 @@ def here(tmp_path: Path, ray_cluster: Any, connection: None) -> Here:
 def searched(tmp_path: Path, ray_cluster: Any, connection: None) -> Any:
     """Makes a search of the toy audit in this process."""
 
-    def searched(over: dict[str, Any] = OVER, settings: dict[str, Any] | None = None, **fields: Any) -> Searched:
+    def searched(over: dict[str, Any] = OVER, settings: dict[str, Any] | None = None, **fields: Any) -> SearchOutcome:
         spec = Spec("tunable", None, {"rate": 0.05, "folder": str(tmp_path), **fields})
         how = Execution(address=ray_cluster.address, mlflow="off", report=False)
-        return searching.run(search(spec, Settings(over, **settings or {})), open_store(str(tmp_path / "store")), how)
+        return searching.run(
+            build_search(spec, Settings(over, **settings or {})), open_store(str(tmp_path / "store")), how
+        )
 
     return searched
 
 
-def of(found: Searched, part: str = SEARCHED) -> list[Trial]:
+def of(found: SearchOutcome, part: str = SEARCHED) -> list[Trial]:
     """The trials of a part by number, without what the search begins from."""
     there = [trial for trial in found.trials if trial.part == part and (trial.number or part == FRESH)]
     return sorted(there, key=lambda trial: trial.number)
@@ -271,7 +273,7 @@ def test_a_disk_that_fills_up_in_a_search_loses_nothing_and_it_goes_on_when_ther
     assert [(0, FINISHED), (1, FINISHED)] == [(row["trial"], row["state"]) for row in before][:2]
     # A trial that cannot even begin is cut off, too, instead of being tried again and again.
     about = Journal(disk / "engram-store/runs" / name).about()
-    evaluation = Evaluation(reopened(about["audit"], about["search"], {}), store[1], Execution(address="none"), {})
+    evaluation = Evaluation(reopen_search(about["audit"], about["search"], {}), store[1], Execution(address="none"), {})
     cut = evaluation.trial(open_store(store[1]), 2, {"rate": "0.07"})
     assert (CUT, True) == (cut.state, "No space left on device" in cut.note)
     filling.unlink()

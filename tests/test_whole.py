@@ -69,7 +69,7 @@ def test_this_process_ray_and_any_grouping_give_the_same_tables(
     first, run = undisturbed[0], undisturbed[1]["run"]
     tables = [contents(first, run)]
     assert tables[0]
-    with cluster.connected(ray_cluster.address):  # the runs' workers serve both of them
+    with cluster.connect(ray_cluster.address):  # the runs' workers serve both of them
         for name, more in {
             "together": ("--address", "none", "--together", "4"),
             "ray": ("--address", ray_cluster.address),

@@ -32,9 +32,9 @@ import make_xrays
 import train_model
 
 import orchestrator
-from orchestrator.counted import counted
 from orchestrator.inspection.probes import hand_out
-from orchestrator.spec.resolve import specified
+from orchestrator.quantities import format_count
+from orchestrator.spec.resolve import read_spec
 from orchestrator.spec.specification import Spec
 from tasks import seeds
 from tasks.audits.unique_feature.verdict import PUSH, panel_verdict
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 every[: asked.outputs] if route == "outputs" else every, (True, False)
             ):
                 models = asked.models if route in PANELS else 1
-                about = {"seed": seed, "shown": shown, "route": f"{route}, {counted(models, 'model')}"}
+                about = {"seed": seed, "shown": shown, "route": f"{route}, {format_count(models, 'model')}"}
                 if tuple(map(str, about.values())) not in done:
                     row = about | audited(Hospital(Path(work), seed, shown), route, models)
                     table.writerow(row)
@@ -137,7 +137,7 @@ def audited(hospital: Hospital, route: str, models: int) -> dict[str, Any]:
     store = hospital.folder / "store"
     fields: dict[str, Any] = {"feature.words": hospital.name, "probe": elsewhere, "seed": hospital.seed}
     if route == "outputs":
-        asked = specified(str(HERE / ROUTES[route]), Spec("", set=fields, store=str(store)))
+        asked = read_spec(str(HERE / ROUTES[route]), Spec("", set=fields, store=str(store)))
         hand_out(asked, probes := hospital.folder / "probes")
         fields["given.outputs"] = [str(hospital.answers(probes))]
     elif route == "trained here":

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.options import Json, Where
+from orchestrator.cli.options import Json, StoreOption
 from orchestrator.cli.store import one_line, path_of, store_option
 from orchestrator.cli.terminal import emit, say, show
 from orchestrator.errors import EngramError, SpecError
 
 if TYPE_CHECKING:
-    from orchestrator.guide import Guided
+    from orchestrator.guide import Guide
 
 Answers = Annotated[
     list[str] | None,
@@ -37,7 +37,7 @@ def ask(
     fear: Fear = None,
     out: Out = "audit.yaml",
     run: Run = None,
-    store: Where = None,
+    store: StoreOption = None,
     json: Json = False,
 ) -> int:
     """Find the audit for your situation by questions.
@@ -45,7 +45,7 @@ def ask(
     Writes a commented YAML file, prices it and offers to run it. Without a terminal nothing is asked: --have, --fear
     and FIELD=VALUE must say it all.
     """
-    from orchestrator.guide import answered, document, fears_with, guided, has_secret, waits_for_table
+    from orchestrator.guide import document, fears_with, find_guide, has_secret, set_answer, waits_for_table
     from orchestrator.spec.specification import settings
     from tasks.situation import HAVE
 
@@ -58,8 +58,8 @@ def ask(
     )
     if fear is None and have in HAVE:
         fear = _choice("fear", "What may be memorised?", fears_with(have))  # type: ignore[arg-type]
-    guide = guided(have, fear or "")
-    config, told = guide.begun(), _only(given, guide)
+    guide = find_guide(have, fear or "")
+    config, told = guide.base_config(), _only(given, guide)
     if not _asks():
         _check_answered(
             [asked.field for asked in guide.situation.asks if not asked.optional and asked.field not in given]
@@ -67,16 +67,16 @@ def ask(
     for asked in guide.situation.asks:
         if asked.field in given or not _asks():
             answer = given.get(asked.field, asked.default)
-            config = answered(config, asked, answer)
+            config = set_answer(config, asked, answer)
         else:
             hint = f"such as {asked.example}" if asked.example else ""
-            answer, config = _until(asked.question, asked.default, hint, partial(answered, config, asked))
+            answer, config = _until(asked.question, asked.default, hint, partial(set_answer, config, asked))
         told[asked.field] = answer
     waits = waits_for_table(guide, told)
-    _made(file, has_secret(guide, told))
+    _create_file(file, has_secret(guide, told))
     try:
         _write(file, document(guide, told, out))
-        found = {"audit": guide.audit, "file": str(file), **_priced(file, out, store, waits)}
+        found = {"audit": guide.audit, "file": str(file), **_price_summary(file, out, store, waits)}
     except BaseException:
         file.unlink(missing_ok=True)  # so that the same command can be given again
         raise
@@ -91,7 +91,7 @@ def ask(
     return _run(file, found["next"], store, run, json)
 
 
-def _made(file: Path, secret: bool) -> None:
+def _create_file(file: Path, secret: bool) -> None:
     """Make an empty file where none is; where a secret goes into it, nobody else on this machine may read it."""
     try:
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o666))
@@ -106,7 +106,7 @@ def _write(file: Path, text: str) -> None:
         raise EngramError(f"cannot write {file}: {error.strerror or error}") from None
 
 
-def _only(given: Mapping[str, str], guide: Guided) -> dict[str, str]:
+def _only(given: Mapping[str, str], guide: Guide) -> dict[str, str]:
     """No answers yet; SpecError for one that nobody asks for."""
     from orchestrator.spec.fields import nearest
 
@@ -117,16 +117,16 @@ def _only(given: Mapping[str, str], guide: Guided) -> dict[str, str]:
     return {}
 
 
-def _priced(file: Path, out: str, store: str | None, waits: bool) -> dict[str, Any]:
+def _price_summary(file: Path, out: str, store: str | None, waits: bool) -> dict[str, Any]:
     """The expected time in words, and what to do next with the file, which is named as it was given."""
     from orchestrator.inspection.preview import preview
-    from orchestrator.spec.resolve import specified
+    from orchestrator.spec.resolve import read_spec
     from orchestrator.spec.specification import Spec
 
     if waits:
         then = f"engram probes {out} --out probes{store_option(store)}"
         return {"time": None, "expected_seconds": None, "next": then}
-    seen = preview(specified(str(file), Spec("", store=store)))
+    seen = preview(read_spec(str(file), Spec("", store=store)))
     then = f"engram run {out}{store_option(store)}"
     return {"time": seen["time"], "expected_seconds": seen["expected_seconds"], "next": then}
 

@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Experiment, Json, Mlflow, Where
-from orchestrator.cli.store import opened_at
+from orchestrator.cli.options import Experiment, Json, Mlflow, StoreOption
+from orchestrator.cli.store import command_store
 from orchestrator.cli.terminal import emit, say, show
 
 
 def ui(
     port: Annotated[int, typer.Option(metavar="N", help="The next free one is taken.", min=1, max=65535)] = 5000,
     browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
-    store: Where = None,
+    store: StoreOption = None,
     mlflow: Mlflow = None,
     experiment: Experiment = None,
     json: Json = False,
@@ -37,7 +37,7 @@ def ui(
         if browser:
             typer.launch(link)
 
-    with opened_at(store) as opened:
+    with command_store(store) as opened:
         where = target(opened, mlflow, experiment)
         if where is None:
             raise EngramError("tracking is off, so there is nothing to show; name the tracking store by --mlflow")

@@ -24,7 +24,9 @@ def display(comparison: Comparison) -> None:
     table(differing or [{"": "they differ neither in their config nor in what they were made with"}])
     show("")
     rows = [
-        {"metric": pair.metric, "setting": setting_text(pair.setting)} | _beside("a", pair.a) | _beside("b", pair.b)
+        {"metric": pair.metric, "setting": setting_text(pair.setting)}
+        | _summary_columns("a", pair.a)
+        | _summary_columns("b", pair.b)
         for pair in comparison.rows
     ]
     table(rows, right=("a", "b", "a: null", "b: null"))
@@ -38,7 +40,7 @@ def _differing(kind: str, differences: tuple[Difference, ...]) -> Iterator[dict[
         yield {"differs": kind, "name": difference.name, "a": cell(difference.a), "b": cell(difference.b)}
 
 
-def _beside(letter: str, row: Row | None) -> dict[str, Any]:
+def _summary_columns(letter: str, row: Row | None) -> dict[str, Any]:
     known = row or {}
     texts = numbers(known)
     return {

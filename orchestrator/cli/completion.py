@@ -33,10 +33,10 @@ def names(incomplete: str) -> list[str]:
 
 def parts_of(ctx: typer.Context, incomplete: str) -> list[str]:
     """The presets of the audit that stands on the line, and its fields."""
-    from orchestrator.spec.described import described
+    from orchestrator.spec.field_descriptions import describe_fields
 
     audit = _audit({"what": ctx.params.get("audit")})
-    return [] if audit is None else beginning([*audit.presets, *described(audit)], incomplete)
+    return [] if audit is None else beginning([*audit.presets, *describe_fields(audit)], incomplete)
 
 
 def presets(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -53,11 +53,11 @@ def fields(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def runs(ctx: typer.Context, incomplete: str) -> list[str]:
     """The runs of the store."""
-    from orchestrator.cli.store import opened_at
+    from orchestrator.cli.store import command_store
     from orchestrator.inspection import status
 
     try:
-        with opened_at(ctx.params.get("store")) as opened:
+        with command_store(ctx.params.get("store")) as opened:
             return beginning(status.journals(opened), incomplete)
     except EngramError:
         return []
@@ -85,16 +85,16 @@ def _settings(config: Any, incomplete: str) -> Iterator[str]:
     import dataclasses
     from typing import Literal, get_args, get_origin
 
-    from orchestrator.spec.fields import alternatives, declared
+    from orchestrator.spec.fields import alternatives, field_types
 
     name, given, _ = incomplete.partition("=")
     above, _, _ = name.rpartition(".")
     for part in filter(None, above.split(".")):
-        to = declared(config).get(part)
+        to = field_types(config).get(part)
         config = next((kind for kind in alternatives(to) if dataclasses.is_dataclass(kind)), None)
         if config is None:
             return
-    for field, to in declared(config).items():
+    for field, to in field_types(config).items():
         path = f"{above}.{field}" if above else field
         if not given:
             yield f"{path}="

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.cli import completion
-from orchestrator.cli.options import Json, Where
+from orchestrator.cli.options import Json, StoreOption
 from orchestrator.cli.terminal import columns, emit, show
 from orchestrator.errors import StoreError
 from orchestrator.store import DEFAULT_STORE
@@ -20,7 +20,7 @@ from orchestrator.store import DEFAULT_STORE
 if TYPE_CHECKING:
     from orchestrator.inspection.described_presets import DescribedPreset
     from orchestrator.spec.audits import RegisteredAudit
-    from orchestrator.spec.described import DescribedField
+    from orchestrator.spec.field_descriptions import DescribedField
 
 COLUMNS = 80
 LONG = 150  # characters: allowed values that only the page of the field itself lists
@@ -28,7 +28,7 @@ Audit = Annotated[
     str,
     typer.Argument(metavar="AUDIT", help="An audit's name.", show_default=False, autocompletion=completion.names),
 ]
-Part = Annotated[
+PresetOrField = Annotated[
     str | None,
     typer.Argument(
         metavar="[PRESET|FIELD]",
@@ -38,21 +38,25 @@ Part = Annotated[
 ]
 
 
-def show_audit(audit: Audit, part: Part = None, store: Where = None, json: Json = False) -> None:
+def show_audit(audit: Audit, part: PresetOrField = None, store: StoreOption = None, json: Json = False) -> None:
     """Show an audit's fields and presets: what they mean, allow, need and cost.
 
     Nothing is run.
     """
     from orchestrator.inspection.described_presets import described_presets
-    from orchestrator.spec import audits, described
+    from orchestrator.spec import audits, field_descriptions
     from orchestrator.store import is_there, open_store
 
     entry = audits.find(audit)
-    fields = described.described(entry.audit)
+    fields = field_descriptions.describe_fields(entry.audit)
     is_preset = part in entry.audit.presets
     shown = list(fields.values())
     if part is not None:
-        shown = described.found(fields, part, audit, entry.audit.presets) if not is_preset or part in fields else []
+        shown = (
+            field_descriptions.find_fields(fields, part, audit, entry.audit.presets)
+            if not is_preset or part in fields
+            else []
+        )
     names = () if part is None else (part,) if is_preset else None
     place = store or DEFAULT_STORE
     opened = None
@@ -93,7 +97,7 @@ def _print(lines: list[str]) -> None:
 
 def _overview(entry: RegisteredAudit, fields: list[DescribedField], presets: list[DescribedPreset]) -> list[str]:
     """The presets, then the fields of the config itself; those below them are named."""
-    lines = [*_wrapped(f"{entry.name}: {entry.question}", ""), "", "Presets"]
+    lines = [*_wrap_text(f"{entry.name}: {entry.question}", ""), "", "Presets"]
     lines += [line for preset in presets for line in _preset(preset)]
     lines += ["", "Fields, with their defaults"]
     for field in fields:
@@ -102,16 +106,16 @@ def _overview(entry: RegisteredAudit, fields: list[DescribedField], presets: lis
     if entry.audit.rules is not None:
         lines += ["", "Answers, of which the first whose condition holds is given; numbers are those of the defaults"]
         for name, text in entry.audit.rules.format_cases(entry.audit.config()):
-            lines += _wrapped(f"{name}{text}", "  ", "      ")
+            lines += _wrap_text(f"{name}{text}", "  ", "      ")
     example = next((field.below[0] for field in fields if field.below), None)
     more = f", or of one below another: {example}" if example else ""
-    return [*lines, "", *_wrapped(f"engram show {entry.name} NAME tells all of a preset or field{more}", "")]
+    return [*lines, "", *_wrap_text(f"engram show {entry.name} NAME tells all of a preset or field{more}", "")]
 
 
 def _preset(preset: DescribedPreset) -> Iterator[str]:
-    yield from _wrapped(f"{preset.name}: {_cost(preset)}", "  ", "      ")
+    yield from _wrap_text(f"{preset.name}: {_cost(preset)}", "  ", "      ")
     if preset.repeats:
-        yield from _wrapped(preset.repeats, "      ")
+        yield from _wrap_text(preset.repeats, "      ")
 
 
 def _cost(preset: DescribedPreset) -> str:
@@ -149,25 +153,25 @@ def _whole_preset(audit: str, preset: DescribedPreset) -> Iterator[str]:
     yield from _preset(preset)
     there = ", ".join(f"{name} ({'here' if here else 'not here'})" for name, here in preset.data.items())
     packages = ", ".join(f"{name} ({'' if here else 'not '}installed)" for name, here in preset.extras.items())
-    yield from _wrapped(f"needs: {there or 'no data'}{'; ' if packages else ''}{packages}", "      ")
+    yield from _wrap_text(f"needs: {there or 'no data'}{'; ' if packages else ''}{packages}", "      ")
     for name, values in preset.settings.items():
-        yield from _wrapped(f"{name} = {' | '.join(values)}", "      ", "          ")
-    yield from _wrapped(f"engram run {audit} --preset {preset.name}", "      ")
+        yield from _wrap_text(f"{name} = {' | '.join(values)}", "      ", "          ")
+    yield from _wrap_text(f"engram run {audit} --preset {preset.name}", "      ")
 
 
 def _field(field: DescribedField) -> Iterator[str]:
     """A field: its default, what it takes, what the paper has, its meaning, and which there are below it."""
     default = " (required)" if field.default == "required" else f" = {field.default}" if field.default else ""
-    yield from _wrapped(field.path + default, "  ", "      ")
+    yield from _wrap_text(field.path + default, "  ", "      ")
     if field.meaning:
-        yield from _wrapped(field.meaning, "      ")
-    yield from _wrapped(_takes(field), "      ")
+        yield from _wrap_text(field.meaning, "      ")
+    yield from _wrap_text(_takes(field), "      ")
     if field.published:
         values = "; ".join(field.published)
-        yield from _wrapped(f"published: {values}", "      ")
+        yield from _wrap_text(f"published: {values}", "      ")
     if field.below:
         names = [path.removeprefix(f"{field.path}.") for path in field.below]
-        yield from _wrapped(f"below it: {', '.join(name for name in names if '.' not in name)}", "      ")
+        yield from _wrap_text(f"below it: {', '.join(name for name in names if '.' not in name)}", "      ")
 
 
 def _takes(field: DescribedField) -> str:
@@ -180,10 +184,10 @@ def _whole_field(field: DescribedField) -> Iterator[str]:
     yield from _field(field)
     for value, presets in (field.published or {}).items():
         if len(field.published or {}) > 1:
-            yield from _wrapped(f"{value or 'empty'} in {', '.join(presets)}", "          ")
+            yield from _wrap_text(f"{value or 'empty'} in {', '.join(presets)}", "          ")
 
 
-def _wrapped(text: str, before: str, then: str | None = None) -> list[str]:
+def _wrap_text(text: str, before: str, then: str | None = None) -> list[str]:
     """A text in lines of at most COLUMNS, or as many as the terminal has; a longer word is broken."""
     return textwrap.wrap(
         text,

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Address, Json, Run, ShowImages, SomeRun, Where
-from orchestrator.cli.store import one_line, opened_at, path_of, store_option
+from orchestrator.cli.options import Address, Json, OptionalRun, Run, ShowImages, StoreOption
+from orchestrator.cli.store import command_store, one_line, path_of, store_option
 from orchestrator.cli.terminal import cell, emit, say, show, stdout, summary, table
-from orchestrator.counted import counted
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.printable import printable
+from orchestrator.quantities import format_count
 from orchestrator.store import DEFAULT_STORE
 
 
@@ -41,13 +41,13 @@ def list_audits(json: Json = False) -> None:
         emit({"audits": told})
         return
 
-    def named(audit: str, preset: str, count: int) -> str:
+    def preset_label(audit: str, preset: str, count: int) -> str:
         notes = [f"{count} cells"] if count > 1 else []
         notes += [f"needs {extra.package}" for extra in missing(extras[audit][preset])]
         return f"{preset} ({', '.join(notes)})" if notes else preset
 
     def presets(audit: str) -> str:
-        return ", ".join(named(audit, preset, count) for preset, count in cells[audit].items())
+        return ", ".join(preset_label(audit, preset, count) for preset, count in cells[audit].items())
 
     table([row | {"presets": presets(row["name"])} for row in rows])
     absent = missing(extra for of_audit in extras.values() for needed in of_audit.values() for extra in needed)
@@ -57,7 +57,7 @@ def list_audits(json: Json = False) -> None:
 
 def runs(
     everything: Annotated[bool, typer.Option("--all", help="With the trials of searches.")] = False,
-    store: Where = None,
+    store: StoreOption = None,
     json: Json = False,
 ) -> None:
     """List the runs of the store, with their state, answer and jobs.
@@ -67,7 +67,7 @@ def runs(
     from orchestrator.cli import verdict
     from orchestrator.inspection import results, status
 
-    with opened_at(store) as opened:
+    with command_store(store) as opened:
         statuses = status.overview(opened)
         journals = status.journals(opened)
         hidden = set() if everything or json else status.trials(statuses, opened)
@@ -85,15 +85,15 @@ def runs(
         rows = [verdict.row(run, answers.get(run.run, "")) for run in statuses]
         table(rows, [name for name in rows[0] if any(row[name] for row in rows)])
         if hidden:
-            say(f"not listed: {counted(len(hidden), 'trial')} of searches; engram runs --all lists them, too")
+            say(f"not listed: {format_count(len(hidden), 'trial')} of searches; engram runs --all lists them, too")
     else:
         say(f"there are no runs in {opened.location} yet")
 
 
 def show_status(
-    run: SomeRun = None,
+    run: OptionalRun = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing it until the run has ended.")] = False,
-    store: Where = None,
+    store: StoreOption = None,
     json: Json = False,
 ) -> None:
     """Show the state of a run: of a trial its search, of a search what it recommends."""
@@ -101,18 +101,18 @@ def show_status(
     from orchestrator.cli.progress import watching
     from orchestrator.inspection import status, trial_runs
 
-    with opened_at(store) as opened:
+    with command_store(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened)
         if watch:
             with watching() as observe:
                 for event in status.follow(journal, opened):
                     observe(event)
         seen = status.status(journal, opened)
-        searches = trial_runs.of(journal)
+        searches = trial_runs.parent_searches(journal)
     if json:
-        emit(verdict.shape(seen) | ({"trial_of": [each.told() for each in searches]} if searches else {}))
+        emit(verdict.shape(seen) | ({"trial_of": [each.as_json() for each in searches]} if searches else {}))
         return
-    show(verdict.standing(seen))
+    show(verdict.status_line(seen))
     for each in searches:
         show(f"{each.words} of {each.search}; engram status {each.search}{store_option(store)} tells of the search")
     if seen.search is not None and seen.search.answer is not None:
@@ -124,7 +124,7 @@ def results(
     run: Run,
     name: Annotated[str, typer.Argument(metavar="TABLE", help="One of its tables, such as summary.")] = "summary",
     out: Annotated[str | None, typer.Option(metavar="FILE", help="Write it as .parquet, .csv or .arrow.")] = None,
-    store: Where = None,
+    store: StoreOption = None,
     json: Json = False,
 ) -> None:
     """Show or export a table of a run, as far as it is complete.
@@ -134,7 +134,7 @@ def results(
     from orchestrator.cli import trials
     from orchestrator.inspection import results, search_results, status
 
-    with opened_at(store) as opened:
+    with command_store(store) as opened:
         journal = status.find(opened, run)
         result = results.export(journal, opened, name)
     if result.absent:
@@ -155,7 +155,7 @@ def results(
 
 
 def report(
-    run: SomeRun = None,
+    run: OptionalRun = None,
     show_images: ShowImages = None,
     browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     as_pdf: Annotated[
@@ -170,7 +170,7 @@ def report(
         str | None,
         typer.Option(metavar="FILE.yaml", help="A file with some of title, auditor, client and purpose."),
     ] = None,
-    store: Where = None,
+    store: StoreOption = None,
     json: Json = False,
 ) -> None:
     """Write the report of a run, as far as it has come.
@@ -187,7 +187,7 @@ def report(
     options = {"title": title, "auditor": auditor, "client": client, "purpose": purpose}
     said = {} if details is None else kept.from_file(Path(details))
     said |= {name: text for name, text in options.items() if text is not None}
-    with opened_at(store) as opened:
+    with command_store(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened)
         if said:
             kept.give(journal.folder, said)
@@ -205,7 +205,7 @@ def compare(
     a: Annotated[str, typer.Argument(metavar="RUN", help="A run.", show_default=False)],
     b: Annotated[str, typer.Argument(metavar="RUN", help="Another one.", show_default=False)],
     out: Annotated[str | None, typer.Option(metavar="FILE.html", help="Write the comparison as a page, too.")] = None,
-    store: Where = None,
+    store: StoreOption = None,
     json: Json = False,
 ) -> None:
     """Compare two runs side by side.
@@ -219,7 +219,7 @@ def compare(
 
     if out is not None and Path(out).suffix != ".html":
         raise SpecError(f"--out {out}: a page must end in .html")
-    with opened_at(store) as opened:
+    with command_store(store) as opened:
         journals = status.find(opened, a), status.find(opened, b)
         compared = compare.compare(opened, *journals)
         if out is not None:
@@ -231,19 +231,21 @@ def compare(
 
 
 def explain(
-    what: Annotated[str, typer.Argument(metavar="RUN|KEY", show_default=False)], store: Where = None, json: Json = False
+    what: Annotated[str, typer.Argument(metavar="RUN|KEY", show_default=False)],
+    store: StoreOption = None,
+    json: Json = False,
 ) -> None:
     """Explain why a run or a result was or was not reused."""
     from orchestrator.cli import verdict
     from orchestrator.inspection import explain, status
 
-    with opened_at(store) as opened:
+    with command_store(store) as opened:
         try:
             journal = status.find(opened, what)
         except SpecError as error:
             if "is the beginning of" in str(error):
                 raise
-            answer = explain.key(opened, explain.key_named(opened, what))
+            answer = explain.key(opened, explain.resolve_key(opened, what))
         else:
             answer = explain.run(journal, opened)
     if json:
@@ -258,7 +260,7 @@ def explain(
 def rerun(
     key: Annotated[str, typer.Argument(metavar="KEY", show_default=False)],
     pdb: Annotated[bool, typer.Option("--pdb", help="Enter the debugger where it raises.")] = False,
-    store: Where = None,
+    store: StoreOption = None,
     json: Json = False,
 ) -> int:
     """Compute one job in this process, under a debugger if wanted.
@@ -270,8 +272,8 @@ def rerun(
     from orchestrator.inspection import explain
     from orchestrator.inspection.rerun import rerun as again
 
-    with opened_at(store) as opened:
-        name = explain.key_named(opened, key)
+    with command_store(store) as opened:
+        name = explain.resolve_key(opened, key)
         try:
             answer = again(opened, name)
         except EngramError:
@@ -293,7 +295,7 @@ def rerun(
     return 1 if answer["same"] is False else 0
 
 
-def doctor(store: Where = None, address: Address = None, json: Json = False) -> int:
+def doctor(store: StoreOption = None, address: Address = None, json: Json = False) -> int:
     """Check whether this machine can run audits.
 
     Versions, GPU, Ray and its ports, the store, MLflow, the data sets; and what to do about each problem.

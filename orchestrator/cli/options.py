@@ -9,7 +9,7 @@ import typer
 from orchestrator.cli import completion
 from orchestrator.store import DEFAULT_STORE
 
-What = Annotated[
+AuditOrFile = Annotated[
     str,
     typer.Argument(
         metavar="AUDIT|FILE",
@@ -35,7 +35,7 @@ Run = Annotated[
         autocompletion=completion.runs,
     ),
 ]
-SomeRun = Annotated[
+OptionalRun = Annotated[
     str | None,
     typer.Argument(
         metavar="[RUN]",
@@ -58,7 +58,7 @@ AllCells = Annotated[
         "--all", help="Refuse where data of any cell of a preset are missing; without it such cells are left out."
     ),
 ]
-Where = Annotated[
+StoreOption = Annotated[
     str | None,
     typer.Option("--store", metavar="PATH|URI", envvar="ENGRAM_STORE", help=f"The store. [default: {DEFAULT_STORE}]"),
 ]

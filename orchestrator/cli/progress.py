@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from orchestrator.cli.terminal import decorated, say
-from orchestrator.counted import span
+from orchestrator.cli.terminal import say, supports_colour
 from orchestrator.printable import printable, printable_lines
+from orchestrator.quantities import format_duration
 from orchestrator.run_folder.progress import Event, RunProgress
 
 SECONDS = 10.0  # between plain lines
@@ -50,7 +50,7 @@ def message(event: Event) -> str | None:
 def line(tally: RunProgress) -> str:
     """The progress of the run in one line."""
     if not tally.planned:
-        return f"{tally.phase}, {span(tally.in_step)}" if tally.phase else "starting"
+        return f"{tally.phase}, {format_duration(tally.in_step)}" if tally.phase else "starting"
     parts = [f"{tally.there}/{tally.planned} jobs", f"{tally.done} done", f"{tally.stored} stored before"]
     if tally.failed:
         parts.append(f"{tally.failed} failed")
@@ -60,16 +60,16 @@ def line(tally: RunProgress) -> str:
         parts.append(tally.phase)
     if (rate := tally.models_per_minute) is not None:
         parts.append(f"{rate:.1f} models/min")
-    parts.append(f"{span(tally.elapsed)} passed")
+    parts.append(f"{format_duration(tally.elapsed)} passed")
     if not tally.over and (left := tally.left):
-        parts.append(f"{'about' if tally.left_is_whole else 'at least'} {roughly(left)} left")
+        parts.append(f"{'about' if tally.left_is_whole else 'at least'} {approximate_duration(left)} left")
     return ", ".join(parts)
 
 
-def roughly(seconds: float) -> str:
+def approximate_duration(seconds: float) -> str:
     """A duration that is only estimated, as text: 40 s, 3 min 20 s, 18 min, 2 h 5 min."""
     step = 1 if seconds < 10 else 5 if seconds < 60 else 10 if seconds < 600 else 60 if seconds < 3600 else 300
-    return span(max(1, round(seconds / step) * step))
+    return format_duration(max(1, round(seconds / step) * step))
 
 
 @contextlib.contextmanager
@@ -79,7 +79,7 @@ def watching(live: bool | None = None, tell: Callable[[str], None] = say) -> Ite
     `live` draws on the terminal; by default if stderr is one that takes control codes. Otherwise lines go to `tell`.
     """
     tally = RunProgress()
-    shown = decorated(sys.stderr) if live is None else live
+    shown = supports_colour(sys.stderr) if live is None else live
     with _live(tally) if shown else _plain(tally, tell) as note:
 
         def observe(event: Event) -> None:

@@ -38,10 +38,10 @@ ENVIRONMENT = {
 
 def main(pages: list[str]) -> None:
     for page in map(Path, pages):
-        page.write_text(rewritten(page.read_text()))
+        page.write_text(update_page(page.read_text()))
 
 
-def rewritten(page: str) -> str:
+def update_page(page: str) -> str:
     """A page with what stands between its two marks written anew."""
     before, _, rest = page.partition(BEGIN)
     return before + BEGIN + "\n" + "\n".join(reference()) + "\n" + END + rest.partition(END)[2]
@@ -53,12 +53,12 @@ def reference() -> Iterator[str]:
     commands: dict[str, Any] = {}
     for heading, names in GROUPS.items():
         yield from (f"## {heading}", "", "| command | |", "|---|---|")
-        shown = dict(pair for name in names for pair in every(name, all_commands[name]))
+        shown = dict(pair for name in names for pair in walk_commands(name, all_commands[name]))
         for name, command in shown.items():
             yield f"| [`engram {name}`](#engram-{name.replace(' ', '-')}) | {summary(command)} |"
         yield ""
         for name, command in shown.items():
-            yield from of_command(name, command)
+            yield from command_section(name, command)
         commands |= shown
     yield from ("## Exit codes", "", "| code | meaning |", "|---|---|")
     yield from (f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
@@ -67,16 +67,16 @@ def reference() -> Iterator[str]:
     yield ""
 
 
-def every(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+def walk_commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
     """The command with its name, or those below it with theirs."""
     if hasattr(command, "commands"):
         for below, each in command.commands.items():
-            yield from every(f"{name} {below}", each)
+            yield from walk_commands(f"{name} {below}", each)
     else:
         yield name, command
 
 
-def of_command(name: str, command: Any) -> Iterator[str]:
+def command_section(name: str, command: Any) -> Iterator[str]:
     context = typer.Context(command, info_name=f"engram {name}")
     usage = command.get_usage(context).removeprefix("Usage: ")
     yield from (f"### `engram {name}`", "", "```text", " ".join(usage.split()), "```", "")
@@ -84,7 +84,7 @@ def of_command(name: str, command: Any) -> Iterator[str]:
     shown = [each for each in command.params if not getattr(each, "hidden", False)]
     if shown:
         yield from ("| argument or option | meaning |", "|---|---|")
-        yield from (f"| {spelled(each)} | {cell(each.help)} |" for each in shown)
+        yield from (f"| {option_syntax(each)} | {cell(each.help)} |" for each in shown)
         yield ""
 
 
@@ -93,7 +93,7 @@ def summary(command: Any) -> str:
     return cell((command.help or "").split("\n\n")[0])
 
 
-def spelled(parameter: Any) -> str:
+def option_syntax(parameter: Any) -> str:
     """An argument or an option with its other names and its value, as code."""
     if parameter.param_type_name == "argument":
         return code(parameter.metavar or parameter.name.upper())

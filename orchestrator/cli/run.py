@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import replace
 
-from orchestrator.cli.given import executed, shown_by, specified_by
+from orchestrator.cli.option_settings import command_line_spec, display_settings, execution_settings
 from orchestrator.cli.options import (
     Address,
     Again,
     AllCells,
+    AuditOrFile,
     DrawReport,
     Experiment,
     FailFast,
@@ -18,20 +19,19 @@ from orchestrator.cli.options import (
     Json,
     Keep,
     Mlflow,
+    OptionalRun,
     Preset,
     ProbesFolder,
     ShowImages,
-    SomeRun,
     StopAfter,
+    StoreOption,
     Sweep,
     Timeout,
     Together,
     Tolerate,
     Way,
-    What,
-    Where,
 )
-from orchestrator.cli.store import opened_at, path_of, stopped_early
+from orchestrator.cli.store import command_store, path_of, report_interrupt
 from orchestrator.cli.terminal import emit, paragraph, show, table
 from orchestrator.errors import SpecError
 from orchestrator.store import DEFAULT_STORE
@@ -41,11 +41,11 @@ PROBES = {"images": "picture", "records": "record", "questions": "question"}  # 
 
 
 def plan(
-    what: What,
+    what: AuditOrFile,
     fields: Fields = None,
     preset: Preset = None,
     sweep: Sweep = None,
-    store: Where = None,
+    store: StoreOption = None,
     address: Address = None,
     gpus: Gpus = None,
     together: Together = None,
@@ -65,8 +65,8 @@ def plan(
     """
     from orchestrator.inspection.preview import preview
 
-    execution = executed(address, gpus, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
-    seen = preview(specified_by(what, fields, preset, sweep, store, execution, all_cells))
+    execution = execution_settings(address, gpus, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
+    seen = preview(command_line_spec(what, fields, preset, sweep, store, execution, all_cells))
     if json:
         emit(seen)
         return
@@ -80,11 +80,11 @@ def plan(
 
 
 def run(
-    what: What,
+    what: AuditOrFile,
     fields: Fields = None,
     preset: Preset = None,
     sweep: Sweep = None,
-    store: Where = None,
+    store: StoreOption = None,
     address: Address = None,
     gpus: Gpus = None,
     together: Together = None,
@@ -109,22 +109,22 @@ def run(
     """
     from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
-    from orchestrator.inspection.labels import tell_left_out
+    from orchestrator.inspection.labels import describe_left_out
     from orchestrator.planning.extras import check_cells
     from orchestrator.runs.lifecycle import start
     from orchestrator.spec import specification
-    from orchestrator.spec.resolve import LeftOut, pin_available, wanted
+    from orchestrator.spec.resolve import LeftOut, pin_available, resolve_cells
     from orchestrator.store import is_there
-    from orchestrator.store.listing import listed_once
+    from orchestrator.store.listing import list_once
 
-    execution = executed(address, gpus, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
-    execution |= shown_by(mlflow, experiment, report, show_images)
+    execution = execution_settings(address, gpus, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
+    execution |= display_settings(mlflow, experiment, report, show_images)
     with ExitStack() as shown:
         observe = shown.enter_context(watching())
-        with stopped_early():
+        with report_interrupt():
             observe({"event": "step", "step": "reading data"})
-            asked = specified_by(what, fields, preset, sweep, store, execution, all_cells)
-            cells, how = wanted(asked), specification.execution(asked)
+            asked = command_line_spec(what, fields, preset, sweep, store, execution, all_cells)
+            cells, how = resolve_cells(asked), specification.execution(asked)
             # Pinned before a store is created, so that no empty store is left behind if data is missing.
             known: dict[str, str] = {}
             left_out: tuple[LeftOut, ...] = ()
@@ -132,22 +132,22 @@ def run(
             if new:
                 cells, left_out = pin_available(cells, known)
                 check_cells(cells, how.address)
-        with opened_at(asked.store, create=True) as opened:
+        with command_store(asked.store, create=True) as opened:
             opened.digests().update(known)
             if not new:
                 cells, left_out = pin_available(cells, opened.digests())
-            told = tell_left_out(cells, left_out)
+            told = describe_left_out(cells, left_out)
             for line in told:
                 observe({"event": "told", "line": line})
             ended = replace(start(cells, opened, how, observe), left_out=left_out)
             shown.close()
-            with listed_once():
+            with list_once():
                 return verdict.display(ended, asked.store, json, told)
 
 
 def resume(
-    run: SomeRun = None,
-    store: Where = None,
+    run: OptionalRun = None,
+    store: StoreOption = None,
     address: Address = None,
     gpus: Gpus = None,
     together: Together = None,
@@ -174,13 +174,13 @@ def resume(
     from orchestrator.inspection.search_results import is_search
     from orchestrator.runs import lifecycle
     from orchestrator.spec import specification
-    from orchestrator.store.listing import listed_once
+    from orchestrator.store.listing import list_once
 
-    execution = executed(address, gpus, together, way, tolerate, fail_fast, stop_after, timeout, keep, False)
+    execution = execution_settings(address, gpus, together, way, tolerate, fail_fast, stop_after, timeout, keep, False)
     how = specification.execution(
-        specification.Spec("", execution=execution | shown_by(mlflow, experiment, report, show_images))
+        specification.Spec("", execution=execution | display_settings(mlflow, experiment, report, show_images))
     )
-    with opened_at(store) as opened:
+    with command_store(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened, unfinished=True)
         if is_search(journal.about()):
             refused = {
@@ -191,21 +191,21 @@ def resume(
             }
             for option in (option for option, value in refused.items() if value is not None):
                 raise SpecError(f"{option} is given, and {journal.run} is a search: see engram search --help")
-            return search.resumed(journal.run, opened, how, store, json)
+            return search.resume_search(journal.run, opened, how, store, json)
         name = journal.run
         with watching() as observe:
             observe({"event": "step", "step": "reading the run"})
             ended = lifecycle.resume(name, opened, how, observe)
-        with listed_once():
+        with list_once():
             return verdict.display(ended, store, json)
 
 
 def probes(
-    what: What,
+    what: AuditOrFile,
     out: ProbesFolder,
     fields: Fields = None,
     preset: Preset = None,
-    store: Where = None,
+    store: StoreOption = None,
     json: Json = False,
 ) -> None:
     """Write the images, records or questions that somebody else's model is to be asked about.
@@ -214,18 +214,18 @@ def probes(
     says what each picture or question is: keep it until you have them. Of forgetting, FOLDER-split.csv says which
     pictures are D_Q and which are held back.
     """
-    from orchestrator.counted import counted
     from orchestrator.inspection.probes import hand_out
+    from orchestrator.quantities import format_count
 
-    written = hand_out(specified_by(what, fields, preset, None, store, {}), path_of("--out", out))
+    written = hand_out(command_line_spec(what, fields, preset, None, store, {}), path_of("--out", out))
     if json:
         emit(written)
         return
     names = list(written["sets"])
     few = names if len(names) <= FEW else [*names[: FEW - 1], "...", names[-1]]
-    sets = counted(len(names), "set")
+    sets = format_count(len(names), "set")
     kind, noun = next(each for each in PROBES.items() if each[0] in written)
-    show(f"{counted(written[kind], noun)} in {written['folder']}, in {sets}: {', '.join(few)}")
+    show(f"{format_count(written[kind], noun)} in {written['folder']}, in {sets}: {', '.join(few)}")
     if "key" in written:
         show(f"what each {noun} is (for yourself alone): {written['key']}")
     if "commitment" in written:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.cli import completion
-from orchestrator.cli.given import executed, shown_by, specified_by
+from orchestrator.cli.option_settings import command_line_spec, display_settings, execution_settings
 from orchestrator.cli.options import (
     Address,
     DrawReport,
@@ -18,21 +18,21 @@ from orchestrator.cli.options import (
     Json,
     Mlflow,
     Preset,
+    StoreOption,
     Timeout,
     Together,
     Tolerate,
     Way,
-    Where,
 )
-from orchestrator.cli.store import opened_at, stopped_early, store_option
+from orchestrator.cli.store import command_store, report_interrupt, store_option
 from orchestrator.cli.terminal import emit, say, show
 from orchestrator.errors import SpecError
 from orchestrator.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from orchestrator.scheduling.driver import Observer
-    from orchestrator.searches.asked import Search
-    from orchestrator.searches.searching import Searched
+    from orchestrator.searches.definition import Search
+    from orchestrator.searches.searching import SearchOutcome
     from orchestrator.spec.execution import Execution
     from orchestrator.spec.specification import Spec
     from orchestrator.store import Store
@@ -88,7 +88,7 @@ def search(
     give_up: GiveUp = None,
     concurrent: Concurrent = None,
     resume: Resume = False,
-    store: Where = None,
+    store: StoreOption = None,
     address: Address = None,
     gpus: Gpus = None,
     together: Together = None,
@@ -119,34 +119,34 @@ def search(
         "concurrent": concurrent,
     }
     asked = {name: value for name, value in asked.items() if value is not None}
-    execution = executed(address, gpus, together, way, tolerate, None, None, timeout, None, False)
-    execution |= shown_by(mlflow, experiment, report, None)
+    execution = execution_settings(address, gpus, together, way, tolerate, None, None, timeout, None, False)
+    execution |= display_settings(mlflow, experiment, report, None)
     with ExitStack() as shown:
         observe = shown.enter_context(watching())
-        with stopped_early():
+        with report_interrupt():
             observe({"event": "step", "step": "reading the search"})
             if resume:
-                spec, found, how = _reopened(what, fields, over, preset, store, asked, execution)
+                spec, found, how = _reopen_search(what, fields, over, preset, store, asked, execution)
             else:
-                spec, found, how = _new(what, fields, over, preset, store, asked, execution)
+                spec, found, how = _new_search(what, fields, over, preset, store, asked, execution)
             searching.check(how)
-        with opened_at(spec.store, create=not resume) as opened:
-            return _to_its_end(found, opened, how, spec.store, shown, observe, json)
+        with command_store(spec.store, create=not resume) as opened:
+            return _run_search(found, opened, how, spec.store, shown, observe, json)
 
 
-def resumed(name: str, opened: Store, how: Execution, store: str | None, json: bool) -> int:
+def resume_search(name: str, opened: Store, how: Execution, store: str | None, json: bool) -> int:
     """Continue the search of this name as it was asked for, and print its answer; return the exit code."""
     from orchestrator.cli.progress import watching
     from orchestrator.run_folder.journal import Journal
-    from orchestrator.searches import asked
+    from orchestrator.searches import definition
 
     about = Journal(opened.folder("runs", name)).about()
-    found = asked.reopened(about["audit"], about["search"], {})
+    found = definition.reopen_search(about["audit"], about["search"], {})
     with ExitStack() as shown:
-        return _to_its_end(found, opened, how, store, shown, shown.enter_context(watching()), json)
+        return _run_search(found, opened, how, store, shown, shown.enter_context(watching()), json)
 
 
-def _to_its_end(
+def _run_search(
     found: Search,
     opened: Store,
     how: Execution,
@@ -159,12 +159,12 @@ def _to_its_end(
     from orchestrator.searches import searching
 
     ended = searching.run(found, opened, how, observe)
-    page, address = searching.shown(ended, opened, how, observe)
+    page, address = searching.publish_results(ended, opened, how, observe)
     shown.close()
     return _display(ended, found, opened, store, page, address, json)
 
 
-def _new(
+def _new_search(
     what: str | None,
     fields: list[str] | None,
     over: list[str] | None,
@@ -174,21 +174,21 @@ def _new(
     execution: dict[str, Any],
 ) -> tuple[Spec, Search, Execution]:
     """The search that the command line and the file ask for."""
-    from orchestrator.searches import asked as searches
-    from orchestrator.searches.space import given
+    from orchestrator.searches import definition as searches
+    from orchestrator.searches.space import parse_domains
     from orchestrator.spec import resolve, specification
     from orchestrator.store import is_there
 
     if what is None:
         raise SpecError("what is to be searched? give an audit or a file, or --resume")
-    spec = specified_by(what, fields, preset, None, store, execution)
-    found = searches.specified(spec, given(over or ()), asked)
+    spec = command_line_spec(what, fields, preset, None, store, execution)
+    found = searches.search_from_spec(spec, parse_domains(over or ()), asked)
     if not is_there(spec.store or DEFAULT_STORE):  # so that no empty store is left behind if data is missing
-        resolve.pinned([found.start], {})
+        resolve.pin_cells([found.start], {})
     return spec, found, specification.execution(spec)
 
 
-def _reopened(
+def _reopen_search(
     what: str | None,
     fields: list[str] | None,
     over: list[str] | None,
@@ -198,7 +198,7 @@ def _reopened(
     execution: dict[str, Any],
 ) -> tuple[Spec, Search, Execution]:
     """The search of this name, or the newest; what it is about cannot be changed."""
-    from orchestrator.searches import asked as searches
+    from orchestrator.searches import definition as searches
     from orchestrator.searches.folder import find
     from orchestrator.spec import specification
 
@@ -208,16 +208,16 @@ def _reopened(
     for name, value in other.items():
         if value is not None:
             raise SpecError(f"{name} is given with --resume; that would be another search: leave out --resume")
-    with opened_at(store) as opened:
+    with command_store(store) as opened:
         journal = find(opened, what)
         about = journal.about()
-    found = searches.reopened(about["audit"], about["search"], asked)
+    found = searches.reopen_search(about["audit"], about["search"], asked)
     spec = specification.Spec(about["audit"], execution=execution, store=store)
     return spec, found, specification.execution(spec)
 
 
 def _display(
-    ended: Searched,
+    ended: SearchOutcome,
     search: Search,
     opened: Store,
     store: str | None,
@@ -231,7 +231,7 @@ def _display(
     from orchestrator.inspection import search_results, status
     from orchestrator.run_folder.journal import Journal
     from orchestrator.searches import trials
-    from orchestrator.searches.recommendation import told
+    from orchestrator.searches.recommendation import recommendation_json
 
     goes_on = f"engram search --resume {ended.name}{store_option(store)}"
     state = "interrupted" if ended.left else "finished"
@@ -243,7 +243,7 @@ def _display(
     if json:
         emit(verdict.shape(status.status(Journal(opened.folder("runs", ended.name)), opened)))
         return code
-    recommendation(search_results.answered(told(ended.answer)))
+    recommendation(search_results.parse_answer(recommendation_json(ended.answer)))
     show("")
     objectives = search.objectives
     made = trials.table(ended.trials, objectives).to_pylist()

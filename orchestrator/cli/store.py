@@ -24,7 +24,7 @@ DEBUG = "--debug"
 
 
 @contextlib.contextmanager
-def opened_at(location: str | None, create: bool = False) -> Iterator[Store]:
+def command_store(location: str | None, create: bool = False) -> Iterator[Store]:
     """The store for a command. An unexpected error ends as one line; its traceback is kept in the store."""
     from orchestrator.store import is_there, open_store
 
@@ -44,11 +44,11 @@ def opened_at(location: str | None, create: bool = False) -> Iterator[Store]:
     except Exception as error:
         if DEBUG in sys.argv:
             raise
-        raise EngramError(_kept(error, opened)) from error
+        raise EngramError(_save_traceback(error, opened)) from error
 
 
 @contextlib.contextmanager
-def stopped_early() -> Iterator[None]:
+def report_interrupt() -> Iterator[None]:
     """Say that the command has stopped, on Ctrl-C before it has a store."""
     try:
         yield
@@ -57,7 +57,7 @@ def stopped_early() -> Iterator[None]:
         raise
 
 
-def _kept(error: Exception, opened: Store) -> str:
+def _save_traceback(error: Exception, opened: Store) -> str:
     """Write a traceback into the store; return the message."""
     import time
     import traceback

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from orchestrator import rounding, row_setting
 from orchestrator.cli import text_table
-from orchestrator.counted import counted
 from orchestrator.jsonable import jsonable
 from orchestrator.printable import printable, printable_lines
+from orchestrator.quantities import format_count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +25,7 @@ WIDE = 10_000  # columns if the output is not a terminal: nothing is cut or fold
 USUAL = 80  # columns of a terminal that does not say how many it has
 
 
-def decorated(stream: TextIO) -> bool:
+def supports_colour(stream: TextIO) -> bool:
     """Whether colours and live displays may be written: on a terminal that takes them, and not with NO_COLOR."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
@@ -54,7 +54,7 @@ def stderr() -> Console:
 def _console(stream: TextIO) -> Console:
     from rich.console import Console
 
-    system: Literal["auto"] | None = "auto" if decorated(stream) else None
+    system: Literal["auto"] | None = "auto" if supports_colour(stream) else None
     return Console(
         file=stream,
         highlight=False,
@@ -86,16 +86,16 @@ def emit(value: Any) -> None:
 
 def paragraph(text: str, style: str = "", lead: str = "", before: str = "") -> None:
     """Print a text on stdout, wrapped between words on a terminal; the `lead` after `before` is in a style."""
-    lines = text_table.wrapped(printable_lines(text), columns(sys.stdout))
+    lines = text_table.wrap_text(printable_lines(text), columns(sys.stdout))
     before, lead = printable_lines(before), printable_lines(lead)
     if lead and lines[0].startswith(before + lead):
-        lines[0] = f"{before}{styled(lead, style)}{lines[0][len(before + lead) :]}"
+        lines[0] = f"{before}{apply_style(lead, style)}{lines[0][len(before + lead) :]}"
     _write("\n".join(lines))
 
 
-def styled(text: str, style: str) -> str:
+def apply_style(text: str, style: str) -> str:
     """The text in a style of rich's, as stdout takes it: unchanged where it is no terminal, and with NO_COLOR."""
-    if not decorated(sys.stdout):
+    if not supports_colour(sys.stdout):
         return text
     from rich.text import Text
 
@@ -119,10 +119,10 @@ def _show_table(forms: Sequence[Sequence[Mapping[str, str]]], right: Collection[
     """Print the shortest of these forms of the same rows that fits; the last one, stacked, if none does."""
     width = columns(sys.stdout)
     forms = [[{name: printable(text) for name, text in row.items()} for row in rows] for rows in forms]
-    fitting = [lines for rows in forms if (lines := text_table.in_columns(rows, right, width)) is not None]
-    drawn = min(fitting, key=len) if fitting else text_table.stacked(forms[-1], width)
+    fitting = [lines for rows in forms if (lines := text_table.align_columns(rows, right, width)) is not None]
+    drawn = min(fitting, key=len) if fitting else text_table.stack_rows(forms[-1], width)
     if fitting and drawn:
-        drawn[0] = styled(drawn[0], "bold")
+        drawn[0] = apply_style(drawn[0], "bold")
     _write("\n".join(drawn))
 
 
@@ -154,23 +154,23 @@ def summary(rows: Sequence[Mapping[str, Any]], before: Sequence[str] = ()) -> No
     ]
     kept = [name for name in (shown[0] if shown else ()) if any(row[name] for row in shown)]
     wide = [{name: row[name] for name in kept} for row in shown]
-    narrow = [_without_setting(row) for row in wide]
+    narrow = [_merge_setting(row) for row in wide]
     _show_table([wide, narrow], {"estimate", "null", "p", "published"})
 
 
 def numbers(row: Mapping[str, Any]) -> dict[str, str]:
     """The numbers of a summary row by column, with as many digits as its interval supports."""
     return {
-        "estimate": rounding.of_row(row, "estimate"),
-        "95 % interval": rounding.interval_of_row(row),
-        "n": "" if row.get("n") is None else counted(row["n"], row.get("unit") or ""),
-        "null": rounding.of_row(row, "null"),
-        "p": rounding.p_value(row.get("p_value")),
-        "published": rounding.of_row(row, "published"),
+        "estimate": rounding.format_row_value(row, "estimate"),
+        "95 % interval": rounding.format_row_interval(row),
+        "n": "" if row.get("n") is None else format_count(row["n"], row.get("unit") or ""),
+        "null": rounding.format_row_value(row, "null"),
+        "p": rounding.format_p_value(row.get("p_value")),
+        "published": rounding.format_row_value(row, "published"),
     }
 
 
-def _without_setting(row: Mapping[str, str]) -> dict[str, str]:
+def _merge_setting(row: Mapping[str, str]) -> dict[str, str]:
     """The row with its setting behind the metric, for a narrow terminal."""
     varied = row.get("setting")
     metric = f"{row['metric']} ({varied})" if varied else row["metric"]
@@ -179,4 +179,4 @@ def _without_setting(row: Mapping[str, str]) -> dict[str, str]:
 
 def setting_text(setting: str | None) -> str:
     """The varied values in a summary row's setting (JSON)."""
-    return row_setting.shown(setting, cell)
+    return row_setting.format_setting(setting, cell)

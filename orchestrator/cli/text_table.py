@@ -33,7 +33,7 @@ class Column:
         return max(map(width_of, words), default=0)
 
 
-def in_columns(rows: Sequence[Mapping[str, str]], right: Collection[str], width: int) -> list[str] | None:
+def align_columns(rows: Sequence[Mapping[str, str]], right: Collection[str], width: int) -> list[str] | None:
     """The names of the columns and the rows, as lines of at most `width` characters; None where they cannot be.
 
     The columns are the keys of the rows; those named by `right` are right-aligned.
@@ -49,20 +49,20 @@ def in_columns(rows: Sequence[Mapping[str, str]], right: Collection[str], width:
     return _line_up(cells, columns, widths)
 
 
-def stacked(rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
+def stack_rows(rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
     """Each row in a paragraph: its first value, then all others by name, without the empty ones."""
     drawn = []
     for row in rows:
         (name, first), *rest = row.items()
-        drawn += wrapped(f"{name} {first}" if NUMBER.match(first) else first, width, "  ")
+        drawn += wrap_text(f"{name} {first}" if NUMBER.match(first) else first, width, "  ")
         line = ""
         for part in [f"{name} {text}" for name, text in rest if text]:
             if line and width_of(line) + GAP + width_of(part) + 2 > width:
-                drawn += wrapped(f"  {line}", width, "    ")
+                drawn += wrap_text(f"  {line}", width, "    ")
                 line = ""
             line = f"{line}  {part}" if line else part
         if line:
-            drawn += wrapped(f"  {line}", width, "    ")
+            drawn += wrap_text(f"  {line}", width, "    ")
     return drawn
 
 
@@ -75,7 +75,7 @@ def width_of(text: str) -> int:
     return cell_len(text)
 
 
-def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+def wrap_text(text: str, width: int, indent: str = "") -> list[str]:
     """The text in lines of at most `width` columns, broken between words; `indent` begins all but the first."""
     if width_of(text) <= width:
         return [text]
@@ -130,16 +130,16 @@ def _widths(columns: Sequence[Column], width: int) -> list[int] | None:
 def _line_up(rows: Sequence[Sequence[str]], columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
     drawn = []
     for cells in rows:
-        parts = [wrapped(text, width) for text, width in zip(cells, widths, strict=True)]
+        parts = [wrap_text(text, width) for text, width in zip(cells, widths, strict=True)]
         for at in range(max(map(len, parts), default=0)):
             pieces = [
-                _padded(part[at] if at < len(part) else "", width, column.right)
+                _pad(part[at] if at < len(part) else "", width, column.right)
                 for part, width, column in zip(parts, widths, columns, strict=True)
             ]
             drawn.append((" " * GAP).join(pieces).rstrip())
     return drawn
 
 
-def _padded(text: str, width: int, right: bool) -> str:
+def _pad(text: str, width: int, right: bool) -> str:
     blank = " " * (width - width_of(text))
     return blank + text if right else text + blank

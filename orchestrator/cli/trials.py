@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator import rounding
 from orchestrator.cli.terminal import paragraph, show, table
 from orchestrator.cli.verdict import STYLES
-from orchestrator.counted import counted
+from orchestrator.quantities import format_count
 
 if TYPE_CHECKING:
     from orchestrator.inspection.search_results import Row, SearchAnswer
@@ -18,11 +18,11 @@ OBJECTIVES = ("memorization", "utility")
 
 def display(rows: Sequence[Row], names: tuple[str, str] = OBJECTIVES, most: int | None = None) -> None:
     """Print trials, the first `most` of them, with both objectives under these names and their 95 % intervals."""
-    shown = [_shown(row, names) for row in rows[:most]]
+    shown = [_trial_row(row, names) for row in rows[:most]]
     if shown:
         table(shown, [name for name in shown[0] if any(row[name] for row in shown)], right=names)
     if len(rows) > len(shown):
-        show(f"... and {counted(len(rows) - len(shown), 'more trial')}")
+        show(f"... and {format_count(len(rows) - len(shown), 'more trial')}")
 
 
 def recommendation(answer: SearchAnswer) -> None:
@@ -30,14 +30,14 @@ def recommendation(answer: SearchAnswer) -> None:
     paragraph(answer.sentence, STYLES[answer.tone], answer.answer.capitalize())
 
 
-def _shown(row: Row, names: tuple[str, str]) -> dict[str, Any]:
+def _trial_row(row: Row, names: tuple[str, str]) -> dict[str, Any]:
     from orchestrator.inspection import search_results
 
     state = row["state"] if row["state"] != "finished" else ""
     early = f" at epoch {row['epochs']}" if row["state"] == "stopped early" else ""
     return {
         "trial": f"{row['trial']}",
-        "choices": search_results.named(row),
+        "choices": search_results.trial_name(row),
         "front": "front" if row["front"] else "",
         **{name: _value(search_results.value(row, each)) for name, each in zip(names, OBJECTIVES, strict=True)},
         "state": f"{state}{early}",
@@ -49,4 +49,6 @@ def _shown(row: Row, names: tuple[str, str]) -> dict[str, Any]:
 def _value(value: dict[str, Any] | None) -> str:
     if value is None:
         return ""
-    return f"{rounding.of_row(value, 'estimate')} {rounding.interval(value['low'], value['high'])}".rstrip()
+    return (
+        f"{rounding.format_row_value(value, 'estimate')} {rounding.format_interval(value['low'], value['high'])}"
+    ).rstrip()

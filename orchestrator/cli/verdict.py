@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.cli.store import store_option
 from orchestrator.cli.terminal import emit, numbers, paragraph, say, show, summary, table
-from orchestrator.counted import counted
 from orchestrator.errors import StoreError
+from orchestrator.quantities import format_count
 
 if TYPE_CHECKING:
     from orchestrator.inspection.answers import CellAnswer
@@ -33,7 +33,7 @@ def shape(run: Report | Status) -> dict[str, Any]:
     """
     of_search: dict[str, Any] = {}
     if run.search is not None:
-        answer = None if run.search.answer is None else run.search.answer.told()
+        answer = None if run.search.answer is None else run.search.answer.as_json()
         of_search = {"trials": {"planned": run.search.planned, "made": run.search.made}, "recommendation": answer}
     return {
         "run": run.run,
@@ -57,11 +57,11 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
         say(f"{report.damaged} results were found damaged or gone, and computed again")
     if report.differing and report.store:
         say(
-            f"{counted(report.differing, 'result')} came out differently when computed once more; "
+            f"{format_count(report.differing, 'result')} came out differently when computed once more; "
             f"the first stays, the other lies in {report.store.location}/conflicts"
         )
     if report.state == "failed":
-        say(f"{counted(report.jobs['failed'], 'job')} failed; {_advice(report.failures, again)}")
+        say(f"{format_count(report.jobs['failed'], 'job')} failed; {_advice(report.failures, again)}")
     elif report.state != "finished":
         say(f"{report.state}{f': {report.note}' if report.note else ''}; go on with: {again}")
     if json:
@@ -70,7 +70,7 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
         emit(shape(report) | cells | ({"left_out": missing} if missing else {}))
         return report.exit_code
     with suppress(StoreError):  # the reason for the run's end has been printed
-        _answered(report, store)
+        _print_answer(report, store)
     jobs = report.jobs
     counts = f"{jobs['stored']} of {jobs['planned']} jobs stored, {jobs['done']} done now, {jobs['failed']} failed"
     folder = f"{report.store.location}/runs/{report.run}" if report.store else ""
@@ -83,10 +83,10 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
     return report.exit_code
 
 
-def standing(status: Status) -> str:
+def status_line(status: Status) -> str:
     """A run in one line."""
     jobs = status.jobs
-    trials = "" if status.search is None else f"{made(status.search)}, "
+    trials = "" if status.search is None else f"{describe_trials(status.search)}, "
     parts = [
         f"{status.run} {status.state}: {trials}{jobs['stored']} of {jobs['planned']} jobs stored, "
         f"{jobs['failed']} failed",
@@ -96,9 +96,9 @@ def standing(status: Status) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def made(search: SearchResults) -> str:
+def describe_trials(search: SearchResults) -> str:
     """How many of a search's trials have been made, in words."""
-    return f"{search.made} of {counted(search.planned, 'trial')} made"
+    return f"{search.made} of {format_count(search.planned, 'trial')} made"
 
 
 def row(status: Status, answer: str) -> dict[str, Any]:
@@ -109,9 +109,9 @@ def row(status: Status, answer: str) -> dict[str, Any]:
     jobs = status.jobs
     state = status.state
     if status.search is not None:
-        state += "" if state == "finished" else f", {made(status.search)}"
+        state += "" if state == "finished" else f", {describe_trials(status.search)}"
     elif state not in ("finished", "unreadable"):
-        state += f", {jobs['stored']} of {counted(jobs['planned'], 'job')}"
+        state += f", {jobs['stored']} of {format_count(jobs['planned'], 'job')}"
     if jobs["failed"]:
         state += f", {jobs['failed']} failed"
     return {
@@ -137,7 +137,7 @@ def failures(failed: Iterable[tuple[str, str, str]]) -> None:
     for key, task, error in failed:
         alike.setdefault((task, error), []).append(key)
     for (task, error), keys in list(alike.items())[:LISTED]:
-        more = f" and {counted(len(keys) - 1, 'more job')}" if len(keys) > 1 else ""
+        more = f" and {format_count(len(keys) - 1, 'more job')}" if len(keys) > 1 else ""
         say(f"failed: {task} {keys[0][:12]}{more}: {error}")
     if len(alike) > LISTED:
         say(f"... and {len(alike) - LISTED} more kinds of failure")
@@ -158,7 +158,7 @@ def _advice(failed: Iterable[tuple[str, str, str]], again: str) -> str:
     )
 
 
-def _answered(report: Report, store: str | None) -> None:
+def _print_answer(report: Report, store: str | None) -> None:
     """Print the answer, the numbers to read first, and where the rest is; of a sweep those of its cells."""
     from orchestrator.inspection import results
     from orchestrator.run_folder.journal import Journal
@@ -166,17 +166,17 @@ def _answered(report: Report, store: str | None) -> None:
     if report.store is None:
         return
     journal = Journal(report.store.folder("runs", report.run))
-    shown = _of_sweep(report, journal) if report.cells else _of_run(report, journal)
+    shown = _print_sweep_answers(report, journal) if report.cells else _print_run_answer(report, journal)
     rows = results.summary(journal, report.store).table.num_rows
     if not shown:
         return
     show("")
     show(f"next: engram report --open{store_option(store)}")
-    more = f", for all {counted(rows, 'row')}" if rows > shown else ""
+    more = f", for all {format_count(rows, 'row')}" if rows > shown else ""
     show(f"      engram results {report.run} summary{store_option(store)}{more}")
 
 
-def _of_run(report: Report, journal: Journal) -> int:
+def _print_run_answer(report: Report, journal: Journal) -> int:
     """Print a run's answer and the first rows of its summary; return how many rows were printed."""
     from orchestrator.inspection import answers, results
 
@@ -186,25 +186,25 @@ def _of_run(report: Report, journal: Journal) -> int:
     if answer is not None:
         paragraph(answer.sentence, STYLES[answers.tone(report.audit, answer)], answer.answer.capitalize())
         show("")
-    first = answers.leading(answer, rows, FIRST)
+    first = answers.leading_rows(answer, rows, FIRST)
     if first:
         summary(first)
     return len(first)
 
 
-def _of_sweep(report: Report, journal: Journal) -> int:
+def _print_sweep_answers(report: Report, journal: Journal) -> int:
     """Print a row for each cell of a sweep: its answer and the number on which it rests; return how many."""
     from orchestrator.inspection import answers
 
     assert report.store is not None
-    cells = answers.of_cells(journal, report.store)
+    cells = answers.cell_answers(journal, report.store)
     told = [cell for cell in cells if cell.row is not None]
     if told:
         rows = [_cell_row(cell) for cell in told[:LISTED]]
         names = dict.fromkeys(name for row in rows for name in row)
         table(rows, [name for name in names if any(row.get(name) for row in rows)], right=("estimate", "p"))
     if len(told) > LISTED:
-        show(f"... and {counted(len(told) - LISTED, 'more cell')}")
+        show(f"... and {format_count(len(told) - LISTED, 'more cell')}")
     if len(cells) <= FIRST:
         for cell in told:
             if cell.verdict is not None:
@@ -220,7 +220,7 @@ def _cell_row(cell: CellAnswer) -> dict[str, str]:
 
     row = cell.row or {}
     shown = numbers(row)
-    measured = {"measured": answers.named(row) if row else ""}
+    measured = {"measured": answers.row_name(row) if row else ""}
     return {
         **cell.varied,
         "answer": "" if cell.verdict is None else cell.verdict.answer,
@@ -243,16 +243,16 @@ def lines(answer: Mapping[str, Any]) -> list[str]:
             inputs = ["its inputs are others"] if "inputs" in value else []
             shown += [
                 f"nearest     {value['key'][:16]}, stored, of the same task:",
-                *_indented((*fields, *version, *inputs)),
+                *_indent((*fields, *version, *inputs)),
             ]
         elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-            shown += [name, *_indented(" ".join(cell(part) for part in mapping.values()) for mapping in value)]
+            shown += [name, *_indent(" ".join(cell(part) for part in mapping.values()) for mapping in value)]
         elif isinstance(value, Mapping):
-            shown += [name, *_indented(f"{path} {cell(part)}" for path, part in value.items())]
+            shown += [name, *_indent(f"{path} {cell(part)}" for path, part in value.items())]
         elif value not in (None, [], ""):
             shown.append(f"{name:<11} {', '.join(map(str, value)) if isinstance(value, list) else cell(value)}")
     return shown
 
 
-def _indented(texts: Iterable[str]) -> list[str]:
+def _indent(texts: Iterable[str]) -> list[str]:
     return [f"  {text}" for text in texts]

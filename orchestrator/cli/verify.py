@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.options import Json, Where
-from orchestrator.cli.store import opened_at, path_of
+from orchestrator.cli.options import Json, StoreOption
+from orchestrator.cli.store import command_store, path_of
 from orchestrator.cli.terminal import emit, say, show, stdout
 from orchestrator.errors import SpecError
 from orchestrator.printable import printable
 from orchestrator.store import DEFAULT_STORE, is_there
 
 if TYPE_CHECKING:
-    from orchestrator.inspection.page_checks import Check
+    from orchestrator.inspection.page_checks import SealCheck
 
 STATES = {"agrees": "green", "changed": "bold red", "unchecked": "yellow"}
 
@@ -33,7 +33,7 @@ def verify(
     strict: Annotated[
         bool, typer.Option("--strict", help="Of a page: exit 1 if anything was not checked, too.")
     ] = False,
-    store: Where = None,
+    store: StoreOption = None,
     json: Json = False,
 ) -> int:
     """Check every stored table against its digest; or a report page, and what it rests on, against its seal.
@@ -49,7 +49,7 @@ def verify(
         raise SpecError("--strict is given without a page; of a store every result is checked")
     if file:
         raise SpecError("--file is given without a page; say which: engram verify report.html --file ...")
-    with opened_at(store) as opened:
+    with command_store(store) as opened:
         keys = sorted(opened.keys())
         damaged = list(opened.verify(keys))
     for _, problem in damaged:
@@ -95,7 +95,7 @@ def _verify_page(path: Path, files: list[str], named: str | None, default: str, 
     return 1 if counts["changed"] or (strict and counts["unchecked"]) else 0
 
 
-def _show(check: Check) -> None:
+def _show(check: SealCheck) -> None:
     console = stdout()
     console.print(f"{check.state:<10}", style=STATES[check.state], end="")
     console.print(printable(f"{check.what} {check.name}" + (f": {check.note}" if check.note else "")))

@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
 from orchestrator.executors import strategy_cache
-from orchestrator.executors.gpu_packing import Measured
+from orchestrator.executors.gpu_packing import GpuMeasurement
 from orchestrator.spec.config_parts import plain
-from orchestrator.store import Store, Written, read_each
+from orchestrator.store import Store, WriteEffect, read_each
 from orchestrator.store.provenance import commit, device, process, versions
 from tasks import checkpoints, compute_context
 from tasks.checkpoints import Link
@@ -73,7 +73,7 @@ class Done:
     seconds: float
     worker: str
     differs: bool = False
-    measured: Measured | None = None
+    measured: GpuMeasurement | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ Outcome = Done | Failed | Missing | Lost | Refused
 
 
 @dataclass(frozen=True)
-class Made:
+class Computation:
     """How a result was computed: seconds, jobs of the call, and what the task noted."""
 
     seconds: float
@@ -151,11 +151,11 @@ def perform(call: Call, store: Store) -> Finished:
             ready.append((item, inputs))
         else:
             outcomes.append(inputs)
-    settle = strategy_cache.settling(store, *call.runs) if call.runs else compute_context.here()
+    settle = strategy_cache.choice_settler(store, *call.runs) if call.runs else compute_context.here()
     states = Checkpoints(store, call.keep)
     with compute_context.under(compute_context.ComputeContext(call.way, call.members, call.sharers, settle)) as notes:
         for item, seconds, result in _results(ready, states):
-            made = Made(seconds, len(ready), worker, dict(notes))
+            made = Computation(seconds, len(ready), worker, dict(notes))
             compute_context.note()  # clear: notes on this result do not belong to the next
             outcomes.append(_commit(item, result, made, store, states.left.pop(item.key, None)))
     if call.gpus:
@@ -174,9 +174,9 @@ class Checkpoints:
     def link(self, item: Item) -> Link:
         """The checkpoint that a job may continue from."""
         wanted = item.leaves or self._keep
-        return Link(lambda: self._given(item), (lambda data: self._leave(item, data)) if wanted else None)
+        return Link(lambda: self._earlier_states(item), (lambda data: self._leave(item, data)) if wanted else None)
 
-    def _given(self, item: Item) -> Iterator[bytes]:
+    def _earlier_states(self, item: Item) -> Iterator[bytes]:
         for key in item.before:
             try:
                 yield self._store.state(key)
@@ -246,17 +246,17 @@ def _results(
     except Exception as error:  # of the jobs together: the schedule sends the rest again in smaller parts
         broken = error
     for item in pending.values():
-        yield item, 0.0, _Together(_line(broken))
+        yield item, 0.0, _JointFailure(_line(broken))
 
 
-class _Together(Exception):
+class _JointFailure(Exception):
     """Several jobs failed together, which may succeed one by one."""
 
 
-def _commit(item: Item, result: pa.Table | Exception, made: Made, store: Store, state: bytes | None) -> Outcome:
+def _commit(item: Item, result: pa.Table | Exception, made: Computation, store: Store, state: bytes | None) -> Outcome:
     if isinstance(result, Unwritable):
         return Refused(item.key, str(result))
-    if isinstance(result, _Together | StoreError):
+    if isinstance(result, _JointFailure | StoreError):
         return Lost(item.key, str(result))
     if isinstance(result, Exception) and made.together > 1 and _out_of_memory(result):
         return Lost(item.key, _line(result))
@@ -282,10 +282,12 @@ def _commit(item: Item, result: pa.Table | Exception, made: Made, store: Store, 
         return Lost(item.key, _line(error))
     except TypeError as refused:  # a table of a type that no store can hold
         return _commit(item, refused, made, store, None)
-    return Done(item.key, made.seconds, made.worker, written is Written.CONFLICT, Measured.noted(made.notes))
+    return Done(
+        item.key, made.seconds, made.worker, written is WriteEffect.CONFLICT, GpuMeasurement.from_notes(made.notes)
+    )
 
 
-def _record(item: Item, made: Made) -> dict[str, Any]:
+def _record(item: Item, made: Computation) -> dict[str, Any]:
     mark = marks(function_of(item))
     record = {
         "key": item.key,

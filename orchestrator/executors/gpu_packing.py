@@ -18,7 +18,7 @@ GRAIN = 10_000  # parts of a GPU that Ray distinguishes
 
 
 @dataclass(frozen=True)
-class Measured:
+class GpuMeasurement:
     """A task's measurements of the GPU that computed a job."""
 
     stack: int  # jobs in one step
@@ -27,7 +27,7 @@ class Measured:
     busy: float  # share of the time, in (0, 1]
 
     @classmethod
-    def noted(cls, notes: Mapping[str, Any]) -> Measured | None:
+    def from_notes(cls, notes: Mapping[str, Any]) -> GpuMeasurement | None:
         """The measurement in a task's notes; None if it is incomplete or invalid."""
         numbers = [notes.get(name) for name in ("stack", "bytes_per_member", "device_bytes", "busy")]
         if not all(isinstance(number, int | float) and 0 < number < float("inf") for number in numbers):
@@ -48,7 +48,7 @@ class GpuPacking:
         """The number of calls of this group that run on so many GPUs at one time."""
         return gpus * self.sharers
 
-    def sent(self, gpus: int) -> int:
+    def calls_in_flight(self, gpus: int) -> int:
         """The number of calls to keep sent to so many GPUs; once measured, one more per GPU than runs there."""
         return self.slots(gpus) + (0 if self.stack is None or self.most == 1 else gpus)
 
@@ -62,7 +62,7 @@ class GpuPacking:
         # step of half a stack takes nearly as long as one of a whole stack.
         return max(min(even, self.stack), min(REFILLS * self.stack, ready // (2 * slots)))
 
-    def learned(self, measured: Sequence[Measured], sharers: int) -> GpuPacking:
+    def with_measurements(self, measured: Sequence[GpuMeasurement], sharers: int) -> GpuPacking:
         """The packing updated by the measurements of a call that shared its GPU with `sharers` - 1 others.
 
         The number of sharers is learned from calls that ran alone: the busy share of one call cannot be measured
@@ -77,12 +77,12 @@ class GpuPacking:
         wanted = round(1 / busy) if sharers == 1 else self.sharers
         return replace(self, stack=stack, sharers=max(1, min(wanted, fitting, self.most)))
 
-    def lost(self, sharers: int) -> GpuPacking:
+    def with_fewer_sharers(self, sharers: int) -> GpuPacking:
         """The packing after the loss of a call that shared its GPU, perhaps for lack of memory: one sharer fewer."""
         most = max(1, min(self.most, sharers - 1))
         return replace(self, most=most, sharers=min(self.sharers, most))
 
 
-def part(sharers: int) -> float:
+def gpu_fraction(sharers: int) -> float:
     """The fraction of a GPU per call such that exactly `sharers` fit on it."""
     return GRAIN // sharers / GRAIN

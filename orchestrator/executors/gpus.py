@@ -12,7 +12,7 @@ SECONDS = 20.0  # for nvidia-smi to answer
 
 def count() -> int:
     """The number of the machine's GPUs, or of those in CUDA_VISIBLE_DEVICES."""
-    there = len(list(DRIVER.iterdir())) if DRIVER.is_dir() else _listed()
+    there = len(list(DRIVER.iterdir())) if DRIVER.is_dir() else _nvidia_smi_count()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None or not there:
         return there
@@ -25,7 +25,7 @@ def count() -> int:
     return visible_gpus
 
 
-def _listed() -> int:
+def _nvidia_smi_count() -> int:
     """GPUs by nvidia-smi, for containers and WSL, where /proc shows none."""
     try:
         output = subprocess.run(

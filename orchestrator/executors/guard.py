@@ -47,10 +47,10 @@ class Guard:
         )
         os.close(reading)
 
-    def end_stopped(self) -> None:
+    def kill_stopped_processes(self) -> None:
         """Kill marked processes that are stopped (by SIGSTOP, say), which would not react to anything else."""
         if self._pipe is not None:
-            for pid in marked(self._mark):
+            for pid in marked_processes(self._mark):
                 if state(pid) == "T":
                     _kill(pid)
 
@@ -64,7 +64,7 @@ class Guard:
         self._process.wait()
 
 
-def marked(mark: str) -> Iterator[int]:
+def marked_processes(mark: str) -> Iterator[int]:
     """The other processes that were started with the mark in their environment."""
     wanted = f"{MARK}={mark}".encode()
     for name in os.listdir("/proc"):
@@ -105,7 +105,7 @@ def family(mark: str) -> dict[int, str]:
     Ray's agents, which write their titles over their own memory, have been seen without the mark; their parent has it.
     """
     processes = {int(name): seen for name in os.listdir("/proc") if name.isdigit() and (seen := stat(int(name)))}
-    members = set(marked(mark)) & set(processes)
+    members = set(marked_processes(mark)) & set(processes)
     grown = True
     while grown:
         children = {pid for pid, (parent, _) in processes.items() if parent in members} - members
@@ -119,7 +119,7 @@ def sweep(mark: str, known: dict[int, str]) -> int:
     known_pids = [pid for pid, since in known.items() if (seen := stat(pid)) and seen[1] == since]
     for pid in known_pids:  # before the search: reading the environment of a busy process can take long
         _kill(pid)
-    late = [pid for pid in marked(mark) if pid not in known_pids]
+    late = [pid for pid in marked_processes(mark) if pid not in known_pids]
     for pid in late:
         _kill(pid)
     return len(known_pids) + len(late)

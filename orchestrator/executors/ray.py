@@ -31,7 +31,7 @@ from orchestrator.executors.environment import handler_kept, no_stderr, variable
 from orchestrator.executors.gpu_packing import SHARERS
 from orchestrator.executors.guard import Guard
 from orchestrator.executors.node_groups import Machine
-from orchestrator.executors.sent import Sent, placed
+from orchestrator.executors.sent_calls import Sent, calls_with_slots
 from orchestrator.spec.addresses import host_and_port
 from orchestrator.spec.execution import GpusName
 
@@ -84,7 +84,7 @@ class RayExecutor:
         self._looked = self._head_seen = time.monotonic()
         self._close = contextlib.ExitStack()
         try:
-            self._address, self._head, self._guard = self._close.enter_context(connected(address, cpus))
+            self._address, self._head, self._guard = self._close.enter_context(connect(address, cpus))
             self._own = self._guard is not None
             nodes = self._nodes()
             if nodes is None:
@@ -149,17 +149,17 @@ class RayExecutor:
         except Exception:  # of one of them: ask one by one
             answers = [self._answer(reference) for reference in ready]
         finished = [
-            self._finished(self._pending.pop(reference), answer)
+            self._call_outcome(self._pending.pop(reference), answer)
             for reference, answer in zip(ready, answers, strict=True)
         ]
-        return [call for call in (*finished, *self._given_up()) if call is not None]
+        return [call for call in (*finished, *self._abandoned_calls()) if call is not None]
 
     @property
     def pending(self) -> int:
         return len(self._pending)
 
     def running(self) -> Sequence[tuple[Call, float]]:
-        return placed(self._pending.values(), self._cpus_there, self._gpus_there, time.monotonic())
+        return calls_with_slots(self._pending.values(), self._cpus_there, self._gpus_there, time.monotonic())
 
     def end(self, call: Call, why: str) -> None:
         """As `Executor.end`. On a cluster that others use too, first test whether the call has begun.
@@ -173,7 +173,7 @@ class RayExecutor:
         with contextlib.suppress(exceptions.RayError):
             if sent.ending is not None:
                 if self._guard is not None and now - sent.ending > END_SECONDS:
-                    self._guard.end_stopped()  # a stopped process does not react to requests
+                    self._guard.kill_stopped_processes()  # a stopped process does not react to requests
             elif self._own or sent.begun:
                 sent.ending, sent.why = now, why
                 ray.cancel(reference, force=True)
@@ -218,15 +218,15 @@ class RayExecutor:
             return error
         return answer
 
-    def _given_up(self) -> Iterator[Finished]:
+    def _abandoned_calls(self) -> Iterator[Finished]:
         """Cancelled calls that do not end, perhaps because their workers' machines are cut off."""
         now = time.monotonic()
         for reference, sent in list(self._pending.items()):
             if sent.ending is not None and now - sent.ending > 3 * END_SECONDS:
                 del self._pending[reference]
-                yield _lost(sent.call, sent.why, died=True)
+                yield _lost_call(sent.call, sent.why, died=True)
 
-    def _finished(self, sent: Sent, answer: bytes | str | Exception) -> Finished | None:
+    def _call_outcome(self, sent: Sent, answer: bytes | str | Exception) -> Finished | None:
         """The outcome of a call; None if it had not begun and is given up or sent again."""
         call = sent.call
         if isinstance(answer, bytes):
@@ -238,15 +238,15 @@ class RayExecutor:
         if isinstance(answer, str) and not self._proven:
             raise ClusterError(f"a worker cannot import Engram ({answer}); every node needs the same installation")
         if isinstance(answer, str):
-            return _lost(call, f"nothing to import there: {answer}", died=False)
+            return _lost_call(call, f"nothing to import there: {answer}", died=False)
         if sent.ending is not None:
-            return _lost(call, sent.why, died=True)
+            return _lost_call(call, sent.why, died=True)
         if isinstance(answer, exceptions.TaskCancelledError) and self._halted:
             return None
         if isinstance(answer, exceptions.TaskCancelledError) and (sent.taken or sent.asked is not None):
             self.submit(call)
             return None
-        return _lost(call, *reason(answer))
+        return _lost_call(call, *reason(answer))
 
     def _look(self) -> None:
         """Update the slots as nodes come and go. Raises ClusterError once the head is gone."""
@@ -261,7 +261,7 @@ class RayExecutor:
             self._measure(nodes)
         elif (self._own and not up) or now - self._head_seen > HEAD_SECONDS:
             if self._guard is not None:
-                self._guard.end_stopped()  # a stopped head would keep `close` waiting
+                self._guard.kill_stopped_processes()  # a stopped head would keep `close` waiting
             raise ClusterError(f"the head of the Ray cluster at {self._address} is gone; the same command goes on")
 
     def _nodes(self) -> list[Machine] | None:
@@ -299,7 +299,7 @@ class RayExecutor:
         return not self._barren
 
 
-def _lost(call: Call, cause: str, died: bool) -> Finished:
+def _lost_call(call: Call, cause: str, died: bool) -> Finished:
     return Finished(call, tuple(Lost(item.key, cause, died) for item in call.items))
 
 
@@ -314,7 +314,7 @@ def reason(error: Exception) -> tuple[str, bool]:
 
 
 @contextlib.contextmanager
-def connected(address: str, cpus: int | None = None) -> Iterator[tuple[str, tuple[str, int] | None, Guard | None]]:
+def connect(address: str, cpus: int | None = None) -> Iterator[tuple[str, tuple[str, int] | None, Guard | None]]:
     """Connect to a cluster; yields its address, its head's address (None for ray://), and the guard of our own."""
     if ray.is_initialized():
         head = ray.get_runtime_context().gcs_address

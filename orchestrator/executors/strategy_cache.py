@@ -18,7 +18,7 @@ from tasks.compute_context import Choice, Settle
 ATTEMPTS = 3  # to store a choice whose file turns out damaged each time
 
 
-def settling(store: Store, run: str, *kin: str) -> Settle:
+def choice_settler(store: Store, run: str, *kin: str) -> Settle:
     """A function that returns the choice stored for the run, or for one of its kin, or makes the choice and stores it.
 
     Kin are the cells of a sweep, and the sweeps of a cell: what is computed for both is computed in one way. When
@@ -29,38 +29,38 @@ def settling(store: Store, run: str, *kin: str) -> Settle:
 
     def settle(name: str, choose: Callable[[], Choice]) -> Choice:
         if name not in known:
-            choice = _stored(store, (run, *kin), name)
-            known[name] = _made(store, run, name, choose) if choice is None else choice
+            choice = _first_stored_choice(store, (run, *kin), name)
+            known[name] = _make_choice(store, run, name, choose) if choice is None else choice
         return known[name]
 
     return settle
 
 
-def _stored(store: Store, runs: Sequence[str], name: str) -> Choice | None:
+def _first_stored_choice(store: Store, runs: Sequence[str], name: str) -> Choice | None:
     """The choice of the first of the runs that has one."""
     for run in runs:
-        if (choice := _kept(store, run, name)) is not None:
+        if (choice := _read_choice(store, run, name)) is not None:
             return choice
     return None
 
 
-def _kept(store: Store, run: str, name: str) -> Choice | None:
+def _read_choice(store: Store, run: str, name: str) -> Choice | None:
     """The choice stored for a run; None if there is none, or if a damaged one was set aside."""
-    data = store.kept(run, file_of(name))
+    data = store.read_run_file(run, file_of(name))
     if data is None:
         return None
     try:
-        return decoded(name, data)
+        return decode(name, data)
     except ValueError as error:
-        store.unkeep(run, file_of(name), data, str(error))
+        store.set_aside_run_file(run, file_of(name), data, str(error))
         return None
 
 
-def _made(store: Store, run: str, name: str, choose: Callable[[], Choice]) -> Choice:
-    mine = encoded(name, choose())
+def _make_choice(store: Store, run: str, name: str, choose: Callable[[], Choice]) -> Choice:
+    mine = encode(name, choose())
     for _ in range(ATTEMPTS):
-        store.keep(run, file_of(name), mine)
-        if (choice := _kept(store, run, name)) is not None:
+        store.keep_run_file(run, file_of(name), mine)
+        if (choice := _read_choice(store, run, name)) is not None:
             return choice
     raise StoreError(f"what run {run} settles for {name} is damaged again and again; check the disk")
 
@@ -71,13 +71,13 @@ def file_of(name: str) -> str:
     return f"{plain}.{hashlib.sha256(name.encode()).hexdigest()[:12]}.json"
 
 
-def encoded(name: str, choice: Choice) -> bytes:
+def encode(name: str, choice: Choice) -> bytes:
     """A choice as bytes. Raises TypeError for values that JSON cannot represent."""
     says = {"name": name, "choice": dict(choice)}
     return json.dumps({**says, "sha256": _digest(says)}, indent=2).encode()
 
 
-def decoded(name: str, data: bytes) -> Choice:
+def decode(name: str, data: bytes) -> Choice:
     """The choice in these bytes. Raises ValueError, with the reason, if they are not as they were written."""
     try:
         says = json.loads(data)

@@ -68,27 +68,27 @@ class Answer:
     unit: str | None = None
 
 
-def numbered(journal: Journal, store: Store) -> Answer | None:
+def run_answer(journal: Journal, store: Store) -> Answer | None:
     """The answer of a run; None as long as there is none, for an audit without answers in words, and for a sweep.
 
     Of a search what it recommends: `setting` are the winner's choices, the number by how much less it memorises than
     the start. Raises EngramError where the audit gives an answer that it does not declare.
     """
     if search_results.is_search(journal.about()):
-        return recommended(search_results.of(journal))
+        return search_answer(search_results.read_search(journal))
     verdict = results.answer(journal, store)
     if verdict is None:
         return None
     said = Answer(verdict.answer, tone(journal.about()["audit"], verdict), verdict.sentence, verdict.limits_in_full)
-    rows = behind(verdict, results.summary(journal, store).table.to_pylist())
+    rows = supporting_rows(verdict, results.summary(journal, store).table.to_pylist())
     if not rows:
         return said
     names = ("metric", "estimate", "low", "high", "null", "n", "unit")
     numbers = {name: rows[0][name] for name in names}
-    return replace(said, setting=row_setting.varied(rows[0]["setting"]) or {}, p=rows[0]["p_value"], **numbers)
+    return replace(said, setting=row_setting.parse_setting(rows[0]["setting"]) or {}, p=rows[0]["p_value"], **numbers)
 
 
-def recommended(search: SearchResults) -> Answer | None:
+def search_answer(search: SearchResults) -> Answer | None:
     """What a search recommends; None as long as it recommends nothing."""
     told = search.answer
     if told is None:
@@ -104,35 +104,35 @@ def recommended(search: SearchResults) -> Answer | None:
     return replace(said, metric=LESS, null=0.0, n=n, unit=unit, **numbers)
 
 
-def behind(verdict: Verdict, rows: Sequence[Row]) -> list[Row]:
+def supporting_rows(verdict: Verdict, rows: Sequence[Row]) -> list[Row]:
     """The rows of a summary on which the answer rests, the most important one first."""
     return [row for name in verdict.rows for row in rows if (row["metric"], row["setting"]) == name]
 
 
-def leading(verdict: Verdict | None, rows: Sequence[Row], count: int) -> list[Row]:
+def leading_rows(verdict: Verdict | None, rows: Sequence[Row], count: int) -> list[Row]:
     """The rows of a summary to read first: those on which the answer rests, then the first ones, `count` in all."""
-    first = [] if verdict is None else behind(verdict, rows)
+    first = [] if verdict is None else supporting_rows(verdict, rows)
     return [*first, *(row for row in rows if row not in first)][:count]
 
 
-def of_cells(journal: Journal, store: Store) -> list[CellAnswer]:
+def cell_answers(journal: Journal, store: Store) -> list[CellAnswer]:
     """The answers of a sweep's cells, in their order."""
     settings = results.cells(journal)
-    fields = labels.telling(list(settings.values()))
+    fields = labels.distinguishing_fields(list(settings.values()))
     found = []
     for name, setting in settings.items():
-        cell = journal.beside(name)
+        cell = journal.sibling(name)
         verdict = results.answer(cell, store)
         rows = results.summary(cell, store).table.to_pylist()
-        row = next(iter((verdict and behind(verdict, rows)) or rows), None)
+        row = next(iter((verdict and supporting_rows(verdict, rows)) or rows), None)
         varied = {field: text(setting[field]) for field in fields if field in setting}
         found.append(CellAnswer(name, varied, verdict, row))
     return found
 
 
-def named(row: Row) -> str:
+def row_name(row: Row) -> str:
     """What a row of a summary measures: `M_w effect (images=probe)`."""
-    shown = row_setting.shown(row["setting"], text)
+    shown = row_setting.format_setting(row["setting"], text)
     return f"{row['metric']} ({shown})" if shown else str(row["metric"])
 
 

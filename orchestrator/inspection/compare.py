@@ -10,7 +10,7 @@ from orchestrator.errors import SpecError
 from orchestrator.inspection import results
 from orchestrator.inspection.search_results import is_search
 from orchestrator.run_folder.journal import Journal
-from orchestrator.spec.config_parts import flat
+from orchestrator.spec.config_parts import flatten
 from orchestrator.store import Store
 from tasks.verdict import Verdict
 
@@ -57,7 +57,7 @@ def compare(store: Store, a: Journal, b: Journal) -> Comparison:
             cells = ", ".join(about["cells"])
             what = "search" if is_search(about) else "sweep"
             raise SpecError(f"{journal.run} is a {what}; compare two of its runs ({cells}), or look at its own report")
-    configs = [dict(flat(about["config"])) | {"preset": about["preset"]} for about in abouts]
+    configs = [dict(flatten(about["config"])) | {"preset": about["preset"]} for about in abouts]
     made = [{"commit": about.get("commit"), **about.get("versions", {})} for about in abouts]
     tables = [
         {_name(row): row for row in results.read(journal, store, "summary").table.to_pylist()} for journal in both

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.errors import EngramError
-from orchestrator.inspection.preview import price_of, shape_of, slots_at
+from orchestrator.inspection.preview import price_json, price_of, slots_at
 from orchestrator.planning.extras import required_extras
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.config_parts import plain, walk
-from orchestrator.spec.described import shown
+from orchestrator.spec.field_descriptions import value_text
 from orchestrator.spec.fields import text
-from orchestrator.spec.resolve import Cell, pin_one, pinned
+from orchestrator.spec.resolve import Cell, pin_cells, pin_one
 from orchestrator.store import Store
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
@@ -53,27 +53,27 @@ def described_presets(
     """The audit's presets in their order, or those of these names, priced by the store's timings where there is one."""
     known: MutableMapping[str, str] = {} if store is None else store.digests()
     for name in names or tuple(entry.audit.presets):
-        yield _described(entry, name, store, known)
+        yield _describe_preset(entry, name, store, known)
 
 
-def _described(
+def _describe_preset(
     entry: RegisteredAudit, name: str, store: Store | None, known: MutableMapping[str, str]
 ) -> DescribedPreset:
     audit = entry.audit
     cells = audit.cells(name)
-    data = dict(needed for cell in cells for needed in _needed(cell, known))
+    data = dict(needed for cell in cells for needed in _required_data(cell, known))
     repeats, settings = audit.repeats.get(name, ""), _settings(audit, cells)
     preset = DescribedPreset(name, repeats, len(cells), settings, data, _packages(required_extras(cells)))
     here = all(data.values())
     with nullcontext() if here else catalog.outlined():
         try:
             # What stands for data that are not here is not remembered.
-            found = pinned([Cell(entry.name, cell, name) for cell in cells], known if here else {**known})
+            found = pin_cells([Cell(entry.name, cell, name) for cell in cells], known if here else {**known})
             whole = Plan.union([plan_of(cell) for cell in found])
         except EngramError:  # what a plan of this data would refuse is told by `engram plan`
             return preset
         stored = set() if store is None else store.keys()
-        price = shape_of(price_of(whole, whole.missing(stored), store, None), slots_at(None))
+        price = price_json(price_of(whole, whole.missing(stored), store, None), slots_at(None))
     links = sum(marks(job.function).trains for job in whole.jobs.values())
     trainings = sum(marks(job.function).trains for key, job in whole.jobs.items() if key not in whole.after)
     extras = _packages(required_extras(job.config for job in whole.jobs.values()))
@@ -85,7 +85,7 @@ def _packages(extras: Iterable[Extra]) -> dict[str, bool]:
     return {extra.package: extra.is_installed for extra in dict.fromkeys(extras)}
 
 
-def _needed(config: Any, known: MutableMapping[str, str]) -> Iterator[tuple[str, bool]]:
+def _required_data(config: Any, known: MutableMapping[str, str]) -> Iterator[tuple[str, bool]]:
     """Every data set of the config and whether it is here, and whatever else is not."""
     for _, part in walk(config):
         if not isinstance(part, Dataset | Pinnable):
@@ -106,13 +106,13 @@ def _settings(audit: Any, cells: tuple[Any, ...]) -> dict[str, tuple[str, ...]]:
     except (TypeError, ValueError):
         return {}
     fields = [name for name in plain(default) if any(getattr(cell, name) != getattr(default, name) for cell in cells)]
-    return {name: tuple(dict.fromkeys(_shown(default, cell, name) for cell in cells)) for name in fields}
+    return {name: tuple(dict.fromkeys(_field_text(default, cell, name) for cell in cells)) for name in fields}
 
 
-def _shown(default: Any, cell: Any, name: str) -> str:
+def _field_text(default: Any, cell: Any, name: str) -> str:
     """A field's value; of a config those of its own fields that differ from the default's."""
     here = getattr(cell, name)
     usual, value = plain(getattr(default, name)), plain(here)
     if isinstance(value, Mapping) and isinstance(usual, Mapping) and value.keys() == usual.keys():
         value = {field: part for field, part in value.items() if part != usual[field]}
-    return text(value) if isinstance(value, Mapping) else shown(here)
+    return text(value) if isinstance(value, Mapping) else value_text(here)

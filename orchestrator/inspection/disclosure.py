@@ -17,8 +17,8 @@ from typing import Any
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
-from orchestrator.spec.config_parts import plain, rebuilt
-from orchestrator.spec.fields import changed, coerce, declared, listed, text
+from orchestrator.spec.config_parts import plain, rebuild
+from orchestrator.spec.fields import coerce, field_types, replace_fields, split_list, text
 from tasks.files import WITHHELD
 
 UNKNOWN = "<withheld>"  # for texts of a config whose audit has gone, so that it is unknown which are private
@@ -44,7 +44,7 @@ class Disclosure:
         """The value, of the same type, without its private parts."""
         if hasattr(value, "named"):
             return value.named()
-        return rebuilt(value, self._part)
+        return rebuild(value, self._part)
 
     def _part(self, held: Any, metadata: Mapping[Any, Any]) -> Any:
         """The public value of a field with this metadata."""
@@ -70,20 +70,22 @@ class Disclosure:
             cells = [Journal(folder.with_name(name)).about() for name in about["cells"]]
             settings = about.get("settings") or [cell.get("setting") for cell in cells]
             pairs = zip(cells, settings, strict=True)
-            public_settings = [self._setting(typed(cell), setting or {}) for cell, setting in pairs]
-            first = typed(cells[0])
+            public_settings = [self._setting(typed_config(cell), setting or {}) for cell, setting in pairs]
+            first = typed_config(cells[0])
             search = {"search": self._search(first, about["search"])} if "search" in about else {}
-            return {**about, "settings": public_settings, **self._asked(about, first, public_settings), **search}
+            return {**about, "settings": public_settings, **self._public_spec(about, first, public_settings), **search}
         if "config" not in about:
             return about
-        config = typed(about)
-        shown = without_text(about["config"]) if config is None else plain(self.public(config))
+        config = typed_config(about)
+        shown = redact_text(about["config"]) if config is None else plain(self.public(config))
         if config is not None and plain(config) == shown:
             shown = about["config"]  # as it was written, without fields added to the code since
         setting = {"setting": self._setting(config, about["setting"])} if about.get("setting") else {}
-        return {**about, "config": shown, **setting, **self._asked(about, config, [])}
+        return {**about, "config": shown, **setting, **self._public_spec(about, config, [])}
 
-    def _asked(self, about: Mapping[str, Any], config: Any, settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def _public_spec(
+        self, about: Mapping[str, Any], config: Any, settings: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
         """The public specification; swept values as in the cells' settings."""
         if "asked" not in about:
             return {}
@@ -101,41 +103,43 @@ class Disclosure:
         over = {
             name: domain
             if RANGE.fullmatch(domain)
-            else ",".join(text(self._chosen(config, {name: value})[name]) for value in listed(f"[{domain}]"))
+            else ",".join(
+                text(self._public_choices(config, {name: value})[name]) for value in split_list(f"[{domain}]")
+            )
             for name, domain in search["over"].items()
         }
         public = {**search, "over": over, "set": self._setting(config, search.get("set", {}))}
         if "chosen" in search:
-            public["chosen"] = [self._chosen(config, setting) for setting in search["chosen"]]
+            public["chosen"] = [self._public_choices(config, setting) for setting in search["chosen"]]
         return public
 
-    def _chosen(self, config: Any, setting: Mapping[str, Any]) -> dict[str, Any]:
+    def _public_choices(self, config: Any, setting: Mapping[str, Any]) -> dict[str, Any]:
         """The public values of fields that are set otherwise than in the config, whether it takes them or not."""
         public = {}
         for name, value in setting.items():
             try:
-                other = None if config is None else changed(config, {name: value})
+                other = None if config is None else replace_fields(config, {name: value})
             except SpecError:
                 other = None
             plain_word = not isinstance(value, str) or PLAIN_WORD.fullmatch(value)
-            public[name] = value if other is None and plain_word else self._varied(other, name, value)
+            public[name] = value if other is None and plain_word else self._public_value(other, name, value)
         return public
 
     def _setting(self, config: Any, setting: Mapping[str, Any]) -> dict[str, Any]:
         """The public values of a setting, in the form in which they were stored."""
-        return {name: self._varied(config, name, value) for name, value in setting.items()}
+        return {name: self._public_value(config, name, value) for name, value in setting.items()}
 
-    def _varied(self, config: Any, name: str, value: Any) -> Any:
+    def _public_value(self, config: Any, name: str, value: Any) -> Any:
         path = name.split(".")
         if config is None:
-            return without_text(value)
+            return redact_text(value)
         kind: Any = type(config)
-        if path[0] not in declared(kind):
+        if path[0] not in field_types(kind):
             return value  # `scale`, which is not a field of the config
         held, shown = config, self.public(config)
         for part in path:
             if not hasattr(held, part):
-                return without_text(value)
+                return redact_text(value)
             held, shown = getattr(held, part), getattr(shown, part)
         if held == shown:
             return value
@@ -145,7 +149,7 @@ class Disclosure:
         return plain(shown)
 
 
-def typed(about: Mapping[str, Any]) -> Any:
+def typed_config(about: Mapping[str, Any]) -> Any:
     """A run's config as the audit's config type; None if the audit has gone or has changed since."""
     try:
         return coerce(about["config"], audits.find(about["audit"]).audit.config, "config")
@@ -158,9 +162,9 @@ def is_private(value: Any) -> bool:
     return bool(Disclosure().public(value) != value)
 
 
-def without_text(value: Any) -> Any:
+def redact_text(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: without_text(part) for name, part in value.items()}
+        return {name: redact_text(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [without_text(part) for part in value]
+        return [redact_text(part) for part in value]
     return UNKNOWN if isinstance(value, str) else value

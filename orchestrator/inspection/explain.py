@@ -21,7 +21,7 @@ NEIGHBOURS = 1000  # stored results of the same task that are searched for the n
 def run(journal: Journal, store: Store) -> dict[str, Any]:
     """Per task of a run: jobs planned, stored before its last start, computed by it, failed, and absent now."""
     about = journal.about()
-    runs = [journal.beside(name) for name in about.get("cells", ())] or [journal]
+    runs = [journal.sibling(name) for name in about.get("cells", ())] or [journal]
     stored = store.keys()
     tasks: dict[str, str] = {}
     events: dict[str, set[str]] = {"stored": set(), "done": set(), "failed": set()}
@@ -47,7 +47,7 @@ def run(journal: Journal, store: Store) -> dict[str, Any]:
     }
 
 
-class Planned:
+class PlannedKeys:
     """The plans of a store's runs, each read once; `tasks` maps every planned key to its task."""
 
     def __init__(self, store: Store) -> None:
@@ -61,10 +61,10 @@ class Planned:
         return [journal for journal, tasks in self._runs if key in tasks]
 
 
-def key_named(store: Store, word: str) -> str:
+def resolve_key(store: Store, word: str) -> str:
     """The one stored or planned key with this prefix. Raises SpecError if there is none, or several."""
     if len(word) >= SHORTEST and set(word) <= set("0123456789abcdef"):
-        known = store.keys().union(Planned(store).tasks)
+        known = store.keys().union(PlannedKeys(store).tasks)
         close = sorted(key for key in known if key.startswith(word))
         if len(close) == 1:
             return close[0]
@@ -77,7 +77,7 @@ def key_named(store: Store, word: str) -> str:
 
 def key(store: Store, name: str) -> dict[str, Any]:
     """Information on a key: its record if it is stored; otherwise why not, and the nearest stored key."""
-    known = Planned(store)
+    known = PlannedKeys(store)
     runs = known.having(name)
     stored = store.keys()
     answer: dict[str, Any] = {"key": name, "runs": [journal.run for journal in runs]}
@@ -94,8 +94,8 @@ def key(store: Store, name: str) -> dict[str, Any]:
             answer["problem"] = str(error)
     if not runs:
         return answer | {"state": "absent"}
-    job, plan = _planned(store, name, runs)
-    absent = [below for below in plan.waits(name) if below not in stored]
+    job, plan = _newest_planned_job(store, name, runs)
+    absent = [below for below in plan.dependencies(name) if below not in stored]
     traceback = store.failure(name)
     living = any(status.status(journal, store).state == "running" for journal in runs)
     mark = marks(job.function)
@@ -111,18 +111,18 @@ def key(store: Store, name: str) -> dict[str, Any]:
     }
 
 
-def planned(store: Store, name: str) -> tuple[Job, Plan]:
+def planned_job(store: Store, name: str) -> tuple[Job, Plan]:
     """The job of a key, with the plan of the newest run that has it. Raises EngramError if today's code plans none."""
-    return _planned(store, name, Planned(store).having(name))
+    return _newest_planned_job(store, name, PlannedKeys(store).having(name))
 
 
-def _planned(store: Store, name: str, having: Iterable[Journal]) -> tuple[Job, Plan]:
-    from orchestrator.run_folder.description import reopened
+def _newest_planned_job(store: Store, name: str, having: Iterable[Journal]) -> tuple[Job, Plan]:
+    from orchestrator.run_folder.description import reopen_run
 
     problem: EngramError | None = None
     for journal in sorted(having, key=lambda run: run.about().get("created", ""), reverse=True):
         try:
-            plan = reopened(journal)[1]
+            plan = reopen_run(journal)[1]
             return plan.jobs[name], plan
         except EngramError as error:
             problem = problem or error

@@ -12,7 +12,7 @@ from orchestrator.spec.resolve import Cell, LeftOut
 Setting = Mapping[str, Any]
 
 
-def telling(settings: Sequence[Setting]) -> list[str]:
+def distinguishing_fields(settings: Sequence[Setting]) -> list[str]:
     """A minimal list of fields that distinguish these settings.
 
     Of fields that vary together (say a network with its batch size) the first one is kept.
@@ -38,7 +38,7 @@ def label(setting: Setting, fields: Iterable[str]) -> str:
     return ", ".join(f"{name}={text(setting[name])}" for name in fields if name in setting)
 
 
-def tell_left_out(cells: Sequence[Cell], left_out: Sequence[LeftOut]) -> list[str]:
+def describe_left_out(cells: Sequence[Cell], left_out: Sequence[LeftOut]) -> list[str]:
     """A line for each cell that is left out, beside those that run: what tells it apart, and what it lacks."""
-    fields = telling([cell.setting for cell in cells] + [cell.setting for cell in left_out])
+    fields = distinguishing_fields([cell.setting for cell in cells] + [cell.setting for cell in left_out])
     return [f"left out: {label(cell.setting, fields)}: {cell.problem}" for cell in left_out]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.errors import Absent, SpecError, StoreError
-from orchestrator.inspection import audited, located, page_seal, status
-from orchestrator.inspection.audited import Audited, ResultTable, Thing
+from orchestrator.inspection import evidence, locations, page_seal, status
+from orchestrator.inspection.evidence import AuditedItem, ResultTable, Thing
 from orchestrator.inspection.page_seal import Seal
 from orchestrator.inspection.search_results import TRIALS, is_search
 from orchestrator.run_folder.journal import Journal
@@ -21,7 +21,7 @@ State = Literal["agrees", "changed", "unchecked"]
 
 
 @dataclass(frozen=True)
-class Check:
+class SealCheck:
     """One thing of which the page's seal gives the digest."""
 
     what: str  # page, table, run, data set, model, ...
@@ -62,59 +62,63 @@ def store_of(page: SealedPage, named: str | None, default: str) -> Store | None:
     return None
 
 
-def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Iterator[Check]:
+def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Iterator[SealCheck]:
     """The page itself, its tables in the store, and what it rests on: as given in `files`, else where it was audited.
 
     Raises SpecError for a file that is not there.
     """
-    given = {file: located.existing(file) for file in files}
+    given = {file: locations.existing(file) for file in files}
     yield _page(page)
     for table in page.seal.tables:
         yield _table(table, store)
-    places, unreadable = _places(page.seal, store)
+    places, unreadable = _things_in_runs(page.seal, store)
     yield from unreadable
     for entry in page.seal.audited:
-        match = next(((file, thing) for file, path in given.items() if (thing := located.at(entry, path))), None)
+        match = next(
+            ((file, thing) for file, path in given.items() if (thing := locations.find_at_path(entry, path))), None
+        )
         if match is not None:
             given.pop(match[0])
             yield _thing(entry, match[1], f"as {match[0]}")
         else:
-            yield _thing(entry, places.get(located.key(entry)) or located.by_name(entry))
+            yield _thing(entry, places.get(locations.key(entry)) or locations.find_by_name(entry))
     for file, path in given.items():
-        found = located.of_bytes(path) if path.is_file() else ""
-        yield Check("file", file, "changed", "", found, "the page rests on nothing with this content or name")
+        found = locations.file_digest(path) if path.is_file() else ""
+        yield SealCheck("file", file, "changed", "", found, "the page rests on nothing with this content or name")
 
 
-def _places(seal: Seal, store: Store | None) -> tuple[Mapping[located.Key, Thing], list[Check]]:
+def _things_in_runs(seal: Seal, store: Store | None) -> tuple[Mapping[locations.Key, Thing], list[SealCheck]]:
     """The things that the page's runs name, and a check for each run whose config cannot be read."""
-    places: dict[located.Key, Thing] = {}
-    unreadable: list[Check] = []
+    places: dict[locations.Key, Thing] = {}
+    unreadable: list[SealCheck] = []
     if store is None:
         return places, unreadable
     for run in seal.runs:
         try:
-            places |= located.of_run(run, store)
+            places |= locations.run_things(run, store)
         except StoreError as error:
-            unreadable.append(Check("run", run, "changed", "", "", str(error)))
+            unreadable.append(SealCheck("run", run, "changed", "", "", str(error)))
     return places, unreadable
 
 
-def _page(page: SealedPage) -> Check:
+def _page(page: SealedPage) -> SealCheck:
     sealed = page.seal.page
     found = page_seal.digest_of_page(page.data, sealed)
     state: State = "agrees" if found == sealed else "changed"
-    return Check("page", page.path.name, state, sealed, found, "" if found == sealed else "its text has been changed")
+    return SealCheck(
+        "page", page.path.name, state, sealed, found, "" if found == sealed else "its text has been changed"
+    )
 
 
-def _table(table: ResultTable, store: Store | None) -> Check:
+def _table(table: ResultTable, store: Store | None) -> SealCheck:
     name = f"{table.name} of {table.run}"
     if store is None:
-        return Check("table", name, "unchecked", table.digest, "", "its store is not here; name it with --store")
+        return SealCheck("table", name, "unchecked", table.digest, "", "its store is not here; name it with --store")
     contents: list[tuple[str, str]] = []
     try:
         journal = Journal(store.folder("runs") / table.run)
         if table.name == TRIALS and is_search(journal.about()):
-            return _compared(table, [audited.trials_content(journal)])
+            return _compare_digests(table, [evidence.trials_content(journal)])
         roots = status.roots(journal)
         for key, rows in read_each(store, roots.get(table.name, ())):
             if not isinstance(rows, Exception):
@@ -122,32 +126,32 @@ def _table(table: ResultTable, store: Store | None) -> Check:
             elif not isinstance(rows, Absent):
                 raise rows
     except (StoreError, OSError) as error:
-        return Check("table", name, "changed", table.digest, "", str(error))
-    return _compared(table, contents)
+        return SealCheck("table", name, "changed", table.digest, "", str(error))
+    return _compare_digests(table, contents)
 
 
-def _compared(table: ResultTable, contents: Sequence[tuple[str, str]]) -> Check:
+def _compare_digests(table: ResultTable, contents: Sequence[tuple[str, str]]) -> SealCheck:
     """The check of a table whose results have these keys and content digests now."""
     name = f"{table.name} of {table.run}"
-    found = audited.digest_of_table(contents)
+    found = evidence.digest_of_table(contents)
     if found == table.digest:
-        return Check("table", name, "agrees", table.digest, found)
+        return SealCheck("table", name, "agrees", table.digest, found)
     note = "its results are others now"
     if len(contents) != table.stored:
         note = f"{table.stored} of {table.planned} results were stored when the page was written, now {len(contents)}"
-    return Check("table", name, "changed", table.digest, found, note)
+    return SealCheck("table", name, "changed", table.digest, found, note)
 
 
-def _thing(entry: Audited, thing: Thing | None, place: str = "") -> Check:
+def _thing(entry: AuditedItem, thing: Thing | None, place: str = "") -> SealCheck:
     """The check of a thing found here, or of None."""
     if thing is None:
         note = "it is not known where it lies; name it with --file"
-        return Check(entry.what, entry.name, "unchecked", entry.digest, "", note)
+        return SealCheck(entry.what, entry.name, "unchecked", entry.digest, "", note)
     try:
-        found = located.digest_now(thing)
+        found = locations.current_digest(thing)
     except (ValueError, OSError) as error:
-        return Check(entry.what, entry.name, "unchecked", entry.digest, "", f"{error}; name it with --file")
+        return SealCheck(entry.what, entry.name, "unchecked", entry.digest, "", f"{error}; name it with --file")
     if found == entry.digest:
-        return Check(entry.what, entry.name, "agrees", entry.digest, found, place)
+        return SealCheck(entry.what, entry.name, "agrees", entry.digest, found, place)
     note = " ".join(["its content is another now", *([f"({place})"] if place else [])])
-    return Check(entry.what, entry.name, "changed", entry.digest, found, note)
+    return SealCheck(entry.what, entry.name, "changed", entry.digest, found, note)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.errors import EngramError
-from orchestrator.inspection.audited import Audited, ResultTable
+from orchestrator.inspection.evidence import AuditedItem, ResultTable
 
 FORMAT = "engram seal"
 VERSION = 1
@@ -45,11 +45,11 @@ class Seal:
 
     page: str
     runs: tuple[str, ...]
-    audited: tuple[Audited, ...]
+    audited: tuple[AuditedItem, ...]
     tables: tuple[ResultTable, ...]
 
 
-def element(runs: Sequence[str], audited: Sequence[Audited], tables: Sequence[ResultTable]) -> str:
+def element(runs: Sequence[str], audited: Sequence[AuditedItem], tables: Sequence[ResultTable]) -> str:
     """The seal's element for a page that `close` has still to be called on; the page's digest is zeros."""
     value = {
         FORMAT: VERSION,
@@ -64,7 +64,7 @@ def element(runs: Sequence[str], audited: Sequence[Audited], tables: Sequence[Re
     return f'<template id="engram-seal">{text}</template>'
 
 
-def close(page: str) -> str:
+def seal_page(page: str) -> str:
     """The page with its digest in place of the zeros, in its seal and where it is shown (`SHOWN`)."""
     digest = hashlib.sha256(page.encode()).hexdigest()
     for place in (SHOWN, NOTED):
@@ -77,12 +77,12 @@ def digest_of_page(page: bytes, sealed: str) -> str:
     return hashlib.sha256(page.replace(sealed.encode(), ZEROS.encode())).hexdigest()
 
 
-def alone(page: bytes) -> bytes:
+def make_standalone(page: bytes) -> bytes:
     """The page for where those of other runs are not beside it: their names are no links, and it is sealed anew."""
     plain = BESIDE.sub(rb"\1", page)
     if plain == page:
         return page
-    return close(plain.decode().replace(read(page, "page").page, ZEROS)).encode()
+    return seal_page(plain.decode().replace(read(page, "page").page, ZEROS)).encode()
 
 
 def read(page: bytes, name: str) -> Seal:
@@ -100,7 +100,7 @@ def read(page: bytes, name: str) -> Seal:
         seal = Seal(
             page=_digest(value["page"]),
             runs=tuple(map(str, value["runs"])),
-            audited=tuple(_entry(Audited, entry) for entry in value["audited"]),
+            audited=tuple(_entry(AuditedItem, entry) for entry in value["audited"]),
             tables=tuple(_entry(ResultTable, table) for table in value["tables"]),
         )
     except (ValueError, TypeError, KeyError, RecursionError) as error:

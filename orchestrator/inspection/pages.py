@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.fields import nearest
 from orchestrator.store import Store
-from orchestrator.store.listing import listed_once
+from orchestrator.store.listing import list_once
 
 GROUP = "engram.reports"
 PAGE = "report.html"
@@ -79,7 +79,7 @@ def _call(name: str, place: Path, *arguments: Any) -> None:
     if not offered:
         raise EngramError("no package that draws reports is installed; pip install -e . in Engram's folder offers ours")
     try:
-        with listed_once():
+        with list_once():
             offered[0].load()(*arguments)
     except EngramError:
         raise

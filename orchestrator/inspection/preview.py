@@ -9,14 +9,14 @@ from typing import Any
 
 from orchestrator.errors import StoreError
 from orchestrator.executors import gpus
-from orchestrator.inspection.labels import tell_left_out
+from orchestrator.inspection.labels import describe_left_out
 from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
-from orchestrator.pricing.price import Price, priced, told
+from orchestrator.pricing.price import Price, describe_price, price_plan
 from orchestrator.run_folder import timings
 from orchestrator.spec.execution import GpusName
-from orchestrator.spec.resolve import pin_available, wanted
+from orchestrator.spec.resolve import pin_available, resolve_cells
 from orchestrator.spec.specification import Spec, execution
 from orchestrator.store import DEFAULT_STORE, Store, is_there, open_store
 
@@ -29,7 +29,7 @@ def preview(asked: Spec) -> dict[str, Any]:
     that is of `cells`; `left_out` are those of the preset whose data are missing. Does not create a store.
     """
     place = asked.store or DEFAULT_STORE
-    cells, how = wanted(asked), execution(asked)
+    cells, how = resolve_cells(asked), execution(asked)
     store = open_store(place, create=False) if is_there(place) else None
     cells, left_out = pin_available(cells, {} if store is None else store.digests())
     plans = [plan_of(cell) for cell in cells]
@@ -46,7 +46,7 @@ def preview(asked: Spec) -> dict[str, Any]:
         "planned": len(whole.jobs),
         "stored": len(stored),
         "missing": len(missing),
-        **shape_of(price, slots),
+        **price_json(price, slots),
         "slots": slots,
         "tasks": [
             {"task": task, "planned": count, "stored": there[task], "missing": absent[task]}
@@ -58,7 +58,7 @@ def preview(asked: Spec) -> dict[str, Any]:
         ],
         "left_out": [
             {"setting": dict(cell.setting), "problem": cell.problem, "line": line}
-            for cell, line in zip(left_out, tell_left_out(cells, left_out), strict=True)
+            for cell, line in zip(left_out, describe_left_out(cells, left_out), strict=True)
         ],
     }
 
@@ -67,19 +67,19 @@ def price_of(
     plan: Plan, missing: Iterable[str], store: Store | None, address: str | None, wanted: GpusName = "auto"
 ) -> Price:
     """The price of a plan's missing jobs on this machine, by the timings in the store where it has some."""
-    known = {} if store is None else timings.known(store.folder("runs"))
+    known = {} if store is None else timings.mean_seconds(store.folder("runs"))
 
-    def kept() -> Path | None:
+    def speed_folder() -> Path | None:
         """The folder of machines' speeds; None where the store takes nothing."""
         try:
             return None if store is None else store.folder("speed")
         except StoreError:
             return None
 
-    return priced(plan, missing, known, slots_at(address), address, gpus_at(address, wanted), kept)
+    return price_plan(plan, missing, known, slots_at(address), address, gpus_at(address, wanted), speed_folder)
 
 
-def shape_of(price: Price, slots: int) -> dict[str, Any]:
+def price_json(price: Price, slots: int) -> dict[str, Any]:
     """A price as numbers and in words."""
     low, high = price.bounds
     return {
@@ -87,7 +87,7 @@ def shape_of(price: Price, slots: int) -> dict[str, Any]:
         "seconds_low": low,
         "seconds_high": high,
         "unknown": list(price.unknown),
-        "time": told(price, slots),
+        "time": describe_price(price, slots),
     }
 
 

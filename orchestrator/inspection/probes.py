@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.audits import find
-from orchestrator.spec.config_parts import differing, plain
-from orchestrator.spec.resolve import pinned, wanted
+from orchestrator.spec.config_parts import differing_paths, plain
+from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from orchestrator.store import DEFAULT_STORE, is_there, open_store
 from tasks.datasets.dataset import DatasetError
@@ -39,18 +39,18 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
     probes = audit.probes
     if probes is None:
         raise SpecError(f"{asked.audit} has no pictures to hand out: it asks no model about any")
-    cells = wanted(asked)
+    cells = resolve_cells(asked)
     if len(cells) > 1:
-        fields = ", ".join(differing([plain(cell.config) for cell in cells]))
+        fields = ", ".join(differing_paths([plain(cell.config) for cell in cells]))
         raise SpecError(f"that is {len(cells)} cells; say whose pictures are meant: they differ in {fields}")
     place = asked.store or DEFAULT_STORE
     known = open_store(place, create=False).digests() if is_there(place) else {}
-    (cell,) = pinned([replace(cells[0], config=audit.probes_config(cells[0].config))], known)
+    (cell,) = pin_cells([replace(cells[0], config=audit.probes_config(cells[0].config))], known)
     try:
         sets = list(probes(cell.config))
         held = None if audit.split is None else audit.split(cell.config)
         beside = {} if held is None else held.beside(folder)
-        what, written = _written(folder, sets, "" if held is None or held.warning else held.commitment)
+        what, written = _write_probes(folder, sets, "" if held is None or held.warning else held.commitment)
         split.write(beside)
     except DatasetError as error:  # data that has gone since it was pinned; a folder that holds something else
         raise EngramError(str(error)) from None
@@ -66,7 +66,7 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
     return done
 
 
-def _written(folder: Path, sets: list[tuple[str, Any]], commitment: str) -> tuple[str, pa.Table]:
+def _write_probes(folder: Path, sets: list[tuple[str, Any]], commitment: str) -> tuple[str, pa.Table]:
     """The kind of the probes, `images`, `records` or `questions`, and the table that lists them."""
     from tasks.datasets.records import Records
     from tasks.external import embedding_handout, handout, question_handout, record_handout

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from orchestrator.errors import Absent, Damaged, EngramError
-from orchestrator.inspection.explain import planned
+from orchestrator.inspection.explain import planned_job
 from orchestrator.store import Store
 from tasks.compute_context import STRATEGIES, ComputeContext, StrategyName, under
 
@@ -22,7 +22,7 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
     """
     # One thread, as in a worker: the order of a sum affects its last bits.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    job, plan = planned(store, key)
+    job, plan = planned_job(store, key)
     try:
         inputs = [store.read(below) for below in plan.inputs[key]]
     except (Absent, Damaged) as error:

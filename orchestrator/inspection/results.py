@@ -18,7 +18,7 @@ from orchestrator.inspection import labels, search_results, status
 from orchestrator.inspection.search_results import SearchResults
 from orchestrator.jsonable import jsonable
 from orchestrator.printable import inert
-from orchestrator.run_folder import exported, tables
+from orchestrator.run_folder import exports, tables
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.spec.audits import RegisteredAudit
@@ -55,7 +55,7 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
     that the run, or every cell of the sweep, does not have.
     """
     if name in search_results.TABLES and search_results.is_search(journal.about()):
-        return _trials(search_results.of(journal), name)
+        return _trials(search_results.read_search(journal), name)
     settings = cells(journal)
     if not settings:
         return _rows(journal, store, name)
@@ -63,21 +63,21 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
     problem: SpecError | None = None
     for cell in settings:
         try:
-            by_cell[cell] = _rows(journal.beside(cell), store, name)
+            by_cell[cell] = _rows(journal.sibling(cell), store, name)
         except SpecError as error:
             problem = problem or error
     if problem is not None and not by_cell:
         raise problem
     fields = list(dict.fromkeys(field for setting in settings.values() for field in setting))
     columns = {"run": list(settings)}
-    columns |= {field: exported.uniform([setting.get(field) for setting in settings.values()]) for field in fields}
+    columns |= {field: exports.uniform([setting.get(field) for setting in settings.values()]) for field in fields}
     parts = [
-        _beside(by_cell[cell].table, {field: values[at] for field, values in columns.items()})
+        _prepend_columns(by_cell[cell].table, {field: values[at] for field, values in columns.items()})
         for at, cell in enumerate(settings)
         if cell in by_cell and by_cell[cell].table.num_columns
     ]
     whole = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
-    telling = {"run", *labels.telling(list(settings.values()))}
+    telling = {"run", *labels.distinguishing_fields(list(settings.values()))}
     named = list(zip(columns, whole.schema.names, strict=False))  # a column's name may differ from its field's
     return Rows(
         table=whole,
@@ -90,10 +90,10 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
 
 def export(journal: Journal, store: Store, name: str) -> Rows:
     """`read` with the run and a summary's settings as columns: the table as users take it out."""
-    if name in search_results.TABLES and (search := search_results.of_run(journal)) is not None:
+    if name in search_results.TABLES and (search := search_results.read_if_search(journal)) is not None:
         return trials(search, name)
     rows = read(journal, store, name)
-    table = exported.flat(rows.table) if rows.varied else exported.exported(rows.table, journal.run)
+    table = exports.flatten_settings(rows.table) if rows.varied else exports.flatten_table(rows.table, journal.run)
     added = [column for column in table.schema.names if column not in rows.table.schema.names]
     return replace(rows, table=table, alongside=(*rows.alongside, *added))
 
@@ -101,7 +101,7 @@ def export(journal: Journal, store: Store, name: str) -> Rows:
 def trials(search: SearchResults, name: str) -> Rows:
     """A table of a search as users take it out, with a column for each choice."""
     rows = _trials(search, name)
-    return replace(rows, table=exported.flat(rows.table), alongside=(search_results.SEARCH, exported.SETTING))
+    return replace(rows, table=exports.flatten_settings(rows.table), alongside=(search_results.SEARCH, exports.SETTING))
 
 
 def summary(journal: Journal, store: Store) -> Rows:
@@ -117,7 +117,7 @@ def cells(journal: Journal) -> dict[str, Mapping[str, Any]]:
     about = journal.about()
     runs = about.get("cells", [])
     # Older sweeps stored the settings only in their cells.
-    settings = about.get("settings") or [journal.beside(run).about().get("setting") for run in runs]
+    settings = about.get("settings") or [journal.sibling(run).about().get("setting") for run in runs]
     return {run: setting or {} for run, setting in zip(runs, settings, strict=True)}
 
 
@@ -126,7 +126,7 @@ def answer(journal: Journal, store: Store) -> Verdict | None:
 
     None for a sweep, too: its cells have answers. Raises EngramError if the audit does not declare the answer.
     """
-    return _judged(journal, store, lambda registered, config, table: registered.audit.answer(config, table))
+    return _judge_run(journal, store, lambda registered, config, table: registered.audit.answer(config, table))
 
 
 def effect_unit(journal: Journal) -> str:
@@ -157,14 +157,14 @@ def headline(journal: Journal, store: Store) -> Mapping[str, Any] | None:
 
 def certificate(journal: Journal, store: Store) -> Certificate | None:
     """The answer for somebody who knows no machine learning; None where there is no answer in words."""
-    return _judged(
+    return _judge_run(
         journal,
         store,
         lambda registered, config, table: registered.audit.certify(registered.question, config, table),
     )
 
 
-def _judged(journal: Journal, store: Store, judge: Callable[[RegisteredAudit, Any, pa.Table], T | None]) -> T | None:
+def _judge_run(journal: Journal, store: Store, judge: Callable[[RegisteredAudit, Any, pa.Table], T | None]) -> T | None:
     """What an audit says of the run's config and summary; None where it says nothing."""
     about = journal.about()
     if "cells" in about:
@@ -185,12 +185,12 @@ def _judged(journal: Journal, store: Store, judge: Callable[[RegisteredAudit, An
 def short_answer(journal: Journal, store: Store) -> str:
     """The answer of a run or search in a word or two, of a sweep how many of its cells have which; else empty."""
     if search_results.is_search(journal.about()):
-        told = search_results.of(journal).answer
+        told = search_results.read_search(journal).answer
         return "" if told is None else told.answer
     given: Counter[str] = Counter()
     for cell in cells(journal):
         with suppress(EngramError):
-            found = answer(journal.beside(cell), store)
+            found = answer(journal.sibling(cell), store)
             given.update([] if found is None else [found.answer])
     if given:
         return ", ".join(f"{count} {word}" for word, count in given.most_common())
@@ -234,11 +234,11 @@ def _rows(journal: Journal, store: Store, name: str) -> Rows:
 def _trials(search: SearchResults, name: str) -> Rows:
     """The trials of a search, or those on its front, with the search as a first column."""
     rows = search.table(name)
-    table = rows.add_column(0, search_results.SEARCH, exported.column([search.name] * rows.num_rows))
+    table = rows.add_column(0, search_results.SEARCH, exports.column([search.name] * rows.num_rows))
     return Rows(table, search.planned, max(0, search.planned - search.made))
 
 
-def _beside(table: pa.Table, values: dict[str, Any]) -> pa.Table:
+def _prepend_columns(table: pa.Table, values: dict[str, Any]) -> pa.Table:
     """The table with these columns in front, constant over the rows."""
     for at, (name, value) in enumerate(values.items()):
         label = f"cell.{name}" if name in table.schema.names else name

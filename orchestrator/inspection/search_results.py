@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from orchestrator.errors import StoreError
 from orchestrator.inspection import labels
-from orchestrator.inspection.disclosure import is_private, typed
+from orchestrator.inspection.disclosure import is_private, typed_config
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.fields import text
 from tasks.verdict import Tone
@@ -47,7 +47,7 @@ class SearchAnswer:
     def tone(self) -> Tone:
         return "cleared" if self.answer == RECOMMENDED else "open"
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The answer as JSON."""
         said = {name: getattr(self, name) for name in ("answer", "sentence", "winner")}
         numbers = {name: getattr(self, name) for name in ("estimate", "low", "high")}
@@ -103,28 +103,28 @@ def is_search(about: Mapping[str, Any]) -> bool:
     return "search" in about
 
 
-def of(journal: Journal) -> SearchResults:
+def read_search(journal: Journal) -> SearchResults:
     """The search in this folder, without what the journal does not disclose. Raises StoreError if it is unreadable."""
     about = Journal(journal.folder).about()
     table = _table(journal)
     rows = table.to_pylist()
     own = [json.loads(row["setting"]) for row in rows]
-    public = journal.disclosed({**about, "search": {**about["search"], "chosen": own}})["search"]
+    public = journal.public_part({**about, "search": {**about["search"], "chosen": own}})["search"]
     told = about["search"].get("recommendation")
     words = _replacements(own, public["chosen"])
     if journal.discloses:
-        keeps = bool(words) or any(is_private(typed(journal.beside(run).about())) for run in about["cells"][:1])
+        keeps = bool(words) or any(is_private(typed_config(journal.sibling(run).about())) for run in about["cells"][:1])
         shown = zip(rows, public["chosen"], strict=True)
         rows = [{**row, "setting": json.dumps(each), "note": "" if keeps else row["note"]} for row, each in shown]
         table = pa.Table.from_pylist(rows, table.schema)
     settings = {name: value for name, value in public.items() if name not in ("recommendation", "chosen")}
-    answer = None if told is None else answered(told, words)
+    answer = None if told is None else parse_answer(told, words)
     return SearchResults(journal.run, about["audit"], settings, tuple(rows), answer, table)
 
 
-def of_run(journal: Journal) -> SearchResults | None:
+def read_if_search(journal: Journal) -> SearchResults | None:
     """The same, and None for the folder of a run or sweep."""
-    return of(journal) if is_search(Journal(journal.folder).about()) else None
+    return read_search(journal) if is_search(Journal(journal.folder).about()) else None
 
 
 def setting(row: Row) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def setting(row: Row) -> dict[str, Any]:
     return dict(json.loads(row["setting"]))
 
 
-def named(row: Row) -> str:
+def trial_name(row: Row) -> str:
     """A trial by its choices: `dropout=true, learning_rate=0.0003`; the start is so called."""
     chosen = setting(row)
     words = labels.label(chosen, chosen) or "start"
@@ -170,7 +170,7 @@ def _replacements(own: Sequence[Mapping[str, Any]], public: Sequence[Mapping[str
     return {private: stand_in for private, stand_in in pairs if private != stand_in}
 
 
-def answered(told: Mapping[str, Any], words: Mapping[str, str] = MappingProxyType({})) -> SearchAnswer:
+def parse_answer(told: Mapping[str, Any], words: Mapping[str, str] = MappingProxyType({})) -> SearchAnswer:
     """The answer as a search has told it in JSON, with these words for what is not disclosed."""
     sentence = told["sentence"]
     for private in sorted(words, key=len, reverse=True):  # one may be the beginning of another

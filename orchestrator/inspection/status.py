@@ -165,7 +165,7 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
     if search_results.is_search(about):
         yield from _follow_search(journal, store, seconds)
         return
-    runs = [journal.beside(name) for name in about.get("cells", [journal.run])]
+    runs = [journal.sibling(name) for name in about.get("cells", [journal.run])]
     log = MergedLog(runs)
     while True:
         store.folder("runs")  # fetches what other machines have written meanwhile
@@ -174,7 +174,7 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
         starts = [at for at, event in enumerate(events) if event["event"] == "started"]
         if starts:
             events = events[starts[-1] :]
-            yield _planned(journal.run, runs, events[0]["time"], timings.known(store.folder("runs")))
+            yield _planned_event(journal.run, runs, events[0]["time"], timings.mean_seconds(store.folder("runs")))
         for event in events:
             if event["event"] not in ("started", "stored"):
                 yield {name: value for name, value in event.items() if name != "kind"}  # they are planned by task
@@ -187,20 +187,20 @@ def _follow_search(journal: Journal, store: Store, seconds: float) -> Iterator[E
     while True:
         store.folder("runs")  # fetches what other machines have written meanwhile
         driven = lease.holder(journal.folder)
-        found = search_results.of(journal)
+        found = search_results.read_search(journal)
         yield {"event": "step", "step": f"{found.made} of {found.planned} trials made"}
         if not driven:
             return
         time.sleep(seconds)
 
 
-def _planned(name: str, runs: Sequence[Journal], begun: str, seconds: Mapping[str, float]) -> Event:
+def _planned_event(name: str, runs: Sequence[Journal], begun: str, seconds: Mapping[str, float]) -> Event:
     """The `planned` event of the last start of these runs together; `seconds` are those of a job by group."""
     tasks = {key: task for run in runs for key, task in run.tasks().items()}
     last = [event for run in runs for event in run.last_start()]
     trains = {task: count for event in last for task, count in event.get("trains", {}).items()}
     stored = {event["key"] for event in last if event["event"] == "stored"}
-    costs = timings.by_task(seconds)
+    costs = timings.mean_seconds_by_task(seconds)
     missing = Counter(task for key, task in tasks.items() if key not in stored)
     return {
         "time": begun,
@@ -217,7 +217,7 @@ def _planned(name: str, runs: Sequence[Journal], begun: str, seconds: Mapping[st
 
 def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set[str]) -> Status:
     """The status of a sweep from its cells. Shared jobs count once."""
-    runs = [journal.beside(name) for name in about["cells"]]
+    runs = [journal.sibling(name) for name in about["cells"]]
     cells = [status(run, store, stored) for run in runs]
     keys = {key for run in runs for key in run.tasks()}
     failures = dict.fromkeys(failure for cell in cells for failure in cell.failures)
@@ -246,7 +246,7 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set
 
 def _search(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set[str]) -> Status:
     """The status of a search: of its trials' runs, but `finished` once it has its answer, whatever came of them."""
-    found = search_results.of(journal)
+    found = search_results.read_search(journal)
     holder = lease.holder(journal.folder)
     seen = _sweep(journal, about, store, stored)
     return replace(

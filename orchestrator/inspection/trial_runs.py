@@ -19,7 +19,7 @@ class TrialOf:
     search: str
     trials: tuple[tuple[int, str], ...] = ()
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The same as JSON."""
         return {"search": self.search, "trials": [{"trial": number, "part": part} for number, part in self.trials]}
 
@@ -33,20 +33,20 @@ class TrialOf:
         return " and ".join(named) or "a trial that has not ended"
 
 
-def of(run: Journal) -> tuple[TrialOf, ...]:
+def parent_searches(run: Journal) -> tuple[TrialOf, ...]:
     """The searches in the same store that the run is a trial of. Those whose folder cannot be read are left out."""
     found = []
     for folder in sorted(run.folder.parent.glob("*-search-*")):
         with suppress(StoreError):
-            found.append(_in(Journal(folder), run))
+            found.append(_trial_of(Journal(folder), run))
     return tuple(each for each in found if each is not None)
 
 
-def _in(search: Journal, run: Journal) -> TrialOf | None:
+def _trial_of(search: Journal, run: Journal) -> TrialOf | None:
     about = search.about()
     if not is_search(about):
         return None
-    rows = search_results.of(search).trials if run.run in about["cells"] else ()
+    rows = search_results.read_search(search).trials if run.run in about["cells"] else ()
     trials = tuple((row["trial"], row["part"]) for row in rows if row["run"] == run.run)
     begun = any(event.get("search") == search.run for event in run.last_start()[:1])
     return TrialOf(search.run, trials) if trials or begun else None

@@ -33,7 +33,7 @@ class Plan:
     after: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def below(cls, roots: Roots) -> Plan:
+    def from_roots(cls, roots: Roots) -> Plan:
         """The plan of named roots and all that they read. Equal jobs (same key) become one."""
         jobs: dict[str, Job] = {}
         inputs: dict[str, tuple[str, ...]] = {}
@@ -74,7 +74,7 @@ class Plan:
             if job is not None and job.after is not None and key not in after:
                 after[key] = visit(job.after, planned=job.waits)
                 new.append(after[key])
-        return _ordered(jobs, inputs, named, after)
+        return _order_links(jobs, inputs, named, after)
 
     @classmethod
     def union(cls, plans: Iterable[Plan]) -> Plan:
@@ -86,13 +86,13 @@ class Plan:
             jobs.update(plan.jobs)
             inputs.update(plan.inputs)
             after.update(plan.after)
-        return _ordered(jobs, inputs, {}, after)
+        return _order_links(jobs, inputs, {}, after)
 
     def missing(self, stored: Container[str]) -> list[str]:
         """The planned keys that are not stored, each after those it waits for."""
         return [key for key in self.jobs if key not in stored]
 
-    def waits(self, key: str) -> tuple[str, ...]:
+    def dependencies(self, key: str) -> tuple[str, ...]:
         """The keys that a key waits for, each once: its inputs, and the previous link where that is planned."""
         before = self.after.get(key, "")
         waits = (*self.inputs[key], before) if before in self.jobs else self.inputs[key]
@@ -114,11 +114,11 @@ class Plan:
                 following[before] = (*following.get(before, ()), key)
         return following
 
-    def upon(self, keys: Container[str]) -> set[str]:
+    def dependents(self, keys: Container[str]) -> set[str]:
         """These keys and all that depend on them, directly or not."""
         reached: set[str] = set()
         for key in self.jobs:
-            if key in keys or any(below in reached for below in self.waits(key)):
+            if key in keys or any(below in reached for below in self.dependencies(key)):
                 reached.add(key)
         return reached
 
@@ -130,7 +130,7 @@ class Plan:
         """Jobs per task."""
         return Counter(map(self.task, self.jobs if keys is None else keys))
 
-    def without(self, lost: Container[str]) -> Plan:
+    def drop_keys(self, lost: Container[str]) -> Plan:
         """The plan of the jobs that can still be computed when these keys cannot.
 
         A job that gathers keeps the remaining inputs (its key follows from them); any other job that reads a lost key
@@ -148,10 +148,10 @@ class Plan:
             unchanged = whole and all(kept[below] is self.jobs[below] for below in left)
             kept[key] = job if unchanged else replace(job, inputs=tuple(kept[below] for below in left))
         roots = {name: tuple(kept[key] for key in keys if key in kept) for name, keys in self.roots.items()}
-        return Plan.below({name: jobs for name, jobs in roots.items() if jobs})
+        return Plan.from_roots({name: jobs for name, jobs in roots.items() if jobs})
 
 
-def _ordered(
+def _order_links(
     jobs: Mapping[str, Job],
     inputs: Mapping[str, tuple[str, ...]],
     roots: Mapping[str, tuple[str, ...]],
@@ -166,7 +166,7 @@ def _ordered(
         path = {key: None}
         while path:
             last = next(reversed(path))
-            below = next((below for below in plan.waits(last) if below not in order), None)
+            below = next((below for below in plan.dependencies(last) if below not in order), None)
             if below is None:
                 order[last] = path.pop(last)
             elif below in path:
@@ -179,7 +179,7 @@ def _ordered(
 def plan_of(cell: Cell) -> Plan:
     """The cell's plan. Raises SpecError if the audit refuses the config for its data."""
     try:
-        return Plan.below(audits.find(cell.audit).audit.plan(cell.config))
+        return Plan.from_roots(audits.find(cell.audit).audit.plan(cell.config))
     except DatasetError as error:  # gone or changed since it was pinned
         raise EngramError(str(error)) from None
     except ValueError as error:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.counted import span
 from orchestrator.planning.plan import Plan, group_of
 from orchestrator.pricing import speed
-from orchestrator.pricing.reference import NOTHING, Reference, Span, shipped
+from orchestrator.pricing.reference import NOTHING, Reference, Span, load_reference
+from orchestrator.quantities import format_duration
 from orchestrator.run_folder import timings
 from tasks.job import marks
 
@@ -41,7 +41,7 @@ class Price:
         return self.here.low + self.between[0], self.here.high + self.between[1]
 
 
-def priced(
+def price_plan(
     plan: Plan,
     missing: Iterable[str],
     known: Mapping[str, float],
@@ -64,10 +64,10 @@ def priced(
     for key in there:
         seconds = known.get(group_of(plan.jobs[key]))
         if seconds is not None:
-            spans[key] = Span.about(seconds, OWN)
+            spans[key] = Span.with_factor(seconds, OWN)
             continue
-        reference = reference or shipped()
-        of_job = _of_job(plan, key, reference)
+        reference = reference or load_reference()
+        of_job = _job_span(plan, key, reference)
         if of_job is not None:
             by_reference = True
             spans[key] = of_job.times(1.0, 1 / GPU) if gpus and marks(plan.jobs[key].function).gpus else of_job
@@ -75,7 +75,7 @@ def priced(
             task = plan.task(key)
             unknown[task] = _sum(unknown.get(task, (0.0, 0.0)), _bounds(plan, key, reference))
     if by_reference and reference is not None:
-        here = speed.of_this_machine(kept())
+        here = speed.machine_speed(kept())
         factor, apart = here.against(reference.speed) if here is not None else (1.0, 2.0)
         for key in spans:
             if group_of(plan.jobs[key]) not in known:
@@ -83,7 +83,7 @@ def priced(
     ends = [wall_clock(plan, {key: getattr(each, name) for key, each in spans.items()}, slots, gpus) for name in ENDS]
     total = Span(*ends)
     if there and (spans or not unknown):
-        total = total + _around(known, address, reference, factor)
+        total = total + _startup_span(known, address, reference, factor)
     bounds = None
     if unknown and all(unknown.values()):
         sums = [sum(each[end] for each in unknown.values() if each) / slots for end in (0, 1)]
@@ -96,10 +96,10 @@ def prices_by_group(plan: Plan, missing: Iterable[str]) -> dict[str, float]:
 
     Groups with a job that is like nothing there are left out.
     """
-    reference = shipped()
+    reference = load_reference()
     spans: dict[str, list[Span | None]] = {}
     for key in missing:
-        spans.setdefault(group_of(plan.jobs[key]), []).append(_of_job(plan, key, reference))
+        spans.setdefault(group_of(plan.jobs[key]), []).append(_job_span(plan, key, reference))
     return {
         group: sum(span.expected for span in each if span) / len(each) for group, each in spans.items() if all(each)
     }
@@ -108,16 +108,16 @@ def prices_by_group(plan: Plan, missing: Iterable[str]) -> dict[str, float]:
 ENDS = ("expected", "low", "high")
 
 
-def _of_job(plan: Plan, key: str, reference: Reference) -> Span | None:
+def _job_span(plan: Plan, key: str, reference: Reference) -> Span | None:
     """The seconds of a job by the reference timings; None where it is like nothing there."""
     job = plan.jobs[key]
     mark = marks(job.function)
     if mark.work is None:
-        return reference.of_task(mark.name, len(plan.inputs[key]))
+        return reference.estimate_task(mark.name, len(plan.inputs[key]))
     work = mark.work(job.config)
     if job.after is not None:
         work = work.beyond(mark.work(job.after.config))
-    of_amounts = reference.of_amounts(work.amounts)
+    of_amounts = reference.estimate_work(work.amounts)
     return None if of_amounts is None else of_amounts.times(1.0, work.least, work.most)
 
 
@@ -136,12 +136,12 @@ def _sum(one: tuple[float, float] | None, other: tuple[float, float] | None) -> 
     return None if one is None or other is None else (one[0] + other[0], one[1] + other[1])
 
 
-def _around(known: Mapping[str, float], address: str | None, reference: Reference | None, factor: float) -> Span:
+def _startup_span(known: Mapping[str, float], address: str | None, reference: Reference | None, factor: float) -> Span:
     """The seconds to start and end the executor."""
-    group = timings.around(address)
+    group = timings.startup_group(address)
     if group in known:
-        return Span.about(known[group], OWN)
-    return Span.about(reference.around.get(group, 0.0) * factor, 2.0) if reference is not None else NOTHING
+        return Span.with_factor(known[group], OWN)
+    return Span.with_factor(reference.around.get(group, 0.0) * factor, 2.0) if reference is not None else NOTHING
 
 
 def wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int = 0) -> float:
@@ -157,26 +157,26 @@ def wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int =
             on_gpus += duration
         else:
             work += duration
-        path[key] = duration + max((path.get(below, 0.0) for below in plan.waits(key)), default=0.0)
+        path[key] = duration + max((path.get(below, 0.0) for below in plan.dependencies(key)), default=0.0)
     return max(work / slots, on_gpus / max(1, gpus), *path.values()) if path else 0.0
 
 
-def told(price: Price, slots: int) -> str:
+def describe_price(price: Price, slots: int) -> str:
     """`42 min here, 30 to 60, on 2 workers`, or what is not known of it."""
     workers = f"on {slots} worker{'s' if slots != 1 else ''}"
     here, more = price.here, len(price.unknown) - NAMED
     names = ", ".join(price.unknown[:NAMED]) + (f" and {more} more" if more > 0 else "")
     if not price.unknown:
-        sure = f"{span(here.expected)} here" if price.ran_here else between(here)
+        sure = f"{format_duration(here.expected)} here" if price.ran_here else format_bounds(here)
         return f"{sure}, {workers}"
     nothing = f"nothing like {names} has run here, or for the reference"
     low, high = price.bounds
     if low is not None and high is not None:
-        return f"from {span(low)} to {span(high)} {workers}: {nothing}"
-    return f"at least {span(here.low)} {workers}: {nothing}" if here.low >= 1 else f"unknown: {nothing}"
+        return f"from {format_duration(low)} to {format_duration(high)} {workers}: {nothing}"
+    return f"at least {format_duration(here.low)} {workers}: {nothing}" if here.low >= 1 else f"unknown: {nothing}"
 
 
-def between(here: Span) -> str:
+def format_bounds(here: Span) -> str:
     """`42 min here, 30 to 60`: the bounds in the unit of the expected time where they share it."""
     for unit, seconds in (("h", 3600.0), ("min", 60.0), ("s", 1.0)):
         if here.expected >= 2 * seconds or unit == "s":

@@ -31,7 +31,7 @@ class Span:
     high: float
 
     @classmethod
-    def about(cls, seconds: float, factor: float) -> Span:
+    def with_factor(cls, seconds: float, factor: float) -> Span:
         return cls(seconds, seconds / factor, seconds * factor)
 
     def __add__(self, other: Span) -> Span:
@@ -55,9 +55,9 @@ class Reference:
     tasks: Mapping[str, Sequence[tuple[int, float]]]
     around: Mapping[str, float]
 
-    def of_amounts(self, amounts: Mapping[str, float]) -> Span | None:
+    def estimate_work(self, amounts: Mapping[str, float]) -> Span | None:
         """Seconds of these units; None where one of them is like none that was timed."""
-        spans = [self._of_unit(unit, count) for unit, count in amounts.items()]
+        spans = [self._estimate_unit(unit, count) for unit, count in amounts.items()]
         known = [span for span in spans if span is not None]
         return sum(known, NOTHING) if len(known) == len(spans) else None
 
@@ -78,7 +78,7 @@ class Reference:
         ]
         return min(scaled) * count, max(scaled) * count
 
-    def of_task(self, task: str, tables: int) -> Span | None:
+    def estimate_task(self, task: str, tables: int) -> Span | None:
         """Seconds of a job of this task that reads so many tables; None where no job of it was timed.
 
         Between jobs that were timed it lies on the power law through them; beyond them seconds grow with the tables.
@@ -88,25 +88,25 @@ class Reference:
             return None
         same = [seconds for count, seconds in points if count == tables]
         if same:
-            return Span.about(_middle(same), LIKE)
+            return Span.with_factor(_middle(same), LIKE)
         below = [point for point in points if point[0] < tables][-1:]
         above = [point for point in points if point[0] > tables][:1]
         if below and above:
             (few, less), (many, more) = below[0], above[0]
             power = math.log(more / less) / math.log(max(many, 1) / max(few, 0.5)) if less > 0 and more > 0 else 1.0
-            return Span.about(less * (tables / max(few, 0.5)) ** power, LIKE)
+            return Span.with_factor(less * (tables / max(few, 0.5)) ** power, LIKE)
         count, seconds = (below or above)[0]
-        return Span.about(seconds * max(tables, 1) / max(count, 1), FAR)
+        return Span.with_factor(seconds * max(tables, 1) / max(count, 1), FAR)
 
     def bounds_of_family(self, task: str, tables: int) -> tuple[float, float] | None:
         """Seconds between which jobs of the same audit lie that read so many tables; None where none was timed."""
         family = f"{task.partition('.')[0]}."
-        spans = [span for each in self.tasks if each.startswith(family) and (span := self.of_task(each, tables))]
+        spans = [span for each in self.tasks if each.startswith(family) and (span := self.estimate_task(each, tables))]
         return (min(span.low for span in spans), max(span.high for span in spans)) if spans else None
 
-    def _of_unit(self, unit: str, count: float) -> Span | None:
+    def _estimate_unit(self, unit: str, count: float) -> Span | None:
         if unit in self.units:
-            return Span.about(self.units[unit] * count, TIMED)
+            return Span.with_factor(self.units[unit] * count, TIMED)
         network, split, shape = unit.rpartition(DATA)
         alike = [known for known in self.units if split and known.rpartition(DATA)[0] == network]
         if not alike:
@@ -115,7 +115,7 @@ class Reference:
         nearest = min(alike, key=lambda known: abs(math.log(pixels / _pixels(known.rpartition(DATA)[2]))))
         ratio = pixels / _pixels(nearest.rpartition(DATA)[2])
         # The work of convolutions grows with the pixels; that of dense layers by less.
-        return Span.about(self.units[nearest] * ratio * count, LIKE * max(ratio, 1 / ratio) ** 0.5)
+        return Span.with_factor(self.units[nearest] * ratio * count, LIKE * max(ratio, 1 / ratio) ** 0.5)
 
 
 def _pixels(shape: str) -> float:
@@ -130,7 +130,7 @@ def _middle(values: Iterable[float]) -> float:
 
 
 @functools.cache
-def shipped() -> Reference:
+def load_reference() -> Reference:
     """The reference timings in this package."""
     return read(json.loads(FILE.read_text(encoding="utf-8")))
 

@@ -42,19 +42,19 @@ class Speed:
         return middle, max(ratios) / middle
 
 
-def measured(seconds: float = SECONDS) -> Speed:
+def measure_speed(seconds: float = SECONDS) -> Speed:
     """The speed of this process: the median of as many repetitions as fit into these seconds, by processor time."""
     generator = np.random.default_rng(0)
     square = generator.standard_normal((SIDE, SIDE), dtype=np.float32)
     images = generator.standard_normal((IMAGES, PIXELS, PIXELS, CHANNELS), dtype=np.float32)
     kernels = generator.standard_normal((KERNEL * KERNEL * CHANNELS, 2 * CHANNELS), dtype=np.float32)
 
-    def convolved() -> Any:
+    def convolve() -> Any:
         windows = np.lib.stride_tricks.sliding_window_view(images, (KERNEL, KERNEL), axis=(1, 2))
         columns = np.ascontiguousarray(windows).reshape(-1, KERNEL * KERNEL * CHANNELS)
         return np.maximum(columns @ kernels, 0)
 
-    return Speed(_median(lambda: square @ square, seconds), _median(convolved, seconds))
+    return Speed(_median(lambda: square @ square, seconds), _median(convolve, seconds))
 
 
 def _median(run: Any, seconds: float) -> float:
@@ -69,7 +69,7 @@ def _median(run: Any, seconds: float) -> float:
 
 
 @functools.cache
-def of_this_machine(kept: Path | None) -> Speed | None:
+def machine_speed(kept: Path | None) -> Speed | None:
     """The speed of this machine, from the folder where it was kept, else measured and kept; None where that fails."""
     file = None if kept is None else kept / f"{socket.gethostname()}.json"
     if file is not None and (known := _read(file)) is not None:
@@ -114,4 +114,4 @@ def _speed(value: Any) -> Speed | None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(measured())))  # noqa: T201
+    print(json.dumps(asdict(measure_speed())))  # noqa: T201

@@ -45,19 +45,19 @@ class ConcurrentRuns:
         self._since = (since, min(own))
         self._others: dict[str, Other] = {}
 
-    def claimed(self, ours: set[str]) -> Mapping[str, tuple[Holder, set[str], float]]:
+    def find_claims(self, ours: set[str]) -> Mapping[str, tuple[Holder, set[str], float]]:
         """Earlier living runs that plan some of our keys: by run the driver, those keys, and its seconds of inactivity.
 
         A driver is active while its log grows; the seconds count from the last growth observed here.
         """
         now = self._monotonic()
         claims = {}
-        for run, holder in lease.driven(self._runs, self._now):
+        for run, holder in lease.living_drivers(self._runs, self._now):
             if run in self._own or (holder.since, run) >= self._since:
                 continue
             other = self._others.get(run)
             if other is None or other.holder.token != holder.token:
-                keys = other.keys if other else self._planned(run)  # a plan does not change
+                keys = other.keys if other else self._planned_keys(run)  # a plan does not change
                 other = self._others[run] = Other(holder, keys, -1, now)
             shared = ours & other.keys
             if shared:
@@ -67,7 +67,7 @@ class ConcurrentRuns:
                 claims[run] = (holder, shared, now - other.since)
         return claims
 
-    def _planned(self, run: str) -> frozenset[str]:
+    def _planned_keys(self, run: str) -> frozenset[str]:
         """The planned keys of a run; empty if its plan cannot be read, so that it stops no other run."""
         try:
             return frozenset(Journal(self._runs / run).tasks())

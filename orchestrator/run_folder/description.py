@@ -17,7 +17,7 @@ from orchestrator.spec.specification import Spec
 from orchestrator.store.provenance import commit, versions
 
 
-def described(cell: Cell) -> dict[str, Any]:
+def cell_description(cell: Cell) -> dict[str, Any]:
     """The content of `run.json` for a cell."""
     about = {
         "audit": cell.audit,
@@ -27,19 +27,19 @@ def described(cell: Cell) -> dict[str, Any]:
         "versions": dict(versions()),
         "commit": commit(),
     }
-    return about | asked(cell.asked_alone)
+    return about | spec_description(cell.asked_alone)
 
 
-def of_sweep(cells: Sequence[Cell], runs: Sequence[str]) -> dict[str, Any]:
+def sweep_description(cells: Sequence[Cell], runs: Sequence[str]) -> dict[str, Any]:
     """The content of `run.json` for a sweep of these cells, whose runs are given in the same order."""
     specs = [cell.asked for cell in cells]
     whole = specs[0] if all(spec == specs[0] for spec in specs) else None
     # A cell's folder may be older than the sweep and not hold its setting, so the sweep keeps the settings.
     settings = [dict(cell.setting) for cell in cells]
-    return {"audit": cells[0].audit, "cells": list(runs), "settings": settings} | asked(whole)
+    return {"audit": cells[0].audit, "cells": list(runs), "settings": settings} | spec_description(whole)
 
 
-def asked(spec: Spec | None) -> dict[str, Any]:
+def spec_description(spec: Spec | None) -> dict[str, Any]:
     """The specification as stored in `run.json`: the parts that affect results."""
     if spec is None:
         return {}
@@ -47,7 +47,7 @@ def asked(spec: Spec | None) -> dict[str, Any]:
     return {"asked": {"preset": spec.preset, **fields, "tolerate": spec.execution.get("tolerate", 0)}}
 
 
-def reopened(journal: Journal) -> tuple[Cell, Plan]:
+def reopen_run(journal: Journal) -> tuple[Cell, Plan]:
     """The cell and plan of a run from its folder. Raises EngramError if today's code plans something else."""
     about = journal.about()
     registered = audits.find(about["audit"])

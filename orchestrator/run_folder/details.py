@@ -15,7 +15,7 @@ from orchestrator.printable import IN_A_LINE, printable
 from orchestrator.run_folder.sealed import seal, unseal
 from orchestrator.spec import spec_file
 from orchestrator.spec.fields import nearest
-from orchestrator.store import aside
+from orchestrator.store import atomic_write
 
 FILE = "details.json"
 LONGEST = 200  # characters of one of them, so that the certificate stays one sheet
@@ -49,7 +49,7 @@ def read(folder: Path) -> Details:
     except OSError as error:
         raise Damaged(f"{path} cannot be read: {error.strerror or error}") from None
     try:
-        return Details(**_checked(unseal(data), str(path)))
+        return Details(**_parse_details(unseal(data), str(path)))
     except (ValueError, SpecError) as error:
         reason = str(error) if isinstance(error, SpecError) else f"{path}: {error}"
         raise Damaged(f"{reason}; delete the file and give the details again") from None
@@ -60,11 +60,11 @@ def give(folder: Path, given: Mapping[str, str]) -> Details:
 
     Raises SpecError, in one line, for one that is no line of text, and StoreError where it cannot be written.
     """
-    checked = _checked(given, "")
+    checked = _parse_details(given, "")
     path = folder / FILE
     details = replace(Details() if set(checked) == set(NAMES) else read(folder), **checked)
     if details:
-        aside.replace(folder, path, seal(asdict(details), indent=1) + b"\n")
+        atomic_write.replace(folder, path, seal(asdict(details), indent=1) + b"\n")
     else:
         path.unlink(missing_ok=True)
     return details
@@ -76,10 +76,10 @@ def from_file(path: Path) -> dict[str, str]:
     if not isinstance(value, Mapping):
         content = "nothing" if value is None else f"a {type(value).__name__}"
         raise SpecError(f"{path} holds {content}; it must be a mapping with {', '.join(NAMES)}")
-    return _checked(value, str(path))
+    return _parse_details(value, str(path))
 
 
-def _checked(given: object, where: str) -> dict[str, str]:
+def _parse_details(given: object, where: str) -> dict[str, str]:
     """These details, without blanks around them."""
     within = f"{where}: " if where else ""
     if not isinstance(given, Mapping):

@@ -82,14 +82,14 @@ class Journal:
 
     def about(self) -> dict[str, Any]:
         """The run's config and the other content of `run.json`."""
-        return self.disclosed(self._read("run.json", shapes.about))
+        return self.public_part(self._read("run.json", shapes.check_about))
 
     @property
     def discloses(self) -> bool:
         """Whether readers see a part of the content only."""
         return self._disclose is not None
 
-    def disclosed(self, about: dict[str, Any]) -> dict[str, Any]:
+    def public_part(self, about: dict[str, Any]) -> dict[str, Any]:
         """The part of this content of a `run.json` that readers may see."""
         return about if self._disclose is None else self._disclose(self.folder, about)
 
@@ -98,7 +98,7 @@ class Journal:
         if "cells" not in self.about():
             self._plan()
 
-    def beside(self, run: str) -> Journal:
+    def sibling(self, run: str) -> Journal:
         """The journal of another run of the same store, such as a sweep's cell, with the same `disclose`."""
         return Journal(self.folder.with_name(run), self._disclose)
 
@@ -169,7 +169,7 @@ class Journal:
         return data[: data.rfind(b"\n") + 1]
 
     def _plan(self) -> Any:
-        return self._read("plan.json", shapes.plan)
+        return self._read("plan.json", shapes.check_plan)
 
     def _read(self, name: str, checked: Callable[[Any], None]) -> Any:
         path = self.folder / name

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from orchestrator.store import aside
+from orchestrator.store import atomic_write
 
 FILE = "mlflow.json"
 
@@ -39,4 +39,4 @@ def read(folder: Path) -> Receipt | None:
 
 
 def write(folder: Path, receipt: Receipt) -> None:
-    aside.replace(folder, folder / FILE, (json.dumps(asdict(receipt), indent=1) + "\n").encode())
+    atomic_write.replace(folder, folder / FILE, (json.dumps(asdict(receipt), indent=1) + "\n").encode())

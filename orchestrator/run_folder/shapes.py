@@ -13,16 +13,16 @@ from typing import Any
 Check = Callable[[Any], bool]
 
 
-def about(value: Any) -> None:
+def check_about(value: Any) -> None:
     """Raise ValueError unless this is the content of a `run.json`, of a run or of a sweep."""
-    _of(value, "run.json", {"audit": _text}, ABOUT)
+    _check_fields(value, "run.json", {"audit": _text}, ABOUT)
     if "cells" in value and len(value.get("settings", value["cells"])) != len(value["cells"]):
         raise ValueError("it has not as many settings as cells")
 
 
-def plan(value: Any) -> None:
+def check_plan(value: Any) -> None:
     """Raise ValueError unless this is the content of a `plan.json`."""
-    _of(value, "plan.json", {"roots": _mapping_of(_texts), "jobs": _jobs}, {"after": _mapping_of(_text)})
+    _check_fields(value, "plan.json", {"roots": _mapping_of(_texts), "jobs": _jobs}, {"after": _mapping_of(_text)})
 
 
 def is_event(value: Any) -> bool:
@@ -41,7 +41,7 @@ def timings(value: Any) -> dict[str, list[float]]:
     return {group: list(filter(_seconds, taken)) for group, taken in value.items() if isinstance(taken, list)}
 
 
-def _of(value: Any, name: str, needed: Mapping[str, Check], optional: Mapping[str, Check]) -> None:
+def _check_fields(value: Any, name: str, needed: Mapping[str, Check], optional: Mapping[str, Check]) -> None:
     if not isinstance(value, dict):
         raise ValueError(f"it holds a {type(value).__name__}, which is no {name}")
     for field, held in {**needed, **optional}.items():

@@ -1,6 +1,6 @@
 """A run's tables: the results behind each root, concatenated, and as Parquet parts for other readers.
 
-The parts have the columns of `orchestrator.run_folder.exported` beside those of the results.
+The parts have the columns of `orchestrator.run_folder.exports` beside those of the results.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orchestrator.errors import Absent, StoreError
-from orchestrator.run_folder import exported
-from orchestrator.store import Store, aside, read_each
-from orchestrator.store.lock import locked
+from orchestrator.run_folder import exports
+from orchestrator.store import Store, atomic_write, read_each
+from orchestrator.store.lock import file_lock
 
 # In a part's metadata: the keys of its results, and their run, which those of earlier versions do not tell.
 KEYS, RUN = b"engram.keys", b"engram.run"
@@ -62,9 +62,9 @@ class Publisher:
         fresh = [key for key in self.keys if key in stored and key not in self.published]
         if not (fresh or (self.folder.is_dir() and (look or self._parts is None))):
             return
-        with aside.writing(self.folder):
+        with atomic_write.writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            with locked(self.folder / LOCK):
+            with file_lock(self.folder / LOCK):
                 self._look()
                 fresh = [key for key in self.keys if key in stored and key not in self.published]
                 problems = [self._write(fresh[start : start + PART]) for start in range(0, len(fresh), PART)]
@@ -74,9 +74,9 @@ class Publisher:
 
     def _look(self) -> None:
         """Read which results the parts hold; remove parts that are damaged, stale or duplicates."""
-        aside.sweep(self.folder, STALE)
+        atomic_write.sweep(self.folder, STALE)
         known = self._parts or {}
-        there = {part.name: known.get(part.name) or self._held(part) for part in self.folder.glob("*.parquet")}
+        there = {part.name: known.get(part.name) or self._part_keys(part) for part in self.folder.glob("*.parquet")}
         wanted = set(self.keys)
         self.published = set()
         self._parts = {}
@@ -100,11 +100,11 @@ class Publisher:
         if not readable:
             return problem
         text = ",".join(readable).encode()
-        rows = exported.exported(pa.concat_tables(readable.values()), self.run)
+        rows = exports.flatten_table(pa.concat_tables(readable.values()), self.run)
         rows = rows.replace_schema_metadata({KEYS: text, RUN: self.run.encode()})
         name = f"{hashlib.sha256(text).hexdigest()[:16]}.parquet"  # determined by its keys
-        draft = self.folder / f".{name}.{os.getpid()}{aside.SUFFIX}"
-        with aside.writing(self.folder / name):
+        draft = self.folder / f".{name}.{os.getpid()}{atomic_write.SUFFIX}"
+        with atomic_write.writing(self.folder / name):
             try:
                 pq.write_table(rows, draft)
                 os.replace(draft, self.folder / name)
@@ -116,7 +116,7 @@ class Publisher:
             self._parts[name] = frozenset(readable)
         return problem
 
-    def _held(self, part: Path) -> frozenset[str]:
+    def _part_keys(self, part: Path) -> frozenset[str]:
         """The keys of the results in a part; empty if it cannot be read, or was not written for this run."""
         try:
             metadata = pq.read_schema(part).metadata or {}

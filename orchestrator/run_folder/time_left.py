@@ -88,7 +88,7 @@ class TimeLeft:
         if not known:
             return 0.0 if not any(kind.to_do for kind in self._kinds.values()) else None
         passed = 0.0 if self._at is None else now - self._at
-        return max(0.0, sum(known) / self._at_a_time(now) - passed)
+        return max(0.0, sum(known) / self._concurrency(now) - passed)
 
     def _cost(self, kind: Kind) -> float | None:
         """Seconds of one job: as jobs of its kind took, here or in this run; else its price, scaled; else None."""
@@ -96,7 +96,7 @@ class TimeLeft:
             return kind.cost
         return kind.priced * (self._taken / self._priced if self._priced > LITTLE else 1.0)
 
-    def _at_a_time(self, now: float) -> float:
+    def _concurrency(self, now: float) -> float:
         """Jobs at a time: seconds of work per second that has passed.
 
         In the beginning jobs run that are not counted yet; so WEIGHT jobs on each slot are added to those that ended.

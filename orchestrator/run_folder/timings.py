@@ -31,7 +31,7 @@ def write(folder: Path, seconds: Mapping[str, Iterable[float]]) -> None:
         return
 
 
-def known(runs: Path) -> dict[str, float]:
+def mean_seconds(runs: Path) -> dict[str, float]:
     """Mean seconds of a job by group, over the newest runs that left timings."""
     files = sorted(runs.glob("*/timings.json"), key=lambda path: path.stat().st_mtime, reverse=True)
     taken: dict[str, list[float]] = defaultdict(list)
@@ -55,7 +55,7 @@ def kinds(plan: Plan, missing: Iterable[str], seconds: Mapping[str, float]) -> d
     return {group: (count, seconds.get(group)) for group, count in counts.items()}
 
 
-def by_task(seconds: Mapping[str, float]) -> dict[str, float]:
+def mean_seconds_by_task(seconds: Mapping[str, float]) -> dict[str, float]:
     """Mean seconds of a job by task: the mean over its groups."""
     taken: dict[str, list[float]] = defaultdict(list)
     for group, duration in seconds.items():
@@ -63,6 +63,6 @@ def by_task(seconds: Mapping[str, float]) -> dict[str, float]:
     return {task: sum(durations) / len(durations) for task, durations in taken.items()}
 
 
-def around(address: str | None) -> str:
+def startup_group(address: str | None) -> str:
     """The group under which the seconds to start and end an executor are stored."""
     return f"around, {address if address in ('none', 'local') else 'local' if address is None else 'cluster'}"

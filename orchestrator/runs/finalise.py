@@ -18,7 +18,7 @@ from orchestrator.runs.session import Session
 from orchestrator.scheduling.stop import Stop
 from orchestrator.spec.execution import Execution
 from orchestrator.store import Store
-from orchestrator.store.listing import listed_once
+from orchestrator.store.listing import list_once
 from orchestrator.tracking.delivery import Delivery, addresses
 from orchestrator.tracking.tracking_store import Untracked, target
 
@@ -48,17 +48,17 @@ def delivery_of(
     return None if where is None else Delivery(where, store, runs, sweep)
 
 
-def follow(report: Report, session: Session, execution: Execution, delivery: Delivery | None, stop: Stop) -> Report:
+def finish_run(report: Report, session: Session, execution: Execution, delivery: Delivery | None, stop: Stop) -> Report:
     """Draw the pages, deliver to tracking, share the folders; return the report with pages and addresses."""
-    with listed_once():
-        report = _shown(report, session, execution)
+    with list_once():
+        report = _draw_pages(report, session, execution)
     if delivery is not None:
-        report = _delivered(report, session, delivery, stop)
-    _shared(session)
+        report = _deliver(report, session, delivery, stop)
+    _share_folders(session)
     return report
 
 
-def _delivered(report: Report, session: Session, delivery: Delivery, stop: Stop) -> Report:
+def _deliver(report: Report, session: Session, delivery: Delivery, stop: Stop) -> Report:
     """The report with the addresses of the tracked runs. Reports what could not be delivered."""
     session.step("bringing MLflow up to date")
     asked = stop.reason
@@ -70,7 +70,7 @@ def _delivered(report: Report, session: Session, delivery: Delivery, stop: Stop)
     return replace(report, mlflow=urls.get(report.run), cells=cells)
 
 
-def _shared(session: Session) -> None:
+def _share_folders(session: Session) -> None:
     """Copy the runs' folders to the store for other machines; the results are there already."""
     try:
         session.share(last=True)
@@ -78,7 +78,7 @@ def _shared(session: Session) -> None:
         session.tell({"event": "told", "line": f"what is noted of the run stays on this machine for now: {error}"})
 
 
-def _shown(report: Report, session: Session, execution: Execution) -> Report:
+def _draw_pages(report: Report, session: Session, execution: Execution) -> Report:
     """The report with the pages of the run, or of the sweep and its cells, redrawn if anything changed.
 
     An error that keeps a page from being drawn is reported, and does not change how the run ended.

@@ -20,17 +20,17 @@ from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.run_folder import timings
 from orchestrator.run_folder.checkpoint_gc import CheckpointGc
 from orchestrator.run_folder.concurrent_runs import ConcurrentRuns
-from orchestrator.run_folder.description import described, of_sweep, reopened
+from orchestrator.run_folder.description import cell_description, reopen_run, sweep_description
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs import finalise
-from orchestrator.runs.report import Report, reported
-from orchestrator.runs.session import Part, Session
+from orchestrator.runs.report import Report, session_report
+from orchestrator.runs.session import Session, SessionRun
 from orchestrator.scheduling.driver import Driver, Observer
 from orchestrator.scheduling.stop import Stop
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
 from orchestrator.store import Store, lease
-from orchestrator.store.holder import Holder, taken
+from orchestrator.store.holder import Holder, takeover_message
 
 MENDED = 3  # times that results found damaged at the end are computed again before the run pauses
 
@@ -57,20 +57,20 @@ def start(
     plans = [plan_of(cell) for cell in cells]
     check_extras(Plan.union(plans), store.keys, execution.address)
     parts = [
-        Part(plan, Journal(_folder(runs, run_id(cell.audit, list(plan.jobs)), execution.again)))
+        SessionRun(plan, Journal(_folder(runs, run_id(cell.audit, list(plan.jobs)), execution.again)))
         for cell, plan in zip(cells, plans, strict=True)
     ]
     if len({part.journal.run for part in parts}) < len(parts):
         raise SpecError("two cells of the sweep are the same; vary something that bears on the result")
     for cell, part in zip(cells, parts, strict=True):
-        part.journal.create(described(cell), part.plan)
+        part.journal.create(cell_description(cell), part.plan)
         part.journal.check()  # one that cannot be read stops the run before anything is written
     if len(parts) == 1:
         return _run(parts, store, execution, observe, None, clock, search)
     names = sorted(part.journal.run for part in parts)
     name = f"{cells[0].audit}-sweep-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:8]}"
     sweep = Journal(runs / name)
-    sweep.create(of_sweep(cells, [part.journal.run for part in parts]), None)
+    sweep.create(sweep_description(cells, [part.journal.run for part in parts]), None)
     sweep.check()
     return _run(parts, store, execution, observe, sweep, clock)
 
@@ -86,7 +86,7 @@ def resume(
     about = journal.about()
     is_sweep = "cells" in about
     journals = [Journal(runs / name) for name in about["cells"]] if is_sweep else [journal]
-    parts = [Part(reopened(cell)[1], cell) for cell in journals]
+    parts = [SessionRun(reopen_run(cell)[1], cell) for cell in journals]
     check_extras(Plan.union(part.plan for part in parts), store.keys, execution.address)
     return _run(parts, store, execution, observe, journal if is_sweep else None, clock)
 
@@ -101,7 +101,7 @@ def _folder(runs: Path, run: str, again: bool) -> Path:
 
 
 def _run(
-    parts: Sequence[Part],
+    parts: Sequence[SessionRun],
     store: Store,
     execution: Execution,
     observe: Observer | None,
@@ -125,15 +125,15 @@ def _run(
         mirror = store.mirror
         claims = held.enter_context(mirror.claim(*names)) if mirror is not None else None
 
-        def lost() -> tuple[str, Holder | None] | None:
+        def lost_run() -> tuple[str, Holder | None] | None:
             return leases.lost or (None if claims is None else claims.lost)
 
         name = sweep.run if sweep else names[0]
-        session = Session(name, parts, store, observe, held=lambda: lost() is None, search=search)
+        session = Session(name, parts, store, observe, held=lambda: lost_run() is None, search=search)
         neighbours = ConcurrentRuns(runs, names, leases.since, now, clock.monotonic)
-        seconds = timings.known(runs)
+        seconds = timings.mean_seconds(runs)
 
-        def opened() -> Executor:
+        def start_executor() -> Executor:
             if execution.address != "none":
                 session.step("starting Ray" if execution.address in (None, "local") else "connecting to Ray")
             executor = open_executor(execution.address, store.location, execution.gpus)
@@ -142,14 +142,14 @@ def _run(
 
         planned, states = session.plan, CheckpointGc(store, runs, names, execution.keep == "state")
 
-        def ours() -> None:
+        def check_ours() -> None:
             """Raise Held if another driver has taken a run over: nothing of it may be written any more."""
-            if (by := lost()) is not None:
-                raise Held(taken(*by))
+            if (by := lost_run()) is not None:
+                raise Held(takeover_message(*by))
 
         driver = Driver(
             store,
-            opened,
+            start_executor,
             session.take,
             stop,
             together=execution.together,
@@ -159,8 +159,8 @@ def _run(
             deadline=None if execution.stop_after is None else clock.monotonic() + execution.stop_after,
             seconds=seconds,
             timeout=execution.timeout,
-            elsewhere=neighbours.claimed,
-            ours=ours,
+            elsewhere=neighbours.find_claims,
+            ours=check_ours,
             states=states,
             clock=clock,
         )
@@ -168,27 +168,27 @@ def _run(
         delivery = finalise.delivery(session, sweep.run if sweep else None, execution)
         if delivery is not None:
             held.callback(delivery.close)
-        with stop.on_signals(say):
+        with stop.handle_signals(say):
             session.begin(seconds)
-            if delivery is not None and session.plan.missing(session.stored()):
+            if delivery is not None and session.plan.missing(session.stored_keys()):
                 delivery.begin()
             sound: set[str] | None = None
             try:
-                sound = _to_the_end(driver, session, execution.tolerate)
+                sound = _drive_to_end(driver, session, execution.tolerate)
                 driver.close()
-                ours()
+                check_ours()
                 session.publish(last=True)
             except StoreError as error:  # the store cannot be read for now
                 driver.progress.paused = driver.progress.paused or str(error)
                 driver.close()
-            ours()
+            check_ours()
             driver.progress.paused = driver.progress.paused or session.lacking
             if not driver.progress.paused:
-                states.clear(planned, session.stored())
+                states.clear(planned, session.stored_keys())
             if driver.progress.around:
-                driver.progress.seconds[timings.around(execution.address)].append(driver.progress.around)
-            report = _ended(driver, session, sweep.run if sweep else None, sound)
-            return finalise.follow(report, session, execution, delivery, stop)
+                driver.progress.seconds[timings.startup_group(execution.address)].append(driver.progress.around)
+            report = _conclude(driver, session, sweep.run if sweep else None, sound)
+            return finalise.finish_run(report, session, execution, delivery, stop)
 
 
 def _sweeps(runs: Path, cell: str) -> Iterator[str]:
@@ -199,7 +199,7 @@ def _sweeps(runs: Path, cell: str) -> Iterator[str]:
                 yield folder.name
 
 
-def _to_the_end(driver: Driver, session: Session, tolerate: int) -> set[str] | None:
+def _drive_to_end(driver: Driver, session: Session, tolerate: int) -> set[str] | None:
     """Drive until every planned result is stored and verified, or there is a reason to stop.
 
     Returns the keys whose results verify; None if it was stopped before they were verified.
@@ -210,7 +210,7 @@ def _to_the_end(driver: Driver, session: Session, tolerate: int) -> set[str] | N
         if 0 < len(progress.failed) <= tolerate and not driver.stopped:
             session.tolerate(set(progress.failed))
             driver.drive(session.plan, session.store.keys())
-        unfinished = driver.stopped and session.plan.missing(session.stored())
+        unfinished = driver.stopped and session.plan.missing(session.stored_keys())
         if unfinished or (progress.failed and driver.fail_fast):
             return None
         session.step("checking what is stored")
@@ -221,7 +221,7 @@ def _to_the_end(driver: Driver, session: Session, tolerate: int) -> set[str] | N
             more = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
             progress.paused = progress.paused or f"{stuck[0]}{more}"
             return sound
-        hopeless = session.plan.upon(progress.failed)
+        hopeless = session.plan.dependents(progress.failed)
         damaged = {key: error for key, error in wrong.items() if key not in hopeless}
         if not damaged or driver.stopped:
             return sound
@@ -232,15 +232,15 @@ def _to_the_end(driver: Driver, session: Session, tolerate: int) -> set[str] | N
     return sound
 
 
-def _ended(driver: Driver, session: Session, sweep: str | None, sound: set[str] | None) -> Report:
+def _conclude(driver: Driver, session: Session, sweep: str | None, sound: set[str] | None) -> Report:
     """Log how the runs ended; return their report."""
-    report = reported(driver, session, sweep, sound)
+    report = session_report(driver, session, sweep, sound)
     ends = zip(session.parts, report.cells or (report,), strict=True)
     session.end((part, {"event": ended.state, "jobs": dict(ended.jobs), "note": ended.note}) for part, ended in ends)
     for part in session.parts:
         timings.write(part.journal.folder, driver.progress.seconds)
     if session.lacking and not driver.progress.paused:
         driver.progress.paused = session.lacking
-        report = reported(driver, session, sweep, sound)
+        report = session_report(driver, session, sweep, sound)
     session.tell({"event": report.state, "run": report.run})
     return report

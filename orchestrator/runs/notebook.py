@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import rounding, row_setting
-from orchestrator.counted import counted
+from orchestrator.quantities import format_count
 
 FIRST = 5  # rows of a summary
 HEIGHT = 620  # pixels of the certificate's frame, which scrolls
@@ -42,7 +42,7 @@ def outline(title: str, paragraphs: Sequence[str], rows: Sequence[dict[str, Any]
         )
         parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
         more = len(rows) - FIRST
-        parts += [f"<p>and {counted(more, 'row')} more</p>"] if more > 0 else []
+        parts += [f"<p>and {format_count(more, 'row')} more</p>"] if more > 0 else []
     return f"<div>{''.join(parts)}</div>"
 
 
@@ -50,10 +50,10 @@ def _cells(row: dict[str, Any]) -> list[str]:
     n = row["n"]
     return [
         row["metric"],
-        row_setting.shown(row["setting"], equals=" = "),
-        rounding.of_row(row, "estimate"),
-        rounding.interval_of_row(row),
-        "" if n is None else counted(n, row["unit"] or ""),
-        rounding.of_row(row, "null"),
-        rounding.p_value(row["p_value"]),
+        row_setting.format_setting(row["setting"], equals=" = "),
+        rounding.format_row_value(row, "estimate"),
+        rounding.format_row_interval(row),
+        "" if n is None else format_count(n, row["unit"] or ""),
+        rounding.format_row_value(row, "null"),
+        rounding.format_p_value(row["p_value"]),
     ]

@@ -10,14 +10,14 @@ from typing import Literal, cast
 
 import pyarrow as pa
 
-from orchestrator.errors import EngramError, plainly
+from orchestrator.errors import EngramError, short_traceback
 from orchestrator.inspection import answers, pages, results, status
 from orchestrator.inspection.answers import Answer
 from orchestrator.inspection.pages import DrawnFigure
 from orchestrator.inspection.search_results import SearchResults
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs import notebook
-from orchestrator.runs.session import Part, Session
+from orchestrator.runs.session import Session, SessionRun
 from orchestrator.scheduling.driver import Driver
 from orchestrator.spec.resolve import LeftOut
 from orchestrator.store import Store
@@ -60,21 +60,21 @@ class Report:
         return EXIT_CODES[self.state]
 
     @cached_property
-    @plainly
+    @short_traceback
     def verdict(self) -> Answer | None:
         """The answer with the numbers it rests on; None as long as there is none, and for a sweep.
 
         Of a search what it recommends: `setting` are the choices of the winner, as `orchestrator.run` takes them, and
         the number is by how much less it memorises than what the search began from.
         """
-        return answers.numbered(self._journal, self._store)
+        return answers.run_answer(self._journal, self._store)
 
     @property
     def summary(self) -> pa.Table:
         """The table `summary`: the audit's numbers, a row for each metric and setting."""
         return self.table("summary")
 
-    @plainly
+    @short_traceback
     def table(self, name: str) -> pa.Table:
         """One of the run's tables; for a sweep the tables of its cells, concatenated, with columns for the setting.
 
@@ -89,12 +89,12 @@ class Report:
     @property
     def figures(self) -> tuple[str, ...]:
         """The names of the figures of its page, which is drawn if it was not, or if the run has not finished."""
-        return tuple(pages.figures(self._drawn()))
+        return tuple(pages.figures(self._drawn_folder()))
 
-    @plainly
+    @short_traceback
     def figure(self, name: str) -> DrawnFigure:
         """A figure of its page, which notebooks show, with its `svg` and the `path` of its file."""
-        return pages.figure(self._drawn(), name)
+        return pages.figure(self._drawn_folder(), name)
 
     def _repr_html_(self) -> str:
         """The page's certificate; without one the state, the answer and the first rows of the summary."""
@@ -119,8 +119,8 @@ class Report:
     def _journal(self) -> Journal:
         return Journal(self._store.folder("runs", self.run))
 
-    @plainly
-    def _drawn(self) -> Path:
+    @short_traceback
+    def _drawn_folder(self) -> Path:
         """The run's folder, with its page and figures drawn."""
         folder = self._journal.folder
         if self.state != "finished" or pages.page(folder) is None:
@@ -128,7 +128,7 @@ class Report:
         return folder
 
 
-def reopened(journal: Journal, store: Store) -> Report:
+def open_report(journal: Journal, store: Store) -> Report:
     """A run, sweep or search of the past, or one that another process drives. StoreError if it cannot be read."""
     seen = status.status(journal, store)
     return Report(
@@ -138,7 +138,7 @@ def reopened(journal: Journal, store: Store) -> Report:
         jobs=seen.jobs,
         failures=seen.failures,
         note=seen.note,
-        cells=tuple(reopened(journal.beside(cell), store) for cell in seen.cells),
+        cells=tuple(open_report(journal.sibling(cell), store) for cell in seen.cells),
         search=seen.search,
         roots={} if seen.cells else status.roots(journal),
         store=store,
@@ -147,12 +147,12 @@ def reopened(journal: Journal, store: Store) -> Report:
     )
 
 
-def reported(driver: Driver, session: Session, sweep: str | None, sound: set[str] | None) -> Report:
+def session_report(driver: Driver, session: Session, sweep: str | None, sound: set[str] | None) -> Report:
     """How the session's runs ended, and the sweep they belong to, if any.
 
     `sound` are the keys whose results verify; None if they were not verified.
     """
-    stored = session.stored()
+    stored = session.stored_keys()
     if sound is not None:
         stored -= session.plan.jobs.keys() - sound
     reports = [_report(part, driver, session, stored, sound or set()) for part in session.parts]
@@ -166,7 +166,7 @@ def reported(driver: Driver, session: Session, sweep: str | None, sound: set[str
     return whole
 
 
-def _report(part: Part, driver: Driver, session: Session, stored: set[str], sound: set[str]) -> Report:
+def _report(part: SessionRun, driver: Driver, session: Session, stored: set[str], sound: set[str]) -> Report:
     progress = driver.progress
     planned = part.journal.tasks()
     lost = [key for key in progress.failed if key in planned]

@@ -23,7 +23,7 @@ PUBLISH_SECONDS = 5.0  # between updates of the Parquet parts
 
 
 @dataclass
-class Part:
+class SessionRun:
     """A run of the session: its journal, and its plan, which shrinks when failed jobs are tolerated."""
 
     plan: Plan
@@ -43,7 +43,7 @@ class Session:
     def __init__(
         self,
         name: str,
-        parts: Sequence[Part],
+        parts: Sequence[SessionRun],
         store: Store,
         observe: Observer | None,
         held: Callable[[], bool] = lambda: True,
@@ -133,7 +133,7 @@ class Session:
         """
         self._finish_publishing()
         if last:
-            self._stored = self.stored() & self.plan.jobs.keys()
+            self._stored = self.stored_keys() & self.plan.jobs.keys()
         self._note_problem(self._update_tables(self._stored, last))
 
     def _update_tables(self, stored: Set[str], last: bool = False) -> str | None:
@@ -182,7 +182,7 @@ class Session:
             for run in {self.name, *(part.journal.run for part in self.parts)}:
                 self.store.mirror.push(run, last)
 
-    def stored(self) -> set[str]:
+    def stored_keys(self) -> set[str]:
         """The keys of all stored results; the last known ones while the store cannot be read."""
         try:
             return self.store.keys()
@@ -194,7 +194,7 @@ class Session:
         self._finish_publishing()  # which iterates over what is made anew here
         for part in self.parts:
             before = set(part.plan.jobs)
-            part.plan = part.plan.without(failed)
+            part.plan = part.plan.drop_keys(failed)
             tolerated = {
                 "keys": sorted(failed & before),
                 "instead": sorted(set(part.plan.jobs) - before),
@@ -204,7 +204,7 @@ class Session:
         self._renew()
         self._stored = self.store.keys() & self.plan.jobs.keys()
 
-    def end(self, states: Iterable[tuple[Part, Mapping[str, Any]]]) -> None:
+    def end(self, states: Iterable[tuple[SessionRun, Mapping[str, Any]]]) -> None:
         """Log how each run ended."""
         self._finish_publishing()
         for part, state in states:
@@ -217,7 +217,7 @@ class Session:
 
     def _renew(self) -> None:
         self.plan = Plan.union(part.plan for part in self.parts)
-        self._owners: dict[str, list[Part]] = {}
+        self._owners: dict[str, list[SessionRun]] = {}
         for part in self.parts:
             for key in part.plan.jobs:
                 self._owners.setdefault(key, []).append(part)
@@ -227,7 +227,7 @@ class Session:
             for name, keys in part.plan.roots.items()
         ]
 
-    def _log(self, part: Part, events: Sequence[Event]) -> None:
+    def _log(self, part: SessionRun, events: Sequence[Event]) -> None:
         """Append events to a run's log. Events that cannot be written are kept and retried later."""
         run = part.journal.run
         waiting = self._unlogged.get(run, [])

@@ -20,14 +20,14 @@ OURS = "tasks.audits."
 
 
 @dataclass(frozen=True)
-class Written:
+class NewAudit:
     """The files that were written, and the commands that come next."""
 
     files: tuple[Path, ...]
     following: tuple[str, ...]
 
 
-def new_audit(name: str, into: Path | None = None) -> Written:
+def new_audit(name: str, into: Path | None = None) -> NewAudit:
     """Write an audit of this name, its test and, in a folder of one's own, the package that offers it.
 
     Without `into`, and from within the checkout that engram runs from, it goes into `tasks/audits` there, and its test
@@ -40,21 +40,21 @@ def new_audit(name: str, into: Path | None = None) -> Written:
     if checkout is not None:
         audit, test = checkout
         texts = {
-            audit / f"{name}.py": _filled("audit", name, OURS),
-            test / f"test_{name}.py": _filled("test", name, OURS),
+            audit / f"{name}.py": _fill_template("audit", name, OURS),
+            test / f"test_{name}.py": _fill_template("test", name, OURS),
         }
-        following = [f"engram run {name} --preset smoke", *_tested(test / f"test_{name}.py", "make test")]
+        following = [f"engram run {name} --preset smoke", *_test_commands(test / f"test_{name}.py", "make test")]
     else:
         into = Path() if into is None else into
         texts = {
-            into / f"{name}.py": _filled("audit", name, ""),
-            into / f"test_{name}.py": _filled("test", name, ""),
-            into / "pyproject.toml": _filled("package", name, ""),
+            into / f"{name}.py": _fill_template("audit", name, ""),
+            into / f"test_{name}.py": _fill_template("test", name, ""),
+            into / "pyproject.toml": _fill_template("package", name, ""),
         }
         following = [
             f"pip install --no-deps --editable {_near(into)}",
             f"engram run {name} --preset smoke",
-            *_tested(into / f"test_{name}.py", "python -m pip install pytest"),
+            *_test_commands(into / f"test_{name}.py", "python -m pip install pytest"),
         ]
     for path in texts:
         try:
@@ -71,7 +71,7 @@ def new_audit(name: str, into: Path | None = None) -> Written:
             path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise EngramError(f"{path} cannot be written: {error.strerror}") from None
-    return Written(tuple(texts), tuple(following))
+    return NewAudit(tuple(texts), tuple(following))
 
 
 def check_name(name: str) -> None:
@@ -97,7 +97,7 @@ def _check_module(name: str) -> None:
         )
 
 
-def _tested(test: Path, pytest: str) -> Iterator[str]:
+def _test_commands(test: Path, pytest: str) -> Iterator[str]:
     """The commands that run the test, `pytest` first where that is not installed."""
     if importlib.util.find_spec("pytest") is None:
         yield pytest
@@ -115,7 +115,7 @@ def _checkout() -> tuple[Path, Path] | None:
     return (folder, test) if stands_in and test.is_dir() else None
 
 
-def _filled(template: str, name: str, package: str) -> str:
+def _fill_template(template: str, name: str, package: str) -> str:
     """A template for this audit, its imports in the order that is usual where it is written: here, or in a package."""
     config = "".join(part.capitalize() for part in name.split("_")) + "Config"
     ours, theirs = "import orchestrator\n", "import pyarrow as pa\nimport pytest\n"

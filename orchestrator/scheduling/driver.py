@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.clock import SYSTEM, Clock
-from orchestrator.counted import span
 from orchestrator.errors import ClusterError, StoreError
 from orchestrator.executors import Executor
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
 from orchestrator.planning.plan import Plan
+from orchestrator.quantities import format_duration
 from orchestrator.run_folder.checkpoint_gc import CheckpointGc
 from orchestrator.scheduling.schedule import Schedule
 from orchestrator.scheduling.stop import GRACE, OutOfTime, Stop
-from orchestrator.scheduling.time_limits import Limits
+from orchestrator.scheduling.time_limits import TimeLimits
 from orchestrator.scheduling.waiting import Claims, Waiting
 from orchestrator.store import Store
 from tasks.compute_context import StrategyName
@@ -86,7 +86,7 @@ class Driver:
         self.fail_fast = fail_fast
         self._deadline = deadline
         self._seconds = dict(seconds or {})
-        self._limits = Limits(timeout)
+        self._limits = TimeLimits(timeout)
         self._elsewhere = elsewhere
         self._ours = ours
         self._states = states
@@ -117,14 +117,14 @@ class Driver:
             failed=self.progress.failed,
         )
         try:
-            self._to_the_end(schedule, executor)
+            self._run_schedule(schedule, executor)
         except ClusterError:
             if self.stop.reason is None:  # otherwise the cause of the stop has ended the cluster too
                 raise
         self.progress.failed.update(schedule.failed)
         self.progress.paused = schedule.paused
 
-    def _to_the_end(self, schedule: Schedule, executor: Executor) -> None:
+    def _run_schedule(self, schedule: Schedule, executor: Executor) -> None:
         looked = 0.0
         while not self.stop.reason:
             if self._clock.monotonic() - looked > POLL:
@@ -187,7 +187,7 @@ class Driver:
             return
         self._ours()
         if ended:
-            self._waiting.moved("here")
+            self._waiting.reset("here")
         for finished in ended:
             self._settle(schedule, finished)
 
@@ -195,7 +195,7 @@ class Driver:
         """Record the outcomes of a call. A lost job whose result is stored counts as done."""
         for line in finished.messages:
             self.observe({"event": "told", "line": line})
-        outcomes = tuple(self._settled(outcome) for outcome in finished.outcomes)
+        outcomes = tuple(self._resolve_orphan(outcome) for outcome in finished.outcomes)
         for outcome in outcomes:
             self._tell(schedule, outcome)
         known, damaged = len(schedule.failed), schedule.damaged
@@ -208,7 +208,7 @@ class Driver:
                 if isinstance(outcome, Done):
                     self._states.pass_over(schedule.plan, outcome.key, schedule.done)
 
-    def _settled(self, outcome: Outcome) -> Outcome:
+    def _resolve_orphan(self, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Lost) and outcome.key in self.store:
             return Done(outcome.key, 0.0, "orphan")
         return outcome
@@ -253,37 +253,39 @@ class Driver:
             return
         ours = set(schedule.plan.jobs) - schedule.done
         self._claims = self._elsewhere(ours)
-        theirs = self._waiting.left(self._claims, lambda keys: self._limits.of({schedule.group(key) for key in keys}))
+        theirs = self._waiting.deferred_keys(
+            self._claims, lambda keys: self._limits.limit({schedule.group(key) for key in keys})
+        )
         schedule.defer(theirs)
         stored = {key for key in schedule.elsewhere if key in self.store}
-        schedule.arrived(stored)
+        schedule.take_over_results(stored)
         schedule.reclaim(schedule.elsewhere - theirs - stored)
         if stored:
-            self._waiting.moved("elsewhere")
+            self._waiting.reset("elsewhere")
 
     def _look_here(self, schedule: Schedule, executor: Executor) -> None:
         """End calls that exceed their time limit; report what is awaited while nothing happens."""
         now = self._clock.monotonic()
         if (lacking := executor.lacks()) is None:
-            self._waiting.moved("machine")
+            self._waiting.reset("machine")
         else:
-            self._waiting.machine(now, lacking)
+            self._waiting.report_machine(now, lacking)
         running = [(call, seconds, self._limit(schedule, call)) for call, seconds in executor.running()]
         for call, seconds, limit in running:
             if limit is not None and seconds > limit:
-                executor.end(call, f"it was ended after {span(limit)}, which is all that it may take")
+                executor.end(call, f"it was ended after {format_duration(limit)}, which is all that it may take")
         if running:
-            self._waiting.moved("elsewhere")
+            self._waiting.reset("elsewhere")
             named = [(f"{call.task} {call.items[0].key[:12]}", seconds) for call, seconds, _ in running]
-            self._waiting.here(now, named, all(limit is not None for _, _, limit in running))
+            self._waiting.report_running(now, named, all(limit is not None for _, _, limit in running))
         elif schedule.elsewhere and not executor.pending and not self._delayed:
-            self._waiting.elsewhere(now, self._claims, set(schedule.elsewhere))
+            self._waiting.report_elsewhere(now, self._claims, set(schedule.elsewhere))
         else:
-            self._waiting.moved("elsewhere")
+            self._waiting.reset("elsewhere")
 
     def _limit(self, schedule: Schedule, call: Call) -> float | None:
         """The time limit of a call in seconds; None for no limit."""
-        return self._limits.of(schedule.group(item.key) for item in call.items)
+        return self._limits.limit(schedule.group(item.key) for item in call.items)
 
     def _wind_down(self, schedule: Schedule, executor: Executor) -> None:
         """Send nothing more, wait a moment for running calls, then cancel them."""

@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Refused
-from orchestrator.executors.gpu_packing import SHARERS, GpuPacking, part
+from orchestrator.executors.gpu_packing import SHARERS, GpuPacking, gpu_fraction
 from orchestrator.planning.plan import Plan, group_of
 from tasks.job import marks
 
@@ -78,7 +78,7 @@ class Schedule:
         for key in plan.jobs:
             # A link waits for the previous link as a reader waits for its inputs, and is deeper: a chain is finished
             # before the next begins, so that few states are stored at one time.
-            waits = plan.waits(key)
+            waits = plan.dependencies(key)
             self._depth[key] = 1 + max((self._depth[below] for below in waits), default=0)
             if key not in self.done:
                 self._link(key, waits)
@@ -168,7 +168,7 @@ class Schedule:
         """The keys that are left to other runs."""
         return frozenset(self._elsewhere)
 
-    def arrived(self, keys: Iterable[str]) -> None:
+    def take_over_results(self, keys: Iterable[str]) -> None:
         """Record keys that another run has stored."""
         for key in keys:
             self._elsewhere.discard(key)
@@ -194,7 +194,7 @@ class Schedule:
             return min(queues, default=[])
         while (queue := self._queue_for_gpus) and not self._ready[queue[0][-1]]:
             self._drop(queue)
-        if queue and self.on_gpus < self._filling(queue[0][-1]).sent(self.gpus):
+        if queue and self.on_gpus < self._filling(queue[0][-1]).calls_in_flight(self.gpus):
             return queue
         return self._queue if room else []
 
@@ -223,7 +223,7 @@ class Schedule:
             return Call(self._number, task, items, 0.0, delay)
         self.on_gpus += 1
         sharers = self._filling(self.group(keys[0])).sharers
-        return Call(self._number, task, items, part(sharers), delay, sharers)
+        return Call(self._number, task, items, gpu_fraction(sharers), delay, sharers)
 
     def _asks(self, key: str) -> bool:
         """Whether the key's task asks for a GPU."""
@@ -262,9 +262,9 @@ class Schedule:
         self.on_gpus -= 1
         group, sharers = self.group(finished.call.items[0].key), finished.call.sharers
         measured = [outcome.measured for outcome in finished.outcomes if isinstance(outcome, Done) and outcome.measured]
-        filling = self._filling(group).learned(measured, sharers)
+        filling = self._filling(group).with_measurements(measured, sharers)
         if sharers > 1 and any(isinstance(outcome, Lost) and _too_big(outcome) for outcome in finished.outcomes):
-            filling = filling.lost(sharers)
+            filling = filling.with_fewer_sharers(sharers)
         self._measured[group] = self._measured[finished.call.task] = filling
 
     def _filling(self, group: str) -> GpuPacking:
@@ -332,7 +332,7 @@ class Schedule:
                 error = f"its result was missing or damaged {times} times when it was to be read; check the disk"
                 self.failed[below] = Failed(below, error, "")
             if below not in self._unmet:  # it was done from the beginning
-                self._link(below, self.plan.waits(below))
+                self._link(below, self.plan.dependencies(below))
             self._enqueue(below)
         self._enqueue(outcome.key)
 

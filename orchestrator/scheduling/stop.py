@@ -33,14 +33,14 @@ class Stop:
         self.reason = self.reason or reason
 
     @contextmanager
-    def on_signals(self, tell: Callable[[str], object] = str) -> Iterator[None]:
+    def handle_signals(self, tell: Callable[[str], object] = str) -> Iterator[None]:
         """On the first SIGINT or SIGTERM ask to stop, and report it at once; on the second end the process."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         ours = False  # whether a signal was what asked to stop
 
-        def asked(number: int, _frame: FrameType | None) -> None:
+        def handle_signal(number: int, _frame: FrameType | None) -> None:
             nonlocal ours
             if self.reason is not None:
                 raise KeyboardInterrupt
@@ -49,7 +49,7 @@ class Stop:
             if self._inside:
                 signal.setitimer(signal.ITIMER_REAL, GRACE, AGAIN)
 
-        def over(_number: int, _frame: FrameType | None) -> None:
+        def handle_timer(_number: int, _frame: FrameType | None) -> None:
             if self._inside:
                 raise OutOfTime
 
@@ -57,8 +57,8 @@ class Stop:
             if self.reason is None or ours:
                 tell(self._message())
 
-        handlers = {signal.SIGINT: asked, signal.SIGTERM: asked, signal.SIGALRM: over}
-        with _at_once({signal.SIGINT, signal.SIGTERM}, first):
+        handlers = {signal.SIGINT: handle_signal, signal.SIGTERM: handle_signal, signal.SIGALRM: handle_timer}
+        with _call_on_signal({signal.SIGINT, signal.SIGTERM}, first):
             before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
             try:
                 yield
@@ -82,7 +82,7 @@ class Stop:
 
 
 @contextmanager
-def _at_once(numbers: Collection[int], call: Callable[[], object]) -> Iterator[None]:
+def _call_on_signal(numbers: Collection[int], call: Callable[[], object]) -> Iterator[None]:
     """Call this in a thread of its own when the first of these signals arrives.
 
     Handlers in Python wait until the main thread is back from the library that it is in, which may take seconds; the

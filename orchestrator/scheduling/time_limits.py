@@ -8,7 +8,7 @@ FLOOR = 600.0  # seconds that any call gets: a worker may have to load, compile 
 TIMES = 20.0  # of the longest that a job of its kind took in this run, on these machines
 
 
-class Limits:
+class TimeLimits:
     """Time limits of calls in seconds: `given` per job, or learned from jobs of the same groups.
 
     Only jobs of this start of the run count: an earlier start may have had faster machines.
@@ -21,7 +21,7 @@ class Limits:
     def learn(self, kind: str, seconds: float) -> None:
         self._longest[kind] = max(seconds, self._longest.get(kind, 0.0))
 
-    def of(self, kinds: Iterable[str]) -> float | None:
+    def limit(self, kinds: Iterable[str]) -> float | None:
         """Seconds for jobs of these kinds, one after another; None unless all kinds are known."""
         kinds = list(kinds)
         if self._given is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from orchestrator.counted import counted, span
+from orchestrator.quantities import format_count, format_duration
 from orchestrator.scheduling.time_limits import FLOOR
 from orchestrator.store.holder import Holder
 
@@ -25,20 +25,20 @@ class Waiting:
         self._next: dict[str, float] = {}
         self._given_up: set[str] = set()
 
-    def moved(self, what: str) -> None:
+    def reset(self, what: str) -> None:
         """Reset: something happened, or nothing is awaited."""
         self._since.pop(what, None)
 
-    def awaits(self, what: str, now: float, first: float, line: Callable[[str], str]) -> None:
+    def record_waiting(self, what: str, now: float, first: float, line: Callable[[str], str]) -> None:
         """Record that the driver still waits; `line` formats the message from the duration."""
         if what not in self._since:
             self._since[what], self._next[what] = now, first
         waited = now - self._since[what]
         if waited >= self._next[what]:
             self._next[what] = waited + min(LONGEST, max(first, waited) * (GROWTH - 1))
-            self._tell(line(span(waited)))
+            self._tell(line(format_duration(waited)))
 
-    def left(self, claims: Claims, longest: Callable[[set[str]], float | None]) -> set[str]:
+    def deferred_keys(self, claims: Claims, longest: Callable[[set[str]], float | None]) -> set[str]:
         """The keys to leave to runs that made progress within the time limit of their jobs, or PATIENCE if longer.
 
         Two runs that compute the same are harmless; a run that waits for ever for a stopped or hung one is not.
@@ -51,29 +51,29 @@ class Waiting:
             elif run not in self._given_up:
                 self._given_up.add(run)
                 self._tell(
-                    f"{run} ({holder.name}) has done nothing for {span(idle)}; "
-                    f"the {counted(len(shared), 'job')} that it shares with this run are computed here"
+                    f"{run} ({holder.name}) has done nothing for {format_duration(idle)}; "
+                    f"the {format_count(len(shared), 'job')} that it shares with this run are computed here"
                 )
         return keys
 
-    def elsewhere(self, now: float, claims: Claims, left: set[str]) -> None:
+    def report_elsewhere(self, now: float, claims: Claims, left: set[str]) -> None:
         """Report that other runs compute all remaining jobs."""
         runs = {run: (holder, len(shared & left)) for run, (holder, shared, _) in claims.items() if shared & left}
-        who = ", ".join(f"{run} ({holder.name}; {counted(jobs, 'job')})" for run, (holder, jobs) in runs.items())
-        self.awaits(
+        who = ", ".join(f"{run} ({holder.name}; {format_count(jobs, 'job')})" for run, (holder, jobs) in runs.items())
+        self.record_waiting(
             "elsewhere",
             now,
             ELSEWHERE,
             lambda time: (
                 f"waiting for {who or 'other runs'} for {time}, to compute what this run needs, too; "
-                f"one that does nothing for {span(PATIENCE)} is waited for no longer"
+                f"one that does nothing for {format_duration(PATIENCE)} is waited for no longer"
             ),
         )
 
-    def machine(self, now: float, lacking: str) -> None:
+    def report_machine(self, now: float, lacking: str) -> None:
         """Report that calls wait for a machine with a `lacking` GPU or processor."""
         hint = "; with `--gpus none` they compute on processors" if lacking == "GPU" else ""
-        self.awaits(
+        self.record_waiting(
             "machine",
             now,
             ELSEWHERE,
@@ -83,16 +83,16 @@ class Waiting:
             ),
         )
 
-    def here(self, now: float, calls: Sequence[tuple[str, float]], timed: bool) -> None:
+    def report_running(self, now: float, calls: Sequence[tuple[str, float]], timed: bool) -> None:
         """Report running calls, each given by its name and seconds; `timed`: all have a time limit."""
         oldest, seconds = max(calls, key=lambda call: call[1])
         hint = "" if timed else "; if it hangs, `--timeout` (10m, say) has such jobs ended and sent again"
-        self.awaits(
+        self.record_waiting(
             "here",
             now,
             HERE,
             lambda time: (
-                f"nothing has come back for {time}; {counted(len(calls), 'call')} running, the oldest for "
-                f"{span(seconds)}: {oldest}{hint}"
+                f"nothing has come back for {time}; {format_count(len(calls), 'call')} running, the oldest for "
+                f"{format_duration(seconds)}: {oldest}{hint}"
             ),
         )

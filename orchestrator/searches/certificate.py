@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from orchestrator.counted import counted
 from orchestrator.inspection.answers import BEYOND
-from orchestrator.inspection.search_results import FRESH, QUESTION, RECOMMENDED, SearchAnswer, SearchResults, named
-from orchestrator.searches.recommendation import NONE, NOT_SHOWN, NOT_USEFUL, amount
+from orchestrator.inspection.search_results import FRESH, QUESTION, RECOMMENDED, SearchAnswer, SearchResults, trial_name
+from orchestrator.quantities import format_count
+from orchestrator.searches.recommendation import NONE, NOT_SHOWN, NOT_USEFUL, format_amount
 from orchestrator.spec.fields import text
 from tasks.certificate import Certificate, Finding, NumberLine
 from tasks.objectives import Objectives
@@ -44,7 +44,7 @@ def certificate(search: SearchResults, objectives: Objectives) -> Certificate | 
     if answer is None:
         return None
     return Certificate(
-        asked=asked(search, objectives),
+        asked=question_text(search, objectives),
         findings=(Finding(answer.answer, answer.sentence, _line(answer, objectives)),),
         rule=RULE,
         error=ERROR,
@@ -53,16 +53,17 @@ def certificate(search: SearchResults, objectives: Objectives) -> Certificate | 
     )
 
 
-def asked(search: SearchResults, objectives: Objectives) -> str:
+def question_text(search: SearchResults, objectives: Objectives) -> str:
     """The question of a search in plain words."""
     memorization, utility = objectives.memorization, objectives.utility
     fields = list(search.settings["over"])
     named_fields = f"{', '.join(fields[:-1])} and {fields[-1]}" if len(fields) > 1 else fields[0]
     return (
-        f"{QUESTION} {counted(search.planned, 'training')} that "
+        f"{QUESTION} {format_count(search.planned, 'training')} that "
         f"differ in {named_fields} were compared with the one that the search began from. What is memorised is "
         f"measured by {memorization.name} ({memorization.better} is better), what the model is good for by "
-        f"{utility.name} ({utility.better} is better), of which at most {amount(utility, search.settings['give_up'])} "
+        f"{utility.name} ({utility.better} is better), of which at most "
+        f"{format_amount(utility, search.settings['give_up'])} "
         "may be given up."
     )
 
@@ -101,7 +102,7 @@ def _steps(search: SearchResults, answer: SearchAnswer) -> tuple[str, ...]:
     more = f"engram search --resume {search.name} --trials {2 * search.planned}"
     if answer.answer == RECOMMENDED:
         best = search.trial(answer.winner or 0, FRESH)
-        chosen = "" if best is None else named({**best, "part": ""})
+        chosen = "" if best is None else trial_name({**best, "part": ""})
         left = "" if best is None else f" What the winner still memorises: engram report {best['run']}."
         return (
             f"Train with {chosen}; then audit the model that you will use, which is another one than these.{left}",

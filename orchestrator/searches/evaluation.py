@@ -15,7 +15,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.runs import lifecycle
 from orchestrator.runs.report import Report
 from orchestrator.scheduling.driver import Observer
-from orchestrator.searches.asked import Search
+from orchestrator.searches.definition import Search
 from orchestrator.searches.trials import FAILED, FINISHED, REFUSED, Trial, Value
 from orchestrator.spec import resolve
 from orchestrator.spec.execution import Execution
@@ -34,7 +34,7 @@ class Evaluation:
     execution: Execution
     environment: Mapping[str, str]
 
-    def entered(self) -> Store:
+    def enter_environment(self) -> Store:
         """The store, once this process has the environment of the search."""
         os.environ.update(self.environment)
         return open_store(self.location)
@@ -57,7 +57,7 @@ class Evaluation:
         """
         told = Trial(number, part, dict(choices), REFUSED, epochs=epochs, seed=seed)
         try:
-            cells = resolve.pinned([self.search.cell(choices, epochs, seed)], store.digests())
+            cells = resolve.pin_cells([self.search.cell(choices, epochs, seed)], store.digests())
             report = self._run(store, cells, observe)
         except SpecError as error:
             return replace(told, note=str(error))

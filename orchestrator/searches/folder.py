@@ -15,7 +15,7 @@ from orchestrator.errors import SpecError, Unwritable
 from orchestrator.inspection import status
 from orchestrator.run_folder.journal import Journal
 from orchestrator.searches import recommendation
-from orchestrator.searches.asked import Search, described
+from orchestrator.searches.definition import Search, search_description
 from orchestrator.searches.recommendation import Recommendation
 from orchestrator.searches.trials import Trial, read, table
 from orchestrator.store import Store
@@ -60,9 +60,9 @@ class SearchFolder:
     def _about(
         self, cells: Sequence[str], settings: Iterable[Mapping[str, Any]], answer: Recommendation | None
     ) -> dict[str, Any]:
-        told = described(self.search)
+        told = search_description(self.search)
         if answer is not None:
-            told["recommendation"] = recommendation.told(answer)
+            told["recommendation"] = recommendation.recommendation_json(answer)
         return {
             "audit": self.search.start.audit,
             "preset": self.search.spec.preset,
@@ -89,7 +89,7 @@ class SearchFolder:
             raise Unwritable(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def of(store: Store, name: str, search: Search) -> SearchFolder:
+def search_folder(store: Store, name: str, search: Search) -> SearchFolder:
     """The folder of this name, which need not be there yet."""
     return SearchFolder(Journal(store.folder("runs") / name), search)
 

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.counted import counted
 from orchestrator.inspection.search_results import FRESH, RECOMMENDED, SEARCHED, START
+from orchestrator.quantities import format_count
 from orchestrator.searches.trials import Trial, Value
 from orchestrator.spec.fields import text
 from tasks.objectives import SHARE, Objective, Objectives
@@ -58,11 +58,11 @@ def winner(trials: Sequence[Trial], objectives: Objectives, allowance: float) ->
     return max(there, key=lambda trial: (less(start, trial, objectives), -trial.number), default=None)
 
 
-def recommended(trials: Sequence[Trial], objectives: Objectives, allowance: float) -> Recommendation:
+def recommend(trials: Sequence[Trial], objectives: Objectives, allowance: float) -> Recommendation:
     """The answer of a search whose winner and start have been audited again, as far as there is one."""
     made = [trial for trial in trials if trial.part == SEARCHED and trial.number != START]
     start, best = _find(trials, SEARCHED, START), winner(trials, objectives, allowance)
-    given_up = f"at most {amount(objectives.utility, allowance)} of {objectives.utility.name} given up"
+    given_up = f"at most {format_amount(objectives.utility, allowance)} of {objectives.utility.name} given up"
     if start is None or not start.whole:
         return Recommendation(NONE, "No answer: what the search begins from has no estimate.")
     if best is None:
@@ -71,9 +71,11 @@ def recommended(trials: Sequence[Trial], objectives: Objectives, allowance: floa
         )
     fresh = [_find(trials, FRESH, number) for number in (START, best.number)]
     if fresh[0] is None or fresh[1] is None or not (fresh[0].whole and fresh[1].whole):
-        said = f"{named(best)} remembers least in the search, and has not been audited again with fresh seeds."
+        said = (
+            f"{describe_choices(best)} remembers least in the search, and has not been audited again with fresh seeds."
+        )
         return Recommendation(NOT_SHOWN, f"Nothing is recommended yet: {said}", best.number)
-    return _judged(fresh[0], fresh[1], objectives, allowance)
+    return _compare_fresh(fresh[0], fresh[1], objectives, allowance)
 
 
 def less(start: Trial, other: Trial, objectives: Objectives) -> float:
@@ -115,12 +117,12 @@ def difference(one: Value, other: Value) -> Value:
     )
 
 
-def named(trial: Trial) -> str:
+def describe_choices(trial: Trial) -> str:
     """The choices of a trial in words: `dropout=true, learning_rate=0.0003`."""
     return ", ".join(f"{name}={text(value)}" for name, value in trial.setting.items()) or "what it began from"
 
 
-def _judged(start: Trial, best: Trial, objectives: Objectives, allowance: float) -> Recommendation:
+def _compare_fresh(start: Trial, best: Trial, objectives: Objectives, allowance: float) -> Recommendation:
     """The answer by the fresh audits of the start and the winner."""
     memorization, utility = objectives.memorization, objectives.utility
     assert start.memorization is not None
@@ -130,19 +132,24 @@ def _judged(start: Trial, best: Trial, objectives: Objectives, allowance: float)
     pair = (start.memorization, best.memorization)
     gained = difference(*(pair if memorization.better == "lower" else pair[::-1]))
     lost = loss(start, best, objectives)
-    cost = f"{'for' if lost > 0 else 'with a gain of'} {amount(utility, abs(lost))} of {utility.name}"
+    cost = f"{'for' if lost > 0 else 'with a gain of'} {format_amount(utility, abs(lost))} of {utility.name}"
     if abs(lost) <= HARDLY * allowance:
         cost = f"at the same {utility.name}"
     levels = f"{_number(start.utility.estimate)} to {_number(best.utility.estimate)}"
     values = (
-        f"from {interval(start.memorization)} to {interval(best.memorization)} {memorization.unit} {cost} ({levels}); "
-        f"{counted(best.memorization.n, best.memorization.unit)} each, with fresh seeds"
+        f"from {format_interval(start.memorization)} to {format_interval(best.memorization)}"
+        f" {memorization.unit} {cost} ({levels}); "
+        f"{format_count(best.memorization.n, best.memorization.unit)} each, with fresh seeds"
     )
     if gained.low is None or gained.low <= 0:
-        doubt = "no interval" if gained.low is None else f"the difference is {interval(gained)}, which is not above 0"
+        doubt = (
+            "no interval"
+            if gained.low is None
+            else f"the difference is {format_interval(gained)}, which is not above 0"
+        )
         return Recommendation(
             NOT_SHOWN,
-            f"Nothing is recommended: {named(best)} remembers least in the search, but audited again its "
+            f"Nothing is recommended: {describe_choices(best)} remembers least in the search, but audited again its "
             f"{memorization.name} goes {values}: {doubt}.",
             best.number,
             gained,
@@ -150,16 +157,18 @@ def _judged(start: Trial, best: Trial, objectives: Objectives, allowance: float)
     if lost > allowance:
         return Recommendation(
             NOT_USEFUL,
-            f"Nothing is recommended: with {named(best)} {memorization.name} falls {values}, and at most "
-            f"{amount(utility, allowance)} were to be given up.",
+            f"Nothing is recommended: with {describe_choices(best)} {memorization.name} falls {values}, and at most "
+            f"{format_amount(utility, allowance)} were to be given up.",
             best.number,
             gained,
         )
     falls = "falls" if memorization.better == "lower" else "rises"
-    return Recommendation(RECOMMENDED, f"{named(best)}: {memorization.name} {falls} {values}.", best.number, gained)
+    return Recommendation(
+        RECOMMENDED, f"{describe_choices(best)}: {memorization.name} {falls} {values}.", best.number, gained
+    )
 
 
-def told(recommendation: Recommendation) -> dict[str, Any]:
+def recommendation_json(recommendation: Recommendation) -> dict[str, Any]:
     """The recommendation as JSON."""
     gained = recommendation.difference
     return {
@@ -174,7 +183,7 @@ def _find(trials: Sequence[Trial], part: str, number: int) -> Trial | None:
     return next((trial for trial in trials if (trial.part, trial.number) == (part, number)), None)
 
 
-def amount(objective: Objective, value: float) -> str:
+def format_amount(objective: Objective, value: float) -> str:
     """An amount of utility in words: of a share in points of a hundred."""
     if objective.unit == SHARE:
         points = f"{100 * value:.2g}"
@@ -182,7 +191,7 @@ def amount(objective: Objective, value: float) -> str:
     return f"{value:.2g} {objective.unit}"
 
 
-def interval(value: Value) -> str:
+def format_interval(value: Value) -> str:
     if value.low is None or value.high is None:
         return _number(value.estimate)
     return f"{_number(value.estimate)} [{_number(value.low)}, {_number(value.high)}]"

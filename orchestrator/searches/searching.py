@@ -18,15 +18,15 @@ from orchestrator.inspection.search_results import CUT, FRESH, START
 from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import plan_of
-from orchestrator.run_folder.description import described
+from orchestrator.run_folder.description import cell_description
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs import finalise
 from orchestrator.scheduling.driver import Observer
 from orchestrator.searches import folder
-from orchestrator.searches.asked import Search
+from orchestrator.searches.definition import Search
 from orchestrator.searches.evaluation import Evaluation
 from orchestrator.searches.folder import SearchFolder
-from orchestrator.searches.recommendation import Recommendation, interval, named, recommended, winner
+from orchestrator.searches.recommendation import Recommendation, describe_choices, format_interval, recommend, winner
 from orchestrator.searches.trials import FAILED, STOPPED, Trial
 from orchestrator.spec import resolve
 from orchestrator.spec.execution import Execution
@@ -39,7 +39,7 @@ SEEDS = 1_000_000  # from which a fresh seed is drawn: few digits, for it is rea
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchOutcome:
     """How a search ended: its folder's name, its trials and its answer.
 
     `left` says what keeps it from having ended, if anything, which may be a signal.
@@ -67,7 +67,7 @@ def check(execution: Execution) -> None:
         raise SpecError("address is none; a search runs on Ray Tune: local, auto or HOST:PORT")
 
 
-def run(search: Search, store: Store, execution: Execution, observe: Observer | None = None) -> Searched:
+def run(search: Search, store: Store, execution: Execution, observe: Observer | None = None) -> SearchOutcome:
     """Make a search, or continue it.
 
     Raises Held if another living driver has it, SpecError where it cannot be made, and EngramError where nothing more
@@ -76,44 +76,44 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
     check(execution)
     from orchestrator.searches import tuning  # imports ray
 
-    search = replace(search, start=resolve.pinned([search.start], store.digests())[0])
+    search = replace(search, start=resolve.pin_cells([search.start], store.digests())[0])
     kept = "state" if search.settings.rungs else execution.keep  # the next rung goes on from it
     within = replace(execution, mlflow="off", report=False, keep=kept, stop_after=None)
     environment = {name: value for name, value in os.environ.items() if name.startswith(CARRIED)}
     evaluation = Evaluation(search, store.location, within, environment)
-    tell = _telling(observe)
-    there = folder.of(store, search.name, search)
+    tell = _event_sender(observe)
+    there = folder.search_folder(store, search.name, search)
     check_extras(plan_of(search.start), store.keys, execution.address, search.settings)
-    there.begin(_begun(search, store))
+    there.begin(_create_start_run(search, store))
     with lease.acquire([there.journal.folder], tell=lambda line: tell("told", line=line)):
         until = None if search.settings.budget is None else time.monotonic() + search.settings.budget
-        with tuning.connected(execution.address):
+        with tuning.connect(execution.address):
             try:
-                left = _made(tuning.tuned, evaluation, there, store, until, tell, observe)
+                left = _run_trials(tuning.run_tuner, evaluation, there, store, until, tell, observe)
                 if not left:
-                    left = _audited_again(evaluation, there, store, tell, observe)
+                    left = _audit_again(evaluation, there, store, tell, observe)
             except Unwritable as error:  # a full disk: what has ended is stored
                 left = str(error)
         trials = tuple(there.trials.values())
-        answer = recommended(trials, search.objectives, search.allowance)
+        answer = recommend(trials, search.objectives, search.allowance)
         try:
             there.write(answer)
             if store.mirror is not None:
                 store.mirror.push(search.name, True)
         except Unwritable as error:
             left = left or str(error)
-    return Searched(search.name, trials, answer, left)
+    return SearchOutcome(search.name, trials, answer, left)
 
 
-def _begun(search: Search, store: Store) -> str:
+def _create_start_run(search: Search, store: Store) -> str:
     """The run that the search begins from, with its folder made."""
     plan = plan_of(search.start)
     name = run_id(search.start.audit, list(plan.jobs))
-    Journal(store.folder("runs") / name).create(described(search.start), plan)
+    Journal(store.folder("runs") / name).create(cell_description(search.start), plan)
     return name
 
 
-def _made(
+def _run_trials(
     tuned: Callable[..., None],
     evaluation: Evaluation,
     there: SearchFolder,
@@ -125,7 +125,7 @@ def _made(
     """Make the trials of the search; return why not all of them were made, or nothing."""
     search = evaluation.search
     tell("step", step="auditing what the search begins from")
-    start = evaluation.trial(store, START, {}, observe=_lines(observe))
+    start = evaluation.trial(store, START, {}, observe=_message_observer(observe))
     there.record(start)
     if start.note in SIGNALS:
         return start.note
@@ -160,7 +160,7 @@ def _made(
     return ""
 
 
-def _audited_again(
+def _audit_again(
     evaluation: Evaluation,
     there: SearchFolder,
     store: Store,
@@ -176,7 +176,7 @@ def _audited_again(
     for number, setting in ((START, {}), (best.number, best.setting)):
         tell("step", step=f"auditing {'the winner' if number else 'what the search began from'} with fresh seeds")
         epochs = search.settings.rungs[-1] if search.settings.rungs and number else None
-        trial = evaluation.trial(store, number, setting, epochs, seed, FRESH, _lines(observe))
+        trial = evaluation.trial(store, number, setting, epochs, seed, FRESH, _message_observer(observe))
         there.record(trial)
         if trial.note in SIGNALS:
             return trial.note
@@ -195,23 +195,24 @@ def fresh_seed(search: Search) -> int:
 def _line(trial: Trial, search: Search) -> str:
     """What came of a trial, in a line."""
     if trial.memorization is None or trial.utility is None:
-        return f"trial {trial.number}: {named(trial)}: {trial.state}: {trial.note}"
+        return f"trial {trial.number}: {describe_choices(trial)}: {trial.state}: {trial.note}"
     objectives = search.objectives
     stopped = f", stopped after {trial.epochs} epochs" if trial.state == STOPPED else ""
     return (
-        f"trial {trial.number}: {named(trial)}: {objectives.memorization.name} {interval(trial.memorization)}, "
-        f"{objectives.utility.name} {interval(trial.utility)}{stopped}"
+        f"trial {trial.number}: {describe_choices(trial)}: {objectives.memorization.name}"
+        f" {format_interval(trial.memorization)}, "
+        f"{objectives.utility.name} {format_interval(trial.utility)}{stopped}"
     )
 
 
-def _lines(observe: Observer | None) -> Observer | None:
+def _message_observer(observe: Observer | None) -> Observer | None:
     """The observer of a run that is one of many: of what it tells, the lines, and not its counts of jobs."""
     if observe is None:
         return None
     return lambda event: observe(event) if event["event"] in ("told", "refused", "differs") else None
 
 
-def _telling(observe: Observer | None) -> Callable[..., None]:
+def _event_sender(observe: Observer | None) -> Callable[..., None]:
     def tell(event: str, **values: Any) -> None:
         if observe is not None:
             observe({"event": event, **values})
@@ -219,15 +220,15 @@ def _telling(observe: Observer | None) -> Callable[..., None]:
     return tell
 
 
-def shown(
-    searched: Searched, store: Store, execution: Execution, observe: Observer | None = None
+def publish_results(
+    searched: SearchOutcome, store: Store, execution: Execution, observe: Observer | None = None
 ) -> tuple[str | None, str | None]:
     """Draw the page of a search and deliver it to MLflow; return the page's path and the tracked run's address.
 
     Its page leads to those of the runs on which the answer rests, which are drawn, too, and lead back; of other trials
     `engram report` draws them. What cannot be drawn or delivered is told, and changes nothing of how the search ended.
     """
-    tell = _telling(observe)
+    tell = _event_sender(observe)
     page = None
     if execution.report:
         tell("step", step="writing the report")
@@ -235,23 +236,23 @@ def shown(
             new = pages.page(store.folder("runs", searched.name)) is None
             if new:  # so that the others find it
                 pages.draw(store, searched.name)
-            for run in _behind(searched):
+            for run in _supporting_runs(searched):
                 if new or pages.page(store.folder("runs", run)) is None:
                     pages.draw(store, run)
             page = str(pages.draw(store, searched.name))
         except EngramError as error:
             tell("told", line=str(error))
     tell("step", step="bringing MLflow up to date")
-    return page, _delivered(searched, store, execution, tell)
+    return page, _deliver(searched, store, execution, tell)
 
 
-def _behind(searched: Searched) -> list[str]:
+def _supporting_runs(searched: SearchOutcome) -> list[str]:
     """The runs on which the answer rests: those of the start and of the winner, and their fresh audits."""
     numbers = (START, searched.answer.winner)
     return list(dict.fromkeys(trial.run for trial in searched.trials if trial.number in numbers and trial.whole))
 
 
-def _delivered(searched: Searched, store: Store, execution: Execution, tell: Callable[..., None]) -> str | None:
+def _deliver(searched: SearchOutcome, store: Store, execution: Execution, tell: Callable[..., None]) -> str | None:
     runs = list(dict.fromkeys(trial.run for trial in searched.trials if trial.run))
     delivery = finalise.delivery_of(store, runs, searched.name, execution, lambda line: tell("told", line=line))
     if delivery is None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from orchestrator.errors import SpecError
 from orchestrator.spec import specification
-from orchestrator.spec.fields import coerce, listed, text
+from orchestrator.spec.fields import coerce, split_list, text
 
 SPAN = re.compile(r"(?P<log>log\()?\s*(?P<low>[^\s.,()][^\s,()]*?)\.\.(?P<high>[^\s,()]+?)\s*(?(log)\))")
 HOW = "write it as a,b,c, as low..high or as log(low..high)"
@@ -33,7 +33,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Between:
+class Range:
     """A number from a range, ends included; `log`: uniform in its logarithm; `whole`: a whole number."""
 
     low: float
@@ -45,16 +45,16 @@ class Between:
         low, high = (f"{int(end)}" if self.whole else f"{end:g}" for end in (self.low, self.high))
         return f"log({low}..{high})" if self.log else f"{low}..{high}"
 
-    def rounded(self, value: float) -> float | int:
+    def round_value(self, value: float) -> float | int:
         """A value drawn from the range, with as many digits as matter."""
         return int(value) if self.whole else min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
 
 
-Domain = Choice | Between
+Domain = Choice | Range
 Space = Mapping[str, Domain]
 
 
-def given(texts: Iterable[str]) -> dict[str, str]:
+def parse_domains(texts: Iterable[str]) -> dict[str, str]:
     """The domains of `--over FIELD=DOMAIN`, as text by field. Raises SpecError where a field is given twice."""
     return specification.settings(texts)
 
@@ -72,7 +72,7 @@ def space(domains: Mapping[str, Any], types: Mapping[str, type | None]) -> dict[
 def domain(name: str, value: Any, of: type | None = None) -> Domain:
     """The domain of a field whose value is a number of type `of` (None: of any other type)."""
     if isinstance(value, str) and (match := SPAN.fullmatch(value.strip())):
-        return _between(name, value, match, of)
+        return _parse_range(name, value, match, of)
     values = _values(name, value)
     if len(values) < 2:
         raise SpecError(f"over {name} has the one value {text(values[0]):.80}; {HOW}")
@@ -87,7 +87,7 @@ def size(of: Space) -> int | None:
     return None if None in counts else math.prod(count for count in counts if count is not None)
 
 
-def _between(name: str, value: str, match: re.Match[str], of: type | None) -> Between:
+def _parse_range(name: str, value: str, match: re.Match[str], of: type | None) -> Range:
     if of not in (int, float):
         raise SpecError(f"over {name} is {value}; a range is for numbers, and this field takes others: {HOW}")
     low, high = (coerce(match[end], of, f"over {name}") for end in ("low", "high"))
@@ -96,7 +96,7 @@ def _between(name: str, value: str, match: re.Match[str], of: type | None) -> Be
     if match["log"] and low <= 0:
         raise SpecError(f"over {name} is {value}; the ends of a logarithmic range must be above 0")
     try:
-        return Between(float(low), float(high), bool(match["log"]), of is int)
+        return Range(float(low), float(high), bool(match["log"]), of is int)
     except OverflowError:
         raise SpecError(f"over {name} is {value:.40}...; its ends must be below 1e308") from None
 
@@ -105,7 +105,7 @@ def _values(name: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, Sequence) and not isinstance(value, str):
         values = [text(each) for each in value]
     elif isinstance(value, str):
-        values = listed(f"[{value}]")
+        values = split_list(f"[{value}]")
     else:
         raise SpecError(f"over {name} is {value!r}; {HOW}")
     if not values:

@@ -27,9 +27,9 @@ from ray.tune.search.basic_variant import BasicVariantGenerator
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.executors import ray as cluster
 from orchestrator.executors.environment import variables
-from orchestrator.searches.asked import Search
+from orchestrator.searches.definition import Search
 from orchestrator.searches.evaluation import Evaluation
-from orchestrator.searches.space import Between, Choice, Domain
+from orchestrator.searches.space import Choice, Domain, Range
 from orchestrator.searches.trials import STOPPED, Trial, Value
 from tasks.extras import OPTUNA
 
@@ -47,16 +47,16 @@ QUIET = {
 }
 
 
-class Audited(tune.Trainable):  # type: ignore[misc]  # Tune has no types here
+class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Tune has no types here
     """A trial: each step trains it to the next rung, or to its end where there are no rungs."""
 
     def setup(self, config: dict[str, Any]) -> None:
         self.evaluation: Evaluation = config[EVALUATION]
-        self.store = self.evaluation.entered()
+        self.store = self.evaluation.enter_environment()
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        self.choices = _written(self.evaluation.search, new_config[FIELD])
+        self.choices = _spec_values(self.evaluation.search, new_config[FIELD])
         self.climbed = 0
         return True
 
@@ -72,8 +72,8 @@ class Audited(tune.Trainable):  # type: ignore[misc]  # Tune has no types here
         return {
             TOLD: asdict(trial),
             RUNG: search.settings.keep_one_in ** (self.climbed - 1),
-            MEMORIZATION: _height(trial.memorization, objectives.memorization.sign),
-            UTILITY: _height(trial.utility, objectives.utility.sign),
+            MEMORIZATION: _score(trial.memorization, objectives.memorization.sign),
+            UTILITY: _score(trial.utility, objectives.utility.sign),
             LAST: last,
             "done": last,
         }
@@ -126,13 +126,13 @@ class Until(Stopper):  # type: ignore[misc]  # nor here
 
 
 @contextmanager
-def connected(address: str | None) -> Iterator[None]:
+def connect(address: str | None) -> Iterator[None]:
     """A connection to a Ray cluster, which the search and the runs in this process share."""
-    with cluster.connected(address or "local"):
+    with cluster.connect(address or "local"):
         yield
 
 
-def tuned(evaluation: Evaluation, hear: Hear, over: Callable[[], bool]) -> None:
+def run_tuner(evaluation: Evaluation, hear: Hear, over: Callable[[], bool]) -> None:
     """Make the trials of a search, on the Ray cluster that this process is connected to, until `over()` is true.
 
     `hear` is called in this process with each trial that has ended, whichever way. Raises SpecError where the sampler
@@ -142,7 +142,7 @@ def tuned(evaluation: Evaluation, hear: Hear, over: Callable[[], bool]) -> None:
     listener = Listener(hear)
     with _folder() as folder, variables(QUIET), _plain():
         tuner = Tuner(
-            tune.with_resources(Audited, PlacementGroupFactory([HARDLY_ANY])),
+            tune.with_resources(TrialTrainable, PlacementGroupFactory([HARDLY_ANY])),
             param_space={EVALUATION: evaluation, FIELD: {name: _domain(search, name) for name in search.space}},
             tune_config=TuneConfig(
                 search_alg=_sampler(search),
@@ -177,12 +177,12 @@ def _domain(search: Search, name: str) -> Any:
     return (tune.loguniform if domain.log else tune.uniform)(domain.low, domain.high)
 
 
-def _written(search: Search, drawn: Mapping[str, Any]) -> dict[str, Any]:
+def _spec_values(search: Search, drawn: Mapping[str, Any]) -> dict[str, Any]:
     """What was drawn, as it is written in a specification."""
     written = {}
     for name, value in drawn.items():
         domain = search.space[name]
-        written[name] = domain.rounded(value) if isinstance(domain, Between) else value
+        written[name] = domain.round_value(value) if isinstance(domain, Range) else value
     return written
 
 
@@ -225,7 +225,7 @@ def _last_line(error: Exception) -> str:
     return lines[-1] if lines else type(error).__name__
 
 
-def _height(value: Value | None, sign: int) -> float:
+def _score(value: Value | None, sign: int) -> float:
     """An objective of which more is better."""
     return WORST if value is None else sign * value.estimate
 

@@ -50,7 +50,7 @@ def search(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: SEARCH[name](value, name) for name, value in given.items() if value is not None}
 
 
-def over(given: Any) -> dict[str, Any]:
+def search_domains(given: Any) -> dict[str, Any]:
     """What may vary, by field; empty for None."""
     if given is None:
         return {}

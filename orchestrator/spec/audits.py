@@ -29,7 +29,7 @@ class RegisteredAudit:
 
 def names() -> list[str]:
     """The names of all audits, sorted; none of their modules is imported."""
-    return sorted({*_own(), *_offered()})
+    return sorted({*_own(), *_entry_points()})
 
 
 def find(name: str) -> RegisteredAudit:
@@ -38,14 +38,14 @@ def find(name: str) -> RegisteredAudit:
     Raises SpecError with the nearest name if there is none, and EngramError if its module cannot be imported or
     contains no audit.
     """
-    own, offered = _own(), _offered()
+    own, offered = _own(), _entry_points()
     if name in own and name in offered:
         raise EngramError(f"audit {name!r} is our own, and {_source(offered[name])} offers another one of that name")
     if name in own:
-        return _loaded(name, own[name], "AUDIT", own[name])
+        return _load_audit(name, own[name], "AUDIT", own[name])
     if name in offered:
         point = offered[name]
-        return _loaded(name, point.module, point.attr or "AUDIT", _source(point))
+        return _load_audit(name, point.module, point.attr or "AUDIT", _source(point))
     known = names()
     raise SpecError(f"unknown audit {name!r}; there are {', '.join(known)}{nearest(name, known)}")
 
@@ -58,12 +58,12 @@ def _own() -> Mapping[str, str]:
     return {module.name: f"tasks.audits.{module.name}" for module in modules if not module.name.startswith("_")}
 
 
-def _offered() -> Mapping[str, EntryPoint]:
-    return _offered_on(tuple(sys.path))
+def _entry_points() -> Mapping[str, EntryPoint]:
+    return _entry_points_on(tuple(sys.path))
 
 
 @functools.cache
-def _offered_on(_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+def _entry_points_on(_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
     """Entry points, cached per search path: the lookup reads the metadata of every installed package."""
     return {point.name: point for point in entry_points(group=GROUP)}
 
@@ -72,7 +72,7 @@ def _source(point: EntryPoint) -> str:
     return f"package {point.dist.name} ({point.value})" if point.dist else point.value
 
 
-def _loaded(name: str, module: str, attribute: str, source: str) -> RegisteredAudit:
+def _load_audit(name: str, module: str, attribute: str, source: str) -> RegisteredAudit:
     try:
         holder = importlib.import_module(module)
     except Exception as error:  # a plugin may raise anything while it is imported
@@ -80,11 +80,11 @@ def _loaded(name: str, module: str, attribute: str, source: str) -> RegisteredAu
     audit = getattr(holder, attribute, None)
     if not isinstance(audit, Audit):
         raise EngramError(f"audit {name!r}: {source} has no {attribute} that is a tasks.audit.Audit")
-    question, _, documentation = _documented(holder.__doc__, audit).strip().partition("\n")
+    question, _, documentation = _docstring(holder.__doc__, audit).strip().partition("\n")
     return RegisteredAudit(name, audit, question.strip(), documentation.strip("\n"))
 
 
-def _documented(own: str | None, audit: Audit) -> str:
+def _docstring(own: str | None, audit: Audit) -> str:
     """The docstring of the module that has the audit; of one that only imports it that of the module with its plan."""
     if own:
         return own

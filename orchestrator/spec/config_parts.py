@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.spec.fields import declared
+from orchestrator.spec.fields import field_types
 from tasks.job import ADDED_LATER
 
 
@@ -16,7 +16,7 @@ def parts(value: Any) -> Mapping[str, Any] | None:
     """The fields of a config by name; None for other values, and for those with an `identity`, such as a data set."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type) or hasattr(value, "identity"):
         return None
-    return {name: getattr(value, name) for name in declared(type(value))}
+    return {name: getattr(value, name) for name in field_types(type(value))}
 
 
 @functools.cache
@@ -35,7 +35,7 @@ def walk(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
         yield from walk(part, f"{above}.{name}" if above else name)
 
 
-def rebuilt(value: Any, change: Callable[[Any, Mapping[Any, Any]], Any]) -> Any:
+def rebuild(value: Any, change: Callable[[Any, Mapping[Any, Any]], Any]) -> Any:
     """The value with changed parts, which are fields of a config or elements of a tuple; itself if none changes.
 
     `change(part, metadata)` gives the new part; `metadata` is the field's.
@@ -61,21 +61,21 @@ def plain(value: Any) -> Any:
     return value if held is None else {name: plain(part) for name, part in held.items()}
 
 
-def flat(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
     """The values of nested mappings and configs by dotted paths; a tuple is one value."""
     fields = value if isinstance(value, Mapping) else parts(value)
     if fields is None:
         yield above, value
         return
     for name, part in fields.items():
-        yield from flat(part, f"{above}.{name}" if above else str(name))
+        yield from flatten(part, f"{above}.{name}" if above else str(name))
 
 
-def differing(fields: Sequence[Mapping[str, Any]], above: str = "") -> Iterator[str]:
+def differing_paths(fields: Sequence[Mapping[str, Any]], above: str = "") -> Iterator[str]:
     """The dotted paths at which plain configs of one type differ, in order; parts of different types count whole."""
     for name, first in fields[0].items():
         values = [config[name] for config in fields]
         if all(isinstance(value, Mapping) and value.keys() == first.keys() for value in values):
-            yield from differing(values, f"{above}{name}.")
+            yield from differing_paths(values, f"{above}{name}.")
         elif any(value != first for value in values):
             yield f"{above}{name}"

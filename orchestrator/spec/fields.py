@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Union
 
 from orchestrator.errors import SpecError
-from orchestrator.spec.plain_yaml import YamlError, loaded
+from orchestrator.spec.plain_yaml import YamlError, parse_yaml
 
 Reader = Callable[[Any, str], Any]  # (value, its dotted path) -> the value converted to the declared type
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -40,7 +40,7 @@ def alternatives(to: Any) -> tuple[Any, ...]:
 
 
 @functools.cache
-def declared(config: Any) -> Mapping[str, Any]:
+def field_types(config: Any) -> Mapping[str, Any]:
     """Field name -> declared type, in the order of declaration."""
     hints = typing.get_type_hints(config)
     return {field.name: hints[field.name] for field in dataclasses.fields(config)}
@@ -54,14 +54,14 @@ def coerce(value: Any, to: Any, where: str) -> Any:
 @functools.cache
 def readers(config: Any) -> Mapping[str, Reader]:
     """Field name -> `coerce` to its declared type, cached: a large plan reads many configs."""
-    return {name: reader(to) for name, to in declared(config).items()}
+    return {name: reader(to) for name, to in field_types(config).items()}
 
 
 @functools.cache
 def kinds(config: Any) -> Mapping[str, frozenset[Any]]:
     """Field name -> the dataclasses that a value of its declared type may be."""
     return {
-        name: frozenset(filter(dataclasses.is_dataclass, alternatives(to))) for name, to in declared(config).items()
+        name: frozenset(filter(dataclasses.is_dataclass, alternatives(to))) for name, to in field_types(config).items()
     }
 
 
@@ -96,7 +96,7 @@ def text(value: Any) -> str:
     return json.dumps(value) if isinstance(value, Mapping) else str(value)
 
 
-def listed(text: str) -> list[str]:
+def split_list(text: str) -> list[str]:
     """The values of a list in command-line syntax: `1,2`, `[1,2]`, `[[5,0.1],[9,0.01]]`, `[{query: 1},{outside: 1}]`.
 
     Commas inside brackets belong to a value if the brackets match.
@@ -118,20 +118,20 @@ def _open_brackets(text: str) -> list[int]:
     return list(itertools.accumulate((character in "[({") - (character in "])}") for character in text))
 
 
-def replaced(config: Any, path: str, value: Any) -> Any:
+def replace_field(config: Any, path: str, value: Any) -> Any:
     """The config with the field at the dotted `path` set. Raises SpecError with the nearest field if it is unknown."""
-    return changed(config, {path: value})
+    return replace_fields(config, {path: value})
 
 
-def changed(config: Any, changes: Mapping[str, Any]) -> Any:
+def replace_fields(config: Any, changes: Mapping[str, Any]) -> Any:
     """The config with the fields at these dotted paths set at once, so that ranges are checked on the result."""
     paths = {tuple(path.split(".")): value for path, value in changes.items()}
-    return _changed(config, paths, ()) if paths else config
+    return _replace_below(config, paths, ()) if paths else config
 
 
-def _changed(config: Any, changes: Mapping[tuple[str, ...], Any], above: tuple[str, ...]) -> Any:
+def _replace_below(config: Any, changes: Mapping[tuple[str, ...], Any], above: tuple[str, ...]) -> Any:
     kind: Any = type(config)
-    known = declared(kind)
+    known = field_types(kind)
     values = {name: getattr(config, name) for name in known}
     deeper: dict[str, dict[tuple[str, ...], Any]] = {}
     for (name, *rest), value in changes.items():
@@ -147,13 +147,13 @@ def _changed(config: Any, changes: Mapping[tuple[str, ...], Any], above: tuple[s
         here = (*above, name)
         other = None if (name,) in changes else _other_kind(values[name], known[name], below)
         if other is not None:
-            values[name] = coerce(_nested(below), other, ".".join(here))
+            values[name] = coerce(_unflatten(below), other, ".".join(here))
         elif not dataclasses.is_dataclass(values[name]) or hasattr(values[name], "identity"):
             whole = ".".join((*here, *next(iter(below))))
             raise SpecError(f"{whole}: {name!r} has no fields below it; set it as {name}=VALUE")
         else:
-            values[name] = _changed(values[name], below, here)
-    return _built(kind, values, ", ".join(".".join((*above, *path)) for path in changes))
+            values[name] = _replace_below(values[name], below, here)
+    return _build(kind, values, ", ".join(".".join((*above, *path)) for path in changes))
 
 
 def _other_kind(value: Any, to: Any, below: Iterable[tuple[str, ...]]) -> Any:
@@ -168,17 +168,17 @@ def _other_kind(value: Any, to: Any, below: Iterable[tuple[str, ...]]) -> Any:
     if len(kinds) < 2 or type(value) not in kinds:
         return None
     current: Any = type(value)
-    names = {first for first, *_ in below} - set(declared(current))
-    return next((kind for kind in kinds if names & _needed(kind)), None)
+    names = {first for first, *_ in below} - set(field_types(current))
+    return next((kind for kind in kinds if names & _required_fields(kind)), None)
 
 
-def _needed(kind: Any) -> set[str]:
+def _required_fields(kind: Any) -> set[str]:
     """The fields without a default."""
     none = dataclasses.MISSING
     return {field.name for field in dataclasses.fields(kind) if field.default is none and field.default_factory is none}
 
 
-def _nested(below: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
+def _unflatten(below: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
     """The inverse of `flat`."""
     tree: dict[str, Any] = {}
     for (*path, last), value in below.items():
@@ -189,7 +189,7 @@ def _nested(below: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
     return tree
 
 
-def _built(to: type, values: Mapping[str, Any], where: str) -> Any:
+def _build(to: type, values: Mapping[str, Any], where: str) -> Any:
     try:
         return to(**values)
     except (ValueError, TypeError) as error:  # ranges are checked on construction
@@ -204,7 +204,7 @@ def _dataclass(value: Any, to: type, where: str) -> Any:
             return value
         fields = {name: read(getattr(value, name), f"{where}.{name}") for name, read in readers(to).items()}
         same = type(value) is to and all(getattr(value, name) is part for name, part in fields.items())
-        return value if same else _built(to, fields, where)
+        return value if same else _build(to, fields, where)
     if isinstance(value, str) and value.startswith("{") and not hasattr(to, "identity"):
         value = _mapping(value, where)
     if isinstance(value, str) and hasattr(to, "parse"):
@@ -213,21 +213,21 @@ def _dataclass(value: Any, to: type, where: str) -> Any:
         except ValueError as error:
             raise SpecError(f"{where} is {value!r}: {error}") from None
     if not isinstance(value, Mapping):
-        raise SpecError(f"{where} is {value!r}; it takes {', '.join(declared(to))}")
-    known = declared(to)
+        raise SpecError(f"{where} is {value!r}; it takes {', '.join(field_types(to))}")
+    known = field_types(to)
     for name in value:
         if name not in known:
             raise SpecError(f"unknown field {where}.{name}: it has {', '.join(known)}{nearest(str(name), known)}")
     for name in known:
-        if name in _needed(to) - set(value):
+        if name in _required_fields(to) - set(value):
             raise SpecError(f"{where}.{name} is missing; {', '.join(value) or 'nothing'} alone is given")
-    return _built(to, {name: readers(to)[name](v, f"{where}.{name}") for name, v in value.items()}, where)
+    return _build(to, {name: readers(to)[name](v, f"{where}.{name}") for name, v in value.items()}, where)
 
 
 def _mapping(text: str, where: str) -> Any:
     """The fields in a YAML or JSON mapping such as `{query: 1.0, calibration: 1.0}`."""
     try:
-        return loaded(text)
+        return parse_yaml(text)
     except YamlError:
         raise SpecError(f"{where} is {text!r}; write it as {{name: value, ...}}") from None
 
@@ -271,7 +271,7 @@ def _fit(value: Any, member: Any) -> float:
         prefix = getattr(member, "prefix", "")
         return len(prefix) if value.startswith(prefix) else 0
     if isinstance(value, Mapping):
-        known, needed = set(declared(member)), _needed(member)
+        known, needed = set(field_types(member)), _required_fields(member)
         # Fields of one member alone are stronger evidence than the number of shared fields.
         return len(known & set(value)) - len(set(value) - known) + len(needed & set(value)) - len(needed - set(value))
     return 0
@@ -292,7 +292,7 @@ def _tuple(members: tuple[Any, ...]) -> Reader:
 
     def read(value: Any, where: str) -> Any:
         if isinstance(value, str):
-            value = listed(value)
+            value = split_list(value)
         if not isinstance(value, list | tuple):
             raise SpecError(f"{where} is {value!r}; it must be a list")
         if not many and len(value) != len(reads):

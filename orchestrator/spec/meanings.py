@@ -24,11 +24,11 @@ def meanings(config: Any) -> Mapping[str, str]:
     """Field -> its meaning in one line; fields without a docstring are left out, as all are without the source."""
     found: dict[str, str] = {}
     for kind in reversed(config.__mro__):
-        found.update(_documented(kind) if kind is not object else {})
+        found.update(_field_docstrings(kind) if kind is not object else {})
     return found
 
 
-def _documented(kind: Any) -> dict[str, str]:
+def _field_docstrings(kind: Any) -> dict[str, str]:
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
     except (OSError, TypeError, SyntaxError):  # a class without a source

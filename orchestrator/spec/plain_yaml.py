@@ -13,7 +13,7 @@ class YamlError(ValueError):
         self.line, self.column = line, column
 
 
-def loaded(text: str | bytes) -> Any:
+def parse_yaml(text: str | bytes) -> Any:
     """The value. Raises YamlError for text that is not YAML, or contains more than plain values."""
     import yaml
 

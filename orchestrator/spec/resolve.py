@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.spec.config_parts import differing, plain, rebuilt
-from orchestrator.spec.fields import changed, nearest
+from orchestrator.spec.config_parts import differing_paths, plain, rebuild
+from orchestrator.spec.fields import nearest, replace_fields
 from orchestrator.spec.specification import Spec
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
@@ -49,16 +49,16 @@ class LeftOut:
     problem: str
 
 
-def specified(source: str, flags: Spec) -> Spec:
+def read_spec(source: str, flags: Spec) -> Spec:
     """The specification from an audit's name or a YAML file, overridden by the flags of the command line."""
     if Path(source).suffix in (".yaml", ".yml") or "/" in source:
         from orchestrator.spec.spec_file import read
 
-        return read(Path(source)).under(flags)
+        return read(Path(source)).override_with(flags)
     return replace(flags, audit=source)
 
 
-def wanted(spec: Spec) -> list[Cell]:
+def resolve_cells(spec: Spec) -> list[Cell]:
     """The cells of a specification; data sets are not pinned yet.
 
     There is one for each config of the preset and combination of the swept values. Cells that have equal configs,
@@ -75,32 +75,35 @@ def wanted(spec: Spec) -> list[Cell]:
         raise SpecError(f"{both[0]} is both set and swept; give it once")
     bases = _preset(spec, audit)
     grid = [dict(zip(spec.sweep, values, strict=True)) for values in itertools.product(*spec.sweep.values())]
-    configs = [[configured(audit, base, {**spec.set, **varied}) for varied in grid] for base in bases]
+    configs = [[build_config(audit, base, {**spec.set, **varied}) for varied in grid] for base in bases]
     beside = zip(*configs, strict=True)  # for each combination of swept values, the configs of the preset
-    fields = dict.fromkeys(name for variants in beside for name in differing([plain(config) for config in variants]))
+    fields = dict.fromkeys(
+        name for variants in beside for name in differing_paths([plain(config) for config in variants])
+    )
     cells: list[Cell] = []
     for of_base in configs:
         for config, varied in zip(of_base, grid, strict=True):
             names = dict.fromkeys((*fields, *varied))
             setting = {
-                name: varied[name] if name == SCALE else _shown(_at(config, name), varied.get(name)) for name in names
+                name: varied[name] if name == SCALE else _setting_value(_field_value(config, name), varied.get(name))
+                for name in names
             }
             if not any(cell.config == config and cell.setting == setting for cell in cells):  # 1 and 1.0 are one value
                 cells.append(Cell(spec.audit, config, spec.preset, setting, spec))
     return cells
 
 
-def configured(audit: Any, base: Any, settings: Mapping[str, Any]) -> Any:
+def build_config(audit: Any, base: Any, settings: Mapping[str, Any]) -> Any:
     """The config with these fields set, after `scale=tiny` has reduced it."""
     scale = settings.get(SCALE, "full")
     if scale not in SCALES:
         raise SpecError(f"{SCALE} is {scale!r}; allowed: {', '.join(SCALES)}{nearest(str(scale), SCALES)}")
     if scale == "tiny":
         base = audit.tiny(base)
-    return changed(base, {name: value for name, value in settings.items() if name != SCALE})
+    return replace_fields(base, {name: value for name, value in settings.items() if name != SCALE})
 
 
-def pinned(cells: Iterable[Cell], known: MutableMapping[str, str]) -> list[Cell]:
+def pin_cells(cells: Iterable[Cell], known: MutableMapping[str, str]) -> list[Cell]:
     """The cells with all data sets, files, networks and other pinnable values of their configs pinned to their content.
 
     `known` caches digests of files by path, size and time, so that they need not be read again. Raises SpecError for
@@ -113,7 +116,7 @@ def pinned(cells: Iterable[Cell], known: MutableMapping[str, str]) -> list[Cell]
             seen[thing] = pin_one(thing, known)
         return seen[thing]
 
-    return [replace(cell, config=_pinned(cell.config, pin)) for cell in cells]
+    return [replace(cell, config=_pin_parts(cell.config, pin)) for cell in cells]
 
 
 def pin_available(cells: Sequence[Cell], known: MutableMapping[str, str]) -> tuple[list[Cell], tuple[LeftOut, ...]]:
@@ -124,12 +127,12 @@ def pin_available(cells: Sequence[Cell], known: MutableMapping[str, str]) -> tup
     """
     asked = cells[0].asked
     if asked is None or not _has_several(asked):
-        return pinned(cells, known), ()
+        return pin_cells(cells, known), ()
     here: list[Cell] = []
     left: list[LeftOut] = []
     for cell in cells:
         try:
-            here += pinned([cell], known)
+            here += pin_cells([cell], known)
         except SpecError:
             raise
         except EngramError as error:
@@ -180,20 +183,20 @@ def _pin_data(dataset: Dataset, known: MutableMapping[str, str]) -> Dataset:
         raise DatasetError(f"data set {dataset.name!r} cannot be read: {error}") from None
 
 
-def _at(config: Any, path: str) -> Any:
+def _field_value(config: Any, path: str) -> Any:
     for name in path.split("."):
         config = getattr(config, name)
     return config
 
 
-def _shown(value: Any, given: Any) -> Any:
+def _setting_value(value: Any, given: Any) -> Any:
     """A swept value as shown in settings; one with several fields as its original text, if it was given as text."""
     plain_value = plain(value)
     return given if isinstance(plain_value, Mapping) and isinstance(given, str) else plain_value
 
 
-def _pinned(value: Any, pin: Callable[[Dataset | Pinnable], Any]) -> Any:
+def _pin_parts(value: Any, pin: Callable[[Dataset | Pinnable], Any]) -> Any:
     """The value with everything in it that can be pinned, however deep."""
     if isinstance(value, Dataset | Pinnable):
         return pin(value)
-    return rebuilt(value, lambda part, _: _pinned(part, pin))
+    return rebuild(value, lambda part, _: _pin_parts(part, pin))

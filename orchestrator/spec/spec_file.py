@@ -8,9 +8,9 @@ from typing import Any
 
 from orchestrator.errors import SpecError
 from orchestrator.spec import specification
-from orchestrator.spec.config_parts import flat
+from orchestrator.spec.config_parts import flatten
 from orchestrator.spec.fields import Reader, coerce, nearest, text
-from orchestrator.spec.plain_yaml import YamlError, loaded
+from orchestrator.spec.plain_yaml import YamlError, parse_yaml
 from tasks.files import FileError, check_regular
 
 LARGEST = 1_000_000  # bytes
@@ -78,7 +78,7 @@ SEARCH: Mapping[str, Reader] = {
 FILE: Mapping[str, Reader] = {
     "audit": _as(str),
     "preset": _as(str),
-    "set": lambda value, where: dict(flat(_mapping(value, where))),
+    "set": lambda value, where: dict(flatten(_mapping(value, where))),
     "sweep": _swept,
     "execution": lambda value, where: _entries(_mapping(value, where), EXECUTION, f"{where}."),
     "search": lambda value, where: _entries(_mapping(value, where), SEARCH, f"{where}."),
@@ -138,7 +138,7 @@ def load_yaml(path: Path) -> Any:
     if len(data) > LARGEST:
         raise SpecError(f"{path} is larger than {LARGEST:,} bytes; so much is not read")
     try:
-        return loaded(data)
+        return parse_yaml(data)
     except YamlError as error:
         if error.line is None:
             raise SpecError(f"{path} is not YAML: {error}") from None

@@ -36,7 +36,7 @@ class Spec:
     search: Mapping[str, Any] = field(default_factory=dict)
     all_cells: bool = False
 
-    def under(self, other: Spec) -> Spec:
+    def override_with(self, other: Spec) -> Spec:
         """This specification overridden by the other; a field is either set or swept, never both."""
         kept = {name: value for name, value in self.set.items() if name not in other.sweep}
         swept = {name: values for name, values in self.sweep.items() if name not in other.set}

@@ -21,7 +21,7 @@ KEPT = "ways"  # the folder in a run's folder for the files that the run keeps
 JOURNEYS = 16  # concurrent requests to a remote store: each waits for the network
 
 
-class Written(Enum):
+class WriteEffect(Enum):
     """The effect of a write. In each case the key has a sound result afterwards."""
 
     NEW = "new"
@@ -59,7 +59,7 @@ class Store(Protocol):
         With `check=False` only the end of the file is read, which is fast: for provenance, not for values.
         """
 
-    def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> Written:
+    def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> WriteEffect:
         """Store a result; it is durable when this returns. A sound result is never replaced.
 
         The record is JSON; `key` and `content` (the digest of schema and values) are added to it. Raises Unwritable
@@ -93,16 +93,16 @@ class Store(Protocol):
     def states(self) -> set[str]:
         """The keys of all stored checkpoints."""
 
-    def kept(self, run: str, name: str) -> bytes | None:
+    def read_run_file(self, run: str, name: str) -> bytes | None:
         """The bytes that a run keeps under a file name in its folder; None if there are none."""
 
-    def keep(self, run: str, name: str, data: bytes) -> bytes:
+    def keep_run_file(self, run: str, name: str, data: bytes) -> bytes:
         """Keep these bytes for a run unless the name is taken; return the bytes kept under it.
 
         Durable when this returns, and never replaced: of several writers the first wins, and all get its bytes.
         """
 
-    def unkeep(self, run: str, name: str, data: bytes, why: str) -> None:
+    def set_aside_run_file(self, run: str, name: str, data: bytes, why: str) -> None:
         """Set aside the bytes that a run keeps under a name, if they are still `data`."""
 
     def digests(self) -> MutableMapping[str, str]:

@@ -20,7 +20,7 @@ from types import TracebackType
 
 from orchestrator.errors import Held, StoreError
 from orchestrator.store.bucket import Away, Bucket, Object
-from orchestrator.store.holder import STALE, Holder, here, me, refusal
+from orchestrator.store.holder import STALE, Holder, is_local, refusal, this_process
 
 CLAIMS, BEATS = "claims", ".beats"
 BEAT = 10.0  # seconds between heartbeats
@@ -87,7 +87,7 @@ def claim(bucket: Bucket, *runs: str, beat: float = BEAT) -> Claim:
     Raises Held, naming the holder, if a living driver has one of them; a dead driver's claim is removed. Raises
     Unwritable or StoreError if the object store cannot be used.
     """
-    mine = me(time.time())
+    mine = this_process(time.time())
     got: list[str] = []
     try:
         for run in runs:
@@ -133,7 +133,7 @@ def living(bucket: Bucket) -> dict[str, Holder]:
         silent = now - max(claimed.written.timestamp(), beats.get(token, 0.0))
         with suppress(*UNCLEAR):
             holder, _ = _read(bucket, claimed)
-            if holder.alive(silent) and not (here(holder) and holder.pid == os.getpid()):
+            if holder.alive(silent) and not (is_local(holder) and holder.pid == os.getpid()):
                 drivers[run] = holder
     return drivers
 
@@ -210,12 +210,12 @@ def _read(bucket: Bucket, claim: Object) -> tuple[Holder, bool]:
     """The claim's driver, and whether it holds the run. Read again while it is rewritten: its length may change."""
     for _ in range(READINGS - 1):
         with suppress(Away, ValueError):
-            return _decoded(bucket, claim)
+            return _decode_claim(bucket, claim)
         time.sleep(PAUSE / 5)
-    return _decoded(bucket, claim)
+    return _decode_claim(bucket, claim)
 
 
-def _decoded(bucket: Bucket, claim: Object) -> tuple[Holder, bool]:
+def _decode_claim(bucket: Bucket, claim: Object) -> tuple[Holder, bool]:
     content = json.loads(memoryview(bucket.get(claim.name)).tobytes())
     return Holder(**content["holder"]), bool(content["held"])
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.store import aside
-from orchestrator.store.lock import locked
+from orchestrator.store import atomic_write
+from orchestrator.store.lock import file_lock
 
 
 class Digests(MutableMapping[str, str]):
@@ -41,10 +41,10 @@ class Digests(MutableMapping[str, str]):
 
     def _change(self, change: Callable[[dict[str, str]], object]) -> None:
         change(self._known)
-        with suppress(OSError), locked(self._path.with_suffix(".lock")):
+        with suppress(OSError), file_lock(self._path.with_suffix(".lock")):
             known = self._load()
             change(known)
-            aside.replace(self._tmp, self._path, json.dumps({"sha256": _sum(known), "digests": known}).encode())
+            atomic_write.replace(self._tmp, self._path, json.dumps({"sha256": _sum(known), "digests": known}).encode())
             self._known = known
 
     def _load(self) -> dict[str, str]:

@@ -36,8 +36,8 @@ class Holder:
 
     def alive(self, silent: float) -> bool:
         """Whether this driver still runs, judged on this machine after `silent` seconds without a heartbeat."""
-        if here(self):
-            started = _started(self.pid)
+        if is_local(self):
+            started = _start_time(self.pid)
             return started is not None and ("" in (started, self.started) or started == self.started)
         return silent <= STALE
 
@@ -47,14 +47,14 @@ class Holder:
         return f"process {self.pid} on {self.host}"
 
 
-def me(now: float) -> Holder:
+def this_process(now: float) -> Holder:
     """This process as a holder, with a new token."""
     pid = os.getpid()
     token = os.urandom(16).hex()
-    return Holder(socket.gethostname(), _boot(), _space(), pid, _started(pid) or "", now, token)
+    return Holder(socket.gethostname(), _boot(), _space(), pid, _start_time(pid) or "", now, token)
 
 
-def here(holder: Holder) -> bool:
+def is_local(holder: Holder) -> bool:
     """Whether a holder's process is on this machine, where its existence can be checked."""
     ours = (socket.gethostname(), _boot(), _space())
     return (holder.host, holder.boot, holder.space) == ours and bool(holder.boot)
@@ -64,13 +64,13 @@ def refusal(run: str, other: Holder, silent: float) -> str:
     """The message that a run already has a driver, last heard of `silent` seconds ago, with a remedy."""
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(other.since))
     line = f"{run} already has a driver: {other.name}, since {since}"
-    if here(other):
+    if is_local(other):
         return f"{line}; wait for it to end, or stop it (kill {other.pid}) and try again"
     ago = max(0, round(silent))
     return f"{line}, heard of {ago} s ago; wait for it to end, or stop it there, and try again {STALE:.0f} s later"
 
 
-def taken(run: str, other: Holder | None) -> str:
+def takeover_message(run: str, other: Holder | None) -> str:
     """The message that another driver has taken over a run of this process."""
     who = f"{other.name} has it now" if other else "another driver has had it meanwhile"
     return f"{run} was taken over while this process was stopped or cut off: {who}; what was computed here is kept"
@@ -91,7 +91,7 @@ def _space() -> str:
     return ""
 
 
-def _started(pid: int) -> str | None:
+def _start_time(pid: int) -> str | None:
     """The start time of a process, as a text to compare; "" if unknown; None if there is no such process.
 
     A zombie process counts as none.

@@ -24,9 +24,9 @@ from pathlib import Path
 from types import TracebackType
 
 from orchestrator.errors import Held
-from orchestrator.store import aside
-from orchestrator.store.holder import STALE, Holder, here, me, refusal
-from orchestrator.store.lock import locked
+from orchestrator.store import atomic_write
+from orchestrator.store.holder import STALE, Holder, is_local, refusal, this_process
+from orchestrator.store.lock import file_lock
 
 LEASE, LOCK = "lease.json", "lease.lock"
 ELSEWHERE = "elsewhere.json"  # the driver on another machine, copied from its claim
@@ -105,7 +105,7 @@ class Lease:
 
     def _look(self, folder: Path) -> None:
         """Handle a lease file that is not the one we wrote: it was removed, or replaced by another driver's."""
-        with locked(folder / LOCK):
+        with file_lock(folder / LOCK):
             there = _read(folder / LEASE)
             if there is not None and not _is(there, self._mine):
                 self._lost = (folder.name, there)
@@ -133,20 +133,20 @@ def acquire(
     heartbeats. A heartbeat in the future is watched for STALE seconds, which `tell` reports.
     """
     runs = folders[0].parent
-    mine = me((now or time.time)())
+    mine = this_process((now or time.time)())
     got: list[Path] = []
     try:
-        with aside.writing(runs / DRIVERS):
+        with atomic_write.writing(runs / DRIVERS):
             (runs / DRIVERS).mkdir(parents=True, exist_ok=True)
             _sweep(runs, now)
             _write_driver(folders, mine, now)
         for folder in folders:
-            with aside.writing(folder / LEASE):
+            with atomic_write.writing(folder / LEASE):
                 folder.mkdir(parents=True, exist_ok=True)
-                aside.sweep(folder, 60 * STALE)
+                atomic_write.sweep(folder, 60 * STALE)
                 # Without the lock too: a holder that was stopped may have stopped with it.
                 watched = _refuse(folder, now, tell)
-                with locked(folder / LOCK):
+                with file_lock(folder / LOCK):
                     _refuse(folder, now, tell, watched)
                     _write(folder, mine)
                     got.append(folder)
@@ -169,7 +169,7 @@ def holder(folder: Path, now: Clock | None = None) -> Holder | None:
     return None
 
 
-def driven(runs: Path, now: Clock | None = None) -> Iterator[tuple[str, Holder]]:
+def living_drivers(runs: Path, now: Clock | None = None) -> Iterator[tuple[str, Holder]]:
     """The runs that have a living driver, each with its driver; reads only the drivers' files."""
     for path in sorted((runs / DRIVERS).glob("*.json")):
         driver = _read(path)
@@ -187,7 +187,7 @@ def _refuse(folder: Path, now: Clock | None, tell: Tell, dead: Holder | None = N
     silent = _silent(path, other, now)
     if silent < -STALE:
         # Its clock, or that of its disk, is ahead, or was when it died. It lives if a new heartbeat is observed.
-        silent = _watched(path, other, tell, silent)
+        silent = _watch_heartbeat(path, other, tell, silent)
     if other.alive(silent):
         raise Held(refusal(folder.name, other, silent))
     return other
@@ -195,14 +195,14 @@ def _refuse(folder: Path, now: Clock | None, tell: Tell, dead: Holder | None = N
 
 def _give_back(folders: Sequence[Path], mine: Holder, runs: Path) -> None:
     for folder in folders:
-        with suppress(OSError), locked(folder / LOCK):
+        with suppress(OSError), file_lock(folder / LOCK):
             if _is(_read(folder / LEASE), mine):
                 (folder / LEASE).unlink()
     with suppress(OSError):
         _file(runs, mine).unlink()
 
 
-def _watched(path: Path, other: Holder, tell: Tell, silent: float) -> float:
+def _watch_heartbeat(path: Path, other: Holder, tell: Tell, silent: float) -> float:
     """Seconds without a heartbeat, measured by this clock until a heartbeat or until STALE seconds have passed."""
     first, began = _beat(path, other), time.monotonic()
     tell(f"{path.parent.name}: the last heartbeat of {other.name} lies {-silent:.0f} s in the future; watching for one")
@@ -223,13 +223,13 @@ def _file(runs: Path, holder: Holder) -> Path:
 
 
 def _write(folder: Path, mine: Holder) -> None:
-    aside.replace(folder, folder / LEASE, _text(asdict(mine)))
+    atomic_write.replace(folder, folder / LEASE, _text(asdict(mine)))
 
 
 def _write_driver(folders: Sequence[Path], mine: Holder, now: Clock | None) -> None:
     runs = folders[0].parent
     path = _file(runs, mine)
-    aside.replace(path.parent, path, _text({**asdict(mine), "runs": [folder.name for folder in folders]}))
+    atomic_write.replace(path.parent, path, _text({**asdict(mine), "runs": [folder.name for folder in folders]}))
     if now is not None:
         _touch(path, now)
 
@@ -286,7 +286,7 @@ def _beat(path: Path, holder: Holder) -> float:
 
 def _silent(path: Path, holder: Holder, now: Clock | None) -> float:
     """Seconds since the last heartbeat of the holder named in this file; negative if that is in the future."""
-    if here(holder):
+    if is_local(holder):
         return 0.0  # its existence can be checked
     beat = _beat(path, holder)
     return (now or (lambda: _time(path)))() - beat
@@ -308,7 +308,7 @@ def _time(path: Path) -> float:
 
 def _sweep(runs: Path, now: Clock | None) -> None:
     """Remove the files of dead drivers."""
-    aside.sweep(runs / DRIVERS, 60 * STALE)
+    atomic_write.sweep(runs / DRIVERS, 60 * STALE)
     for path in (runs / DRIVERS).glob("*.json"):
         with suppress(OSError):
             driver = _read(path)

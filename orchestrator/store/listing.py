@@ -16,7 +16,7 @@ _listed: ContextVar[dict[str, Set[str]] | None] = ContextVar("listed", default=N
 
 
 @contextmanager
-def listed_once() -> Iterator[None]:
+def list_once() -> Iterator[None]:
     """Let `stored_keys` list each store at most once inside; what is stored meanwhile is not seen."""
     if _listed.get() is not None:
         yield

@@ -21,11 +21,11 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import Absent, Damaged, StoreError, Unreadable, Unwritable
-from orchestrator.store import KEPT, Written, aside, entry, marker, state
+from orchestrator.store import KEPT, WriteEffect, atomic_write, entry, marker, state
 from orchestrator.store.content import content
 from orchestrator.store.digests import Digests
 from orchestrator.store.key import valid
-from orchestrator.store.lock import locked
+from orchestrator.store.lock import file_lock
 
 RESULTS, FAILURES, STATES = "results", "failures", "states"
 QUARANTINE, CONFLICTS, TMP = "quarantine", "conflicts", "tmp"
@@ -47,12 +47,12 @@ class LocalStore:
         marker.open_folder(self._root, create)
         for folder in (self._root / name for name in FOLDERS):
             if not folder.is_dir():
-                with aside.writing(folder):
+                with atomic_write.writing(folder):
                     folder.mkdir(exist_ok=True)
         self._results, self._tmp = self._root / RESULTS, self._root / TMP
         self._lasting: set[Path] = set()  # folders whose entries this process has synced
         for folder in (self._root, self._tmp):
-            aside.sweep(folder, STALE)
+            atomic_write.sweep(folder, STALE)
 
     def __reduce__(self) -> tuple[type[LocalStore], tuple[Path, bool]]:
         return LocalStore, (self._root, False)
@@ -68,32 +68,32 @@ class LocalStore:
         return keys
 
     def read(self, key: str) -> pa.Table:
-        with self._checked(key) as data:
+        with self._checked_bytes(key) as data:
             return entry.unseal(data, key)
 
     def record(self, key: str, check: bool = True) -> Mapping[str, Any]:
         if not check:
-            return self._unchecked(key)
-        with self._checked(key) as data:
+            return self._unchecked_record(key)
+        with self._checked_bytes(key) as data:
             return entry.record_of(data, key)
 
-    def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> Written:
+    def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> WriteEffect:
         path = self._path(key)
         says = content(table)
         parts = entry.seal(table, {**record, "key": key, "content": says})
         for _ in range(ATTEMPTS):
             there = self._content(key) if os.path.lexists(path) else None
             if there == says:
-                with aside.writing(path):
+                with atomic_write.writing(path):
                     self._last(path.parent)
-                    aside.sync(path.parent)  # its writer may have died before it synced
-                return Written.SAME
+                    atomic_write.sync(path.parent)  # its writer may have died before it synced
+                return WriteEffect.SAME
             place = path if there is None else self._root / CONFLICTS / f"{key}.{says[:16]}{SUFFIX}"
             placed = self._place(parts, place)
             if there is not None:
-                return Written.CONFLICT
+                return WriteEffect.CONFLICT
             if placed:
-                return Written.NEW
+                return WriteEffect.NEW
         raise Unwritable(f"cannot write {path}: what lies there is neither a result nor can be set aside")
 
     def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
@@ -122,8 +122,8 @@ class LocalStore:
     def write_failure(self, key: str, text: str) -> None:
         path = self._failure(key)
         data = text.encode(errors="replace")
-        with aside.writing(path, len(data)):
-            aside.replace(self._tmp, path, data)
+        with atomic_write.writing(path, len(data)):
+            atomic_write.replace(self._tmp, path, data)
 
     def failure(self, key: str) -> str | None:
         path = self._failure(key)
@@ -137,7 +137,7 @@ class LocalStore:
 
     def clear_failure(self, key: str) -> None:
         path = self._failure(key)
-        with aside.writing(path):
+        with atomic_write.writing(path):
             path.unlink(missing_ok=True)
 
     def state(self, key: str) -> bytes:
@@ -148,54 +148,54 @@ class LocalStore:
         except FileNotFoundError:
             raise Absent(f"no state {key} in {self.location}") from None
         except (state.CorruptError, entry.CorruptError) as error:
-            raise state.damaged(self, key, error) from None
+            raise state.remove_damaged_state(self, key, error) from None
 
     def write_state(self, key: str, data: bytes) -> None:
         path = self._state(key)
         parts = state.seal(key, data)
-        with aside.writing(path, sum(map(len, parts))):
+        with atomic_write.writing(path, sum(map(len, parts))):
             self._last(path.parent)
-            aside.replace(self._tmp, path, *parts)
+            atomic_write.replace(self._tmp, path, *parts)
 
     def remove_state(self, key: str) -> None:
         path = self._state(key)
-        with aside.writing(path):
+        with atomic_write.writing(path):
             path.unlink(missing_ok=True)
 
     def states(self) -> set[str]:
         names = _names(self._root / STATES)
         return {name.removesuffix(state.SUFFIX) for name in names if name.endswith(state.SUFFIX)}
 
-    def kept(self, run: str, name: str) -> bytes | None:
-        path = self._kept(run, name)
+    def read_run_file(self, run: str, name: str) -> bytes | None:
+        path = self._run_file(run, name)
         try:
             return path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            if error.errno in aside.LOST:
+            if error.errno in atomic_write.LOST:
                 return b""  # differs from any bytes that were kept
             raise StoreError(f"cannot read {path}: {error.strerror}") from None
 
-    def keep(self, run: str, name: str, data: bytes) -> bytes:
-        path = self._kept(run, name)
+    def keep_run_file(self, run: str, name: str, data: bytes) -> bytes:
+        path = self._run_file(run, name)
         for _ in range(ATTEMPTS):
-            with aside.writing(path, len(data)):
+            with atomic_write.writing(path, len(data)):
                 self._last(path.parent)
-                if aside.link(self._tmp, path, data):
+                if atomic_write.link(self._tmp, path, data):
                     return data
-            if (there := self.kept(run, name)) is not None:
+            if (there := self.read_run_file(run, name)) is not None:
                 return there
         raise StoreError(f"what lies at {path} comes and goes")
 
-    def unkeep(self, run: str, name: str, data: bytes, why: str) -> None:
-        path = self._kept(run, name)
+    def set_aside_run_file(self, run: str, name: str, data: bytes, why: str) -> None:
+        path = self._run_file(run, name)
         quarantine = self._root / QUARANTINE
-        with aside.writing(path), locked(quarantine / "lock"):
-            if self.kept(run, name) == data:
+        with atomic_write.writing(path), file_lock(quarantine / "lock"):
+            if self.read_run_file(run, name) == data:
                 self._to_quarantine(path, quarantine / f"{path.stem}.{time.time_ns()}.json", why)
 
-    def _kept(self, run: str, name: str) -> Path:
+    def _run_file(self, run: str, name: str) -> Path:
         return self._root / "runs" / run / KEPT / name
 
     def digests(self) -> MutableMapping[str, str]:
@@ -205,7 +205,7 @@ class LocalStore:
         if not parts or any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
             raise StoreError(f"no folder of the store can be called {'/'.join(parts)!r}")
         path = self._root.joinpath(*parts)
-        with aside.writing(path):
+        with atomic_write.writing(path):
             path.mkdir(parents=True, exist_ok=True)
         return path
 
@@ -220,9 +220,9 @@ class LocalStore:
 
     def _place(self, parts: tuple[memoryview, bytes, memoryview], path: Path) -> bool:
         """Write the file unless it exists; return whether it was written."""
-        with aside.writing(path, sum(map(len, parts))):
+        with atomic_write.writing(path, sum(map(len, parts))):
             self._last(path.parent)
-            return aside.link(self._tmp, path, *parts)
+            return atomic_write.link(self._tmp, path, *parts)
 
     def _last(self, folder: Path) -> None:
         """Create a folder durably if it does not exist.
@@ -235,12 +235,12 @@ class LocalStore:
             return
         above = folder.parent
         if above != self._root and above not in self._lasting:
-            aside.sync(above.parent)
+            atomic_write.sync(above.parent)
             self._lasting.add(above)
-        aside.sync(above)
+        atomic_write.sync(above)
         self._lasting.add(folder)
 
-    def _unchecked(self, key: str) -> Mapping[str, Any]:
+    def _unchecked_record(self, key: str) -> Mapping[str, Any]:
         path = self._path(key)
         try:
             with pa.OSFile(str(path)) as file:
@@ -248,7 +248,7 @@ class LocalStore:
         except FileNotFoundError:
             raise Absent(f"no result {key} in {self.location}") from None
         except (entry.CorruptError, pa.ArrowException, ValueError, KeyError, OSError) as error:
-            if isinstance(error, OSError) and error.errno not in (None, *aside.LOST):
+            if isinstance(error, OSError) and error.errno not in (None, *atomic_write.LOST):
                 raise Unreadable(f"cannot read {path}: {error.strerror}") from None
             raise Damaged(f"result {key} is damaged: {error}; `engram verify` sets it aside") from None
 
@@ -264,11 +264,11 @@ class LocalStore:
         except Unreadable as error:
             if not isinstance(error.__cause__, OSError):
                 raise
-            with aside.writing(self._path(key)):
+            with atomic_write.writing(self._path(key)):
                 raise error.__cause__ from None
 
     @contextmanager
-    def _checked(self, key: str) -> Iterator[pa.Buffer]:
+    def _checked_bytes(self, key: str) -> Iterator[pa.Buffer]:
         """All bytes of a result, checked against their digest. A file found corrupt here or by the caller is set aside.
 
         The file is read, not mapped: the bytes parsed are then those that were checked, and a failing disk raises an
@@ -295,7 +295,7 @@ class LocalStore:
         """Move a damaged file to quarantine, unless another process has done so and perhaps stored a sound one."""
         quarantine = self._root / QUARANTINE
         to = quarantine / f"{path.stem}.{time.time_ns()}{SUFFIX}"
-        with aside.writing(path), locked(quarantine / "lock"):
+        with atomic_write.writing(path), file_lock(quarantine / "lock"):
             if not os.path.lexists(path) or os.lstat(path).st_ino != inode:
                 return
             self._to_quarantine(path, to, why)
@@ -304,7 +304,7 @@ class LocalStore:
         path.rename(to)
         # The rest may fail: a full disk must not keep the damaged file in its place.
         with suppress(OSError):
-            aside.sync(to.parent)
+            atomic_write.sync(to.parent)
             to.with_suffix(".txt").write_text(f"{path}\n{why}\n", encoding="utf-8")
 
 
@@ -343,6 +343,6 @@ def _reading(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        if error.errno in aside.LOST:
+        if error.errno in atomic_write.LOST:
             raise entry.CorruptError(f"it cannot be read ({error.strerror})") from error
         raise Unreadable(f"cannot read {path}: {error.strerror}") from error

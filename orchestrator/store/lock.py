@@ -14,7 +14,7 @@ LOCKLESS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
 @contextmanager
-def locked(path: Path, wait: bool = True) -> Iterator[None]:
+def file_lock(path: Path, wait: bool = True) -> Iterator[None]:
     """Exclude other processes and threads that lock this file; hold it for milliseconds. Raises OSError on failure.
 
     Raises BlockingIOError if another holds it and `wait` is False.

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from orchestrator.errors import StoreError
-from orchestrator.store import aside
+from orchestrator.store import atomic_write
 
 FORMAT = 1
 MARKER = "engram-store.json"
@@ -33,18 +33,18 @@ def _open(root: Path, create: bool) -> None:
 
 
 def _create(root: Path, marker: Path) -> None:
-    with aside.writing(root):
+    with atomic_write.writing(root):
         above = [path for path in root.parents if not path.exists()]
         root.mkdir(parents=True, exist_ok=True)
         for path in (root, *above):  # before the marker: a marked store must be in durable folders
-            aside.sync(path.parent)
+            atomic_write.sync(path.parent)
         foreign = _others(root)
     if marker.exists():
         return  # another process was quicker
     if foreign:
         raise StoreError(f"{root} is not a store and not empty (it holds {sorted(foreign)[0]}); name another folder")
-    with aside.writing(marker, len(text())):
-        aside.link(root, marker, text())
+    with atomic_write.writing(marker, len(text())):
+        atomic_write.link(root, marker, text())
 
 
 def is_blank(root: Path) -> bool:
@@ -54,7 +54,7 @@ def is_blank(root: Path) -> bool:
 
 def _others(root: Path) -> list[str]:
     """The names in a folder that are neither a marker half written by a process that died, nor the file system's."""
-    return [name for name in os.listdir(root) if not aside.unfinished(name) and name != "lost+found"]
+    return [name for name in os.listdir(root) if not atomic_write.unfinished(name) and name != "lost+found"]
 
 
 def _check_format(marker: Path) -> None:

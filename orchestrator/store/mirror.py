@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.errors import StoreError
-from orchestrator.store import JOURNEYS, KEPT, aside, claims, lease
+from orchestrator.store import JOURNEYS, KEPT, atomic_write, claims, lease
 from orchestrator.store.bucket import Bucket, Object
 
 RUNS, TABLES = "runs", "tables"
@@ -106,7 +106,7 @@ class Mirror:
         if state is None or _newer(stored, path, state):
             with suppress(FileNotFoundError):  # it has just gone
                 data = memoryview(self._bucket.get(stored.name)).tobytes()
-                with aside.writing(path):
+                with atomic_write.writing(path):
                     _write(path, data, stored.written)
                 self._copied[path] = _state(path) or (0, 0)
         elif state[0] == stored.size:
@@ -121,7 +121,7 @@ class Mirror:
             if holder is None:
                 note.unlink(missing_ok=True)
             elif (folder / FIRST).exists():
-                with aside.writing(note):
+                with atomic_write.writing(note):
                     _write(note, json.dumps(asdict(holder)).encode())
 
     def _name(self, path: Path) -> str:
@@ -144,7 +144,11 @@ def _files(folder: Path) -> list[Path]:
     """
     files = (path for path in folder.rglob("*") if path.is_file() and path.parent != folder / KEPT)
     paths = sorted(path for path in files if path.name not in OURS)
-    return [path for path in paths if not (path.name[0] == "." or path.suffix == ".tmp" or aside.unfinished(path.name))]
+    return [
+        path
+        for path in paths
+        if not (path.name[0] == "." or path.suffix == ".tmp" or atomic_write.unfinished(path.name))
+    ]
 
 
 def _state(path: Path) -> tuple[int, int] | None:

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import Absent, Damaged, Held, StoreError, Unwritable
-from orchestrator.store import JOURNEYS, KEPT, Written, aside, claims, entry, marker, state
+from orchestrator.store import JOURNEYS, KEPT, WriteEffect, atomic_write, claims, entry, marker, state
 from orchestrator.store.bucket import PATIENCE, Away, Bucket
 from orchestrator.store.content import content
 from orchestrator.store.digests import Digests
@@ -63,27 +63,27 @@ class ObjectStore:
         return keys
 
     def read(self, key: str) -> pa.Table:
-        with self._checked(key) as data:
+        with self._checked_bytes(key) as data:
             return entry.unseal(data, key)
 
     def record(self, key: str, check: bool = True) -> Mapping[str, Any]:
         if not check:
-            return self._unchecked(key)
-        with self._checked(key) as data:
+            return self._unchecked_record(key)
+        with self._checked_bytes(key) as data:
             return entry.record_of(data, key)
 
-    def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> Written:
+    def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> WriteEffect:
         name = _result(key)
         says = content(table)
         parts = entry.seal(table, {**record, "key": key, "content": says})
         there = self._looked_for(key)
         if there == says:
-            return Written.SAME
+            return WriteEffect.SAME
         if there is not None:
             self._bucket.put(f"{CONFLICTS}/{key}.{says[:16]}{SUFFIX}", *parts)
-            return Written.CONFLICT
+            return WriteEffect.CONFLICT
         self._bucket.put(name, *parts)
-        return Written.NEW
+        return WriteEffect.NEW
 
     def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
         from concurrent.futures import ThreadPoolExecutor
@@ -127,7 +127,7 @@ class ObjectStore:
         except FileNotFoundError:
             raise Absent(f"no state {key} in {self.location}") from None
         except state.CorruptError as error:
-            raise state.damaged(self, key, error) from None
+            raise state.remove_damaged_state(self, key, error) from None
 
     def write_state(self, key: str, data: bytes) -> None:
         self._bucket.put(_state(key), *state.seal(key, data))
@@ -139,35 +139,35 @@ class ObjectStore:
         names = (stored.name.rpartition("/")[2] for stored in self._bucket.objects(STATES))
         return {name.removesuffix(state.SUFFIX) for name in names if name.endswith(state.SUFFIX)}
 
-    def kept(self, run: str, name: str) -> bytes | None:
+    def read_run_file(self, run: str, name: str) -> bytes | None:
         try:
-            return memoryview(self._bucket.get(_kept(run, name))).tobytes()
+            return memoryview(self._bucket.get(_run_file(run, name))).tobytes()
         except FileNotFoundError:
             return None
 
-    def keep(self, run: str, name: str, data: bytes) -> bytes:
+    def keep_run_file(self, run: str, name: str, data: bytes) -> bytes:
         end = time.monotonic() + KEEPING
-        while (there := self.kept(run, name)) is None:
+        while (there := self.read_run_file(run, name)) is None:
             try:
                 with claims.claim(self._bucket, f"{run}.{name}"):  # S3 has no put that fails if the object exists
-                    if self.kept(run, name) is None:
-                        self._bucket.put(_kept(run, name), data)
+                    if self.read_run_file(run, name) is None:
+                        self._bucket.put(_run_file(run, name), data)
             except Held as error:
                 if time.monotonic() > end:
-                    raise StoreError(f"cannot keep {_kept(run, name)}: {error}") from None
+                    raise StoreError(f"cannot keep {_run_file(run, name)}: {error}") from None
                 time.sleep(0.2)
         return there
 
-    def unkeep(self, run: str, name: str, data: bytes, why: str) -> None:
-        if self.kept(run, name) == data:
+    def set_aside_run_file(self, run: str, name: str, data: bytes, why: str) -> None:
+        if self.read_run_file(run, name) == data:
             copy = f"{QUARANTINE}/{name.removesuffix('.json')}.{time.time_ns()}"
             self._bucket.put(f"{copy}.json", data)
-            self._bucket.put(f"{copy}.txt", f"{_kept(run, name)}\n{why}\n".encode())
-            self._bucket.delete(_kept(run, name))
+            self._bucket.put(f"{copy}.txt", f"{_run_file(run, name)}\n{why}\n".encode())
+            self._bucket.delete(_run_file(run, name))
 
     def digests(self) -> MutableMapping[str, str]:
         home = self.mirror.home
-        with aside.writing(home):
+        with atomic_write.writing(home):
             home.mkdir(parents=True, exist_ok=True)
         return Digests(home / "digests.json", home)
 
@@ -175,13 +175,13 @@ class ObjectStore:
         if not parts or any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
             raise StoreError(f"no folder of the store can be called {'/'.join(parts)!r}")
         path = self.mirror.home.joinpath(*parts)
-        with aside.writing(path):
+        with atomic_write.writing(path):
             path.mkdir(parents=True, exist_ok=True)
         if parts[0] == "runs":
             self.mirror.pull()
         return path
 
-    def _unchecked(self, key: str) -> Mapping[str, Any]:
+    def _unchecked_record(self, key: str) -> Mapping[str, Any]:
         try:
             with self._bucket.reading(_result(key)), self._bucket.open(_result(key)) as file:
                 return entry.record_of(file, key)
@@ -211,7 +211,7 @@ class ObjectStore:
             return None
 
     @contextmanager
-    def _checked(self, key: str) -> Iterator[pa.Buffer]:
+    def _checked_bytes(self, key: str) -> Iterator[pa.Buffer]:
         """All bytes of a result, checked against their digest. One found corrupt here or by the caller is set aside."""
         name = _result(key)
         data: pa.Buffer | None = None
@@ -267,7 +267,7 @@ def _state(key: str) -> str:
     return f"{STATES}/{valid(key)}{state.SUFFIX}"
 
 
-def _kept(run: str, name: str) -> str:
+def _run_file(run: str, name: str) -> str:
     return f"runs/{run}/{KEPT}/{name}"
 
 

@@ -36,7 +36,7 @@ def unseal(key: str, file: memoryview) -> bytes:
     return data
 
 
-def damaged(store: Store, key: str, error: Exception) -> Damaged:
+def remove_damaged_state(store: Store, key: str, error: Exception) -> Damaged:
     """Remove a damaged state; return the error, in one line."""
     became = "it is removed"
     try:

@@ -41,12 +41,12 @@ class Artifact:
         return hashlib.sha256(self.data).hexdigest()
 
 
-def of(journal: Journal, store: Store, search: SearchResults | None) -> Iterator[Artifact]:
+def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) -> Iterator[Artifact]:
     """The artifacts of a run or sweep, or of a search, which is given, in their present state."""
-    for path in drawn(journal.folder):
+    for path in page_files(journal.folder):
         data = path.read_bytes()
         # In MLflow no other page lies beside it, and its frame follows no link.
-        data = page_seal.alone(data) if path.name == pages.PAGE else data
+        data = page_seal.make_standalone(data) if path.name == pages.PAGE else data
         yield Artifact(str(path.relative_to(journal.folder)), data)
     if search is not None:  # whose trials are told by its own tables
         exported = {name: results.trials(search, name) for name in search_results.TABLES}
@@ -77,12 +77,12 @@ def answers_of_cells(journal: Journal, store: Store) -> pa.Table:
             **{name: (cell.row or {}).get(name) for name in SUMMARY.names},
             "run": cell.run,
         }
-        for cell in answers.of_cells(journal, store)
+        for cell in answers.cell_answers(journal, store)
     ]
     return pa.Table.from_pylist(rows) if rows else pa.table({})
 
 
-def drawn(folder: Path) -> list[Path]:
+def page_files(folder: Path) -> list[Path]:
     """The page and its figures; never the page with the user's own images."""
     page = pages.page(folder)
     figures = sorted(path for path in (folder / "figures").glob("*") if path.is_file())
@@ -91,7 +91,7 @@ def drawn(folder: Path) -> list[Path]:
 
 def single(journal: Journal) -> list[str]:
     """The tables computed by one job; for a sweep, by one job in every cell that has them."""
-    cells = [journal.beside(name) for name in journal.about().get("cells", ())]
+    cells = [journal.sibling(name) for name in journal.about().get("cells", ())]
     parts: dict[str, int] = {}
     for run in cells or [journal]:
         for name, keys in status.roots(run).items():
@@ -102,13 +102,13 @@ def single(journal: Journal) -> list[str]:
 def fingerprint(journal: Journal, store: Store, search: SearchResults | None) -> str:
     """A hash that changes when any artifact does. Fast: a table is represented by its key and whether it is stored."""
     seen = hashlib.sha256()
-    for path in drawn(journal.folder):
+    for path in page_files(journal.folder):
         seen.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     about = journal.about()
     seen.update(json.dumps(about, sort_keys=True).encode())
     if search is not None:
         seen.update(content(search.table(search_results.TRIALS)).encode())
-    for run in [journal.beside(name) for name in about["cells"]] if "cells" in about else [journal]:
+    for run in [journal.sibling(name) for name in about["cells"]] if "cells" in about else [journal]:
         for keys in run.roots().values():
             if len(keys) == 1:
                 seen.update(f"{keys[0]} {keys[0] in store}\n".encode())

@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
-from orchestrator.store import aside
+from orchestrator.store import atomic_write
 
 MAKING = ".making-"  # prefix of the folders in which a database is created
 OWED = "owed.json"  # beside it: names of runs that were in the database set aside
@@ -30,7 +30,7 @@ def problem(path: Path) -> str | None:
     if path.stat().st_size == 0:
         return "it is empty"
     try:
-        with closing(_opened(path)) as database:
+        with closing(_connect(path)) as database:
             (outcome,) = database.execute("PRAGMA quick_check(1)").fetchone()
             if outcome != "ok":
                 return str(outcome)
@@ -46,7 +46,7 @@ def holds(path: Path, run_id: str) -> bool:
     try:
         if path.stat().st_size == 0:
             return False
-        with closing(_opened(path)) as database:
+        with closing(_connect(path)) as database:
             return bool(database.execute("SELECT 1 FROM runs WHERE run_uuid = ?", (run_id,)).fetchone())
     except sqlite3.Error as error:
         return _fault(error) is None
@@ -72,7 +72,7 @@ def make(path: Path, fill: Callable[[Path], None]) -> None:
             os.fsync(made.fileno())
         with suppress(FileExistsError):
             os.link(draft, path)
-        aside.sync(path.parent)
+        atomic_write.sync(path.parent)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -82,7 +82,9 @@ def set_aside(path: Path, runs: Iterable[str]) -> Path:
 
     The caller must hold the lock.
     """
-    owe(path, sorted({*owed(path), *runs}))  # first, so that after a kill only the rest has to be repeated
+    record_owed_runs(
+        path, sorted({*owed_runs(path), *runs})
+    )  # first, so that after a kill only the rest has to be repeated
     count = 1
     while (place := path.with_name(f"{path.name}.unusable-{count}")).exists():
         count += 1
@@ -90,11 +92,11 @@ def set_aside(path: Path, runs: Iterable[str]) -> Path:
         with suppress(FileNotFoundError):
             os.rename(f"{path}{suffix}", f"{place}{suffix}")
     os.rename(path, place)
-    aside.sync(path.parent)
+    atomic_write.sync(path.parent)
     return place
 
 
-def owed(path: Path) -> list[str]:
+def owed_runs(path: Path) -> list[str]:
     """The runs of a database that was set aside that are still to be delivered again."""
     try:
         names = json.loads((path.parent / OWED).read_text(encoding="utf-8"))
@@ -103,15 +105,15 @@ def owed(path: Path) -> list[str]:
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
-def owe(path: Path, runs: Sequence[str]) -> None:
+def record_owed_runs(path: Path, runs: Sequence[str]) -> None:
     """Record that these runs, and no others, are still to be delivered."""
     if runs:
-        aside.replace(path.parent, path.parent / OWED, (json.dumps(list(runs), indent=1) + "\n").encode())
+        atomic_write.replace(path.parent, path.parent / OWED, (json.dumps(list(runs), indent=1) + "\n").encode())
     else:
         (path.parent / OWED).unlink(missing_ok=True)
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=TIMEOUT)
 
 

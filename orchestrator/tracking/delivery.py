@@ -80,7 +80,7 @@ class Delivery:
 
         Starts nothing if all was delivered before. `impatient()` is true once there is no more time.
         """
-        if all(delivered(journal, self.store, self.target) for journal in self._journals):
+        if all(is_delivered(journal, self.store, self.target) for journal in self._journals):
             self.close()
             return []
         if self._child is None:
@@ -161,7 +161,7 @@ def addresses(delivery: Delivery | None, runs: Sequence[str]) -> dict[str, str]:
     return {run: address for run, address in urls.items() if address}
 
 
-def delivered(journal: Journal, store: Store, target: Target) -> bool:
+def is_delivered(journal: Journal, store: Store, target: Target) -> bool:
     """Whether this target has the whole content of the run's folder: no event and no changed file since."""
     last = receipt.read(journal.folder)
     if last is None or not last.state or (target.public_uri, target.experiment) != (last.uri, last.experiment):
@@ -172,7 +172,7 @@ def delivered(journal: Journal, store: Store, target: Target) -> bool:
     ends = [event["event"] for event in events if is_end(event)]
     if any(map(is_news, events)) or (ends and ends[-1] != last.state):
         return False
-    if last.fingerprint != artifacts.fingerprint(journal, store, search_results.of_run(journal)):
+    if last.fingerprint != artifacts.fingerprint(journal, store, search_results.read_if_search(journal)):
         return False
     with suppress(OSError):
         receipt.write(journal.folder, replace(last, position=position))  # events read here are skipped next time

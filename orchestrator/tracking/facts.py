@@ -16,12 +16,12 @@ from typing import Any
 from orchestrator import rounding
 from orchestrator.errors import EngramError
 from orchestrator.inspection import answers, results, search_results, status
-from orchestrator.inspection.disclosure import typed
+from orchestrator.inspection.disclosure import typed_config
 from orchestrator.inspection.search_results import SearchResults, is_search
 from orchestrator.jsonable import jsonable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
-from orchestrator.spec.config_parts import flat, plain, walk
+from orchestrator.spec.config_parts import flatten, plain, walk
 from orchestrator.store import Store
 from tasks.datasets.dataset import Dataset
 
@@ -54,15 +54,15 @@ class Input:
 
 def config(about: Mapping[str, Any]) -> Any:
     """A run's config as the audit's config type; plain if the audit has gone or has changed since."""
-    with_types = typed(about)
+    with_types = typed_config(about)
     return about.get("config", {}) if with_types is None else with_types
 
 
 def params(about: Mapping[str, Any]) -> dict[str, str]:
     """The config flattened to dotted names, after audit and preset."""
     fields = {"audit": about["audit"], "preset": about.get("preset")}
-    fields |= dict(flat(config(about)))
-    texts = {_named(name): _text(value) for name, value in fields.items() if value is not None}
+    fields |= dict(flatten(config(about)))
+    texts = {_safe_name(name): _text(value) for name, value in fields.items() if value is not None}
     return {name: text[:LONGEST_VALUE] for name, text in texts.items()}
 
 
@@ -104,7 +104,7 @@ def answer(journal: Journal, store: Store, search: SearchResults | None) -> dict
     Of a sweep only how many of its cells have which answer; of a search, which is given, what it recommends.
     """
     if search is not None:
-        return _recommended(search)
+        return _recommendation_tags(search)
     if results.cells(journal):
         counts = results.short_answer(journal, store)
         return {"engram.answer": counts} if counts else {}
@@ -116,12 +116,12 @@ def answer(journal: Journal, store: Store, search: SearchResults | None) -> dict
     compared = results.headline(journal, store)
     if compared is not None:
         unit = results.effect_unit(journal)
-        tags["engram.effect"] = answers.named(compared) + (f", {unit}" if unit else "")
+        tags["engram.effect"] = answers.row_name(compared) + (f", {unit}" if unit else "")
     row = _decisive(journal, store)
     if row is not None:
-        ends = rounding.interval_of_row(row)
-        tags["engram.measured"] = answers.named(row)
-        tags["engram.estimate"] = f"{rounding.of_row(row, 'estimate')} {ends}".strip()
+        ends = rounding.format_row_interval(row)
+        tags["engram.measured"] = answers.row_name(row)
+        tags["engram.estimate"] = f"{rounding.format_row_value(row, 'estimate')} {ends}".strip()
     return tags
 
 
@@ -133,7 +133,7 @@ def metrics(journal: Journal, store: Store, search: SearchResults | None) -> dic
     artifacts.
     """
     if search is not None:
-        told = answers.recommended(search)
+        told = answers.search_answer(search)
         numbers = {} if told is None else {LESS: told.estimate, f"{LESS}.low": told.low, f"{LESS}.high": told.high}
         return _finite(numbers)
     row = results.headline(journal, store) or {}
@@ -169,20 +169,20 @@ def learning_curves(journal: Journal, store: Store) -> dict[str, list[tuple[int,
         if table.num_rows:
             for name, points in measure.learning_curves(table).items():
                 finite = [(epoch, float(value)) for epoch, value in points if math.isfinite(value)]
-                curves[f"learning/{_named(name)}"] = finite
+                curves[f"learning/{_safe_name(name)}"] = finite
     return curves
 
 
-def _recommended(search: SearchResults) -> dict[str, str]:
+def _recommendation_tags(search: SearchResults) -> dict[str, str]:
     """Tags of what a search recommends; empty as long as it recommends nothing."""
-    told = answers.recommended(search)
+    told = answers.search_answer(search)
     if told is None:
         return {}
     tags = {"engram.answer": told.answer, "engram.tone": told.tone}
     if told.estimate is not None:
         tags["engram.measured"] = answers.LESS
-        ends = rounding.interval(told.low, told.high)
-        tags["engram.estimate"] = f"{rounding.of_row(vars(told), 'estimate')} {ends}".strip()
+        ends = rounding.format_interval(told.low, told.high)
+        tags["engram.estimate"] = f"{rounding.format_row_value(vars(told), 'estimate')} {ends}".strip()
     return tags
 
 
@@ -194,10 +194,10 @@ def _finite(values: Mapping[str, Any]) -> dict[str, float]:
 def _decisive(journal: Journal, store: Store) -> answers.Row | None:
     """The row on which the answer rests; the first one without an answer; None without rows."""
     rows = results.summary(journal, store).table.to_pylist()
-    return next(iter(answers.leading(results.answer(journal, store), rows, 1)), None)
+    return next(iter(answers.leading_rows(results.answer(journal, store), rows, 1)), None)
 
 
-def _named(field: str) -> str:
+def _safe_name(field: str) -> str:
     return re.sub(r"[^A-Za-z0-9_\-. :/]", "_", field)[:LONGEST_NAME]
 
 

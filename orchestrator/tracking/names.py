@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.errors import EngramError
 from orchestrator.inspection import labels, results, search_results
-from orchestrator.inspection.disclosure import typed
+from orchestrator.inspection.disclosure import typed_config
 from orchestrator.inspection.search_results import SearchResults, is_search
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
@@ -20,15 +20,15 @@ DIGEST = re.compile(r"@[0-9a-f]{64}")
 WITHHELD = re.compile(r"^<.*>$")  # as words and secrets are told
 
 
-def of(journal: Journal) -> str:
+def run_name(journal: Journal) -> str:
     """The name of a run, sweep or search: `letter A, quickstart, seed=1`; with the fields that vary in it."""
     about = journal.about()
     settings = results.cells(journal)
-    subjects = {_subject(journal.beside(cell).about()) for cell in settings} or {_subject(about)}
+    subjects = {_subject(journal.sibling(cell).about()) for cell in settings} or {_subject(about)}
     subject = subjects.pop() if len(subjects) == 1 else about["audit"]
-    first = journal.beside(next(iter(settings))).about() if settings else about
+    first = journal.sibling(next(iter(settings))).about() if settings else about
     parts = [subject, first.get("preset"), *_set(about)]
-    varied = labels.telling(list(settings.values()))
+    varied = labels.distinguishing_fields(list(settings.values()))
     if is_search(about):
         parts.append(f"search over {', '.join(about['search']['over'])}")
     elif settings:
@@ -36,22 +36,22 @@ def of(journal: Journal) -> str:
     return ", ".join(part for part in parts if part)[:LONGEST]
 
 
-def of_cells(sweep: Journal, search: SearchResults | None) -> dict[str, str]:
+def cell_names(sweep: Journal, search: SearchResults | None) -> dict[str, str]:
     """The names of a sweep's cells by run: what tells each apart, `learning_rate=0.001`; its run if nothing does.
 
     A trial of a search, which is given, is named by all of its choices.
     """
     if search is not None:
-        return {row["run"]: search_results.named(row)[:LONGEST] for row in search.trials if row["run"]}
+        return {row["run"]: search_results.trial_name(row)[:LONGEST] for row in search.trials if row["run"]}
     settings = results.cells(sweep)
-    telling = labels.telling(list(settings.values()))
+    telling = labels.distinguishing_fields(list(settings.values()))
     return {run: labels.label(setting, telling)[:LONGEST] or run for run, setting in settings.items()}
 
 
 def _subject(about: Mapping[str, Any]) -> str:
     """What the run's audit is asked about, in a few words; the audit's name where it does not say."""
     name: str = about["audit"]
-    config = typed(about)
+    config = typed_config(about)
     try:
         subject = audits.find(name).audit.subject
     except EngramError:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orchestrator import rounding, row_setting
-from orchestrator.counted import counted
 from orchestrator.errors import EngramError
 from orchestrator.inspection import answers, pages, results, search_results
 from orchestrator.inspection.search_results import SearchResults
+from orchestrator.quantities import format_count
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.store import Store
@@ -26,7 +26,7 @@ STATES = {
 }
 
 
-def of(journal: Journal, store: Store, state: str, search: SearchResults | None = None) -> str:
+def run_note(journal: Journal, store: Store, state: str, search: SearchResults | None = None) -> str:
     """The note of a run or sweep, or of a search, which is given, in this state, with the numbers stored so far."""
     if search is not None:
         return "\n\n".join([*_search(search), *_ways(journal, state, search_results.TRIALS)])[:LONGEST]
@@ -48,7 +48,7 @@ def _answer(journal: Journal, store: Store) -> list[str]:
     verdict = results.answer(journal, store)
     if verdict is None:
         return [_table(rows[:10])] if rows else []
-    carrying = answers.behind(verdict, rows)
+    carrying = answers.supporting_rows(verdict, rows)
     table = [_table(carrying)] if carrying else []
     return [f"**{verdict.sentence}**", *table, *_effect(journal, store), verdict.limits_in_full]
 
@@ -56,18 +56,18 @@ def _answer(journal: Journal, store: Store) -> list[str]:
 def _effect(journal: Journal, store: Store) -> list[str]:
     """What the metric `effect` is."""
     row, unit = results.headline(journal, store), results.effect_unit(journal)
-    return [f"The metric `effect` is {answers.named(row)}{f' (unit: {unit})' if unit else ''}."] if row else []
+    return [f"The metric `effect` is {answers.row_name(row)}{f' (unit: {unit})' if unit else ''}."] if row else []
 
 
 def _cells(journal: Journal, store: Store) -> list[str]:
     """A table with a line per cell: its distinguishing setting, its answer, and the supporting number."""
     lines = ["| varied | answer | estimate, 95 % interval | run |", "|---" * 4 + "|"]
-    for cell in answers.of_cells(journal, store):
+    for cell in answers.cell_answers(journal, store):
         number = ""
         if cell.row is not None:
-            estimate = rounding.of_row(cell.row, "estimate")
-            ends = rounding.interval_of_row(cell.row)
-            number = f"{answers.named(cell.row)}: {estimate} {ends}".rstrip()
+            estimate = rounding.format_row_value(cell.row, "estimate")
+            ends = rounding.format_row_interval(cell.row)
+            number = f"{answers.row_name(cell.row)}: {estimate} {ends}".rstrip()
         answer = cell.verdict.answer if cell.verdict else ""
         lines.append(f"| {_cell(cell.label)} | {answer} | {_cell(number)} | {cell.run} |")
     return ["\n".join(lines)]
@@ -75,36 +75,40 @@ def _cells(journal: Journal, store: Store) -> list[str]:
 
 def _search(search: SearchResults) -> list[str]:
     """What a search asks and recommends, and its front with the fresh audits."""
-    told = answers.recommended(search)
+    told = answers.search_answer(search)
     said = [] if told is None else [f"**{told.sentence}**"]
     lines = ["| trial | choices | memorization | utility | run |", "|---" * 5 + "|"]
     shown = [row for row in search.trials if row["front"] or row["part"] == search_results.FRESH]
     for row in shown[:FRONT]:
         numbers = (search_results.value(row, name) for name in ("memorization", "utility"))
         texts = (
-            f"{rounding.of_row(own, 'estimate')} {rounding.interval(own['low'], own['high'])}" if own else ""
+            f"{rounding.format_row_value(own, 'estimate')} {rounding.format_interval(own['low'], own['high'])}"
+            if own
+            else ""
             for own in numbers
         )
-        lines.append(f"| {' | '.join(map(_cell, (row['trial'], search_results.named(row), *texts, row['run'])))} |")
+        lines.append(
+            f"| {' | '.join(map(_cell, (row['trial'], search_results.trial_name(row), *texts, row['run'])))} |"
+        )
     over = ", ".join(f"{name} from {domain}" for name, domain in search.settings["over"].items())
-    question = f"*{search_results.QUESTION} {counted(search.planned, 'trial')} over {over}.*"
+    question = f"*{search_results.QUESTION} {format_count(search.planned, 'trial')} over {over}.*"
     return [question, *said, "\n".join(lines), *([] if told is None else [told.limits])]
 
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> str:
     lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
     for row in rows:
-        n = "" if row["n"] is None else counted(row["n"], row["unit"] or "")
-        ends = rounding.interval_of_row(row)
-        estimate, null = rounding.of_row(row, "estimate"), rounding.of_row(row, "null")
+        n = "" if row["n"] is None else format_count(row["n"], row["unit"] or "")
+        ends = rounding.format_row_interval(row)
+        estimate, null = rounding.format_row_value(row, "estimate"), rounding.format_row_value(row, "null")
         cells = (
             row["metric"],
-            row_setting.shown(row["setting"]),
+            row_setting.format_setting(row["setting"]),
             estimate,
             ends,
             n,
             null,
-            rounding.p_value(row["p_value"]),
+            rounding.format_p_value(row["p_value"]),
         )
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)

@@ -26,7 +26,7 @@ from orchestrator.run_folder.merged_log import MergedLog
 from orchestrator.run_folder.progress import seconds_of
 from orchestrator.run_folder.receipt import Receipt
 from orchestrator.store import Store
-from orchestrator.store.lock import locked
+from orchestrator.store.lock import file_lock
 from orchestrator.tracking import artifacts, database, facts, names, note, view
 from orchestrator.tracking.progress_log import Point, ProgressLog
 from orchestrator.tracking.tracking_store import ARTIFACTS, DATABASE, FOLDER, LOCK, Target, rehome
@@ -57,7 +57,7 @@ class Server:
 
         self.target = target
         self.folder = store.folder(FOLDER)
-        with locked(self.folder / LOCK):
+        with file_lock(self.folder / LOCK):
             self.set_aside = _ready(target, store, used)
             rehome(store)
             self.client: Any = MlflowClient(tracking_uri=target.uri)
@@ -96,7 +96,7 @@ class Server:
     def run(self, name: str, store_id: str, began: float, tags: Mapping[str, str], shown: str) -> str:
         """The id of the run with this name in its store, created under the name `shown` if there is none."""
         mine = f"tags.`engram.run` = '{name}' and tags.`engram.store` = '{store_id}'"
-        with locked(self.folder / LOCK):
+        with file_lock(self.folder / LOCK):
             runs = self.client.search_runs([self.experiment], mine, max_results=100)
             if not runs:
                 tags = {**tags, "engram.run": name, "engram.store": store_id, SHOWN: shown}
@@ -131,8 +131,8 @@ class Entry:
     def read(self, settled: bool) -> None:
         self.course.read(settled)
         if self.cells:
-            self.search = search_results.of_run(self.journal)
-            self.names = names.of_cells(self.journal, self.search)
+            self.search = search_results.read_if_search(self.journal)
+            self.names = names.cell_names(self.journal, self.search)
 
     @property
     def state(self) -> str:
@@ -160,13 +160,13 @@ class Entry:
         self._log(params=params)
         self._begin_effect(seen.data.metrics)
         tags |= {"mlflow.parentRunId": _id(parent)} if parent else {}
-        tags |= self._renamed(seen, name)
+        tags |= self._name_tags(seen, name)
         self._tag(seen.data.tags, tags)
         self._inputs(seen)
 
     def progress(self, state: str) -> None:
         """Log the points that MLflow does not have yet, and the state."""
-        server, run_id = self._opened()
+        server, run_id = self._server_and_id()
         fresh = [point for point in self.course.points if point.step > self._step]
         for points in _batches(fresh, METRICS // 3):
             self._log(metrics=[metric for point in points for metric in _metrics(point)])
@@ -178,7 +178,7 @@ class Entry:
 
     def finish(self, files: bool) -> None:
         """Log the rest of an ended run: files, numbers, and finally its status."""
-        server, run_id = self._opened()
+        server, run_id = self._server_and_id()
         state = self.state
         position, fingerprint = self.course.log.position, artifacts.fingerprint(self.journal, self.store, self.search)
         self.progress(state)
@@ -199,11 +199,11 @@ class Entry:
             receipt.write(self.journal.folder, self.receipt)
 
     def _note(self, state: str) -> dict[str, str]:
-        text = note.of(self.journal, self.store, state, self.search)
+        text = note.run_note(self.journal, self.store, state, self.search)
         return {"engram.state": state, "mlflow.note.content": text}
 
     def _end(self, state: str) -> None:
-        server, run_id = self._opened()
+        server, run_id = self._server_and_id()
         time = None if self.course.ended is None else int(self.course.ended * 1000)
         server.client.set_terminated(run_id, STATUS.get(state, "KILLED"), time)
         self._status = state
@@ -219,7 +219,7 @@ class Entry:
         """Log the answer's numbers that MLflow does not have; changed ones at a higher step."""
         from mlflow.entities import Metric
 
-        server, run_id = self._opened()
+        server, run_id = self._server_and_id()
         time = int((self.course.ended or self._began()) * 1000)
         fresh = []
         for name, value in (facts.metrics(self.journal, self.store, self.search) | self._objectives()).items():
@@ -238,7 +238,7 @@ class Entry:
         """Log the epochs of the learning curves that MLflow does not have; an epoch is a step."""
         from mlflow.entities import Metric
 
-        server, run_id = self._opened()
+        server, run_id = self._server_and_id()
         time = int((self.course.ended or self._began()) * 1000)
         for name, points in facts.learning_curves(self.journal, self.store).items():
             there = {metric.step for metric in server.client.get_metric_history(run_id, name)}
@@ -246,10 +246,10 @@ class Entry:
 
     def _files(self) -> dict[str, str]:
         """Upload the changed files, and set the tag that names the tables among them."""
-        server, run_id = self._opened()
+        server, run_id = self._server_and_id()
         assert self.receipt is not None
         shown = []
-        for artifact in artifacts.of(self.journal, self.store, self.search):
+        for artifact in artifacts.run_artifacts(self.journal, self.store, self.search):
             if artifact.table:
                 shown.append({"path": artifact.path, "type": "table"})
             if self.receipt.artifacts.get(artifact.path) != artifact.digest:
@@ -273,7 +273,7 @@ class Entry:
             if (dataset.name, dataset.digest[: facts.DIGEST]) not in there
         ]
         if fresh:
-            server, run_id = self._opened()
+            server, run_id = self._server_and_id()
             server.client.log_inputs(run_id, fresh)
 
     def _params(self) -> dict[str, str]:
@@ -284,9 +284,9 @@ class Entry:
 
     def _name(self, parent: Entry | None) -> str:
         """The name in MLflow's list."""
-        return parent.names.get(self.journal.run, self.journal.run) if parent else names.of(self.journal)
+        return parent.names.get(self.journal.run, self.journal.run) if parent else names.run_name(self.journal)
 
-    def _renamed(self, seen: Any, name: str) -> dict[str, str]:
+    def _name_tags(self, seen: Any, name: str) -> dict[str, str]:
         """The tags that give the run this name; none where somebody has given it a name of their own."""
         ours = (self.journal.run, seen.data.tags.get(SHOWN, name))
         return {SHOWN: name, NAME: name} if seen.info.run_name in ours else {}
@@ -307,7 +307,7 @@ class Entry:
     ) -> None:
         from mlflow.entities import Param
 
-        server, run_id = self._opened()
+        server, run_id = self._server_and_id()
         for some in _batches(list(metrics), METRICS):
             server.client.log_batch(run_id, metrics=some)
         for some_params in _batches(list((params or {}).items()), PARAMS):
@@ -315,7 +315,7 @@ class Entry:
         for batch in _batches(list(tags), PARAMS):
             server.client.log_batch(run_id, tags=batch)
 
-    def _opened(self) -> tuple[Server, str]:
+    def _server_and_id(self) -> tuple[Server, str]:
         assert self._server is not None
         return self._server, _id(self)
 
@@ -373,7 +373,7 @@ def _store_id(store: Store) -> str:
         return hashlib.sha256(store.location.encode()).hexdigest()[:16]
     folder = store.folder(FOLDER)  # it may be moved, so its path is no identifier
     path = folder / "id"
-    with locked(folder / LOCK):
+    with file_lock(folder / LOCK):
         if not path.exists():
             path.write_text(os.urandom(8).hex())
         return path.read_text()

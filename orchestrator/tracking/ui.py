@@ -20,7 +20,7 @@ from urllib.parse import quote
 from orchestrator.errors import EngramError
 from orchestrator.executors.guard import Guard
 from orchestrator.store import Store
-from orchestrator.store.lock import locked
+from orchestrator.store.lock import file_lock
 from orchestrator.tracking import database, view
 from orchestrator.tracking.tracking_store import ARTIFACTS, FOLDER, LOCK, VIEW, Target, rehome, run_list
 
@@ -64,7 +64,7 @@ def check(store: Store, target: Target) -> None:
         if wrong := database.problem(path):
             raise EngramError(f"MLflow cannot use {path}: {wrong}; `engram resume` of a run in it makes it anew")
     # A process that holds the lock has done this already.
-    with suppress(BlockingIOError), locked(store.folder(FOLDER) / LOCK, wait=False):
+    with suppress(BlockingIOError), file_lock(store.folder(FOLDER) / LOCK, wait=False):
         rehome(store)
 
 

@@ -24,7 +24,7 @@ from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.run_folder import receipt
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import open_store
-from orchestrator.store.lock import locked
+from orchestrator.store.lock import file_lock
 from orchestrator.tracking import database
 from orchestrator.tracking.server import Entry, Server, Undeliverable
 from orchestrator.tracking.tracking_store import FOLDER, Target
@@ -35,7 +35,7 @@ LAST = 8.0  # seconds that an uploader whose driver has died may still take
 LOCK = "mlflow.lock"  # in a run's folder: one uploader delivers the run at a time
 
 
-class Driver:
+class DriverMessages:
     """Messages of the driver: `ended` once the run's folder is complete, `dead` once it is gone."""
 
     def __init__(self) -> None:
@@ -105,23 +105,23 @@ class Uploader:
             self._server = None
             raise
 
-    def held(self, wait: bool = True) -> ExitStack:
+    def lock_runs(self, wait: bool = True) -> ExitStack:
         """Lock out other processes that deliver these runs, such as one of a killed driver.
 
         Raises BlockingIOError if another process has the lock and `wait` is False.
         """
         with ExitStack() as stack:
             for folder in sorted(entry.journal.folder for entry in self.entries):
-                stack.enter_context(locked(folder / LOCK, wait))
+                stack.enter_context(file_lock(folder / LOCK, wait))
             return stack.pop_all()
 
     def _journal(self, name: str) -> Journal:
         return Disclosure().journal(self.store.folder("runs", name))
 
 
-def follow(uploader: Uploader, driver: Driver, acknowledge: Callable[[], None]) -> str:
+def follow(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[], None]) -> str:
     """Sync until the run has ended or its driver is gone; return the problem in one line, empty if there is none."""
-    with uploader.held():
+    with uploader.lock_runs():
         while not (driver.ended or driver.dead):
             with suppress(Exception):  # retried, and at the end reported
                 uploader.sync(lambda entry: entry.progress("running"), False, acknowledge)
@@ -139,10 +139,10 @@ def follow(uploader: Uploader, driver: Driver, acknowledge: Callable[[], None]) 
         return problem
 
 
-def settle(uploader: Uploader, driver: Driver, acknowledge: Callable[[], None]) -> None:
+def settle(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[], None]) -> None:
     """Deliver the runs of a database that was set aside; those that another process is delivering stay recorded."""
     path = uploader.target.database
-    waiting = database.owed(path) if path else []
+    waiting = database.owed_runs(path) if path else []
     if path is None or not waiting:
         return
     done = {entry.journal.run for entry in uploader.entries}
@@ -167,12 +167,12 @@ def settle(uploader: Uploader, driver: Driver, acknowledge: Callable[[], None]) 
         }
         with suppress(Exception):  # it stays recorded
             other = Uploader(order, used=True)
-            with other.held(wait=False):
+            with other.lock_runs(wait=False):
                 other.sync(lambda entry: entry.finish(files=True), settled=True)
             done |= {name, *cells}
         acknowledge()
-    with locked(uploader.store.folder(FOLDER) / ALL):
-        database.owe(path, [name for name in database.owed(path) if name not in done])
+    with file_lock(uploader.store.folder(FOLDER) / ALL):
+        database.record_owed_runs(path, [name for name in database.owed_runs(path) if name not in done])
 
 
 def _cells(journal: Journal) -> list[str]:
@@ -218,7 +218,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # so that output of libraries is not taken for an answer
     order = json.loads(sys.stdin.readline())
-    driver = Driver()
+    driver = DriverMessages()
     with suppress(OSError):
         os.nice(5)
     quiet()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.reference_timings import AROUND, Timed, is_own, merged, points, rates, trainings
-from orchestrator.pricing.reference import read, shipped
+from orchestrator.pricing.reference import load_reference, read
 from orchestrator.pricing.speed import Speed
 from orchestrator.spec.specification import Spec
 from tasks.job import Job, marks
@@ -62,7 +62,7 @@ def units(job: Job) -> list[str]:
 
 
 def test_the_shipped_timings_know_the_networks_and_the_embedded_presets() -> None:
-    reference = shipped()
+    reference = load_reference()
     for network in ("mlp1", "cnn1", "resnet18", "densenet100"):
         assert reference.units[f"train {network} on 28x28x1"] > 0
     assert reference.units["train cnn2 on 32x32x3"] > 0

@@ -10,7 +10,7 @@ from dashboards import page
 from dashboards.run import Run, open_run
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.execution import Execution
-from orchestrator.spec.resolve import pinned, wanted
+from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
 
@@ -19,7 +19,7 @@ HERE = Execution(address="none", mlflow="off", report=False)
 
 def ran(store: Store, spec: Spec, execution: Execution = HERE) -> Run:
     """What is asked for, taken to its end in this process."""
-    return open_run(store, start(pinned(wanted(spec), {}), store, execution).run)
+    return open_run(store, start(pin_cells(resolve_cells(spec), {}), store, execution).run)
 
 
 def draw(run: Run, show_images: bool = False) -> Path:

@@ -10,7 +10,7 @@ import pytest
 
 from dashboards.certificate import MASKED
 from dashboards.run import Run, open_run
-from orchestrator.inspection import audited
+from orchestrator.inspection import evidence
 from orchestrator.run_folder import details
 from orchestrator.run_folder.details import LONGEST
 from orchestrator.spec.specification import Spec
@@ -65,8 +65,8 @@ def test_where_nothing_is_masked_none_is_said_to_be(smoke: Run, drawn: Path) -> 
 def test_what_was_audited_is_told_by_digest(smoke: Run, opened: Page) -> None:
     rows = "[...document.querySelectorAll('#audited tr')].slice(1)"
     found = opened.evaluate(f"{rows}.map(row => [...row.cells].map(each => each.innerText))")
-    things = audited.audited(smoke.journal, smoke.store)
-    (summary,) = (table for table in audited.tables(smoke.journal, smoke.store) if table.name == "summary")
+    things = evidence.audited_items(smoke.journal, smoke.store)
+    (summary,) = (table for table in evidence.tables(smoke.journal, smoke.store) if table.name == "summary")
     assert [*((each.what, each.name, each.digest) for each in things), ("result", "summary", summary.digest)] == [
         tuple(row[:3]) for row in found
     ]

@@ -14,10 +14,10 @@ from matplotlib.figure import Figure as Canvas
 from numpy.typing import NDArray
 
 from dashboards import drawing
-from dashboards.audits.deja_vu import attacked
-from dashboards.audits.deja_vu.attacked import Attack
-from dashboards.audits.deja_vu.courses import Course, course, draw, percent_of
-from dashboards.audits.deja_vu.pictures import BOX, CROP, LONGEST, dashes, marked
+from dashboards.audits.deja_vu import attacks
+from dashboards.audits.deja_vu.attacks import Attack
+from dashboards.audits.deja_vu.curves import Curve, decisive_percent, draw_curve, read_curve
+from dashboards.audits.deja_vu.pictures import BOX, CROP, LONGEST, dashes, draw_outlines
 from dashboards.audits.deja_vu.probes import gap, gaps
 from dashboards.figure import Figure
 from dashboards.figures import figures
@@ -80,13 +80,13 @@ def test_values_that_are_missing_draw_nothing(store: Store) -> None:
 
 
 def test_the_last_epoch_the_first_layer_and_the_first_k_decide() -> None:
-    found = attacked.attacks(inferred.scores((10, 20), (3, 1, 0), (20, 50)))
+    found = attacks.read_attacks(inferred.scores((10, 20), (3, 1, 0), (20, 50)))
     assert 12 == len(found)
-    assert Attack(20, 3, 20) == attacked.decisive(found)
-    assert [Attack(10, 3, 20), Attack(20, 3, 20)] == attacked.along(found, "epoch")
-    assert [Attack(20, 0, 20), Attack(20, 1, 20), Attack(20, 3, 20)] == attacked.along(found, "layer")
+    assert Attack(20, 3, 20) == attacks.decisive_attack(found)
+    assert [Attack(10, 3, 20), Attack(20, 3, 20)] == attacks.attacks_along(found, "epoch")
+    assert [Attack(20, 0, 20), Attack(20, 1, 20), Attack(20, 3, 20)] == attacks.attacks_along(found, "layer")
     beside = [(10, 3, 20), (20, 0, 20), (20, 1, 20), (20, 3, 50)]
-    assert beside == list(attacked.beside(found))
+    assert beside == list(attacks.neighbouring_attacks(found))
 
 
 def test_accuracies_are_told_where_the_score_decides_and_at_both_ends(store: Store) -> None:
@@ -105,15 +105,15 @@ def test_accuracies_are_told_where_the_score_decides_and_at_both_ends(store: Sto
 
 
 def test_the_curves_are_those_of_the_table() -> None:
-    table = attacked.of(attacked.both_ways(inferred.scores()), Attack(20, 3, 20))
-    found = course(table, "percent", "target_accuracy")
+    table = attacks.attack_rows(attacks.both_ways_rows(inferred.scores()), Attack(20, 3, 20))
+    found = read_curve(table, "percent", "target_accuracy")
     assert found is not None
     assert list(range(1, 101)) == found.places.tolist()
     expected = [inferred.accuracies(20, 3, 20, percent)[0] for percent in range(1, 101)]
     assert expected == found.value.tolist()
     assert found.value - 0.05 == pytest.approx(found.low)
     axes = Canvas().add_subplot()
-    draw(axes, found, ("canary", "o", "-"))
+    draw_curve(axes, found, ("canary", "o", "-"))
     (line,) = axes.lines
     assert expected == np.asarray(line.get_ydata()).tolist()
     assert drawing.light("canary") == line.get_color()
@@ -121,7 +121,7 @@ def test_the_curves_are_those_of_the_table() -> None:
 
 def test_another_percentage_decides_where_it_was_tested(store: Store) -> None:
     table = inferred.scores(percent=5)
-    assert 5 == percent_of(attacked.both_ways(table))
+    assert 5 == decisive_percent(attacks.both_ways_rows(table))
     found = drawn(store, scores=table)
     assert "upright: at 5 %" in found["accuracy"].caption
     # 7.5 less at 5 % than at 20 %.
@@ -319,7 +319,7 @@ def test_data_that_have_changed_and_pictures_that_are_gone_are_said(store: Store
 
 
 def test_the_object_is_dashed_and_the_crop_solid() -> None:
-    found = marked(np.full((32, 32, 3), 128, np.uint8), [[4, 8, 20, 24]], [22, 0, 32, 32])
+    found = draw_outlines(np.full((32, 32, 3), 128, np.uint8), [[4, 8, 20, 24]], [22, 0, 32, 32])
     assert (96, 96, 3) == found.shape
     crop, box = (np.all(found == tuple(bytes.fromhex(colour[1:])), axis=2) for colour in (CROP, BOX))
     assert crop[:, 66].all()  # its left edge, three times 22
@@ -332,7 +332,7 @@ def test_the_object_is_dashed_and_the_crop_solid() -> None:
 
 
 def test_a_large_picture_is_brought_to_the_pages_size_and_a_box_that_leaves_it_is_cut() -> None:
-    found = marked(np.zeros((300, 600, 3), np.uint8), [[-50, 100, 700, 200]], [0, 0, 600, 100])
+    found = draw_outlines(np.zeros((300, 600, 3), np.uint8), [[-50, 100, 700, 200]], [0, 0, 600, 100])
     assert (LONGEST // 2, LONGEST, 3) == found.shape
     assert (BOX_RGB == found[16, 0]).all()
     assert [(0, 5, 2, 5), (6, 5, 7, 5)] == list(dashes((0, 5, 7, 5)))
@@ -406,10 +406,10 @@ def test_cells_without_tables_are_left_out_of_a_sweep(store: Store) -> None:
 
 
 def test_a_place_without_an_interval_is_told_without_one() -> None:
-    alone = Course(np.ones(1), np.full(1, 0.25), np.full(1, np.nan), np.full(1, np.nan))
-    assert "0.25" == alone.in_words()
+    alone = Curve(np.ones(1), np.full(1, 0.25), np.full(1, np.nan), np.full(1, np.nan))
+    assert "0.25" == alone.describe()
     axes = Canvas().add_subplot()
-    draw(axes, alone, ("twin", "s", "-"))
+    draw_curve(axes, alone, ("twin", "s", "-"))
     assert [0.25] == np.asarray(axes.lines[-1].get_ydata()).tolist()
 
 
@@ -420,8 +420,11 @@ def test_a_real_run_is_drawn_with_the_numbers_of_its_tables(store: Store) -> Non
     assert [*OWN, "estimates"] == list(of_run)
     assert found.verdict is not None
     (row,) = (row for row in found.summary if (row["metric"], row["setting"]) == found.verdict.rows[0])
-    assert f"{drawing.number(row['estimate'])}{drawing.interval(row['low'], row['high'])} at 2" in of_run["scores"].alt
-    shares = {row["metric"]: drawing.number(row["estimate"]) for row in found.summary}
+    assert (
+        f"{drawing.format_number(row['estimate'])}{drawing.format_interval(row['low'], row['high'])} at 2"
+        in of_run["scores"].alt
+    )
+    shares = {row["metric"]: drawing.format_number(row["estimate"]) for row in found.summary}
     assert f"Epoch 2: memorised {shares['share memorised']} [" in of_run["categories"].alt
     shown = gallery(found, False)
     assert shown is not None

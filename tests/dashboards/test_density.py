@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dashboards import drawing
-from dashboards.audits.density.axis_limits import outside, robust
-from dashboards.audits.density.losses import limits, read
-from dashboards.audits.density.observed import Observed
-from dashboards.audits.density.outliers import chosen
-from dashboards.audits.density.pictures import ends
+from dashboards.audits.density.axis_limits import describe_outside, robust_limits
+from dashboards.audits.density.losses import loss_limits, read_losses
+from dashboards.audits.density.observations import Observations
+from dashboards.audits.density.outliers import example_bins
+from dashboards.audits.density.pictures import score_extremes
 from dashboards.audits.density.score_statistics import Statistics
 from dashboards.figure import Figure
 from dashboards.figures import figures
@@ -82,7 +82,7 @@ def test_a_table_without_rows_or_with_other_columns_draws_nothing(store: Store, 
 def test_the_distribution_says_the_median_with_its_interval_and_null(store: Store) -> None:
     values = scored.values(2000)
     found = drawn(store, scores=scored.scores(2000), distribution=scored.distribution(2000, (10,)))["distribution"]
-    median = drawing.number(float(np.median(values["m"])))
+    median = drawing.format_number(float(np.median(values["m"])))
     assert f"M as published: median {median} [" in found.alt
     assert "null of the median 2.8" in found.alt
     above = int((values["m_matched"] > 0).sum())
@@ -108,12 +108,12 @@ def test_scores_that_are_not_defined_are_left_out(store: Store) -> None:
 
 def test_an_axis_is_cut_where_a_few_values_lie_far_away() -> None:
     near, far = np.linspace(0, 10, 5000), np.concatenate([np.linspace(0, 10, 5000), [900.0]])
-    assert robust([near])[1] == pytest.approx(10.3)
-    cut = robust([far])
+    assert robust_limits([near])[1] == pytest.approx(10.3)
+    cut = robust_limits([far])
     assert cut[1] < 11
-    assert "1 above it, up to 900" == outside(far, cut)
-    assert "" == outside(near, robust([near]))
-    assert robust([near], [-5.0])[0] < -5
+    assert "1 above it, up to 900" == describe_outside(far, cut)
+    assert "" == describe_outside(near, robust_limits([near]))
+    assert robust_limits([near], [-5.0])[0] < -5
 
 
 def test_what_lies_beyond_the_axis_is_said(store: Store) -> None:
@@ -152,7 +152,7 @@ def test_the_highly_memorised_of_a_page_are_those_of_the_tables() -> None:
     for m in ([*range(98), np.inf, np.inf], [*range(90), *[np.inf] * 10], [*range(20), np.nan, np.inf]):
         values = np.array(m, float)
         there = ~np.isnan(values)
-        high = Observed(pa.table({"row": np.arange(len(values)), "m_matched": values})).high
+        high = Observations(pa.table({"row": np.arange(len(values)), "m_matched": values})).high
         assert highly_memorised(values[there]).tolist() == high[there].tolist()
         assert np.isinf(values[high]).any()
         assert not high[~there].any()
@@ -177,12 +177,12 @@ def test_the_course_says_where_it_began_and_ended(store: Store) -> None:
     table = scored.distribution(500, (5, 10, 20))
     found = drawn(store, distribution=table)["course"]
     high = float(np.quantile(scored.values(500)["m"], 0.95))
-    followed = Statistics(table).followed("published", "quantile 0.95")
+    followed = Statistics(table).curve("published", "quantile 0.95")
     assert followed is not None
     assert [5, 10, 20] == followed.epochs.tolist()
     assert high == pytest.approx(followed.estimate[-1])
     assert (
-        f"95 % quantile of M as published: {followed.in_words(0)} after epoch 5, {followed.in_words()} after"
+        f"95 % quantile of M as published: {followed.describe(0)} after epoch 5, {followed.describe()} after"
         in found.alt
     )
     assert "10 repetitions" in found.caption
@@ -206,8 +206,8 @@ def test_the_losses_say_the_gap_and_where_the_test_loss_was_lowest(store: Store)
 
 
 def test_the_first_losses_do_not_press_the_rest_together() -> None:
-    found = read(scored.losses(100))
-    low, high = limits(list(found.values()))
+    found = read_losses(scored.losses(100))
+    low, high = loss_limits(list(found.values()))
     assert max(float(each.estimate[0]) for each in found.values()) > 150 > high
     assert min(float(each.estimate.min()) for each in found.values()) > low
 
@@ -238,9 +238,9 @@ def test_the_highly_memorised_are_counted_by_how_likely_they_are(store: Store) -
 
 def test_bins_are_drawn_from_the_lowest_up_whatever_their_order(store: Store) -> None:
     table = scored.outliers(3000)
-    there = [name for name, _ in chosen(table, 3)]
+    there = [name for name, _ in example_bins(table, 3)]
     backwards = table.take(list(range(table.num_rows))[::-1])
-    assert there == [name for name, _ in chosen(backwards, 3)]
+    assert there == [name for name, _ in example_bins(backwards, 3)]
     one = drawn(store, outliers=table)["outliers"]
     assert one.alt == named(run(store, "density-2", outliers=backwards))["outliers"].alt
 
@@ -330,7 +330,7 @@ def test_a_sweep_lays_its_cells_over_one_another(store: Store) -> None:
     for figure in found.values():
         assert {"learning_rate 1", "learning_rate 0.1"} <= set(words(figure))
     matched = scored.values(300, spread=2.0, seed=1)["m_matched"]
-    low, middle, high = (drawing.number(float(each)) for each in np.quantile(matched, (0.05, 0.5, 0.95)))
+    low, middle, high = (drawing.format_number(float(each)) for each in np.quantile(matched, (0.05, 0.5, 0.95)))
     assert f"learning_rate 0.1 (n 300): M, matched counts {middle}, {low} to {high};" in found["densities"].alt
     assert "gap 4" in found["losses"].alt
     assert "95 % quantile of M as published after epoch 100: learning_rate 1 " in found["courses"].alt
@@ -368,7 +368,7 @@ def test_the_least_the_median_and_the_most_memorised_are_shown_as_they_are(store
     images = load(scored.embedded().data).train_images
     for places, group in ((order[:15], "Least"), (order[92:107], "In the"), (order[-15:], "Most")):
         of = [picture for picture in found.pictures if picture.group.startswith(group)]
-        assert [f"row {row}, M {drawing.number(float(values['m'][row]))}, " for row in places] == [
+        assert [f"row {row}, M {drawing.format_number(float(values['m'][row]))}, " for row in places] == [
             each.title.partition("p ")[0] for each in of
         ]
         assert all(
@@ -383,11 +383,11 @@ def test_of_test_images_asked_about_the_test_images_are_shown(store: Store) -> N
 
 
 def test_a_few_observations_are_shown_once_each() -> None:
-    places = ends(Observed(scored.scores(7)))
+    places = score_extremes(Observations(scored.scores(7)))
     assert [2, 2, 2] == [len(each) for each in places.values()]
     assert 6 == len(np.unique(np.concatenate(list(places.values()))))
-    assert {"highest"} == set(ends(Observed(scored.scores(2))))
-    assert {} == ends(Observed(scored.scores(1).slice(0, 0)))
+    assert {"highest"} == set(score_extremes(Observations(scored.scores(2))))
+    assert {} == score_extremes(Observations(scored.scores(1).slice(0, 0)))
 
 
 def drawing_model(store: Store, samples: NDArray[np.float32]) -> list[pa.Table]:

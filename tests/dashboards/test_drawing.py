@@ -16,7 +16,7 @@ COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}\b|rgba?\([^)]*\)")
 def drawn(name: str = "one", label: str = "label") -> str:
     with drawing.style():
         figure = drawing.canvas(2.0)
-        axes = drawing.place(figure, 0.5, 0.5, 4, 1.2)
+        axes = drawing.add_axes(figure, 0.5, 0.5, 4, 1.2)
         axes.plot([0, 1, 2, 3], [1.123456789, 2, 3, 4], "o", color=drawing.light("canary"))
         axes.set_title(label)
         return drawing.svg(figure, name)
@@ -76,12 +76,12 @@ def test_ids_of_two_figures_in_a_page_differ_and_lead_somewhere() -> None:
 
 def test_ticks_of_a_logarithmic_scale_are_powers_where_their_digits_would_be_many() -> None:
     assert ["10⁻¹³", "0.001", "1", "1000", "10⁵", "20000"] == [
-        drawing.power(value) for value in (1e-13, 1e-3, 1.0, 1e3, 1e5, 2e4)
+        drawing.format_power(value) for value in (1e-13, 1e-3, 1.0, 1e3, 1e5, 2e4)
     ]
     with drawing.style():
-        axes = drawing.place(drawing.canvas(2.0), 0.5, 0.5, 4, 1.2)
+        axes = drawing.add_axes(drawing.canvas(2.0), 0.5, 0.5, 4, 1.2)
         for values, most in (([1e-13, 7e4], 7), ([1.0, 30.0], 9), ([5.0, 6.0], 6), ([3.0], 6)):
-            drawing.magnitudes(axes, values)
+            drawing.set_log_x_axis(axes, values)
             low, high = axes.get_xlim()
             assert low < min(values)
             assert max(values) < high
@@ -91,7 +91,7 @@ def test_ticks_of_a_logarithmic_scale_are_powers_where_their_digits_would_be_man
 def test_a_drawing_can_be_a_png_too() -> None:
     with drawing.style():
         figure = drawing.canvas(2.0)
-        drawing.place(figure, 0.5, 0.5, 4, 1.2)
+        drawing.add_axes(figure, 0.5, 0.5, 4, 1.2)
         assert drawing.png(figure).startswith(b"\x89PNG")
 
 

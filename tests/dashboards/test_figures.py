@@ -60,8 +60,8 @@ def test_a_real_run_has_all_its_figures_with_the_numbers_of_its_tables(smoke: Ru
     assert [OWN[0], "canaries", *OWN[1:], "estimates"] == list(found)
     effect = next(row for row in smoke.summary if row["metric"] == "M_w effect")
     for name in ("estimate", "low", "high"):
-        assert drawing.number(effect[name]) in found["effect"].alt
-        assert drawing.number(effect[name]) in found["estimates"].alt
+        assert drawing.format_number(effect[name]) in found["effect"].alt
+        assert drawing.format_number(effect[name]) in found["estimates"].alt
     assert "3 pairs of trainings" in found["effect"].caption
     pairs = smoke.table("canary_scores").to_pylist()
     called = sum(pair["twin_m_welch_p"] < 0.05 for pair in pairs)
@@ -259,7 +259,7 @@ def test_a_sweep_is_one_picture_of_its_cells_over_what_was_varied(store: Store) 
     assert {"network a", "network b", "M_w effect, probe"} <= set(texts)
     for cell in run.cells:
         row = next(row for row in cell.summary if (row["metric"], row["setting"]) == PROBE)
-        assert drawing.number(row["estimate"]) in figure.alt
+        assert drawing.format_number(row["estimate"]) in figure.alt
     assert "n of each: 3 (pair of trainings)" in figure.caption
 
 

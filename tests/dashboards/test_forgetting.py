@@ -13,8 +13,15 @@ import pytest
 from scipy import stats
 
 from dashboards import drawing
-from dashboards.audits.forgetting.power import read as read_power
-from dashboards.audits.forgetting.query_confidences import Asked, Axis, farthest, read, thinned, tick
+from dashboards.audits.forgetting.power import read_power
+from dashboards.audits.forgetting.query_confidences import (
+    Axis,
+    ModelConfidences,
+    empirical_cdf,
+    largest_gap,
+    read_confidences,
+    tick_label,
+)
 from dashboards.figure import Figure
 from dashboards.figures import figures
 from dashboards.run import Run
@@ -45,8 +52,8 @@ def words(figure: Figure) -> list[str]:
     return re.findall(r">([^<>]+)</text>", figure.svg)
 
 
-def asked(*confidence: float, resolution: float = 0.0) -> Asked:
-    return Asked(("query", -1), 0, np.sort(np.array(confidence)), resolution)
+def asked(*confidence: float, resolution: float = 0.0) -> ModelConfidences:
+    return ModelConfidences(("query", -1), 0, np.sort(np.array(confidence)), resolution)
 
 
 def test_a_whole_run_has_all_its_figures(store: Store) -> None:
@@ -86,7 +93,9 @@ def test_scores_of_d_q_and_of_the_control_set_are_drawn_beside_a_model_that_neve
     scored = np.mean([scores(of, small_run.KNOWN) for of in small_run.HOLDING[1]], axis=0)
     query, control = scored[: small_run.CONTROLS], scored[small_run.CONTROLS :]
     apart = stats.ks_2samp(query, control, alternative="less").statistic
-    assert f"{holding['name']}: one-sided KS {apart:.2g}, p = {drawing.number(holding['p_adjusted'])}." in found.alt
+    assert (
+        f"{holding['name']}: one-sided KS {apart:.2g}, p = {drawing.format_number(holding['p_adjusted'])}." in found.alt
+    )
     assert {clean["name"], "a calibration model", "D_Q", "control set", "one-sided KS"} <= set(words(found))
     assert f"n: {small_run.CONTROLS} images of D_Q, {small_run.CONTROLS} of the control set." in found.caption
 
@@ -155,20 +164,20 @@ def test_of_thirteen_targets_twelve_have_panels_and_all_have_rows(store: Store) 
 def test_the_distance_is_that_of_the_one_sided_test_where_both_are_known() -> None:
     draws = np.random.default_rng(0)
     a, b = draws.beta(2, 1, 400).round(2), draws.beta(1, 1, 300)
-    found = farthest(asked(*a, resolution=0.01), asked(*b))
+    found = largest_gap(asked(*a, resolution=0.01), asked(*b))
     assert found.below == pytest.approx(stats.ks_2samp(b.round(2), a, alternative="greater").statistic)
     for share, values in zip(found.shares, (a, b.round(2)), strict=True):
         assert share == pytest.approx(np.mean(values <= found.confidence + 1e-6))
     assert [0, 0, 1] == [
-        farthest(asked(*one), asked(*other)).below
+        largest_gap(asked(*one), asked(*other)).below
         for one, other in (((0.2, 1.0), (0.2, 1.0)), ((0.2, 0.3), (0.5, 1.0)), ((0.5, 1.0), (0.2, 0.3)))
     ]
 
 
 def test_a_line_goes_through_the_quantiles_and_steps_where_values_are_tied() -> None:
     values = np.sort(np.concatenate([np.linspace(0.01, 0.99, 6000), np.ones(4000)]))
-    places = Axis.of([asked(*values)])
-    x, y = thinned(values, places, 50)
+    places = Axis.from_models([asked(*values)])
+    x, y = empirical_cdf(values, places, 50)
     assert len(x) <= 102
     assert (np.diff(x) >= 0).all()
     assert (np.diff(y) >= 0).all()
@@ -180,17 +189,17 @@ def test_a_line_goes_through_the_quantiles_and_steps_where_values_are_tied() -> 
 
 
 def test_confidences_at_either_end_are_gathered_at_the_edges_and_said() -> None:
-    places = Axis.of([asked(0.0, 1e-30, 0.5, 1.0)])
-    assert [places.low - 0.5, places.low - 0.5, 0.0, places.high + 0.5] == places.place(
+    places = Axis.from_models([asked(0.0, 1e-30, 0.5, 1.0)])
+    assert [places.low - 0.5, places.low - 0.5, 0.0, places.high + 0.5] == places.positions(
         np.array([0.0, 1e-30, 0.5, 1.0])
     ).tolist()
-    assert "c of 1 in the precision that is known, 25 % of all. At the left: c below 0.0001, 50 %." in places.in_words()
-    assert ["10⁻⁴", "0.01", "0.99", "1–10⁻⁶"] == [tick(decade) for decade in (-4, -2, 2, 6)]
+    assert "c of 1 in the precision that is known, 25 % of all. At the left: c below 0.0001, 50 %." in places.describe()
+    assert ["10⁻⁴", "0.01", "0.99", "1–10⁻⁶"] == [tick_label(decade) for decade in (-4, -2, 2, 6)]
 
 
 def test_models_are_told_apart_however_the_rows_are_cut() -> None:
     parts = forgotten.confidences(2, 2, 30, printed=True)
-    once, again = read(pa.concat_tables(parts)), read(pa.concat_tables(parts).combine_chunks())
+    once, again = read_confidences(pa.concat_tables(parts)), read_confidences(pa.concat_tables(parts).combine_chunks())
     assert 8 == len(once)
     for one, other in zip(once, again, strict=True):
         assert (one.who, one.replicate, one.resolution) == (other.who, other.replicate, other.resolution)
@@ -209,7 +218,7 @@ def test_confidences_say_the_distances_of_the_first_models(store: Store) -> None
     found = drawn(store, ratios=forgotten.ratios(1), confidences=parts)["confidences"]
     query, calibration, target = (parts[at]["confidence"].to_pylist() for at in (0, 2, 4))
     for name, other in (("query and calibration model", calibration), ("D_Q", target)):
-        assert f"{name}: one-sided KS {drawing.number(below(query, other))} at c = " in found.alt
+        assert f"{name}: one-sided KS {drawing.format_number(below(query, other))} at c = " in found.alt
     assert "n: 100 images, 2 models of each" in found.caption
 
 
@@ -225,7 +234,7 @@ def test_distances_are_said_with_their_spread(store: Store) -> None:
     able = drawn(store, distances=table)["distances"]
     between = [row["below"] for row in table.to_pylist() if row["model"] == "query"]
     two_sided = float(np.mean([row["ks"] for row in table.to_pylist() if row["model"] == "query"]))
-    ks = [drawing.number(each) for each in (float(np.mean(between)), min(between), max(between), two_sided)]
+    ks = [drawing.format_number(each) for each in (float(np.mean(between)), min(between), max(between), two_sided)]
     assert "the farthest two query models" in able.caption
     assert f"between query models, mean {ks[0]}, {ks[1]} to {ks[2]}, two-sided mean {ks[3]}, 3 pairs; " in able.alt
 
@@ -238,7 +247,7 @@ def test_power_says_from_which_share_on_models_are_detected(store: Store) -> Non
     assert "models that were given" not in words(found)
     none = read_power(forgotten.power((0, 9), (0.0, 0.5)))
     assert none is not None
-    assert "no share that was tried is found in 80% of its models" == none.in_words()
+    assert "no share that was tried is found in 80% of its models" == none.describe()
 
 
 def test_given_models_are_laid_over_the_effect_of_known_shares(store: Store) -> None:

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from dashboards.gallery import LONGEST, Gallery, texts
+from dashboards.gallery import LONGEST, Gallery, text_records
 from dashboards.page import gallery
 from orchestrator.store import Store
 from tasks.audits.unique_feature import UniqueFeature
@@ -130,7 +130,7 @@ def test_there_is_no_gallery_without_canaries_or_of_an_audit_that_has_none(store
 
 def test_records_are_texts_with_their_ids_and_long_ones_are_cut() -> None:
     table = pa.table({"id": ["q1"], "asked": ["<b>"], "at": [[1, 2]], "told": ["x" * (LONGEST + 1)], "none": [None]})
-    (record,) = texts(Records(table.cast(table.schema.set(4, pa.field("none", pa.string())))), "asked")
+    (record,) = text_records(Records(table.cast(table.schema.set(4, pa.field("none", pa.string())))), "asked")
     assert ("q1", "asked") == (record.title, record.group)
     cut = f"{'x' * LONGEST} ... (601 characters)"
     assert (("asked", "<b>"), ("at", "[1, 2]"), ("told", cut), ("none", "null")) == record.fields

@@ -13,14 +13,14 @@ def inches(axes: object) -> tuple[float, ...]:
 
 
 def test_stacked_axes_go_from_the_top_down_and_are_as_wide_as_the_page() -> None:
-    upper, lower = layout.stacked(drawing.canvas(4.0), 2, 1.5)
+    upper, lower = layout.stack_axes(drawing.canvas(4.0), 2, 1.5)
     width = drawing.WIDTH - layout.LEFT - layout.RIGHT
     assert pytest.approx((0.75, 2.0, width, 1.1)) == inches(upper)
     assert pytest.approx((0.75, 0.5, width, 1.1)) == inches(lower)
 
 
 def test_rows_have_their_names_beside_them_the_first_at_the_top() -> None:
-    figure, axes, y = layout.rows(["first", "a name that is much too long for its row"], 0.4)
+    figure, axes, y = layout.row_axes(["first", "a name that is much too long for its row"], 0.4)
     figure.canvas.draw()
     labels = {tick.get_position()[1]: tick.get_text() for tick in axes.get_yticklabels()}
     assert [1, 0] == y.tolist()
@@ -30,4 +30,4 @@ def test_rows_have_their_names_beside_them_the_first_at_the_top() -> None:
 
 @pytest.mark.parametrize(("shown", "of", "words"), [(3, 3, ""), (3, 5, " The first 3 of 5 rows are drawn.")])
 def test_what_is_left_out_is_said(shown: int, of: int, words: str) -> None:
-    assert words == layout.rest(shown, of, "rows")
+    assert words == layout.left_out_note(shown, of, "rows")

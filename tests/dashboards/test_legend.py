@@ -10,7 +10,7 @@ from dashboards import drawing, legend
 def test_a_legend_has_its_entries_in_the_upper_left_corner_in_their_order() -> None:
     with drawing.style():
         figure = drawing.canvas(2.0)
-        legend.above(figure, [legend.line("first", color="red"), legend.area("second", color="blue")])
+        legend.add_above(figure, [legend.line("first", color="red"), legend.area("second", color="blue")])
         svg = drawing.svg(figure, "legend")
     (placed,) = figure.legends
     box = placed.get_window_extent()
@@ -38,7 +38,9 @@ def test_long_labels_stand_below_one_another(letters: int, entries: int, columns
 def test_a_list_below_the_panels_says_what_each_line_is_worth() -> None:
     with drawing.style():
         figure = drawing.canvas(2.0)
-        legend.below(figure, 0.62, [("t-test", drawing.SERIES[0], "0.5"), ("rank", drawing.SERIES[1], "")], "detected")
+        legend.add_below(
+            figure, 0.62, [("t-test", drawing.SERIES[0], "0.5"), ("rank", drawing.SERIES[1], "")], "detected"
+        )
     (axes,) = figure.axes
     texts = {text.get_text(): text.get_position() for text in axes.texts}
     right = drawing.WIDTH - 0.1

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from dashboards.number_line import LEFT, RIGHT, Scale, entries, number_line
+from dashboards.number_line import LEFT, RIGHT, Scale, legend_entries, number_line
 from tasks.certificate import Boundary, NumberLine, chances
 
 EFFECT = NumberLine("effect, in nats", 0.3656, 0.1775, 0.5537, 0.0, boundaries=(Boundary(0.1, "not seen below"),))
@@ -39,7 +39,7 @@ def test_what_accuses_what_clears_and_the_null_are_told_apart_where_they_meet() 
     assert places(line, "null") == places(line, "boundary") != places(line, "boundary clears")
     ends = dict(re.findall(r'<line class="(null|boundary)" [^>]*y2="(\d+)"', number_line(line)))
     assert int(ends["boundary"]) < int(ends["null"])
-    assert ["boundary", "boundary clears"] == [entry.mark for entry in entries(line)][-2:]
+    assert ["boundary", "boundary clears"] == [entry.mark for entry in legend_entries(line)][-2:]
 
 
 def test_each_mark_is_told_with_its_value_at_the_precision_of_the_interval() -> None:
@@ -48,9 +48,9 @@ def test_each_mark_is_told_with_its_value_at_the_precision_of_the_interval() -> 
         ("range", "0.18 to 0.55: its 95 % interval"),
         ("null", "0: where nothing is memorised"),
         ("boundary", "0.1: not seen below"),
-    ] == [(entry.mark, entry.words) for entry in entries(EFFECT)]
+    ] == [(entry.mark, entry.words) for entry in legend_entries(EFFECT)]
     assert ["3: what was found", "11 to 201: 95 % of models that never saw it"] == [
-        entry.words for entry in entries(PLACE)
+        entry.words for entry in legend_entries(PLACE)
     ][:2]
     assert 'aria-label="effect, in nats: 0.37: what was found; 0.18 to 0.55' in number_line(EFFECT)
 
@@ -61,5 +61,5 @@ def test_what_comes_from_outside_is_escaped() -> None:
 
 def test_an_infinite_end_is_the_lines_own() -> None:
     line = NumberLine("effect", 1.0, null=0.0, usual=(-math.inf, 2.0))
-    assert LEFT == Scale.of(line).at(-math.inf)
+    assert LEFT == Scale.from_line(line).position(-math.inf)
     assert "<rect" in number_line(line)

@@ -20,12 +20,12 @@ from dashboards import configuration, page
 from dashboards.drawing import PALETTE
 from dashboards.run import Run, open_run
 from orchestrator.planning.plan import plan_of
-from orchestrator.run_folder.description import described
+from orchestrator.run_folder.description import cell_description
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec import specification
 from orchestrator.spec.config_parts import plain
-from orchestrator.spec.resolve import Cell, pinned, wanted
+from orchestrator.spec.resolve import Cell, pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
 from tasks.datasets.features import Words
@@ -277,9 +277,9 @@ def test_of_a_failure_in_a_run_about_somebodys_name_only_its_kind_is_told(store:
 
 def asked(store: Store, spec: Spec) -> Run:
     """A run of what is asked for, before anything of it is computed."""
-    (cell,) = pinned(wanted(spec), {})
+    (cell,) = pin_cells(resolve_cells(spec), {})
     journal = Journal(store.folder("runs") / f"{spec.audit}-1")
-    journal.create(described(cell), plan_of(cell))
+    journal.create(cell_description(cell), plan_of(cell))
     return open_run(store, journal.run)
 
 
@@ -324,7 +324,7 @@ def test_the_command_on_the_page_asks_for_the_same_again(smoke: Run, swept: Run,
         swept_words = [words[at + 1] for at, word in enumerate(words) if word == "--sweep"]
         set_words = [word for word in words if "=" in word and word not in swept_words]
         asked = Spec(audit, preset, specification.settings(set_words), specification.sweeps(swept_words))
-        again = pinned(wanted(asked), {})
+        again = pin_cells(resolve_cells(asked), {})
         assert sorted(cell.name for cell in run.cells or (run,)) == sorted(
             start([cell], run.store, pages.HERE).run for cell in again
         )
@@ -347,7 +347,7 @@ def test_the_command_of_a_preset_of_several_cells_asks_for_all_of_them_and_a_cel
     for cell in run.cells:
         said = configuration.command(cell)
         assert said is not None
-        (again,) = wanted(Spec("toys", "three", specification.settings(shlex.split(said)[5:])))
+        (again,) = resolve_cells(Spec("toys", "three", specification.settings(shlex.split(said)[5:])))
         assert cell.name == start([again], store, pages.HERE).run
 
 
@@ -378,8 +378,8 @@ def test_settings_that_are_not_the_published_ones_are_marked(smoke: Run) -> None
     found = {each.name: each for each in configuration.settings(smoke)}
     assert ("100", "500", "mnist") == tuple(found[name].published for name in ("canaries", "epochs", "data"))
     assert None is found["batch"].published
-    assert {"digits", "photos"} == {each.name for each in configuration.data(smoke)}
-    assert all(re.fullmatch("[0-9a-f]{64}", each.digest) for each in configuration.data(smoke))
+    assert {"digits", "photos"} == {each.name for each in configuration.data_sets(smoke)}
+    assert all(re.fullmatch("[0-9a-f]{64}", each.digest) for each in configuration.data_sets(smoke))
 
 
 def test_settings_of_the_preset_are_folded_and_others_are_open(store: Store) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from dashboards import estimates
-from dashboards.repetition import named, repetition
+from dashboards.repetition import cell_label, repetition
 from dashboards.run import Run
 
 
@@ -35,7 +35,7 @@ def sweep(*cells: tuple[Mapping[str, Any], Sequence[dict[str, Any]]]) -> Run:
     ],
 )
 def test_a_cell_is_named_by_what_is_on(setting: dict[str, Any], expected: str) -> None:
-    assert expected == named(setting, list(setting))
+    assert expected == cell_label(setting, list(setting))
 
 
 def test_only_what_was_published_and_measured_is_drawn_with_its_cell_and_setting(

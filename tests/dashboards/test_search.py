@@ -182,13 +182,13 @@ def test_less_memory_is_left_and_more_use_up_whichever_way_they_are_measured(
     objectives = run.objectives
     assert objectives is not None
     limits: list[Any] = []
-    scaled = pareto_front.scaled
+    scaled = pareto_front.set_limits
 
     def kept(axes: Any, *arguments: Any) -> None:
         scaled(axes, *arguments)
         limits.append((axes.get_xlim(), axes.get_ylim()))
 
-    monkeypatch.setattr(pareto_front, "scaled", kept)
+    monkeypatch.setattr(pareto_front, "set_limits", kept)
     for better in ("lower", "higher"):
         other = replace(
             objectives,
@@ -207,7 +207,7 @@ def test_less_memory_is_left_and_more_use_up_whichever_way_they_are_measured(
 def test_of_a_search_whose_audit_is_gone_the_page_still_has_the_trials(searched: Made, tmp_path: Path) -> None:
     made = searched.copied(tmp_path)
     for run in [made.name, *{row["run"] for row in rows(made)}]:
-        there = journal(made).beside(run)
+        there = journal(made).sibling(run)
         there.rewrite({**there.about(), "audit": "gone"})
     said = pages.words(pages.draw(run_of(made)))
     assert "0.006" in said

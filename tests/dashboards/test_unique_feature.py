@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from dashboards import drawing
-from dashboards.audits.unique_feature.detection import series
-from dashboards.audits.unique_feature.family import ranked
-from dashboards.audits.unique_feature.latents import excited
+from dashboards.audits.unique_feature.detection import estimator_looks
+from dashboards.audits.unique_feature.family import read_models
+from dashboards.audits.unique_feature.latents import excitation_rates
 from dashboards.figure import Figure
 from dashboards.figures import figures
 from dashboards.page import gallery
@@ -77,7 +77,8 @@ def test_a_canarys_range_is_over_its_seeds_and_the_band_is_the_twins(store: Stor
     words = found["ranges"].alt
     assert "the range of a canary's score is 0.4 in the median of 4 canaries" in words
     assert (
-        f"its standard deviation {drawing.number(0.1 * 2.5**0.5)}; 0 canaries have scores on both sides of 0" in words
+        f"its standard deviation {drawing.format_number(0.1 * 2.5**0.5)}; 0 canaries have scores on both sides of 0"
+        in words
     )
     assert "1 have all of them above the twins' band, -0.2 to 0.2" in words
     assert "5 trainings" in found["ranges"].caption
@@ -92,7 +93,7 @@ def test_redrawn_evaluations_are_set_against_the_scatter_over_trainings(store: S
     found = drawn(store, canary_scores=made.scores(10, 5, 3, effect=0.1))
     words = found["evaluations"].alt
     assert "from 0.001 to 0.901, 0 of 10 below 0" in words
-    over_trainings = drawing.number(float(np.std([(seed - 2) / 10 for seed in range(5)] * 10, ddof=1)))
+    over_trainings = drawing.format_number(float(np.std([(seed - 2) / 10 for seed in range(5)] * 10, ddof=1)))
     assert f"over evaluations of one model 0.001, over the trainings of the twins {over_trainings}" in words
     assert "asked 3 times" in found["evaluations"].caption
 
@@ -132,7 +133,7 @@ def test_the_unit_that_only_the_feature_excites_is_named_and_the_twins_beside_it
 
 def test_a_unit_without_a_row_was_never_excited() -> None:
     table = pa.table({"units": [4, 4, 4], "unit": [1, 1, 2], "unique": [0.5, 0.1, 0.4], "random": [0.0, 0.2, 0.0]})
-    unique, random = excited(table, np.array([True] * 3), 2)
+    unique, random = excitation_rates(table, np.array([True] * 3), 2)
     assert [0.0, 0.3, 0.2, 0.0] == unique.tolist()
     assert [0.0, 0.1, 0.0, 0.0] == random.tolist()
 
@@ -257,7 +258,7 @@ def test_canaries_that_exact_ranks_judge_stand_by_what_is_read_out_of_them(store
 
 
 def test_an_estimator_looks_the_same_in_every_figure() -> None:
-    alone, beside = series(["M"]), series(["random against random", "M", "one of tomorrow"])
+    alone, beside = estimator_looks(["M"]), estimator_looks(["random against random", "M", "one of tomorrow"])
     assert alone["M"] == beside["M"]
     assert 3 == len({look[0] for look in beside.values()})
 
@@ -268,7 +269,7 @@ def test_a_model_without_a_label_has_the_rank_that_its_summary_gives() -> None:
         {"canary": None, "label": None, "seed": 0, "model": "given", "member": member, "log_p": values.tolist()}
         for member, values in enumerate(log_p)
     ]
-    (found,) = ranked(pa.Table.from_pylist(rows, FAMILY))
+    (found,) = read_models(pa.Table.from_pylist(rows, FAMILY))
     assert ranks.rank_p_value(ranks.label_directed(log_p[None])) == found.p_value
     assert ranks.standardised(log_p)[:, ranks.favoured(log_p[None])].tolist() == found.scores.tolist()
 
@@ -306,7 +307,7 @@ def test_a_given_model_has_pictures_of_probe_images_alone(store: Store) -> None:
 def test_every_scores_exact_ranks_stand_beside_those_of_features_that_were_not_carried(store: Store) -> None:
     found = drawn(store, exact_ranks=made.exact_ranks(20))["exact-ranks"]
     rate = proportion(16, 20)
-    words = f"pair: 0.8 [{drawing.number(rate.low)}, {drawing.number(rate.high)}] at p ≤ 0.05"
+    words = f"pair: 0.8 [{drawing.format_number(rate.low)}, {drawing.format_number(rate.high)}] at p ≤ 0.05"
     assert words in found.alt
     assert "of 40 features not carried 0.05 at 0.05, 0 at 0.01, 0 at 0.001" in found.alt
     assert "Share of 20 canaries" in found.caption
@@ -369,7 +370,7 @@ def test_a_ladder_of_epsilons_has_what_is_measured_beside_what_is_allowed(store:
     assert {"effect on M_w, probe images, nats, logarithmic", "largest that (epsilon, delta) allows"} <= set(texts)
     for level in (0.05, 0.01):
         assert f"share of features that one model shows at p ≤ {level:g}" in texts
-        allowed = drawing.number(Privacy(2.0).power(level))
+        allowed = drawing.format_number(Privacy(2.0).power(level))
         assert f"; 0.0833 [0.00211, 0.385], {allowed} allowed at p ≤ {level:g}" in found.alt
     assert "Without privacy: effect 1.6 [1.28, 1.92]; 1 [0.735, 1] at p ≤ 0.05" in found.alt
     assert "n: 12 drawn features" in found.caption

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator import doctor
-from orchestrator.doctor import Check, examine
+from orchestrator.doctor import MachineCheck, examine
 from orchestrator.store import open_store
 
 
-def checks(store: Path, address: str | None = "none") -> dict[str, Check]:
+def checks(store: Path, address: str | None = "none") -> dict[str, MachineCheck]:
     return {check.name: check for check in examine(str(store), address)}
 
 

@@ -180,7 +180,7 @@ def test_an_error_is_the_command_lines_with_one_line_of_ours_between(
     assert 1 == len(str(raised.value).splitlines())
     frames = [frame for frame in traceback.extract_tb(raised.value.__traceback__) if "/orchestrator/" in frame.filename]
     ours = [frame for frame in frames if "/tests/" not in frame.filename]
-    assert ["called"] == [frame.name for frame in ours]
+    assert ["wrapper"] == [frame.name for frame in ours]
     assert raised.value.__suppress_context__
 
 

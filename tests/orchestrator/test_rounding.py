@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from orchestrator.rounding import interval, interval_of_row, of_row, p_value, rounded
+from orchestrator.rounding import format_interval, format_p_value, format_row_interval, format_row_value, format_value
 
 
 @pytest.mark.parametrize(
@@ -35,25 +35,30 @@ from orchestrator.rounding import interval, interval_of_row, of_row, p_value, ro
 def test_digits_follow_the_width_of_the_interval(
     value: float | None, low: float | None, high: float | None, read: str
 ) -> None:
-    assert read == rounded(value, low, high)
+    assert read == format_value(value, low, high)
 
 
 def test_both_ends_have_the_precision_of_the_whole() -> None:
-    assert "[0.20, 0.56]" == interval(0.1961, 0.5593)
-    assert "" == interval(None, 1.0)
+    assert "[0.20, 0.56]" == format_interval(0.1961, 0.5593)
+    assert "" == format_interval(None, 1.0)
     row = {"estimate": 0.3777, "low": 0.1961, "high": 0.5593, "null": 0.0}
-    assert ["0.38", "0.20", "0.56", "0"] == [of_row(row, name) for name in row]
-    assert "0" == of_row({"null": 0.0}, "null")
+    assert ["0.38", "0.20", "0.56", "0"] == [format_row_value(row, name) for name in row]
+    assert "0" == format_row_value({"null": 0.0}, "null")
 
 
 def test_an_interval_that_its_sample_cannot_bear_is_not_shown() -> None:
     two = {"metric": "gain", "estimate": 0.37771, "low": 0.2, "high": 0.6, "n": 2}
     share = {"metric": "accuracy", "estimate": 0.97771, "low": 0.9, "high": 1.1, "n": 9}
-    assert [("0.3777", ""), ("0.9777", "")] == [(of_row(row, "estimate"), interval_of_row(row)) for row in (two, share)]
-    assert ("0.38", "[0.20, 0.60]") == (of_row(two | {"n": 3}, "estimate"), interval_of_row(two | {"n": 3}))
+    assert [("0.3777", ""), ("0.9777", "")] == [
+        (format_row_value(row, "estimate"), format_row_interval(row)) for row in (two, share)
+    ]
+    assert ("0.38", "[0.20, 0.60]") == (
+        format_row_value(two | {"n": 3}, "estimate"),
+        format_row_interval(two | {"n": 3}),
+    )
 
 
 def test_p_values_have_two_digits_and_a_floor() -> None:
     assert ["0.0004", "0.05", "1", "1e-6", "< 1e-6", "< 1e-6", "", ""] == [
-        p_value(p) for p in (0.00039641, 0.05, 1.0, 1e-6, 9e-7, 0.0, None, math.nan)
+        format_p_value(p) for p in (0.00039641, 0.05, 1.0, 1e-6, 9e-7, 0.0, None, math.nan)
     ]

@@ -21,9 +21,11 @@ from orchestrator import row_setting
 def test_what_was_varied_is_told_and_what_is_no_setting_is_left_as_it_is(
     setting: str | None, varied: dict[str, object] | None, shown: str
 ) -> None:
-    assert varied == row_setting.varied(setting)
-    assert shown == row_setting.shown(setting)
+    assert varied == row_setting.parse_setting(setting)
+    assert shown == row_setting.format_setting(setting)
 
 
 def test_the_place_that_shows_a_setting_writes_its_values() -> None:
-    assert "rate = 0.333" == row_setting.shown('{"rate": 0.3333333}', lambda value: f"{value:.3g}", equals=" = ")
+    assert "rate = 0.333" == row_setting.format_setting(
+        '{"rate": 0.3333333}', lambda value: f"{value:.3g}", equals=" = "
+    )

@@ -21,7 +21,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
-from orchestrator.executors.gpu_packing import Measured
+from orchestrator.executors.gpu_packing import GpuMeasurement
 from orchestrator.planning.plan import Plan, group_of
 from orchestrator.scheduling.schedule import DEATHS, FRUITLESS, REOPENED, Schedule
 from tasks.job import Function, Inputs, Job, marks, task
@@ -85,7 +85,7 @@ def shape(number: int) -> Plan:
         jobs.append(Job(function, Number(value), below, after=after))
     read = {id(below) for job in jobs for below in job.inputs}
     tops = tuple(job for job in jobs if id(job) not in read)
-    return Plan.below({"summary": tops} if rng.random() < 0.5 else {str(i): job for i, job in enumerate(tops)})
+    return Plan.from_roots({"summary": tops} if rng.random() < 0.5 else {str(i): job for i, job in enumerate(tops)})
 
 
 class Model:
@@ -222,7 +222,7 @@ class Model:
         for key in keys:
             self.elsewhere.discard(key)
             self._make(key)
-        self.schedule.arrived(keys)
+        self.schedule.take_over_results(keys)
         self.check()
 
     def reclaim(self, which: Sequence[int]) -> None:
@@ -248,7 +248,7 @@ class Model:
         assert not self.flying
         hopeless: set[str] = set()
         for key in self.plan.jobs:  # what it waits for comes before it
-            if key in self.failed or any(below in hopeless for below in self.plan.waits(key)):
+            if key in self.failed or any(below in hopeless for below in self.plan.dependencies(key)):
                 hopeless.add(key)
         assert self.stopped or self.done.keys() | hopeless == self.plan.jobs.keys()
 
@@ -278,7 +278,7 @@ class Model:
             return Missing(key, tuple(below for below in dict.fromkeys(inputs) if below in unread))
         if fate == "failed":
             return Failed(key, "ValueError: no", "...")
-        return Done(key, 1e-4, "here:1", measured=Measured(2, 1.0, 10.0, 0.4) if fate == "measured" else None)
+        return Done(key, 1e-4, "here:1", measured=GpuMeasurement(2, 1.0, 10.0, 0.4) if fate == "measured" else None)
 
     def _note(self, outcome: Outcome, number: int) -> None:
         key = outcome.key
@@ -336,7 +336,7 @@ def history(seed: int) -> int:
     model = Model(plan, chosen, [key for key in plan.jobs if rng.random() < chosen.stored])
     steps = live(model, rng)
     if 0 < len(model.failed) <= chosen.tolerate and not model.stopped:
-        less = plan.without(model.failed)
+        less = plan.drop_keys(model.failed)
         assert kept(plan, model.failed) == Counter(map(plan.task, less.jobs.keys() & plan.jobs.keys())) + Counter(
             map(less.task, less.jobs.keys() - plan.jobs.keys())
         )

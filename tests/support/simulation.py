@@ -38,7 +38,7 @@ from orchestrator.scheduling.driver import POLL
 from orchestrator.scheduling.schedule import DEATHS, REOPENED
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
-from orchestrator.store import Written, lease
+from orchestrator.store import WriteEffect, lease
 from orchestrator.store.local import LocalStore
 from tasks.job import Function, Inputs, Job, task
 
@@ -120,7 +120,7 @@ class World:
         tops = tuple(job for job in jobs if id(job) not in read)
         other = Job(total, Number(len(jobs)), tuple(rng.sample(jobs, rng.randint(1, len(jobs)))))
         roots = (tops, (other,)) if rng.random() < 0.4 else (tops,)
-        return [Plan.below({"summary": each}) for each in roots]
+        return [Plan.from_roots({"summary": each}) for each in roots]
 
     # Time
 
@@ -233,7 +233,7 @@ class World:
         for run, report in self.last.items():
             aside = {key for key, _, error in report.failures if not self.plan.jobs[key].config.fails}
             assert all(self.deaths[key] >= DEATHS or self.harms[key] >= REOPENED for key in aside)
-            lost = self.plans[run].upon(aside | self.failing())
+            lost = self.plans[run].dependents(aside | self.failing())
             missed |= lost
             there = self.plans[run].jobs.keys() - lost
             assert there <= self.store.keys()
@@ -371,7 +371,7 @@ class Process:
             case "finished" | "failed":
                 lost = {key for key, _, _ in self.report.failures}
                 assert (self.report.state == "failed") == bool(lost)
-                for key in self.plan.jobs.keys() - self.plan.upon(lost):
+                for key in self.plan.jobs.keys() - self.plan.dependents(lost):
                     assert key in world.sound or world.harmed[key] >= self.verified, f"{key[:8]} is not there"
             case "paused":
                 late = any(when >= self.verified for when in world.blows)  # found when tables were written
@@ -511,14 +511,14 @@ class Disk(LocalStore):
             process.verified = self._world.time
         yield from super().verify(keys)
 
-    def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> Written:
+    def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> WriteEffect:
         world = self._world
         if world.full[0] <= world.time < world.full[1]:
             for process in world.processes:
                 process.refused = True
             raise Unwritable(f"cannot write {self.location}: No space left on device (ENOSPC)")
         written = super().write(key, table, record)
-        assert written is not Written.CONFLICT
+        assert written is not WriteEffect.CONFLICT
         world.wrote(key)
         return written
 
@@ -527,7 +527,7 @@ def simulate(seed: int) -> World:
     """The world of this seed, lived to its end."""
     with tempfile.TemporaryDirectory(prefix="engram-simulation-") as folder:
         world = World(seed, Path(folder))
-        acquire, me = lease.acquire, lease.me
+        acquire, me = lease.acquire, lease.this_process
 
         def acquired(*where: Any, **how: Any) -> lease.Lease:
             process = world.current
@@ -551,7 +551,7 @@ def simulate(seed: int) -> World:
 
         with (
             mock.patch.object(lease, "acquire", acquired),
-            mock.patch.object(lease, "me", holder),
+            mock.patch.object(lease, "this_process", holder),
             mock.patch.object(lifecycle, "open_executor", executor),
             mock.patch.object(lifecycle, "plan_of", planned),
             mock.patch.object(os, "fsync"),  # no simulated machine loses what it wrote

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from dashboards.audits.deja_vu.accuracy import accuracy
 from dashboards.audits.deja_vu.categories import categories
-from dashboards.audits.deja_vu.given import accuracy_of_given
+from dashboards.audits.deja_vu.given_encoder import accuracy_of_given
 from dashboards.audits.deja_vu.pictures import pictures
 from dashboards.audits.deja_vu.probes import gaps
 from dashboards.audits.deja_vu.reconstruction import reconstruction
 from dashboards.audits.deja_vu.scores import scores
-from dashboards.audits.deja_vu.sweep_cells import cells
+from dashboards.audits.deja_vu.sweep_cells import compare_cells
 from dashboards.figure import Figure
 from dashboards.gallery import Gallery
 from dashboards.run import Run
@@ -32,15 +32,15 @@ def figures(run: Run) -> Iterator[Figure]:
 
 def sweep(run: Run) -> Iterator[Figure]:
     """The accuracies of all cells, the courses of their scores, and what they memorise."""
-    yield from cells(run)
+    yield from compare_cells(run)
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:
     """The pictures that are memorised, correlated and inferred most surely, and what both models' neighbours draw."""
-    return beside(pictures(run, show_images), reconstruction(run, show_images))
+    return merge_galleries(pictures(run, show_images), reconstruction(run, show_images))
 
 
-def beside(first: Gallery | None, second: Gallery | None) -> Gallery | None:
+def merge_galleries(first: Gallery | None, second: Gallery | None) -> Gallery | None:
     """Both galleries as one, the first one's items first."""
     if first is None or second is None:
         return first or second

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from dashboards import drawing, layout, legend
-from dashboards.audits.deja_vu import attacked
-from dashboards.audits.deja_vu.courses import ACROSS, Course, course
+from dashboards.audits.deja_vu import attacks
+from dashboards.audits.deja_vu.curves import ACROSS, Curve, read_curve
 from dashboards.columns import integers, numbers
 from dashboards.figure import Figure
 
@@ -28,7 +28,7 @@ COMPARED: dict[str, tuple[str, str, Any]] = {
 UPPER, LOWER = 1.35, 1.35  # inches
 LABELS = 8  # bars that are named
 FEW = 4  # bars that would be too wide alone
-Shares = dict[str, Course]
+Shares = dict[str, Curve]
 
 
 def categories(table: pa.Table) -> Figure | None:
@@ -36,44 +36,44 @@ def categories(table: pa.Table) -> Figure | None:
 
     That are epochs, or without several of them layers, or numbers of neighbours.
     """
-    table = attacked.both_ways(table)
-    found = attacked.attacks(table)
+    table = attacks.both_ways_rows(table)
+    found = attacks.read_attacks(table)
     if not found:
         return None
-    last = attacked.decisive(found)
-    field = next((field for field in ACROSS if len(attacked.along(found, field)) > 1), "epoch")
-    rows = pa.concat_tables([attacked.of(table, each) for each in attacked.along(found, field)])
-    shown = {name: each for name in LOOKS if (each := course(rows, field, name)) is not None}
+    last = attacks.decisive_attack(found)
+    field = next((field for field in ACROSS if len(attacks.attacks_along(found, field)) > 1), "epoch")
+    rows = pa.concat_tables([attacks.attack_rows(table, each) for each in attacks.attacks_along(found, field)])
+    shown = {name: each for name in LOOKS if (each := read_curve(rows, field, name)) is not None}
     if len(shown) < len(LOOKS) or len({len(each.places) for each in shown.values()}) > 1:
         return None
-    at_end = attacked.of(rows, last)
+    at_end = attacks.attack_rows(rows, last)
     n = int(integers(at_end, "pictures").max())
     caption = (
         "Memorised: named rightly by the model that was trained on the picture alone; misrepresented: by the other "
         "alone. By chance both happen equally often, so that what is remembered is the distance of the two. "
         "Correlated: by both; unassociated: by neither. Lines: 95 % intervals. Bars stand evenly apart. "
-        f"n: {n:,} pictures of both sets; what does not vary is {last.in_words()}."
+        f"n: {n:,} pictures of both sets; what does not vary is {last.describe()}."
     )
     p = numbers(at_end, "p_value")
     tested = f" That more are memorised than misrepresented: p {p[0]:.2g}." if len(p) and not np.isnan(p[0]) else ""
-    alt = " ".join(in_words(shown, field, at) for at in range(len(shown["memorised"].places))) + tested
-    return Figure("categories", "How many pictures are memorised?", caption, alt, drawn(shown, ACROSS[field]))
+    alt = " ".join(describe_shares(shown, field, at) for at in range(len(shown["memorised"].places))) + tested
+    return Figure("categories", "How many pictures are memorised?", caption, alt, draw_svg(shown, ACROSS[field]))
 
 
-def in_words(shown: Shares, field: str, at: int) -> str:
+def describe_shares(shown: Shares, field: str, at: int) -> str:
     """The shares at one of the places, in words."""
     place = f"{shown['memorised'].places[at]:g}"
-    return f"{field.capitalize()} {place}: {', '.join(f'{name} {each.in_words(at)}' for name, each in shown.items())}."
+    return f"{field.capitalize()} {place}: {', '.join(f'{name} {each.describe(at)}' for name, each in shown.items())}."
 
 
-def drawn(shown: Shares, across: str) -> str:
+def draw_svg(shown: Shares, across: str) -> str:
     """The shares as SVG over what `across` says: the two that are compared above, all four stacked below."""
     figure = drawing.canvas(UPPER + LOWER + 1.0 + 2 * legend.ROW)
-    compared = layout.wide(figure, LOWER + 0.95, UPPER)
-    stacked = layout.wide(figure, 0.5, LOWER)
+    compared = layout.wide_axes(figure, LOWER + 0.95, UPPER)
+    stacked = layout.wide_axes(figure, 0.5, LOWER)
     places = np.arange(len(shown["memorised"].places))
-    of_compared(compared, shown, places)
-    of_stacked(stacked, shown, places)
+    draw_comparison(compared, shown, places)
+    draw_stacked_bars(stacked, shown, places)
     named = np.unique(np.linspace(0, len(places) - 1, min(LABELS, len(places))).astype(np.int64))
     for axes in (compared, stacked):
         room = max(0.6, (FEW - len(places)) / 2)
@@ -83,24 +83,24 @@ def drawn(shown: Shares, across: str) -> str:
         axes.set_ylabel("share")
     compared.tick_params(labelbottom=False)
     stacked.set_xlabel(across)
-    legend.above(figure, entries())
+    legend.add_above(figure, legend_entries())
     return drawing.svg(figure, "categories")
 
 
-def of_compared(axes: Any, shown: Shares, places: Any) -> None:
+def draw_comparison(axes: Any, shown: Shares, places: Any) -> None:
     """Memorised against misrepresented, each with its interval."""
     tops = [0.0]
     for offset, (name, (colour, marker, dash)) in zip((-0.08, 0.08), COMPARED.items(), strict=True):
         each, look = shown[name], {"color": drawing.light(colour)}
         x = places + offset
-        axes.plot(*drawing.broken(x, each.low, each.high), linewidth=1.8, solid_capstyle="butt", **look)
+        axes.plot(*drawing.segment_path(x, each.low, each.high), linewidth=1.8, solid_capstyle="butt", **look)
         axes.plot(x, each.value, marker=marker, markersize=4.5, linestyle=dash, linewidth=1.2, **look)
         tops += [float(value) for value in np.concatenate([each.value, each.high]) if not np.isnan(value)]
-    axes.set_ylim(*drawing.span(tops))
-    drawing.ticks(axes, up=4)
+    axes.set_ylim(*drawing.padded_limits(tops))
+    drawing.set_ticks(axes, up=4)
 
 
-def of_stacked(axes: Any, shown: Shares, places: Any) -> None:
+def draw_stacked_bars(axes: Any, shown: Shares, places: Any) -> None:
     """All four, one upon the other."""
     below = np.zeros(len(places))
     for name, (area, edge) in LOOKS.items():
@@ -108,10 +108,10 @@ def of_stacked(axes: Any, shown: Shares, places: Any) -> None:
         axes.bar(places, shown[name].value, 0.7, bottom=below, **look)
         below = below + shown[name].value
     axes.set_ylim(0, 1.02)
-    drawing.ticks(axes, up=4)
+    drawing.set_ticks(axes, up=4)
 
 
-def entries() -> list[Any]:
+def legend_entries() -> list[Any]:
     """The legend's entries of the four categories."""
     areas = [
         legend.area(name, facecolor=drawing.light(area), edgecolor=drawing.light(edge))

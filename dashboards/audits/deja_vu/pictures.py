@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashboards import drawing
-from dashboards.audits.deja_vu.courses import NULL
-from dashboards.gallery import Gallery, Item, Picture, Pixels, Strip, encoded, reason
+from dashboards.audits.deja_vu.curves import NULL
+from dashboards.gallery import Gallery, Item, Picture, Pixels, Strip, encode_png, error_reason
 from dashboards.run import Run
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.datasets.boxed.crops import windows
@@ -48,7 +48,7 @@ Rows = Mapping[str, Sequence[Layers]]
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
     """The pictures of each kind; of private data a note with their ids. None where none were retrieved."""
-    rows = chosen(run)
+    rows = select_pictures(run)
     if not any(rows.values()):
         return None
     config = run.private_config
@@ -65,20 +65,20 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
     try:
         return Gallery(caption, True, "", items=tuple(items(config, rows)), title=TITLE)
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
-        return Gallery(caption, False, f"The pictures cannot be drawn{reason(run, error)}. {ids}", title=TITLE)
+        return Gallery(caption, False, f"The pictures cannot be drawn{error_reason(run, error)}. {ids}", title=TITLE)
 
 
-def chosen(run: Run) -> dict[str, list[Layers]]:
+def select_pictures(run: Run) -> dict[str, list[Layers]]:
     """The first pictures of each kind, of all classes together, each layer by layer."""
     table = run.table("retrieval")
     if not {"kind", "scope", "rank"} <= set(table.column_names):
         return {}
     told = [row for row in table.to_pylist() if row["scope"] == "all" and row["rank"] <= EACH]
-    found = {kind: sorted((row for row in told if row["kind"] == kind), key=by_rank) for kind in KINDS}
-    return {kind: [list(layers) for _, layers in groupby(rows, by_rank)] for kind, rows in found.items() if rows}
+    found = {kind: sorted((row for row in told if row["kind"] == kind), key=rank_key) for kind in KINDS}
+    return {kind: [list(layers) for _, layers in groupby(rows, rank_key)] for kind, rows in found.items() if rows}
 
 
-def by_rank(row: Row) -> int:
+def rank_key(row: Row) -> int:
     return int(row["rank"])
 
 
@@ -100,41 +100,41 @@ def item(layers: Layers, held: BoxedPictures, config: DejaVu, side: int, group: 
         for model in MODELS
     )
     title = f"{row['rank']}. {row['id']}, set {row['set']}, class {row['class']}"
-    return Item(title, asked(row["id"], held, config, side), strips, group)
+    return Item(title, picture_and_crop(row["id"], held, config, side), strips, group)
 
 
-def asked(id_: str, held: BoxedPictures, config: DejaVu, side: int) -> tuple[Picture, Picture]:
+def picture_and_crop(id_: str, held: BoxedPictures, config: DejaVu, side: int) -> tuple[Picture, Picture]:
     """A picture with its boxes and its crop, and the crop alone."""
-    (at,) = rows_of([id_], held)
+    (at,) = row_indices([id_], held)
     rectangle, _ = windows(held, np.array([at]), config.crop, config.smallest, config.corner_share)
     (crop,) = evaluated(held, np.array([at]), side, rectangle)
-    whole = marked(held.picture(int(at)), held.boxes[int(at)].tolist(), rectangle[0].tolist())
+    whole = draw_outlines(held.picture(int(at)), held.boxes[int(at)].tolist(), rectangle[0].tolist())
     about = f"{id_}, class {held.names[held.labels[at]]}"
     return (
-        Picture(encoded(whole), "picture", f"{about}, whole, with its boxes and the crop"),
-        Picture(encoded(crop), "crop", f"The crop of {about}, as the models are shown it"),
+        Picture(encode_png(whole), "picture", f"{about}, whole, with its boxes and the crop"),
+        Picture(encode_png(crop), "crop", f"The crop of {about}, as the models are shown it"),
     )
 
 
 def strip(row: Row, model: str, held: BoxedPictures, side: int, layer: str) -> Strip:
     """The neighbours by one of the models, at a layer."""
     ids, classes = (row[f"{model}_{name}"][:NEIGHBOURS] for name in ("neighbours", "neighbour_classes"))
-    found = evaluated(held, rows_of(ids, held), side)
+    found = evaluated(held, row_indices(ids, held), side)
     beside = f"{MODELS[model].lower()}{layer}"
     shown = tuple(
         Picture(
-            encoded(image),
+            encode_png(image),
             f"✓ {name}" if name == row["class"] else name,
             f"Neighbour {at} of {row['id']} by the model {beside}: {id_}, class {name}",
         )
         for at, (image, id_, name) in enumerate(zip(found, ids, classes, strict=True), start=1)
     )
-    votes, confidence = row[f"{model}_class"], drawing.number(row[f"{model}_confidence"])
+    votes, confidence = row[f"{model}_class"], drawing.format_number(row[f"{model}_confidence"])
     how = "rightly" if votes == row["class"] else "wrongly"
     return Strip(f"{MODELS[model]}{layer}: they vote for {votes}, {how}, with confidence {confidence}", shown)
 
 
-def rows_of(ids: Sequence[str], held: BoxedPictures) -> NDArray[np.int64]:
+def row_indices(ids: Sequence[str], held: BoxedPictures) -> NDArray[np.int64]:
     """The rows of these pictures. DatasetError for one that is not there."""
     rows = [bisect_left(held.ids, each) for each in ids]
     absent = [each for each, row in zip(ids, rows, strict=True) if held.ids[row : row + 1] != (each,)]
@@ -143,7 +143,7 @@ def rows_of(ids: Sequence[str], held: BoxedPictures) -> NDArray[np.int64]:
     return np.array(rows, np.int64)
 
 
-def marked(picture: Pixels, boxes: Sequence[Sequence[int]], crop: Sequence[int]) -> Pixels:
+def draw_outlines(picture: Pixels, boxes: Sequence[Sequence[int]], crop: Sequence[int]) -> Pixels:
     """The whole picture as large as a page shows it, with its boxes dashed and its crop solid."""
     from PIL import Image, ImageDraw
 

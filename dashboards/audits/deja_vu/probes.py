@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dashboards.audits.deja_vu.courses import Course
+from dashboards.audits.deja_vu.curves import Curve
 from dashboards.columns import integers
 from tasks.audits.deja_vu.few_pictures import Weighted, limits
 from tasks.audits.deja_vu.measures.probe import counted
@@ -46,11 +46,11 @@ def gap(trained: tuple[float, int], others: tuple[float, int]) -> Estimate:
     return Estimate(value, float(low[0]), float(high[0]), trained[1] + others[1])
 
 
-def as_course(found: Mapping[int, Estimate]) -> Course | None:
+def gap_curve(found: Mapping[int, Estimate]) -> Curve | None:
     """The gaps at these places; None without any."""
     if not found:
         return None
     places = sorted(found)
     ends = [(found[at].value, found[at].low, found[at].high) for at in places]
     value, low, high = (np.array(values, np.float64) for values in zip(*ends, strict=True))
-    return Course(np.array(places, np.float64), value, low, high)
+    return Curve(np.array(places, np.float64), value, low, high)

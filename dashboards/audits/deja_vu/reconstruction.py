@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dashboards.audits.deja_vu.pictures import LONGEST, MODELS, asked
-from dashboards.gallery import Gallery, Item, Picture, Strip, encoded, reason
+from dashboards.audits.deja_vu.pictures import LONGEST, MODELS, picture_and_crop
+from dashboards.gallery import Gallery, Item, Picture, Strip, encode_png, error_reason
 from dashboards.run import Run
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures.drawn import DRAWN
@@ -35,7 +35,7 @@ Pair = tuple[Row, Row]  # of one picture: the target's drawing and the reference
 
 def reconstruction(run: Run, show_images: bool) -> Gallery | None:
     """The drawings of each kind by both models; of private data a note with the pictures' ids. None without any."""
-    kinds = of_kinds(pairs(run))
+    kinds = group_by_kind(pairs(run))
     if not kinds:
         return None
     config = run.private_config
@@ -50,7 +50,7 @@ def reconstruction(run: Run, show_images: bool) -> Gallery | None:
     try:
         return Gallery(CAPTION, True, "", items=tuple(items(config, kinds)), title=TITLE)
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
-        return Gallery(CAPTION, False, f"The drawings cannot be shown{reason(run, error)}. {ids}", title=TITLE)
+        return Gallery(CAPTION, False, f"The drawings cannot be shown{error_reason(run, error)}. {ids}", title=TITLE)
 
 
 def pairs(run: Run) -> list[Pair]:
@@ -64,7 +64,7 @@ def pairs(run: Run) -> list[Pair]:
     return [(row, other) for row, other in zip(targets, others, strict=True) if other is not None]
 
 
-def of_kinds(found: list[Pair]) -> dict[tuple[bool, bool], list[Pair]]:
+def group_by_kind(found: list[Pair]) -> dict[tuple[bool, bool], list[Pair]]:
     """The first pairs of each kind that there is."""
     kinds = {kind: [pair for pair in found if (right(pair[0]), right(pair[1])) == kind] for kind in KINDS}
     return {kind: of_kind[:EACH] for kind, of_kind in kinds.items() if of_kind}
@@ -83,7 +83,7 @@ def items(config: DejaVu, kinds: Mapping[tuple[bool, bool], list[Pair]]) -> Iter
             target = pair[0]
             title = f"{target['id']}, set {target['set']}, class {held.names[target['label']]}"
             strips = tuple(strip(row, model, held) for row, model in zip(pair, MODELS.values(), strict=True))
-            yield Item(title, asked(target["id"], held, config, side), strips, KINDS[kind])
+            yield Item(title, picture_and_crop(target["id"], held, config, side), strips, KINDS[kind])
 
 
 def strip(row: Row, model: str, held: BoxedPictures) -> Strip:
@@ -92,4 +92,4 @@ def strip(row: Row, model: str, held: BoxedPictures) -> Strip:
     pixels = np.frombuffer(row["drawing"], np.uint8).reshape(side, side, 3)
     how = "rightly" if right(row) else "wrongly"
     words = f"The drawing of {row['id']} by the model {model.lower()}, in which the classifier sees {says}"
-    return Strip(f"{model}: it shows {says}, {how}", (Picture(encoded(pixels), says, words),))
+    return Strip(f"{model}: it shows {says}, {how}", (Picture(encode_png(pixels), says, words),))

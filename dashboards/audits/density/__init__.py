@@ -9,14 +9,14 @@ from dashboards.audits.density.duplicates import duplicates
 from dashboards.audits.density.kernel_density import kernel_density
 from dashboards.audits.density.learning_curve import learning_curve
 from dashboards.audits.density.losses import losses
-from dashboards.audits.density.observed import Observed
+from dashboards.audits.density.observations import Observations
 from dashboards.audits.density.outliers import outliers
 from dashboards.audits.density.pictures import pictures
 from dashboards.audits.density.ratios import ratios
 from dashboards.audits.density.score_statistics import Statistics
-from dashboards.audits.density.scores_by_class import labels
+from dashboards.audits.density.scores_by_class import class_scores
 from dashboards.audits.density.significance import significance
-from dashboards.audits.density.sweep_cells import cells
+from dashboards.audits.density.sweep_cells import compare_cells
 from dashboards.figure import Figure
 from dashboards.gallery import Gallery
 from dashboards.run import Run
@@ -24,11 +24,11 @@ from dashboards.run import Run
 
 def figures(run: Run) -> Iterator[Figure]:
     """The score and its significance first, then its course over training and what goes with it."""
-    seen, statistics = Observed(run.table("scores")), Statistics(run.table("distribution"))
+    seen, statistics = Observations(run.table("scores")), Statistics(run.table("distribution"))
     drawn = (
         distribution(seen, statistics),
         significance(seen, dependent=getattr(run.config, "estimator", None) == "loo"),
-        labels(seen),
+        class_scores(seen),
         learning_curve(statistics),
         losses(run.table("losses")),
         outliers(run.table("outliers"), seen),
@@ -41,7 +41,7 @@ def figures(run: Run) -> Iterator[Figure]:
 
 def sweep(run: Run) -> Iterator[Figure]:
     """The scores, their courses and the losses of all cells."""
-    yield from cells(run)
+    yield from compare_cells(run)
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:

@@ -34,15 +34,15 @@ def duplicates(table: pa.Table) -> Figure | None:
         f"it.{rest} No intervals: every pair is shown as it is."
     )
     title = "Are there images twice in the training set?"
-    return Figure("duplicates", title, caption, in_words(table, order), drawn(table, order[:MOST]))
+    return Figure("duplicates", title, caption, describe_duplicates(table, order), draw_svg(table, order[:MOST]))
 
 
-def drawn(table: pa.Table, shown: NDArray[np.int64]) -> str:
+def draw_svg(table: pa.Table, shown: NDArray[np.int64]) -> str:
     """These pairs as SVG: their distance over their rank."""
     figure = drawing.canvas(3.0)
-    axes = layout.wide(figure, 0.55, 2.05)
+    axes = layout.wide_axes(figure, 0.55, 2.05)
     rank, distance = integers(table, "rank")[shown], numbers(table, "distance")[shown]
-    names = np.array(alike(table))[shown]
+    names = np.array(pair_kinds(table))[shown]
     entries = []
     for name, (colour, marker) in ALIKE.items():
         named = names == name
@@ -51,32 +51,33 @@ def drawn(table: pa.Table, shown: NDArray[np.int64]) -> str:
             look |= {"linestyle": "none"}
             axes.plot(rank[named], distance[named], markersize=4.5 if len(shown) <= 100 else 3, **look)
             entries.append(legend.line(f"{name}, {int(named.sum())}", markersize=5, **look))
-    axes.set_xlim(*drawing.span([1.0, float(rank.max())], 0.03))
-    axes.set_ylim(*drawing.span([0.0, float(distance.max())]))
-    drawing.ticks(axes, 6, 5, whole=True)
+    axes.set_xlim(*drawing.padded_limits([1.0, float(rank.max())], 0.03))
+    axes.set_ylim(*drawing.padded_limits([0.0, float(distance.max())]))
+    drawing.set_ticks(axes, 6, 5, whole=True)
     axes.set_xlabel("pair, the closest first")
     axes.set_ylabel("distance")
-    legend.above(figure, entries)
+    legend.add_above(figure, entries)
     return drawing.svg(figure, "duplicates")
 
 
-def in_words(table: pa.Table, order: NDArray[np.int64]) -> str:
+def describe_duplicates(table: pa.Table, order: NDArray[np.int64]) -> str:
     """The distances of the pairs, the number with different labels and the closest, in words."""
-    distance, kind = numbers(table, "distance")[order], alike(table)
+    distance, kind = numbers(table, "distance")[order], pair_kinds(table)
     row, other = integers(table, "row")[order], integers(table, "other")[order]
     closest = ", ".join(
-        f"{one} and {two} ({drawing.number(float(apart))})"
+        f"{one} and {two} ({drawing.format_number(float(apart))})"
         for one, two, apart in zip(row[:NAMED], other[:NAMED], distance[:NAMED], strict=True)
     )
     different = sum(kind[at] == "different labels" for at in order)
     return (
-        f"{len(order)} pairs, distance {drawing.number(float(distance[0]))} to {drawing.number(float(distance[-1]))}; "
+        f"{len(order)} pairs, distance {drawing.format_number(float(distance[0]))}"
+        f" to {drawing.format_number(float(distance[-1]))}; "
         f"{int((distance == 0).sum())} pairs at 0"
         f"{f'; {different} of different labels' if 'pairs' not in kind else ''}. Closest: rows {closest}."
     )
 
 
-def alike(table: pa.Table) -> list[str]:
+def pair_kinds(table: pa.Table) -> list[str]:
     """Whether each pair's labels are the same; `pairs` for data without labels."""
     if not {"label", "other_label"} <= set(table.column_names):
         return ["pairs"] * table.num_rows

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dashboards import drawing, layout, legend
-from dashboards.audits.density.observed import Array
+from dashboards.audits.density.observations import Array
 from dashboards.columns import numbers
 from dashboards.figure import Figure
 
@@ -36,14 +36,14 @@ def kernel_density(table: pa.Table) -> Figure | None:
         "overfitted density, which is wrong everywhere."
     )
     title = "What is meant by memory, and how does it differ from overfitting?"
-    return Figure("kernel", title, caption, in_words(x, curves), drawn(x, curves))
+    return Figure("kernel", title, caption, describe_densities(x, curves), draw_svg(x, curves))
 
 
-def drawn(x: Array, curves: dict[str, Array]) -> str:
+def draw_svg(x: Array, curves: dict[str, Array]) -> str:
     """The densities as SVG, two in each panel."""
     figure = drawing.canvas(PANEL * len(PANELS) + 2 * legend.ROW + 0.37)
     most = max(float(values.max()) for values in curves.values())
-    panels = layout.stacked(figure, len(PANELS), PANEL)
+    panels = layout.stack_axes(figure, len(PANELS), PANEL)
     for axes, names, title in zip(panels, PANELS, TITLES, strict=True):
         axes.set_title(title, fontsize=drawing.TEXT)
         if "without_point" in names:
@@ -55,7 +55,7 @@ def drawn(x: Array, curves: dict[str, Array]) -> str:
             axes.plot(x, curves[name], color=drawing.light(colour), linewidth=1.8, linestyle=dash)
         axes.set_xlim(float(x[0]), float(x[-1]))
         axes.set_ylim(0, 1.06 * most)
-        drawing.ticks(axes, 6, 4)
+        drawing.set_ticks(axes, 6, 4)
         axes.tick_params(labelbottom=axes is panels[-1])
         axes.set_ylabel("density")
     panels[-1].set_xlabel("x")
@@ -63,17 +63,19 @@ def drawn(x: Array, curves: dict[str, Array]) -> str:
         legend.line(label, color=drawing.light(colour), linewidth=1.8, linestyle=dash)
         for label, colour, dash in NAMES.values()
     ]
-    legend.above(figure, lines)
+    legend.add_above(figure, lines)
     return drawing.svg(figure, "kernel")
 
 
-def in_words(x: Array, curves: dict[str, Array]) -> str:
+def describe_densities(x: Array, curves: dict[str, Array]) -> str:
     with_it, without = curves["with_point"], curves["without_point"]
     at = int((with_it - without).argmax())
     ratio = float(np.log(with_it[at] / without[at])) if without[at] > 0 else None
-    least = "" if ratio is None else f", M {drawing.number(ratio)} nats"
+    least = "" if ratio is None else f", M {drawing.format_number(ratio)} nats"
     return (
-        f"The point matters most at x = {drawing.number(float(x[at]))}: density {drawing.number(float(with_it[at]))} "
-        f"with it and {drawing.number(float(without[at]))} without{least}. The overfitted density reaches "
-        f"{drawing.number(float(curves['overfitted'].max()))}, the others {drawing.number(float(with_it.max()))}."
+        f"The point matters most at x = {drawing.format_number(float(x[at]))}"
+        f": density {drawing.format_number(float(with_it[at]))} "
+        f"with it and {drawing.format_number(float(without[at]))} without{least}. The overfitted density reaches "
+        f"{drawing.format_number(float(curves['overfitted'].max()))}, the "
+        f"others {drawing.format_number(float(with_it.max()))}."
     )

@@ -9,25 +9,25 @@ from dashboards import drawing, legend
 
 SCORES = {"matched": "M, matched counts", "published": "M as published"}
 # Colour, mark and dash of each.
-OF_SCORE: Mapping[str, legend.Series] = {"matched": drawing.SERIES[0], "published": drawing.SERIES[1]}
+SCORE_LOOKS: Mapping[str, legend.Series] = {"matched": drawing.SERIES[0], "published": drawing.SERIES[1]}
 KINDS = {"memorised": "highly memorised", "regular": "regular"}
-OF_KIND = {"memorised": "canary", "regular": "twin"}
+KIND_COLOURS = {"memorised": "canary", "regular": "twin"}
 DASHES: dict[str, Any] = {"memorised": "-", "regular": (0, (4, 2))}
 
 
-def of_score(score: str, **look: Any) -> Any:
+def score_legend_entry(score: str, **look: Any) -> Any:
     """The legend's entry of a score."""
-    colour, marker, dash = OF_SCORE[score]
+    colour, marker, dash = SCORE_LOOKS[score]
     own = {"color": drawing.light(colour), "marker": marker, "linestyle": dash, "linewidth": 1.4, "markersize": 5}
     return legend.line(SCORES[score], **own | look)
 
 
-def of_area(colour: str, label: str) -> Any:
+def area_legend_entry(colour: str, label: str) -> Any:
     """The legend's entry of an area with an edge, named by the edge's colour."""
     return legend.area(label, facecolor=drawing.light(f"{colour}-band"), edgecolor=drawing.light(colour))
 
 
-def share(part: int, whole: int) -> str:
+def format_share(part: int, whole: int) -> str:
     """A part of a whole as counts and percentage."""
     percent = 100 * part / whole if whole else 0.0
     return f"{part:,} of {whole:,} ({percent:.0f} %)" if percent >= 10 else f"{part:,} of {whole:,} ({percent:.2g} %)"

@@ -8,20 +8,20 @@ import numpy as np
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.density import kinds
-from dashboards.audits.density.score_statistics import Followed, Statistics
+from dashboards.audits.density.score_statistics import Curve, Statistics
 from dashboards.figure import Figure
 
 MEASURES = {"quantile 0.999": "99.9 % quantile", "quantile 0.95": "95 % quantile", "median": "median"}
 PANEL = 1.5  # inches
 MARKED = 12  # epochs with a mark each
-Curves = dict[str, dict[str, Followed]]  # statistic -> score -> its course
+Curves = dict[str, dict[str, Curve]]  # statistic -> score -> its course
 Nulls = dict[tuple[str, str], float | None]  # (statistic, score) -> its value where nothing is memorised
 
 
 def learning_curve(statistics: Statistics) -> Figure | None:
     """The highest quantiles and the median of both scores by epoch, with jackknife intervals."""
     known = {
-        statistic: {score: course for score in kinds.SCORES if (course := statistics.followed(score, statistic))}
+        statistic: {score: course for score in kinds.SCORES if (course := statistics.curve(score, statistic))}
         for statistic in MEASURES
     }
     curves = {
@@ -37,41 +37,41 @@ def learning_curve(statistics: Statistics) -> Figure | None:
         for score in of_score
     }
     alt = " ".join(
-        f"{MEASURES[statistic]} of {kinds.SCORES[score]}: {course.in_words(0)} after epoch {course.epochs[0]}, "
-        f"{course.in_words()} after epoch {course.epochs[-1]}"
-        f"{'' if (null := nulls[statistic, score]) is None else f', null {drawing.number(null)}'}."
+        f"{MEASURES[statistic]} of {kinds.SCORES[score]}: {course.describe(0)} after epoch {course.epochs[0]}, "
+        f"{course.describe()} after epoch {course.epochs[-1]}"
+        f"{'' if (null := nulls[statistic, score]) is None else f', null {drawing.format_number(null)}'}."
         for statistic, of_score in curves.items()
         for score, course in of_score.items()
     )
     title = "When in training do models begin to memorise?"
-    return Figure("course", title, about(curves, nulls), alt, drawn(curves, nulls))
+    return Figure("course", title, figure_caption(curves, nulls), alt, draw_svg(curves, nulls))
 
 
-def drawn(curves: Curves, nulls: Nulls) -> str:
+def draw_svg(curves: Curves, nulls: Nulls) -> str:
     """The curves as SVG, a panel for each statistic."""
     figure = drawing.canvas(PANEL * len(curves) + legend.ROW + 0.4)
     last = max(int(course.epochs[-1]) for of_score in curves.values() for course in of_score.values())
-    panels = layout.stacked(figure, len(curves), PANEL, gap=0.38)
+    panels = layout.stack_axes(figure, len(curves), PANEL, gap=0.38)
     for axes, (statistic, of_score) in zip(panels, curves.items(), strict=True):
         axes.set_title(f"{MEASURES[statistic]}, nats", fontsize=drawing.TEXT)
         axes.axhline(0, **drawing.NULL)
         for score, course in of_score.items():
-            colour, marker, dash = kinds.OF_SCORE[score]
-            line(axes, course, colour, marker, dash)
+            colour, marker, dash = kinds.SCORE_LOOKS[score]
+            draw_curve(axes, course, colour, marker, dash)
             null = nulls[statistic, score]
             if null is not None:
                 look: dict[str, Any] = {"color": drawing.light(colour), "markerfacecolor": "none", "markersize": 6}
                 axes.plot([int(course.epochs[-1])], [null], marker, **look)
-        axes.set_xlim(*drawing.span([0.0, float(last)], 0.03))
-        drawing.ticks(axes, 6, 4, whole=True)
+        axes.set_xlim(*drawing.padded_limits([0.0, float(last)], 0.03))
+        drawing.set_ticks(axes, 6, 4, whole=True)
         axes.tick_params(labelbottom=axes is panels[-1])
     panels[-1].set_xlabel("epoch")
     scores = [score for score in kinds.SCORES if any(score in of_score for of_score in curves.values())]
-    legend.above(figure, [kinds.of_score(score) for score in scores])
+    legend.add_above(figure, [kinds.score_legend_entry(score) for score in scores])
     return drawing.svg(figure, "course")
 
 
-def about(curves: Curves, nulls: Nulls) -> str:
+def figure_caption(curves: Curves, nulls: Nulls) -> str:
     """The caption of the figure."""
     n = max(course.n for of_score in curves.values() for course in of_score.values())
     shade = (
@@ -89,7 +89,7 @@ def about(curves: Curves, nulls: Nulls) -> str:
     )
 
 
-def line(axes: Any, course: Followed, colour: str, marker: str, dash: Any) -> None:
+def draw_curve(axes: Any, course: Curve, colour: str, marker: str, dash: Any) -> None:
     """Draw the estimates as a line over the band of their intervals."""
     look = {"color": drawing.light(colour)}
     whole = ~np.isnan(course.low) & ~np.isnan(course.high)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dashboards import drawing, legend
 from dashboards.audits.density import kinds
-from dashboards.audits.density.observed import Array, Observed
+from dashboards.audits.density.observations import Array, Observations
 from dashboards.columns import integers, numbers
 from dashboards.figure import Figure
 from tasks.audits.density.highly_memorised import HIGH
@@ -28,7 +28,7 @@ MANY = 10  # observations of a bin whose interval fits
 
 
 @dataclass(frozen=True)
-class Binned:
+class OutlierBins:
     """Counts of both kinds in bins of U from the lowest up; edges are NaN at open ends."""
 
     low: Array
@@ -43,20 +43,20 @@ class Binned:
         if np.isnan(low) and np.isnan(high):
             return "all"
         if np.isnan(low):
-            return f"< {signed(high)}"
-        return f"≥ {signed(low)}" if np.isnan(high) else f"{signed(low)} to {signed(high)}"
+            return f"< {format_number(high)}"
+        return f"≥ {format_number(low)}" if np.isnan(high) else f"{format_number(low)} to {format_number(high)}"
 
 
-def signed(value: float) -> str:
+def format_number(value: float) -> str:
     return f"{value:,g}".replace("-", "−")
 
 
-def outliers(table: pa.Table, seen: Observed) -> Figure | None:
+def outliers(table: pa.Table, seen: Observations) -> Figure | None:
     """Counts of highly memorised and regular observations by log P where trained on, and the share of the former."""
-    bins = binned(table)
+    bins = read_bins(table)
     if bins is None:
         return None
-    inside = within(seen)
+    inside = describe_inliers(seen)
     total = {kind: int(counts.sum()) for kind, counts in bins.counts.items()}
     caption = (
         "U: log P of an observation to models trained on it; the outermost bins are open. Left: observations in each "
@@ -65,24 +65,24 @@ def outliers(table: pa.Table, seen: Observed) -> Figure | None:
         "bin would have if memory had nothing to do with U. "
         f"{total['memorised']:,} highly memorised and {total['regular']:,} regular observations.{inside}"
     )
-    alt = f"{words(bins)}{inside} {' '.join(examples(table))}".strip()
+    alt = f"{describe_bins(bins)}{inside} {' '.join(describe_examples(table))}".strip()
     title = "Are the highly memorised those that the model holds for outliers?"
-    return Figure("outliers", title, caption, alt, drawn(bins))
+    return Figure("outliers", title, caption, alt, draw_svg(bins))
 
 
-def drawn(bins: Binned) -> str:
+def draw_svg(bins: OutlierBins) -> str:
     """The bins as SVG, from the lowest up: counts on the left, shares on the right."""
     n = len(bins.low)
     legible = n <= LEGIBLE
     height = min(TALL, (0.24 if n <= 24 else 0.19) * n)
     figure = drawing.canvas(height + legend.ROW + 0.85)
-    left = drawing.place(figure, LEFT, 0.55, COUNTS, height)
-    right = drawing.place(figure, LEFT + COUNTS + APART, 0.55, SHARES, height)
-    counted(left, bins, legible)
-    shared(right, bins)
+    left = drawing.add_axes(figure, LEFT, 0.55, COUNTS, height)
+    right = drawing.add_axes(figure, LEFT + COUNTS + APART, 0.55, SHARES, height)
+    draw_counts(left, bins, legible)
+    draw_shares(right, bins)
     for axes in (left, right):
         axes.set_ylim(-0.5, n - 0.5)
-        drawing.bare(axes)
+        drawing.hide_y_axis(axes)
     ticks = range(n) if legible else np.unique(np.linspace(0, n - 1, 12).astype(np.int64)).tolist()
     left.set_yticks(list(ticks), [bins.name(at) for at in ticks], color=drawing.light("ink"))
     right.set_yticks([])
@@ -90,30 +90,32 @@ def drawn(bins: Binned) -> str:
         "U, nats", (-LEFT * 72 + 6, height * 72 + 8), xycoords="axes points", color=drawing.light("muted"),
         fontsize=drawing.TEXT - 1,
     )  # fmt: skip
-    legend.above(figure, [kinds.of_area(colour, kinds.KINDS[kind]) for kind, colour in kinds.OF_KIND.items()])
+    legend.add_above(
+        figure, [kinds.area_legend_entry(colour, kinds.KINDS[kind]) for kind, colour in kinds.KIND_COLOURS.items()]
+    )
     return drawing.svg(figure, "outliers")
 
 
-def binned(table: pa.Table) -> Binned | None:
+def read_bins(table: pa.Table) -> OutlierBins | None:
     """The bins of the table in ascending order; None if they are empty."""
     if not set(table.column_names) >= NEEDED or not table.num_rows:
         return None
-    order = ordered(table)
+    order = bin_order(table)
     low, high = numbers(table, "low"), numbers(table, "high")
     counts = {kind: integers(table, kind)[order].astype(np.float64) for kind in kinds.KINDS}
     if not sum(float(of_kind.sum()) for of_kind in counts.values()):
         return None
     share = (numbers(table, name)[order] for name in ("share", "share_low", "share_high"))
-    return Binned(low[order], high[order], counts, *share)
+    return OutlierBins(low[order], high[order], counts, *share)
 
 
-def ordered(table: pa.Table) -> NDArray[np.int64]:
+def bin_order(table: pa.Table) -> NDArray[np.int64]:
     """The row indices of bins in ascending order; open ends are null."""
     low, high = numbers(table, "low"), numbers(table, "high")
     return np.lexsort((np.where(np.isnan(high), np.inf, high), np.where(np.isnan(low), -np.inf, low)))
 
 
-def counted(axes: Any, bins: Binned, legible: bool) -> None:
+def draw_counts(axes: Any, bins: OutlierBins, legible: bool) -> None:
     """Bars of both kinds; `legible`: with the number of highly memorised observations."""
     y = np.arange(len(bins.low))
     most = max(float(counts.max()) for counts in bins.counts.values())
@@ -122,7 +124,7 @@ def counted(axes: Any, bins: Binned, legible: bool) -> None:
     axes.set_axisbelow(True)
     for kind, offset in (("memorised", 0.2), ("regular", -0.2)):
         there = bins.counts[kind] > 0
-        colour = kinds.OF_KIND[kind]
+        colour = kinds.KIND_COLOURS[kind]
         bars = bins.counts[kind][there] - 0.6
         look = {"color": drawing.light(f"{colour}-band"), "edgecolor": drawing.light(colour), "linewidth": 0.9}
         axes.barh(y[there] + offset, bars, 0.38, left=0.6, **look)
@@ -137,29 +139,29 @@ def counted(axes: Any, bins: Binned, legible: bool) -> None:
 
     axes.xaxis.set_major_locator(LogLocator(numticks=4) if most > 30 else LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: drawing.power(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: drawing.format_power(value)))
     axes.set_xlabel("observations")
 
 
-def shared(axes: Any, bins: Binned) -> None:
+def draw_shares(axes: Any, bins: OutlierBins) -> None:
     """The share of highly memorised observations with its interval, and a line at that of all."""
     there = ~np.isnan(bins.share)
     y = np.arange(len(bins.low))[there]
-    colour = drawing.light(kinds.OF_KIND["memorised"])
+    colour = drawing.light(kinds.KIND_COLOURS["memorised"])
     memorised, regular = (float(counts.sum()) for counts in bins.counts.values())
     axes.axvline(memorised / (memorised + regular), **drawing.NULL)
-    heights, ends = drawing.broken(y, bins.share_low[there], bins.share_high[there])
+    heights, ends = drawing.segment_path(y, bins.share_low[there], bins.share_high[there])
     axes.plot(ends, heights, color=colour, linewidth=2, solid_capstyle="butt")
     axes.plot(bins.share[there], y, "o", color=colour, markersize=4.5)
     # Of a few observations an interval says little and reaches far: it may run off.
     many = np.sum(list(bins.counts.values()), axis=0)[there] >= MANY
     top = float(bins.share_high[there][many].max()) if many.any() else 1.0
     axes.set_xlim(-0.04 * top, 1.06 * top)
-    drawing.ticks(axes, across=3)
+    drawing.set_ticks(axes, across=3)
     axes.set_xlabel("share memorised")
 
 
-def within(seen: Observed) -> str:
+def describe_inliers(seen: Observations) -> str:
     """The number of highly memorised observations that are no outliers, in words; empty if U is unknown."""
     u, high = seen.column("log_p_trained"), seen.high
     if not len(u) or len(u) != len(high):
@@ -171,35 +173,35 @@ def within(seen: Observed) -> str:
     low, top = (float(end) for end in np.quantile(u, MIDDLE))
     inside = int(((u >= low) & (u <= top) & high).sum())
     return (
-        f" {kinds.share(inside, int(high.sum()))} of the highly memorised lie in the middle 90 % of U, "
-        f"{signed(float(f'{low:.4g}'))} to {signed(float(f'{top:.4g}'))}."
+        f" {kinds.format_share(inside, int(high.sum()))} of the highly memorised lie in the middle 90 % of U, "
+        f"{format_number(float(f'{low:.4g}'))} to {format_number(float(f'{top:.4g}'))}."
     )
 
 
-def words(bins: Binned) -> str:
+def describe_bins(bins: OutlierBins) -> str:
     """The share of highly memorised observations in the lowest, the fullest and the highest bin, in words."""
     shares = []
     for index in dict.fromkeys((0, int(bins.counts["regular"].argmax()), len(bins.low) - 1)):
         memorised, regular = (int(counts[index]) for counts in bins.counts.values())
-        shares.append(f"U {bins.name(index)}: {kinds.share(memorised, memorised + regular)} highly memorised")
+        shares.append(f"U {bins.name(index)}: {kinds.format_share(memorised, memorised + regular)} highly memorised")
     return f"{'; '.join(shares)}."
 
 
-def examples(table: pa.Table) -> Iterator[str]:
+def describe_examples(table: pa.Table) -> Iterator[str]:
     """Rows of both kinds from a few bins, in words."""
-    for name, rows in chosen(table, SHOWN):
+    for name, rows in example_bins(table, SHOWN):
         named = [f"{kinds.KINDS[kind]} rows {', '.join(map(str, some[:NAMED]))}" for kind, some in rows.items() if some]
         if named:
             yield f"Among U {name}: {'; '.join(named)}."
 
 
-def chosen(table: pa.Table, most: int) -> Iterator[tuple[str, dict[str, list[int]]]]:
+def example_bins(table: pa.Table, most: int) -> Iterator[tuple[str, dict[str, list[int]]]]:
     """Some bins with examples of both kinds, from the lowest up: the bin's name, and the rows of each kind."""
     columns = {kind: f"{kind}_rows" for kind in kinds.KINDS}
-    bins = binned(table)
+    bins = read_bins(table)
     if bins is None or not set(columns.values()) <= set(table.column_names):
         return
-    order = ordered(table).tolist()
+    order = bin_order(table).tolist()
     rows = {kind: table[column].to_pylist() for kind, column in columns.items()}
     examples = [
         (bins.name(at), {kind: list(of_kind[index] or ()) for kind, of_kind in rows.items()})

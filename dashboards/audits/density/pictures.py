@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from dashboards import drawing
 from dashboards.audits.density import kinds
-from dashboards.audits.density.observed import Observed
-from dashboards.audits.density.outliers import chosen
+from dashboards.audits.density.observations import Observations
+from dashboards.audits.density.outliers import example_bins
 from dashboards.columns import integers, numbers
-from dashboards.gallery import Gallery, Picture, Pixels, encoded, reason
+from dashboards.gallery import Gallery, Picture, Pixels, encode_png, error_reason
 from dashboards.run import Run
 from orchestrator.errors import StoreError
 from orchestrator.store.listing import stored_keys
@@ -35,8 +35,8 @@ NAMES = {"lowest": "Least memorised", "median": "In the middle", "highest": "Mos
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
     """Observations by their published score in ascending order, then outliers, duplicates and samples."""
-    seen = Observed(run.table("scores"))
-    groups = ends(seen)
+    seen = Observations(run.table("scores"))
+    groups = score_extremes(seen)
     if not groups and not run.table("duplicates").num_rows:
         return None
     config = run.private_config
@@ -48,22 +48,24 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
         hidden = f"Images of {config.data.named().name} are yours and are not shown unless asked for with --show-images"
         return Gallery(CAPTION, False, f"{hidden}. {rows}")
     try:
-        return Gallery(CAPTION, True, "", tuple(measured(run, config, seen, groups)))
+        return Gallery(CAPTION, True, "", tuple(measured_pictures(run, config, seen, groups)))
     except (ValueError, OSError, IndexError, StoreError) as error:  # DatasetError among them
-        return Gallery(CAPTION, False, f"The pictures cannot be drawn{reason(run, error)}. {rows}")
+        return Gallery(CAPTION, False, f"The pictures cannot be drawn{error_reason(run, error)}. {rows}")
 
 
-def measured(run: Run, config: Density, seen: Observed, groups: dict[str, NDArray[np.int64]]) -> Iterator[Picture]:
+def measured_pictures(
+    run: Run, config: Density, seen: Observations, groups: dict[str, NDArray[np.int64]]
+) -> Iterator[Picture]:
     """The pictures of all that the run has measured."""
     images = load(config.data)
     observed = images.test_images if config.asked == "test" else images.train_images
-    yield from of_scores(seen, groups, observed)
-    yield from of_outliers(run, seen, observed)
-    yield from of_pairs(run, images.train_images)
-    yield from of_samples(run, images.shape)
+    yield from score_pictures(seen, groups, observed)
+    yield from outlier_pictures(run, seen, observed)
+    yield from duplicate_pictures(run, images.train_images)
+    yield from sample_pictures(run, images.shape)
 
 
-def ends(seen: Observed) -> dict[str, NDArray[np.int64]]:
+def score_extremes(seen: Observations) -> dict[str, NDArray[np.int64]]:
     """Indices of the observations with the lowest, median and highest scores, disjoint and ascending."""
     scores = seen.column("m")
     there = np.flatnonzero(~np.isnan(scores))
@@ -77,32 +79,32 @@ def ends(seen: Observed) -> dict[str, NDArray[np.int64]]:
     return {"lowest": order[:count], "median": order[middle : middle + count], "highest": order[-count:]}
 
 
-def of_scores(seen: Observed, groups: dict[str, NDArray[np.int64]], observed: Pixels) -> Iterator[Picture]:
+def score_pictures(seen: Observations, groups: dict[str, NDArray[np.int64]], observed: Pixels) -> Iterator[Picture]:
     for name, places in groups.items():
         for at in places:
             row = int(seen.rows[at])
-            title = scored(seen, int(at))
-            yield Picture(encoded(observed[row]), title, f"Observation, {title}", NAMES[name])
+            title = observation_title(seen, int(at))
+            yield Picture(encode_png(observed[row]), title, f"Observation, {title}", NAMES[name])
 
 
-def scored(seen: Observed, at: int) -> str:
+def observation_title(seen: Observations, at: int) -> str:
     score, p = seen.column("m"), seen.column("p_value")
-    words = f"row {seen.rows[at]}, M {drawing.number(float(score[at]))}"
+    words = f"row {seen.rows[at]}, M {drawing.format_number(float(score[at]))}"
     return words if not len(p) or np.isnan(p[at]) else f"{words}, p {p[at]:.2g}"
 
 
-def of_outliers(run: Run, seen: Observed, observed: Pixels) -> Iterator[Picture]:
+def outlier_pictures(run: Run, seen: Observations, observed: Pixels) -> Iterator[Picture]:
     """Examples of both kinds from a few bins of log P."""
     places = {int(row): at for at, row in enumerate(seen.rows)}
-    for name, rows in chosen(run.table("outliers"), BINS):
+    for name, rows in example_bins(run.table("outliers"), BINS):
         for kind, some in rows.items():
             for row in islice((row for row in some if row in places), EXAMPLES):
-                title = f"{kinds.KINDS[kind]}, {scored(seen, places[row])}"
+                title = f"{kinds.KINDS[kind]}, {observation_title(seen, places[row])}"
                 group = f"Highly memorised and regular, U {name} nats"
-                yield Picture(encoded(observed[row]), title, f"Observation, {title}, U {name}", group)
+                yield Picture(encode_png(observed[row]), title, f"Observation, {title}, U {name}", group)
 
 
-def of_pairs(run: Run, images: Pixels) -> Iterator[Picture]:
+def duplicate_pictures(run: Run, images: Pixels) -> Iterator[Picture]:
     """The closest pairs, with the two images of each side by side."""
     table = run.table("duplicates")
     if not {"rank", "row", "other", "distance"} <= set(table.column_names):
@@ -111,20 +113,20 @@ def of_pairs(run: Run, images: Pixels) -> Iterator[Picture]:
     distance = numbers(table, "distance")
     for at in np.argsort(rank, kind="stable")[:PAIRS]:
         pair = (int(row[at]), int(other[at]))
-        title = f"rows {pair[0]} and {pair[1]}, distance {drawing.number(float(distance[at]))}"
+        title = f"rows {pair[0]} and {pair[1]}, distance {drawing.format_number(float(distance[at]))}"
         beside = np.concatenate([images[image] for image in pair], axis=1)
-        yield Picture(encoded(beside), title, f"Two training images, {title}", "Closest pairs of training images")
+        yield Picture(encode_png(beside), title, f"Two training images, {title}", "Closest pairs of training images")
 
 
-def of_samples(run: Run, shape: tuple[int, int, int]) -> Iterator[Picture]:
+def sample_pictures(run: Run, shape: tuple[int, int, int]) -> Iterator[Picture]:
     """A few samples of the model trained on all data, if it has any."""
-    samples = drawn(run, shape)
+    samples = read_samples(run, shape)
     for at, image in enumerate([] if samples is None else samples[:SAMPLES]):
         pixels = np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8)
-        yield Picture(encoded(pixels), f"sample {at}", f"Image {at} drawn from the model", "Drawn from the model")
+        yield Picture(encode_png(pixels), f"sample {at}", f"Image {at} drawn from the model", "Drawn from the model")
 
 
-def drawn(run: Run, shape: tuple[int, int, int]) -> NDArray[np.float32] | None:
+def read_samples(run: Run, shape: tuple[int, int, int]) -> NDArray[np.float32] | None:
     """The samples of a model, (images, h, w, c) in [0, 1]; None if no model has any.
 
     The model is found by the records, since all models' tables together may be larger than memory.

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.density import kinds
-from dashboards.audits.density.observed import Array
+from dashboards.audits.density.observations import Array
 from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
 from tasks.audits.density.highly_memorised import HIGH
@@ -48,36 +48,39 @@ def ratios(table: pa.Table) -> Figure | None:
     """The mean ratio by score with 1.96 standard errors, and its distribution for both kinds of observations."""
     if not set(table.column_names) >= NEEDED:
         return None
-    bins, groups = of_bins(table), of_kinds(table)
+    bins, groups = read_bins(table), read_quantiles(table)
     if bins is None and not groups:
         return None
-    alt = [*([] if bins is None else [of_means(bins)]), *(of_quantiles(kind, *group) for kind, group in groups.items())]
+    alt = [
+        *([] if bins is None else [describe_means(bins)]),
+        *(describe_quantiles(kind, *group) for kind, group in groups.items()),
+    ]
     title = "Does the model draw images nearer to what it memorised?"
-    return Figure("neighbours", title, about(bins, groups), " ".join(alt), drawn(bins, groups))
+    return Figure("neighbours", title, figure_caption(bins, groups), " ".join(alt), draw_svg(bins, groups))
 
 
-def drawn(bins: Bins | None, groups: Kinds) -> str:
+def draw_svg(bins: Bins | None, groups: Kinds) -> str:
     """The means above the distributions as SVG, as far as there are both."""
     panels = (bins is not None) + bool(groups)
     figure = drawing.canvas((PANEL + 0.6) * panels + legend.ROW + 0.2)
     if bins is not None:
-        by_score(layout.wide(figure, (PANEL + 0.6) * bool(groups) + 0.55, PANEL), bins)
+        draw_means(layout.wide_axes(figure, (PANEL + 0.6) * bool(groups) + 0.55, PANEL), bins)
     if groups:
-        cumulative(layout.wide(figure, 0.55, PANEL), groups)
-        legend.above(figure, [legend.line(kinds.KINDS[kind], linewidth=2, **look(kind)) for kind in groups])
+        draw_cumulative(layout.wide_axes(figure, 0.55, PANEL), groups)
+        legend.add_above(figure, [legend.line(kinds.KINDS[kind], linewidth=2, **line_look(kind)) for kind in groups])
     return drawing.svg(figure, "neighbours")
 
 
-def look(kind: str) -> dict[str, Any]:
+def line_look(kind: str) -> dict[str, Any]:
     """The line of a kind of observations."""
-    return {"color": drawing.light(kinds.OF_KIND[kind]), "linestyle": kinds.DASHES[kind]}
+    return {"color": drawing.light(kinds.KIND_COLOURS[kind]), "linestyle": kinds.DASHES[kind]}
 
 
-def about(bins: Bins | None, groups: Kinds) -> str:
+def figure_caption(bins: Bins | None, groups: Kinds) -> str:
     """The caption of the figure."""
     above = (
         f"Dots: the mean over the observations of a bin of M with ± {SE} standard errors over them; hollow: a bin with "
-        f"one observation, which has none.{left_out(bins)} "
+        f"one observation, which has none.{describe_far_bins(bins)} "
         if bins is not None
         else ""
     )
@@ -96,7 +99,7 @@ def about(bins: Bins | None, groups: Kinds) -> str:
     )
 
 
-def of_bins(table: pa.Table) -> Bins | None:
+def read_bins(table: pa.Table) -> Bins | None:
     group = texts(table, "group")
     low, high, mean, error = (numbers(table, name) for name in ("low", "high", "mean", "standard_error"))
     rows = np.flatnonzero((group == "bin") & ~np.isnan(mean) & ~(np.isnan(low) & np.isnan(high)))
@@ -107,7 +110,7 @@ def of_bins(table: pa.Table) -> Bins | None:
     return Bins(low[rows], high[rows], mean[rows], np.where(n > 1, error[rows], np.nan), n)
 
 
-def of_kinds(table: pa.Table) -> Kinds:
+def read_quantiles(table: pa.Table) -> Kinds:
     """The quantiles of each kind's ratios, at even steps from the smallest to the largest, and how many it has."""
     group, n, quantiles = texts(table, "group"), integers(table, "n"), table["quantiles"].to_pylist()
     groups = {}
@@ -119,9 +122,9 @@ def of_kinds(table: pa.Table) -> Kinds:
     return groups
 
 
-def by_score(axes: Any, bins: Bins) -> None:
+def draw_means(axes: Any, bins: Bins) -> None:
     """The mean of each bin that is drawn."""
-    shown = kept(bins)
+    shown = near_bins(bins)
     middle = (bins.starts + np.where(np.isnan(bins.high), bins.starts + bins.width, bins.high)) / 2
     alone = np.isnan(bins.error)
     accent = drawing.light("accent")
@@ -129,29 +132,31 @@ def by_score(axes: Any, bins: Bins) -> None:
     several, single = shown & ~alone, shown & alone
     half = SE * bins.error[several]
     axes.plot(
-        *drawing.broken(middle[several], bins.mean[several] - half, bins.mean[several] + half),
+        *drawing.segment_path(middle[several], bins.mean[several] - half, bins.mean[several] + half),
         color=accent, linewidth=1.6, solid_capstyle="butt",
     )  # fmt: skip
     size = 4.5 if shown.sum() <= 60 else 3
     axes.plot(middle[several], bins.mean[several], "o", color=accent, markersize=size)
     axes.plot(middle[single], bins.mean[single], "o", color=accent, markersize=size, markerfacecolor="none")
-    axes.set_xlim(*drawing.span(middle[shown].tolist(), 0.03))
-    drawing.ticks(axes, 6, 5)
+    axes.set_xlim(*drawing.padded_limits(middle[shown].tolist(), 0.03))
+    drawing.set_ticks(axes, 6, 5)
     axes.set_xlabel("M as published, nats")
     axes.set_ylabel("mean ratio")
 
 
-def left_out(bins: Bins) -> str:
+def describe_far_bins(bins: Bins) -> str:
     """The observations of the bins that are not drawn, in words; empty where all are."""
-    left = ~kept(bins)
+    left = ~near_bins(bins)
     if not left.any():
         return ""
     starts = bins.starts[left]
     count, far = int(bins.n[left].sum()), starts[np.abs(starts).argmax()]
-    return f" Not drawn: {count:,} observation{'s'[: count > 1]} in far bins, to {drawing.number(float(far))} nats."
+    return (
+        f" Not drawn: {count:,} observation{'s'[: count > 1]} in far bins, to {drawing.format_number(float(far))} nats."
+    )
 
 
-def kept(bins: Bins) -> Any:
+def near_bins(bins: Bins) -> Any:
     """Mask of the bins to draw: all but those of a few observations far from the others."""
     share = np.cumsum(bins.n) / bins.n.sum()
     first, last = int((share >= 0.0005).argmax()), int((share >= 0.9995).argmax())
@@ -160,32 +165,33 @@ def kept(bins: Bins) -> Any:
     return (edge >= edge[first] - 0.5 * reach) & (edge <= edge[last] + 0.5 * reach)
 
 
-def cumulative(axes: Any, groups: Kinds) -> None:
+def draw_cumulative(axes: Any, groups: Kinds) -> None:
     """The share of observations up to each ratio, a line for each kind."""
     axes.axvline(1, **drawing.NULL)
     ends = [1.0]
     for kind, (values, _) in groups.items():
-        axes.plot(values, np.linspace(0, 1, len(values)), linewidth=2, **look(kind))
+        axes.plot(values, np.linspace(0, 1, len(values)), linewidth=2, **line_look(kind))
         ends += np.quantile(values, (0.01, 0.99)).tolist()
-    axes.set_xlim(*drawing.span(ends))
+    axes.set_xlim(*drawing.padded_limits(ends))
     axes.set_ylim(-0.02, 1.02)
-    drawing.ticks(axes)
+    drawing.set_ticks(axes)
     axes.set_xlabel("nearest-neighbour ratio")
     axes.set_ylabel("share up to it")
 
 
-def of_means(bins: Bins) -> str:
+def describe_means(bins: Bins) -> str:
     """The mean ratio and in how many bins it differs from 1, in words."""
     mean = float(np.average(bins.mean, weights=bins.n))
     half = SE * bins.error
     above, below = (int(differing.sum()) for differing in (bins.mean - half > 1, bins.mean + half < 1))
     return (
-        f"Mean ratio {drawing.number(mean)} over {int(bins.n.sum()):,} observations in {len(bins.n)} bins of M; in "
+        f"Mean ratio {drawing.format_number(mean)} over {int(bins.n.sum()):,}"
+        f" observations in {len(bins.n)} bins of M; in "
         f"{above} bins it is above 1 and in {below} below 1 by more than {SE} standard errors."
     )
 
 
-def of_quantiles(kind: str, values: Array, n: int) -> str:
+def describe_quantiles(kind: str, values: Array, n: int) -> str:
     """The median ratio of a kind and its middle 90 %, in words."""
-    low, middle, high = (drawing.number(float(value)) for value in np.quantile(values, (0.05, 0.5, 0.95)))
+    low, middle, high = (drawing.format_number(float(value)) for value in np.quantile(values, (0.05, 0.5, 0.95)))
     return f"{kinds.KINDS[kind].capitalize()} (n {n:,}): median ratio {middle}, middle 90 % {low} to {high}."

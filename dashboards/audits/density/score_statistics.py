@@ -18,7 +18,7 @@ NEEDED = {"epoch", "score", "label", "statistic", "estimate", "low", "high", "n"
 
 
 @dataclass(frozen=True)
-class Followed:
+class Curve:
     """A statistic by epoch, with its interval over `n` repetitions; NaN without one."""
 
     epochs: NDArray[np.int64]
@@ -27,10 +27,10 @@ class Followed:
     high: Array
     n: int
 
-    def in_words(self, at: int = -1) -> str:
+    def describe(self, at: int = -1) -> str:
         """The estimate at one of the epochs, with its interval, in words."""
         low, high = (None if np.isnan(end[at]) else float(end[at]) for end in (self.low, self.high))
-        return f"{drawing.number(float(self.estimate[at]))}{drawing.interval(low, high)}"
+        return f"{drawing.format_number(float(self.estimate[at]))}{drawing.format_interval(low, high)}"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Statistics:
     def there(self) -> bool:
         return set(self.table.column_names) >= NEEDED
 
-    def followed(self, score: str, statistic: str) -> Followed | None:
+    def curve(self, score: str, statistic: str) -> Curve | None:
         """A statistic of a score over all labels by epoch; None if it was not recorded."""
         if not self.there:
             return None
@@ -64,7 +64,7 @@ class Statistics:
         if not len(rows):
             return None
         estimate, low, high = (of[name][rows] for name in ("estimate", "low", "high"))
-        return Followed(of["epoch"][rows], estimate, low, high, int(of["n"][rows].max()))
+        return Curve(of["epoch"][rows], estimate, low, high, int(of["n"][rows].max()))
 
     def null(self, score: str, statistic: str) -> float | None:
         """The value of the statistic over all labels where nothing is memorised; None if unknown."""

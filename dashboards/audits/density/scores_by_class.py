@@ -6,11 +6,11 @@ import numpy as np
 
 from dashboards import layout
 from dashboards.audits.density import strips
-from dashboards.audits.density.observed import Observed
+from dashboards.audits.density.observations import Observations
 from dashboards.figure import Figure
 
 
-def labels(seen: Observed) -> Figure | None:
+def class_scores(seen: Observations) -> Figure | None:
     """Median and middle 90 % of both scores for each label, the largest median first."""
     label = seen.column("label")
     names = np.unique(label[~np.isnan(label)])
@@ -33,5 +33,7 @@ def labels(seen: Observed) -> Figure | None:
         f"Dashed: 0. {n} observations of each label, the largest median of the matched-count score first.{rest} How "
         "much observations of a class vary bears on the score: compare runs label by label rather than labels."
     )
-    alt = " ".join(strip.in_words() for strip in shown)
-    return Figure("labels", "Are some classes memorised more than others?", caption, alt, strips.drawn(shown, "labels"))
+    alt = " ".join(strip.describe() for strip in shown)
+    return Figure(
+        "labels", "Are some classes memorised more than others?", caption, alt, strips.draw_strips(shown, "labels")
+    )

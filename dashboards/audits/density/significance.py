@@ -9,7 +9,7 @@ import numpy as np
 
 from dashboards import drawing, layout
 from dashboards.audits.density import kinds
-from dashboards.audits.density.observed import Array, Observed
+from dashboards.audits.density.observations import Array, Observations
 from dashboards.figure import Figure
 from tasks.audits.density.tail import LEVEL, alone
 
@@ -20,7 +20,7 @@ GROUPS = (0.0, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
 NAMES = ("0–50", "50–75", "75–90", "90–95", "95–99", "99–99.9", "> 99.9")
 
 
-def significance(seen: Observed, dependent: bool = False) -> Figure | None:
+def significance(seen: Observations, dependent: bool = False) -> Figure | None:
     """The histogram of the p-values over the uniform one, and the share significant by how high the score is.
 
     `dependent`: the p-values are those of rows that were left out one by one, and adjusted as such.
@@ -32,23 +32,27 @@ def significance(seen: Observed, dependent: bool = False) -> Figure | None:
     p, significant = p[there], adjusted[there] <= LEVEL
     if not len(p):
         return None
-    groups = shares(score[there], significant)
+    groups = significant_shares(score[there], significant)
     title = "Which scores are more than chance?"
     return Figure(
-        "significance", title, about(p, dependent), in_words(p, int(significant.sum()), groups), drawn(p, groups)
+        "significance",
+        title,
+        figure_caption(p, dependent),
+        describe_significance(p, int(significant.sum()), groups),
+        draw_svg(p, groups),
     )
 
 
-def drawn(p: Array, groups: Groups) -> str:
+def draw_svg(p: Array, groups: Groups) -> str:
     """The histogram above and the shares below, as SVG."""
     panel, apart = 1.5, 0.95
     figure = drawing.canvas(2 * panel + apart + 0.68)
-    histogram(layout.wide(figure, 0.55 + panel + apart, panel), p)
-    by_score(layout.wide(figure, 0.55, panel), groups)
+    draw_histogram(layout.wide_axes(figure, 0.55 + panel + apart, panel), p)
+    draw_group_shares(layout.wide_axes(figure, 0.55, panel), groups)
     return drawing.svg(figure, "significance")
 
 
-def about(p: Array, dependent: bool) -> str:
+def figure_caption(p: Array, dependent: bool) -> str:
     """The caption of the figure."""
     n, smallest = len(p), float(p.min())
     needed = math.ceil(smallest / alone(n, dependent))
@@ -58,28 +62,30 @@ def about(p: Array, dependent: bool) -> str:
         f"models held the observation out, drawn anew. Dashed: {n / BINS:,.4g} in each bar, where training raises "
         f"log p by just that. Below: the share significant at a false discovery rate of {LEVEL:.0%} by where the "
         "published score stands among all, without intervals, since all are of the same models; dashed: of all. The "
-        f"smallest p found is {drawing.number(smallest)}; at this p {counted(needed)} would have to have it before any "
+        f"smallest p found is {drawing.format_number(smallest)}; at this p "
+        f"{format_observations(needed)} would have to have it before any "
         f"is significant ({procedure})."
     )
 
 
-def in_words(p: Array, significant: int, groups: Groups) -> str:
+def describe_significance(p: Array, significant: int, groups: Groups) -> str:
     """How many observations are significant, of all and by how high the score is, in words."""
     n, least = len(p), int((p <= LEVEL).sum())
     return (
-        f"{kinds.share(significant, n)} observations are significant at a false discovery rate of {LEVEL:.0%}; "
-        f"{kinds.share(least, n)} have p at most {LEVEL}, {LEVEL:.0%} expected by chance. Smallest p "
-        f"{drawing.number(float(p.min()))}, median {drawing.number(float(np.median(p)))}. Significant by percentile of "
-        "the published score: " + ", ".join(f"{name} {kinds.share(hits, of)}" for name, hits, of in groups) + "."
+        f"{kinds.format_share(significant, n)} observations are significant at a false discovery rate of {LEVEL:.0%}; "
+        f"{kinds.format_share(least, n)} have p at most {LEVEL}, {LEVEL:.0%} expected by chance. Smallest p "
+        f"{drawing.format_number(float(p.min()))}, median "
+        f"{drawing.format_number(float(np.median(p)))}. Significant by percentile of "
+        "the published score: " + ", ".join(f"{name} {kinds.format_share(hits, of)}" for name, hits, of in groups) + "."
     )
 
 
-def counted(needed: int) -> str:
+def format_observations(needed: int) -> str:
     """So many observations, in words."""
     return f"{needed:,} observation{'s'[: needed != 1]}"
 
 
-def shares(score: Array, significant: Any) -> Groups:
+def significant_shares(score: Array, significant: Any) -> Groups:
     """The groups that have observations, the lowest scores first."""
     edges = np.quantile(score, GROUPS[1:-1])
     group = np.searchsorted(edges, score, side="left")
@@ -91,7 +97,7 @@ def shares(score: Array, significant: Any) -> Groups:
     return groups
 
 
-def histogram(axes: Any, p: Array) -> None:
+def draw_histogram(axes: Any, p: Array) -> None:
     """The histogram of p-values, with a line at the uniform one."""
     edges = np.linspace(0, 1, BINS + 1)
     counts = np.histogram(p, edges)[0]
@@ -99,12 +105,12 @@ def histogram(axes: Any, p: Array) -> None:
     axes.stairs(counts, edges, color=drawing.light("twin"), linewidth=1.2)
     axes.axhline(len(p) / BINS, **drawing.NULL)
     axes.set_xlim(-0.01, 1.01)
-    drawing.ticks(axes, up=4)
+    drawing.set_ticks(axes, up=4)
     axes.set_xlabel("p-value of the published score")
     axes.set_ylabel("observations")
 
 
-def by_score(axes: Any, groups: Groups) -> None:
+def draw_group_shares(axes: Any, groups: Groups) -> None:
     """The share significant in each group, over that of all."""
     places = np.arange(len(groups))
     value = np.array([hits / of for _, hits, of in groups], np.float64)
@@ -113,7 +119,7 @@ def by_score(axes: Any, groups: Groups) -> None:
     axes.plot(places, value, "o", color=accent, markersize=5.5)
     axes.set_xlim(-0.5, len(groups) - 0.5)
     axes.set_ylim(-0.03, 1.03)
-    drawing.ticks(axes)
+    drawing.set_ticks(axes)
     axes.set_xticks(places, [name for name, *_ in groups])
     axes.grid(axis="x", visible=False)
     axes.set_xlabel("percentile of the published score")

@@ -9,7 +9,7 @@ import numpy as np
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.density import kinds
-from dashboards.audits.density.observed import Array
+from dashboards.audits.density.observations import Array
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,13 @@ class Strip:
         """The median of the matched score, or of the other without it."""
         return next(self.spreads[score][1] for score in kinds.SCORES if score in self.spreads)
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """The row in words."""
         words = [
-            f"{kinds.SCORES[score]} {drawing.number(middle)}, {drawing.number(low)} to {drawing.number(high)}"
+            (
+                f"{kinds.SCORES[score]} {drawing.format_number(middle)}, "
+                f"{drawing.format_number(low)} to {drawing.format_number(high)}"
+            )
             for score, (low, middle, high) in self.spreads.items()
         ]
         return f"{self.name} (n {self.n:,}): {'; '.join(words)}."
@@ -47,21 +50,23 @@ def strip(name: str, scores: Mapping[str, Array]) -> Strip | None:
     return Strip(name, spreads, max(map(len, there.values())))
 
 
-def drawn(strips: Sequence[Strip], name: str) -> str:
+def draw_strips(strips: Sequence[Strip], name: str) -> str:
     """The strips as SVG, one below the other in their order, on one scale with a line at 0."""
     scores = [score for score in kinds.SCORES if any(score in strip.spreads for strip in strips)]
-    figure, axes, y = layout.rows([strip.name for strip in strips], legend.ROW + 0.08)
+    figure, axes, y = layout.row_axes([strip.name for strip in strips], legend.ROW + 0.08)
     axes.axvline(0, **drawing.NULL)
     for at, score in enumerate(scores):
-        colour, marker, _ = kinds.OF_SCORE[score]
+        colour, marker, _ = kinds.SCORE_LOOKS[score]
         rows = [index for index, strip in enumerate(strips) if score in strip.spreads]
         low, middle, high = np.array([strips[index].spreads[score] for index in rows]).T
         height = y[rows] + ((len(scores) - 1) / 2 - at) * 0.36
-        across, up = drawing.broken(height, low, high)
+        across, up = drawing.segment_path(height, low, high)
         axes.plot(up, across, color=drawing.light(colour), linewidth=1.8, solid_capstyle="butt")
         axes.plot(middle, height, marker, color=drawing.light(colour), markersize=4.5, linestyle="none")
     ends = (end for strip in strips for spread in strip.spreads.values() for end in spread)
-    axes.set_xlim(*drawing.span([0.0, *ends]))
+    axes.set_xlim(*drawing.padded_limits([0.0, *ends]))
     axes.set_xlabel("nats")
-    legend.above(figure, [kinds.of_score(score, linestyle="-", linewidth=1.8, markersize=4.5) for score in scores])
+    legend.add_above(
+        figure, [kinds.score_legend_entry(score, linestyle="-", linewidth=1.8, markersize=4.5) for score in scores]
+    )
     return drawing.svg(figure, name)

@@ -13,8 +13,8 @@ from dashboards.audits.forgetting.fits import fits
 from dashboards.audits.forgetting.power import power
 from dashboards.audits.forgetting.query_confidences import confidences
 from dashboards.audits.forgetting.ratios import ratios
-from dashboards.audits.forgetting.sweep_cells import cells
-from dashboards.audits.forgetting.targets import negligible, targets
+from dashboards.audits.forgetting.sweep_cells import compare_cells
+from dashboards.audits.forgetting.targets import negligible, target_names
 from dashboards.figure import Figure
 from dashboards.gallery import Gallery
 from dashboards.run import Run
@@ -23,7 +23,7 @@ from dashboards.run import Run
 def figures(run: Run) -> Iterator[Figure]:
     """The decisions first, then what they rest on: confidences, distances, power, baselines and training accuracy."""
     of_targets, confidence = run.table("ratios"), run.table("confidences")
-    names = targets(of_targets)
+    names = target_names(of_targets)
     drawn = (
         decisions(run.table("decisions"), negligible(run)),
         exchangeability(confidence, run.table("decisions")),
@@ -39,7 +39,7 @@ def figures(run: Run) -> Iterator[Figure]:
 
 def sweep(run: Run) -> Iterator[Figure]:
     """The power curves of all cells together."""
-    yield from cells(run)
+    yield from compare_cells(run)
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.forgetting import roles
-from dashboards.audits.forgetting.targets import span_of
+from dashboards.audits.forgetting.targets import format_range
 from dashboards.estimates import finite
 from dashboards.figure import Figure
 
@@ -36,15 +36,15 @@ def decisions(table: pa.Table, negligible: float | None) -> Figure | None:
     if not rows:
         return None
     shown = rows[: layout.MOST]
-    caption = f"{about(shown, negligible)}{layout.rest(len(shown), len(rows), 'targets')}"
-    alt = " ".join(in_words(row) for row in shown)
-    return Figure("decisions", "Have the models forgotten the query set?", caption, alt, drawn(shown, negligible))
+    caption = f"{figure_caption(shown, negligible)}{layout.left_out_note(len(shown), len(rows), 'targets')}"
+    alt = " ".join(describe_decision(row) for row in shown)
+    return Figure("decisions", "Have the models forgotten the query set?", caption, alt, draw_svg(shown, negligible))
 
 
-def drawn(shown: Sequence[Row], negligible: float | None) -> str:
+def draw_svg(shown: Sequence[Row], negligible: float | None) -> str:
     """The shares as SVG, a row for each target."""
-    handles = entries(shown, negligible)
-    figure, axes, y = layout.rows([row["name"] for row in shown], roles.above(-(-len(handles) // 2)))
+    handles = legend_entries(shown, negligible)
+    figure, axes, y = layout.row_axes([row["name"] for row in shown], roles.legend_height(-(-len(handles) // 2)))
     if negligible is not None:
         axes.axvline(100 * negligible, **roles.BOUND)
     for row, height in zip(shown, y.tolist(), strict=True):
@@ -55,13 +55,13 @@ def drawn(shown: Sequence[Row], negligible: float | None) -> str:
             axes.plot(ends, [height] * 2, linewidth=2, solid_capstyle="butt", **look)
         axes.plot([100 * row["share"] if finite(row["share"]) else 0], [height], marker, markersize=6.5, **look)
     most = max([100 * row["share_high"] for row in shown if finite(row["share"])] + [100 * (negligible or 0.1)])
-    axes.set_xlim(*drawing.span([0.0, most], 0.04))
+    axes.set_xlim(*drawing.padded_limits([0.0, most], 0.04))
     axes.set_xlabel("share of D_Q held, %")
-    legend.above(figure, handles)
+    legend.add_above(figure, handles)
     return drawing.svg(figure, "decisions")
 
 
-def entries(shown: Sequence[Row], negligible: float | None) -> list[Any]:
+def legend_entries(shown: Sequence[Row], negligible: float | None) -> list[Any]:
     """The legend's entries: only what occurs."""
     present = {row["decision"] for row in shown}
     handles = [
@@ -74,10 +74,10 @@ def entries(shown: Sequence[Row], negligible: float | None) -> list[Any]:
     return handles
 
 
-def about(shown: Sequence[Row], negligible: float | None) -> str:
+def figure_caption(shown: Sequence[Row], negligible: float | None) -> str:
     """The caption: what is estimated, how it is decided, and the numbers of models and images."""
     bound = "a negligible share" if negligible is None else f"{100 * negligible:g} %"
-    numbers = {name: span_of([row[name] or 0 for row in shown]) for name in ("models", "images", "controls")}
+    numbers = {name: format_range([row[name] or 0 for row in shown]) for name in ("models", "images", "controls")}
     return (
         "The share of D_Q that those models of known shares hold which are as much surer of it than of the control set "
         "as the target; the line ends at the lower and the upper limit, each of 95 % on its side, and an upper limit "
@@ -89,10 +89,10 @@ def about(shown: Sequence[Row], negligible: float | None) -> str:
     )
 
 
-def in_words(row: Row) -> str:
+def describe_decision(row: Row) -> str:
     """A row for readers who cannot see the figure."""
-    words = f"{row['name']}: {row['decision']}, p = {drawing.number(row['p_adjusted'])}"
+    words = f"{row['name']}: {row['decision']}, p = {drawing.format_number(row['p_adjusted'])}"
     if finite(row["share"]):
-        ends = drawing.interval(100 * row["share_low"], 100 * row["share_high"])
-        words += f", {drawing.number(100 * row['share'])} %{ends} of D_Q held"
+        ends = drawing.format_interval(100 * row["share_low"], 100 * row["share_high"])
+        words += f", {drawing.format_number(100 * row['share'])} %{ends} of D_Q held"
     return f"{words}."

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.forgetting.query_confidences import ACROSS, LETTERS, PANEL, TARGETS
-from dashboards.audits.forgetting.targets import span_of
-from dashboards.estimates import fitted
+from dashboards.audits.forgetting.targets import format_range
+from dashboards.estimates import fit_words
 from dashboards.figure import Figure
 from tasks.audits.forgetting import kolmogorov_smirnov
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
@@ -48,9 +48,9 @@ class Panel:
         return kolmogorov_smirnov.farthest(self.query, self.control, "one-sided")
 
     @property
-    def words(self) -> str:
+    def heading(self) -> str:
         """What stands above the lines."""
-        p = "" if self.p is None else f", p = {drawing.number(self.p)}"
+        p = "" if self.p is None else f", p = {drawing.format_number(self.p)}"
         return f"KS {self.farthest.distance:.2g}{p}"
 
 
@@ -58,49 +58,51 @@ def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
     """Distributions of the scores of D_Q and of the control set; None where there is no control set."""
     if not set(table.column_names) >= set(CONFIDENCES.names) or not is_controlled(table):
         return None
-    panels = list(of_targets(table, decided))
+    panels = list(target_panels(table, decided))
     if not panels:
         return None
     innocent, targets = panels[0].name == INNOCENT, sum(panel.name != INNOCENT for panel in panels)
     shown = panels[: TARGETS + innocent]
-    caption = about(panels, innocent) + layout.rest(len(shown) - innocent, targets, "targets")
-    alt = " ".join(f"{panel.name}: one-sided {panel.words}." for panel in shown)
-    return Figure("exchangeability", "Are images of D_Q known better than the control set?", caption, alt, drawn(shown))
+    caption = figure_caption(panels, innocent) + layout.left_out_note(len(shown) - innocent, targets, "targets")
+    alt = " ".join(f"{panel.name}: one-sided {panel.heading}." for panel in shown)
+    return Figure(
+        "exchangeability", "Are images of D_Q known better than the control set?", caption, alt, draw_svg(shown)
+    )
 
 
 def is_controlled(table: pa.Table) -> bool:
     return bool(pc.any(pc.equal(table["set"], "control")).as_py())
 
 
-def of_targets(table: pa.Table, decided: pa.Table) -> Iterator[Panel]:
+def target_panels(table: pa.Table, decided: pa.Table) -> Iterator[Panel]:
     """A calibration model beside the others, where there are several, and each target beside all of them."""
     matrix = confidence_matrix([table])
     compared = Compared(Decisions(()), matrix)
     if not compared.is_controlled:
         return
     if compared.null_scores:
-        yield Panel(INNOCENT, *of_units(compared, compared.null_scores[0]))
+        yield Panel(INNOCENT, *unit_scores(compared, compared.null_scores[0]))
     for target in decided.to_pylist():
         models = matrix.replicates("target", target["target"])
         if models and target["p_adjusted"] is not None:
             of = Compared(Decisions(()), matrix, max(matrix.models[model].printed for model in models))
-            sides = of_units(of, np.mean(of.scores(models), axis=0))
+            sides = unit_scores(of, np.mean(of.scores(models), axis=0))
             yield Panel(target["name"], *sides, target["p_adjusted"])
 
 
-def of_units(compared: Compared, of_images: Array) -> tuple[Array, Array]:
+def unit_scores(compared: Compared, of_images: Array) -> tuple[Array, Array]:
     """The scores of D_Q and of the control set, sorted; of a group's images their mean."""
     values, is_control = compared.units(of_images)
     return np.sort(values[~is_control]), np.sort(values[is_control])
 
 
-def about(panels: Sequence[Panel], innocent: bool) -> str:
+def figure_caption(panels: Sequence[Panel], innocent: bool) -> str:
     """The caption: what a score is, what the lines are, and the numbers of images."""
     beside = (
         "The first panel is a model that never saw D_Q: there the lines differ by chance alone. " if innocent else ""
     )
     images = (
-        span_of([len(values) for values in of]) for of in zip(*((p.query, p.control) for p in panels), strict=True)
+        format_range([len(values) for values in of]) for of in zip(*((p.query, p.control) for p in panels), strict=True)
     )
     return (
         "Share of the images whose score is at most so much. A score says how much surer a target is of an image than "
@@ -113,7 +115,7 @@ def about(panels: Sequence[Panel], innocent: bool) -> str:
     )
 
 
-def drawn(panels: Sequence[Panel]) -> str:
+def draw_svg(panels: Sequence[Panel]) -> str:
     """The distributions as SVG, in panels three abreast."""
     step = PANEL + 0.62
     foot = 0.55
@@ -125,40 +127,40 @@ def drawn(panels: Sequence[Panel]) -> str:
     for at, panel in enumerate(panels):
         row, column = divmod(at, ACROSS)
         bottom = foot + step * (rows - 1 - row)
-        axes = drawing.place(figure, 0.42 + column * (width + 0.2), bottom, width, PANEL - 0.05)
-        axes.set_title(fitted([panel.name], LETTERS), fontsize=drawing.TEXT - 1, y=1.17, pad=0)
-        of_panel(axes, panel)
-        axes.set_xlim(placed(np.array([low, high])).tolist())
+        axes = drawing.add_axes(figure, 0.42 + column * (width + 0.2), bottom, width, PANEL - 0.05)
+        axes.set_title(fit_words([panel.name], LETTERS), fontsize=drawing.TEXT - 1, y=1.17, pad=0)
+        draw_panel(axes, panel)
+        axes.set_xlim(axis_positions(np.array([low, high])).tolist())
         axes.set_ylim(-0.02, 1.02)
-        drawing.ticks(axes, up=4)
+        drawing.set_ticks(axes, up=4)
         ticks = [tick for tick in TICKS if low <= tick <= high]
-        axes.set_xticks(placed(np.array(ticks)), [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in ticks])
+        axes.set_xticks(axis_positions(np.array(ticks)), [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in ticks])
         axes.tick_params(labelleft=column == 0, labelbottom=at + ACROSS >= len(panels), labelsize=drawing.TEXT - 1)
     figure.text(0.5, 0.08 / figure.get_size_inches()[1], "score of an image, standard deviations", ha="center")
     far = {"marker": "|", "markersize": 11, "markeredgewidth": 1.6, "linewidth": 0}
     handles = [legend.line(name, **look) for name, look in CURVES.items()]
-    legend.above(figure, [*handles, legend.line("one-sided KS", color=drawing.light("ink"), **far)])
+    legend.add_above(figure, [*handles, legend.line("one-sided KS", color=drawing.light("ink"), **far)])
     return drawing.svg(figure, "exchangeability")
 
 
-def of_panel(axes: Any, panel: Panel) -> None:
+def draw_panel(axes: Any, panel: Panel) -> None:
     """Both lines, and an upright one where that of D_Q lies farthest below."""
     muted = {"fontsize": drawing.TEXT - 1, "color": drawing.light("muted")}
-    axes.text(0, 1.05, panel.words, transform=axes.transAxes, **muted)
+    axes.text(0, 1.05, panel.heading, transform=axes.transAxes, **muted)
     for values, look in zip((panel.query, panel.control), CURVES.values(), strict=True):
-        axes.plot(*cumulative(values), **look)
+        axes.plot(*empirical_cdf(values), **look)
     far = panel.farthest
     if far.distance > 0:
         ends = [np.searchsorted(values, far.at, "right") / len(values) for values in (panel.query, panel.control)]
-        axes.plot([placed(np.array([far.at]))[0]] * 2, ends, zorder=4, **UPRIGHT)
+        axes.plot([axis_positions(np.array([far.at]))[0]] * 2, ends, zorder=4, **UPRIGHT)
 
 
-def cumulative(values: Array) -> tuple[Array, Array]:
+def empirical_cdf(values: Array) -> tuple[Array, Array]:
     """The empirical distribution of sorted values as a path through so many of its quantiles."""
     at = np.unique(np.round(np.linspace(0, len(values) - 1, min(POINTS, len(values)))).astype(np.int64))
-    return placed(values[at]), (at + 1) / len(values)
+    return axis_positions(values[at]), (at + 1) / len(values)
 
 
-def placed(values: Array) -> Array:
+def axis_positions(values: Array) -> Array:
     """Where scores stand across: logarithmic on both sides of 0, and even about it."""
     return np.asarray(np.arcsinh(values / EVEN))

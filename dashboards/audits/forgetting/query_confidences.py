@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.forgetting import roles
-from dashboards.audits.forgetting.targets import Who, called, of_models, ordered, span_of
+from dashboards.audits.forgetting.targets import ModelGroup, format_range, group_name, sort_groups, target_numbers
 from dashboards.columns import integers, numbers
-from dashboards.estimates import fitted
+from dashboards.estimates import fit_words
 from dashboards.figure import Figure
 from tasks.audits.forgetting import kolmogorov_smirnov
 from tasks.external.confidences import rounded
@@ -35,17 +35,17 @@ TAIL = 0.001  # of a model's values that may be less even where the axis goes on
 
 
 @dataclass(frozen=True)
-class Asked:
+class ModelConfidences:
     """One model's sorted confidences on the images of D_Q, and their resolution."""
 
-    who: Who
+    who: ModelGroup
     replicate: int
     confidence: Array
     resolution: float
 
 
 @dataclass(frozen=True)
-class Farthest:
+class LargestGap:
     """The confidence at which one model's distribution lies farthest above another's."""
 
     confidence: float
@@ -57,88 +57,99 @@ class Farthest:
         return self.shares[1] - self.shares[0]
 
 
-def farthest(one: Asked, other: Asked) -> Farthest:
+def largest_gap(one: ModelConfidences, other: ModelConfidences) -> LargestGap:
     """max over c of F_other(c) - F_one(c), with both rounded to the coarser resolution."""
     coarser = max(one.resolution, other.resolution)
     a, b = rounded(one.confidence, coarser), rounded(other.confidence, coarser)
     at = kolmogorov_smirnov.farthest(a, b, "one-sided").at
     of_one, of_other = (float(np.searchsorted(values, at, side="right") / len(values)) for values in (a, b))
-    return Farthest(at, (of_one, of_other))
+    return LargestGap(at, (of_one, of_other))
 
 
-ByWho = Mapping[Who, Sequence[Asked]]
+ConfidencesByGroup = Mapping[ModelGroup, Sequence[ModelConfidences]]
 
 
 def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     """Distributions of the confidence on D_Q: query and calibration models above, each target in a panel below."""
-    asked = read(table)
+    asked = read_confidences(table)
     if not asked:
         return None
-    everybody = ordered(model.who for model in asked if model.who[0] != "partial")
+    everybody = sort_groups(model.who for model in asked if model.who[0] != "partial")
     models = {who: [model for model in asked if model.who == who] for who in everybody}
     targets = [who for who in models if who[0] == "target"]
     shown = targets[:TARGETS]
-    places = Axis.of(asked)
-    distances = compared(models, shown)
-    named = {"query and calibration model" if who[0] != "target" else called(who, names): distance
+    places = Axis.from_models(asked)
+    distances = reference_gaps(models, shown)
+    named = {"query and calibration model" if who[0] != "target" else group_name(who, names): distance
              for who, distance in distances.items()}  # fmt: skip
-    caption = about(models, places, bool(distances), bool(shown) and len(models) > len(targets))
-    caption += f"; no intervals.{layout.rest(len(shown), len(targets), 'targets')}"
-    alt = in_words({who: of for who, of in models.items() if who in shown or who[0] != "target"}, named, names)
+    caption = figure_caption(models, places, bool(distances), bool(shown) and len(models) > len(targets))
+    caption += f"; no intervals.{layout.left_out_note(len(shown), len(targets), 'targets')}"
+    alt = describe_confidences(
+        {who: of for who, of in models.items() if who in shown or who[0] != "target"}, named, names
+    )
     title = "How confident are models about the images of the query set?"
-    titles = {who: called(who, names) for who in shown}
-    return Figure("confidences", title, caption, alt, drawn(models, titles, distances, places))
+    titles = {who: group_name(who, names) for who in shown}
+    return Figure("confidences", title, caption, alt, draw_svg(models, titles, distances, places))
 
 
-def first(models: ByWho) -> list[Asked]:
+def reference_models(models: ConfidencesByGroup) -> list[ModelConfidences]:
     """The first query model and the first calibration model, as far as there are any."""
     return [models[who][0] for who in models if who[0] != "target"]
 
 
-def compared(models: ByWho, targets: Sequence[Who]) -> dict[Who, Farthest]:
+def reference_gaps(models: ConfidencesByGroup, targets: Sequence[ModelGroup]) -> dict[ModelGroup, LargestGap]:
     """The distance of the first query model to the first calibration model and to the first of each target."""
-    references = first(models)
+    references = reference_models(models)
     if not references or references[0].who[0] != "query":
         return {}
     others = [*references[1:], *(models[who][0] for who in targets)]
-    return {other.who: farthest(references[0], other) for other in others}
+    return {other.who: largest_gap(references[0], other) for other in others}
 
 
-def drawn(models: ByWho, titles: Mapping[Who, str], distances: Mapping[Who, Farthest], places: Axis) -> str:
+def draw_svg(
+    models: ConfidencesByGroup,
+    titles: Mapping[ModelGroup, str],
+    distances: Mapping[ModelGroup, LargestGap],
+    places: Axis,
+) -> str:
     """The distributions as SVG: those of the references above, those of the targets with a title below."""
-    references = first(models)
+    references = reference_models(models)
     step = PANEL + 0.62
     foot = step * -(-len(titles) // ACROSS) + 0.55
     figure = drawing.canvas(foot + legend.ROW + (2.45 if references else 0.1))
     if references:
-        axes = layout.wide(figure, foot + 0.1, 1.95)
+        axes = layout.wide_axes(figure, foot + 0.1, 1.95)
         axes.set_title("share of images up to c", fontsize=drawing.TEXT)
         for model in references:
-            lines(axes, models[model.who], places, FINE)
-        places.ticks(axes, True)
+            draw_lines(axes, models[model.who], places, FINE)
+        places.set_ticks(axes, True)
         for model in references[1:]:
-            spread(axes, distances.get(model.who), places)
+            draw_gap(axes, distances.get(model.who), places)
     width = (drawing.WIDTH - 0.42 - 0.12 - 0.2 * (ACROSS - 1)) / ACROSS
     for at, (who, title) in enumerate(titles.items()):
         row, column = divmod(at, ACROSS)
-        axes = drawing.place(figure, 0.42 + column * (width + 0.2), foot - step * (row + 1), width, PANEL - 0.05)
-        axes.set_title(fitted([title], LETTERS), fontsize=drawing.TEXT - 1, y=1.17, pad=0)
-        of_target(axes, models[who], references, distances.get(who), places)
-        places.ticks(axes, at + ACROSS >= len(titles), narrow=True)
+        axes = drawing.add_axes(figure, 0.42 + column * (width + 0.2), foot - step * (row + 1), width, PANEL - 0.05)
+        axes.set_title(fit_words([title], LETTERS), fontsize=drawing.TEXT - 1, y=1.17, pad=0)
+        draw_target(axes, models[who], references, distances.get(who), places)
+        places.set_ticks(axes, at + ACROSS >= len(titles), narrow=True)
         axes.tick_params(labelleft=column == 0)
     figure.text(0.5, 0.08 / figure.get_size_inches()[1], "confidence c in the true class", ha="center")
-    legend.above(figure, entries(models, bool(distances)))
+    legend.add_above(figure, legend_entries(models, bool(distances)))
     return drawing.svg(figure, "confidences")
 
 
-def of_target(
-    axes: Any, target: Sequence[Asked], references: Sequence[Asked], distance: Farthest | None, places: Axis
+def draw_target(
+    axes: Any,
+    target: Sequence[ModelConfidences],
+    references: Sequence[ModelConfidences],
+    distance: LargestGap | None,
+    places: Axis,
 ) -> None:
     """The lines of a target's models over those of the references, with the distance to the first query model."""
     for model in references:
-        lines(axes, [model], places, COARSE, 1.0)
-    lines(axes, target, places, COARSE, 0.8)
-    spread(axes, distance, places)
+        draw_lines(axes, [model], places, COARSE, 1.0)
+    draw_lines(axes, target, places, COARSE, 0.8)
+    draw_gap(axes, distance, places)
     if distance is not None:
         axes.text(
             0, 1.05, f"one-sided KS {distance.below:.2g}", transform=axes.transAxes, fontsize=drawing.TEXT - 1,
@@ -146,16 +157,16 @@ def of_target(
         )  # fmt: skip
 
 
-def about(models: ByWho, places: Axis, compared: bool, has_panels: bool) -> str:
+def figure_caption(models: ConfidencesByGroup, places: Axis, compared: bool, has_panels: bool) -> str:
     """The caption up to the number of images and models; `compared`: distances are marked."""
-    images = span_of([len(model.confidence) for of_who in models.values() for model in of_who])
+    images = format_range([len(model.confidence) for of_who in models.values() for model in of_who])
     most = max(map(len, models.values()))
-    counts = f"{span_of([len(of_who) for of_who in models.values()])} model{'s'[: most != 1]}"
+    counts = f"{format_range([len(of_who) for of_who in models.values()])} model{'s'[: most != 1]}"
     cut = f" of the first {LINES} models of each" if most > LINES else ""
     caption = (
         f"Share of the images of D_Q about whose true class a model is at most so confident; a line is a model{cut}, "
         "exact at quantiles and straight between them. The axis is logarithmic towards both ends: log c / (1 - c). "
-        f"{places.in_words()} "
+        f"{places.describe()} "
     )
     if compared:
         caption += (
@@ -167,22 +178,24 @@ def about(models: ByWho, places: Axis, compared: bool, has_panels: bool) -> str:
     return f"{caption}n: {images} images, {counts} of each"
 
 
-def in_words(models: ByWho, distances: Mapping[str, Farthest], names: Mapping[int, str]) -> str:
+def describe_confidences(
+    models: ConfidencesByGroup, distances: Mapping[str, LargestGap], names: Mapping[int, str]
+) -> str:
     """The median confidence of each role and target, and the distances, in words."""
     together = {who: np.concatenate([model.confidence for model in of_who]) for who, of_who in models.items()}
     medians = (
-        f"{called(who, names)}: median c {of_confidence(float(np.median(values)))}, "
+        f"{group_name(who, names)}: median c {format_confidence(float(np.median(values)))}, "
         f"{100 * float((values >= 1).mean()):.0f} % at 1."
         for who, values in together.items()
     )
     apart = (
-        f"{name}: one-sided KS {drawing.number(distance.below)} at c = {of_confidence(distance.confidence)}."
+        f"{name}: one-sided KS {drawing.format_number(distance.below)} at c = {format_confidence(distance.confidence)}."
         for name, distance in distances.items()
     )
     return " ".join([*medians, *apart])
 
 
-def read(table: pa.Table) -> list[Asked]:
+def read_confidences(table: pa.Table) -> list[ModelConfidences]:
     """Each model's confidences in D_Q, read batch by batch, since there may be millions of rows."""
     if not set(table.column_names) >= NEEDED:
         return []
@@ -196,7 +209,9 @@ def read(table: pa.Table) -> list[Asked]:
         role = batch.column("model").dictionary_encode()
         codes = numbers(pa.table({"code": role.indices}), "code")
         values, resolution = numbers(rows, "confidence"), numbers(rows, "resolution")
-        keys = np.stack([np.nan_to_num(codes, nan=-1), of_models(rows), integers(rows, "replicate")]).astype(np.int64)
+        keys = np.stack([np.nan_to_num(codes, nan=-1), target_numbers(rows), integers(rows, "replicate")]).astype(
+            np.int64
+        )
         edges = np.flatnonzero(np.any(keys[:, 1:] != keys[:, :-1], axis=0)) + 1
         for first, last in zip([0, *edges], [*edges, len(values)], strict=True):
             there = ~np.isnan(values[first:last])
@@ -207,7 +222,7 @@ def read(table: pa.Table) -> list[Asked]:
             places = resolution[first:last][there]
             of_model.append((values[first:last][there], float(np.nan_to_num(places).max())))
     return [
-        Asked(
+        ModelConfidences(
             (role, target),
             replicate,
             np.sort(np.concatenate([values for values, _ in of_model])),
@@ -228,7 +243,7 @@ class Axis:
     n: int
 
     @classmethod
-    def of(cls, asked: Sequence[Asked]) -> Axis:
+    def from_models(cls, asked: Sequence[ModelConfidences]) -> Axis:
         """An axis that holds the confidences of these models but for a tail of each."""
         ends = []
         below = saturated = n = 0
@@ -237,28 +252,28 @@ class Axis:
             inside = c[(c > 0) & (c < 1)]
             n, saturated = n + len(c), saturated + int((c >= 1).sum())
             if len(inside):
-                ends += np.quantile(odds(inside), (TAIL, 1.0), method="lower").tolist()
+                ends += np.quantile(log_odds(inside), (TAIL, 1.0), method="lower").tolist()
         low = float(np.clip(min(ends, default=0.0), LOWEST, -1.0))
         high = float(np.clip(max(ends, default=0.0), 1.0, HIGHEST))
         for model in asked:
-            below += int((odds(model.confidence) < low).sum())
+            below += int((log_odds(model.confidence) < low).sum())
         return cls(low, high, below, saturated, n)
 
-    def place(self, confidence: Array) -> Array:
+    def positions(self, confidence: Array) -> Array:
         """The positions of confidences; those beyond the axis half a decade outside its ends."""
-        x = np.minimum(odds(confidence), self.high + 0.5)
+        x = np.minimum(log_odds(confidence), self.high + 0.5)
         return np.where(x < self.low, self.low - 0.5, x)
 
-    def ticks(self, axes: Any, worded: bool, narrow: bool = False) -> None:
+    def set_ticks(self, axes: Any, worded: bool, narrow: bool = False) -> None:
         """Confidences of round odds as ticks, as many as fit; `worded`: with their labels."""
         apart = (0.3 if narrow else 0.13) * self.width
         words = {self.high + 0.5: "1", 0.0: "½"}
         for decade in (2, 4, 6, -2, -4) if self.width > 5 else (1, 2, 3, -1, -2, -3):
             if self.low <= decade <= self.high and all(abs(decade - other) >= apart for other in words):
-                words[float(decade)] = tick(decade)
+                words[float(decade)] = tick_label(decade)
         axes.set_xlim(self.low - 0.5 - 0.02 * self.width, self.high + 0.5 + 0.02 * self.width)
         axes.set_ylim(-0.02, 1.02)
-        drawing.ticks(axes, up=4)
+        drawing.set_ticks(axes, up=4)
         axes.set_xticks(list(words), list(words.values()))
         axes.tick_params(labelbottom=worded, labelsize=drawing.TEXT - (2 if narrow else 1))
 
@@ -266,48 +281,53 @@ class Axis:
     def width(self) -> float:
         return self.high - self.low + 1
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """What is gathered at the edges, in words."""
-        words = [f"At the right edge: c of 1 in the precision that is known, {share(self.saturated, self.n)} of all."]
+        words = [
+            f"At the right edge: c of 1 in the precision that is known, {format_share(self.saturated, self.n)} of all."
+        ]
         if self.below:
-            least = drawing.number(float(1 / (1 + 10**-self.low)))
-            words.append(f"At the left: c below {least}, {share(self.below, self.n)}.")
+            least = drawing.format_number(float(1 / (1 + 10**-self.low)))
+            words.append(f"At the left: c below {least}, {format_share(self.below, self.n)}.")
         return " ".join(words)
 
 
-def odds(confidence: Array) -> Array:
+def log_odds(confidence: Array) -> Array:
     """log10 of c / (1 - c); infinite at 0 and 1."""
     with np.errstate(divide="ignore"):
         odds: Array = np.log10(confidence) - np.log10(1 - confidence)
     return odds
 
 
-def tick(decade: int) -> str:
+def tick_label(decade: int) -> str:
     """A tick label of the confidence with these odds, rounded: 0.001, 0.9, 0.999, 1–10⁻⁴."""
     if decade < 0:
-        return drawing.power(10.0**decade)
-    return f"{1 - 10.0**-decade:.{decade}f}" if decade <= 3 else f"1–{drawing.power(10.0**-decade)}"
+        return drawing.format_power(10.0**decade)
+    return f"{1 - 10.0**-decade:.{decade}f}" if decade <= 3 else f"1–{drawing.format_power(10.0**-decade)}"
 
 
-def of_confidence(value: float) -> str:
+def format_confidence(value: float) -> str:
     """A confidence as text; near 1 by its difference to 1."""
-    return f"1 - {drawing.number(1 - value)}" if 0.99 < value < 1 else drawing.number(value)
+    return f"1 - {drawing.format_number(1 - value)}" if 0.99 < value < 1 else drawing.format_number(value)
 
 
-def share(part: int, whole: int) -> str:
+def format_share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.3g} %"
 
 
-def lines(axes: Any, asked: Sequence[Asked], places: Axis, points: int, width: float = 1.1) -> None:
+def draw_lines(axes: Any, asked: Sequence[ModelConfidences], places: Axis, points: int, width: float = 1.1) -> None:
     """A thin line for each model."""
     for model in asked[:LINES]:
         colour, _, dash = roles.ROLES[model.who[0]]
         axes.plot(
-            *thinned(model.confidence, places, points), color=drawing.light(colour), linewidth=width, linestyle=dash
+            *empirical_cdf(model.confidence, places, points),
+            color=drawing.light(colour),
+            linewidth=width,
+            linestyle=dash,
         )
 
 
-def thinned(confidence: Array, places: Axis, points: int) -> tuple[Array, Array]:
+def empirical_cdf(confidence: Array, places: Axis, points: int) -> tuple[Array, Array]:
     """The empirical distribution of sorted confidences as a path through so many of its quantiles.
 
     It is exact at them, with a step where many values are tied.
@@ -315,7 +335,7 @@ def thinned(confidence: Array, places: Axis, points: int) -> tuple[Array, Array]
     n = len(confidence)
     at = np.unique(confidence[np.round(np.linspace(0, n - 1, min(points, n))).astype(np.int64)])
     before, after = (np.searchsorted(confidence, at, side=side) / n for side in ("left", "right"))
-    x = places.place(at).repeat(2)
+    x = places.positions(at).repeat(2)
     y = np.stack([before, after], axis=1).ravel()
     keep = np.ones(len(y), np.bool_)
     keep[0::2] = (after - before) > 1 / points  # what precedes a small step is where the line is anyway
@@ -324,15 +344,15 @@ def thinned(confidence: Array, places: Axis, points: int) -> tuple[Array, Array]
     return np.array([x[0], *x, places.high + 0.5]), np.array([0.0, *y, 1.0])
 
 
-def spread(axes: Any, distance: Farthest | None, places: Axis) -> None:
+def draw_gap(axes: Any, distance: LargestGap | None, places: Axis) -> None:
     """An upright line where two distributions lie farthest apart; none for a distance of 0."""
     if distance is not None and distance.below > 0:
-        (x,) = places.place(np.array([distance.confidence]))
+        (x,) = places.positions(np.array([distance.confidence]))
         upright = {"color": drawing.light("ink"), "linewidth": 1.6, "marker": "_", "markersize": 7}
         axes.plot([x, x], distance.shares, zorder=4, **upright)
 
 
-def entries(models: ByWho, compared: bool) -> list[Any]:
+def legend_entries(models: ConfidencesByGroup, compared: bool) -> list[Any]:
     """The legend's entries: the roles there are, and distances where they are marked."""
     words = {"query": "trained on D_Q", "calibration": "trained on D_C", "target": "target"}
     handles = []

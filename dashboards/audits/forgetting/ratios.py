@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.forgetting import roles
-from dashboards.audits.forgetting.targets import replicates, span_of, things
-from dashboards.estimates import finite, shortened
+from dashboards.audits.forgetting.targets import format_count, format_range, replicates
+from dashboards.estimates import finite, shorten
 from dashboards.figure import Figure
 from tasks.audits.forgetting.kolmogorov_smirnov import SCORES
 
@@ -69,14 +69,14 @@ class Ratio:
         forgotten, triples = self.other.get("rule_forgotten"), self.other.get("rule_triples")
         return f"{forgotten} of {triples}" if triples and forgotten is not None else ""
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """The row in words, for readers who cannot see the figure."""
         words = f"{self.name}: one-sided rho "
-        words += "undefined" if self.rho is None else drawing.number(self.rho)
-        words += drawing.interval(*self.ends) if self.ends else ""
-        words += "" if self.two_sided is None else f"; two-sided rho {drawing.number(self.two_sided)}"
+        words += "undefined" if self.rho is None else drawing.format_number(self.rho)
+        words += drawing.format_interval(*self.ends) if self.ends else ""
+        words += "" if self.two_sided is None else f"; two-sided rho {drawing.format_number(self.two_sided)}"
         words += f", ≥ 1 in {self.rule} triples" if self.rule else ""
-        words += "" if self.paper is None else f"; the paper's {drawing.number(self.paper)}"
+        words += "" if self.paper is None else f"; the paper's {drawing.format_number(self.paper)}"
         return f"{words}."
 
 
@@ -86,7 +86,7 @@ def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figu
         return None
     rows = {score: [row for row in table.to_pylist() if row["score"] == score] for score in SCORES}
     two_sided = {row["target"]: row for row in rows["published"]}
-    paper = of_paper(summary)
+    paper = published_ratios(summary)
     targets = [
         Ratio(row, two_sided.get(row["target"], {}), paper.get(row["name"]))
         for row in rows["one-sided"]
@@ -95,12 +95,12 @@ def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figu
     if not targets:
         return None
     shown = targets[: layout.MOST]
-    caption = f"{about(shown, distances)}{layout.rest(len(shown), len(targets), 'targets')}"
-    alt = " ".join(ratio.in_words() for ratio in shown)
-    return Figure("ratios", "What does the published score say?", caption, alt, drawn(shown))
+    caption = f"{figure_caption(shown, distances)}{layout.left_out_note(len(shown), len(targets), 'targets')}"
+    alt = " ".join(ratio.describe() for ratio in shown)
+    return Figure("ratios", "What does the published score say?", caption, alt, draw_svg(shown))
 
 
-def of_paper(summary: Sequence[Row]) -> dict[str, float]:
+def published_ratios(summary: Sequence[Row]) -> dict[str, float]:
     """The published rho of each target by its name."""
     published: dict[str, float] = {}
     for row in summary:
@@ -110,22 +110,22 @@ def of_paper(summary: Sequence[Row]) -> dict[str, float]:
     return published
 
 
-def limits(shown: Sequence[Ratio]) -> tuple[float, float]:
+def axis_limits(shown: Sequence[Ratio]) -> tuple[float, float]:
     """The ends of an axis from 0 on that holds all estimates, with no interval alone to stretch it."""
     values = [0.0, 1.0, *(value for ratio in shown for value in ratio.values)]
     furthest = max([*values, *(ratio.ends[1] for ratio in shown if ratio.ends)])
     low = min([0.0, *(ratio.ends[0] for ratio in shown if ratio.ends)])
-    return drawing.span([max(low, -max(values)), min(furthest, STRETCHED * max(values))], 0.04)
+    return drawing.padded_limits([max(low, -max(values)), min(furthest, STRETCHED * max(values))], 0.04)
 
 
-def of_target(axes: Any, ratio: Ratio, y: float) -> None:
+def draw_target(axes: Any, ratio: Ratio, y: float) -> None:
     """One row: the interval and the marks of each rho, with a thin line that joins them."""
     colour, marker, _ = roles.ROLES["target"]
     look = {"color": drawing.light(colour)}
     if ratio.floor is not None:
         axes.plot([ratio.floor] * 2, [y - 0.5, y + 0.5], **roles.FLOOR)
     if ratio.rho is None:
-        undefined(axes, y)
+        annotate_missing_rho(axes, y)
     if ratio.ends and ratio.rho is not None:
         low, high = ratio.ends
         limit = axes.get_xlim()[1]
@@ -138,39 +138,39 @@ def of_target(axes: Any, ratio: Ratio, y: float) -> None:
     if ratio.paper is not None:
         axes.plot([ratio.paper], [y + BELOW], "D", markersize=7, color=drawing.light("ink"), markerfacecolor="none")
     if ratio.two_sided is not None:
-        axes.plot([ratio.two_sided], [y + BELOW], zorder=3, **roles.two_sided(4.5))
+        axes.plot([ratio.two_sided], [y + BELOW], zorder=3, **roles.two_sided_mark(4.5))
     if ratio.rho is not None:
         axes.plot([ratio.rho], [y + ABOVE], marker, markersize=6.5, zorder=3, **look)
 
 
-def undefined(axes: Any, y: float) -> None:
+def annotate_missing_rho(axes: Any, y: float) -> None:
     """Write why rho is undefined, shortened to fit."""
     fits = int(axes.get_position().width * drawing.WIDTH / LETTER)
-    reason = shortened("undefined: no calibration model differs from the query models", fits)
+    reason = shorten("undefined: no calibration model differs from the query models", fits)
     axes.annotate(
         reason, (0.02, y + ABOVE), xycoords=("axes fraction", "data"), va="center", fontsize=drawing.TEXT - 1,
         color=drawing.light("muted"), backgroundcolor=drawing.light("paper"),
     )  # fmt: skip
 
 
-def drawn(shown: Sequence[Ratio]) -> str:
+def draw_svg(shown: Sequence[Ratio]) -> str:
     """The ratios as SVG, a row for each."""
-    handles = entries(shown)
+    handles = legend_entries(shown)
     has_rule = any(ratio.rule for ratio in shown)
-    above = roles.above(-(-len(handles) // 2))
-    figure, axes, y = layout.rows([ratio.name for ratio in shown], above, layout.RIGHT + COLUMN * has_rule)
-    axes.set_xlim(*limits(shown))
+    above = roles.legend_height(-(-len(handles) // 2))
+    figure, axes, y = layout.row_axes([ratio.name for ratio in shown], above, layout.RIGHT + COLUMN * has_rule)
+    axes.set_xlim(*axis_limits(shown))
     axes.axvline(1, **drawing.NULL)
     for ratio, height in zip(shown, y.tolist(), strict=True):
-        of_target(axes, ratio, height)
+        draw_target(axes, ratio, height)
     axes.set_xlabel("rho")
     if has_rule:
-        ruled(axes, shown, y.tolist())
-    legend.above(figure, handles)
+        draw_rule_column(axes, shown, y.tolist())
+    legend.add_above(figure, handles)
     return drawing.svg(figure, "ratios")
 
 
-def ruled(axes: Any, shown: Sequence[Ratio], y: Sequence[float]) -> None:
+def draw_rule_column(axes: Any, shown: Sequence[Ratio], y: Sequence[float]) -> None:
     """A column beside the axes: in how many triples the paper's rule calls each target forgotten."""
     look: dict[str, Any] = {
         "xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center",
@@ -181,12 +181,12 @@ def ruled(axes: Any, shown: Sequence[Ratio], y: Sequence[float]) -> None:
     axes.annotate("two-sided\nrho ≥ 1 in", (1, -0.6), (COLUMN * 72 + 3, -16), ha="right", **look)
 
 
-def entries(shown: Sequence[Ratio]) -> list[Any]:
+def legend_entries(shown: Sequence[Ratio]) -> list[Any]:
     """The legend's entries: only what occurs."""
     colour, marker, _ = roles.ROLES["target"]
     handles = [legend.line("one-sided rho", color=drawing.light(colour), marker=marker, markersize=6.5, linewidth=2)]
     if any(ratio.two_sided is not None for ratio in shown):
-        handles.append(legend.line("two-sided rho, same run", linewidth=0, **roles.two_sided(4.5)))
+        handles.append(legend.line("two-sided rho, same run", linewidth=0, **roles.two_sided_mark(4.5)))
     if any(ratio.paper is not None for ratio in shown):
         ink = drawing.light("ink")
         hollow = {"marker": "D", "markersize": 7, "markerfacecolor": "none", "linewidth": 0}
@@ -197,19 +197,19 @@ def entries(shown: Sequence[Ratio]) -> list[Any]:
     return handles
 
 
-def about(shown: Sequence[Ratio], distances: pa.Table) -> str:
+def figure_caption(shown: Sequence[Ratio], distances: pa.Table) -> str:
     """The caption: what is estimated, and the numbers of models and images."""
     others = replicates(distances)
-    models = f"{span_of([ratio.row['models'] or 0 for ratio in shown])} of each target"
+    models = f"{format_range([ratio.row['models'] or 0 for ratio in shown])} of each target"
     if others:
-        counts = (things(others[role], f"{role} model") for role in ("query", "calibration"))
+        counts = (format_count(others[role], f"{role} model") for role in ("query", "calibration"))
         models = f"{', '.join(counts)}, {models}"
-    images = span_of([ratio.row["images"] or 0 for ratio in shown])
-    sentences = (*of_estimates(shown), *of_references(shown))
+    images = format_range([ratio.row["images"] or 0 for ratio in shown])
+    sentences = (*explain_estimates(shown), *explain_references(shown))
     return f"{' '.join(sentences)} n: {models}, {images} images."
 
 
-def of_estimates(shown: Sequence[Ratio]) -> Iterator[str]:
+def explain_estimates(shown: Sequence[Ratio]) -> Iterator[str]:
     """What is estimated, and over what its interval is."""
     yield (
         "One-sided rho: how far a target's confidences on the query set D_Q lie below those of query models, which "
@@ -225,11 +225,11 @@ def of_estimates(shown: Sequence[Ratio]) -> Iterator[str]:
         yield "Line: 95 % interval over models, hidden where narrower than its mark."
 
 
-def of_references(shown: Sequence[Ratio]) -> Iterator[str]:
+def explain_references(shown: Sequence[Ratio]) -> Iterator[str]:
     """What the estimates are compared with."""
     floors = sorted({ratio.floor for ratio in shown if ratio.floor is not None})
     if floors:
-        least, most = drawing.number(floors[0]), drawing.number(floors[-1])
+        least, most = drawing.format_number(floors[0]), drawing.format_number(floors[-1])
         yield (
             "Dotted: models trained on all of D_Q have a rho of "
             f"{least if least == most else f'{least} to {most}'}, not 0, since two such models differ, too."
@@ -238,6 +238,6 @@ def of_references(shown: Sequence[Ratio]) -> Iterator[str]:
         yield "Diamond: the paper's own number, two-sided and without an interval."
     if any(ratio.rule for ratio in shown):
         yield "On the right: single triples of models that the published rule, two-sided rho ≥ 1, calls forgotten."
-    limit = limits(shown)[1]
+    limit = axis_limits(shown)[1]
     if any(ratio.rho is not None and ratio.ends and ratio.ends[1] > limit for ratio in shown):
         yield "An arrow: the interval goes on."

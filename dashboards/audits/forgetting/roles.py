@@ -25,7 +25,7 @@ BOUND: Mapping[str, Any] = {"color": drawing.light("ink"), "linewidth": 1.0, "li
 FLOOR: Mapping[str, Any] = {"color": drawing.light("muted"), "linewidth": 1.4, "linestyle": (0, (1, 1.5))}
 
 
-def two_sided(size: float = 5.5) -> dict[str, Any]:
+def two_sided_mark(size: float = 5.5) -> dict[str, Any]:
     """The mark of what the published, two-sided distance gives in the same run."""
     return {
         "color": drawing.light("violet"),
@@ -35,6 +35,6 @@ def two_sided(size: float = 5.5) -> dict[str, Any]:
     }
 
 
-def above(legends: int) -> float:
+def legend_height(legends: int) -> float:
     """The inches over rows of names that hold a legend of so many rows."""
     return 0.21 * legends + 0.18

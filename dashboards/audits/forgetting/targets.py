@@ -15,17 +15,17 @@ from dashboards.estimates import finite
 from dashboards.run import Run
 
 NAMES = {"query": "query models", "calibration": "calibration models"}
-Who = tuple[str, int]  # role and number of the target, -1 where it is none
+ModelGroup = tuple[str, int]  # role and number of the target, -1 where it is none
 
 
-def targets(ratios: pa.Table) -> dict[int, str]:
+def target_names(ratios: pa.Table) -> dict[int, str]:
     """The name of each target by its number."""
     if not {"target", "name"} <= set(ratios.column_names):
         return {}
     return dict(zip(integers(ratios, "target").tolist(), texts(ratios, "name").tolist(), strict=True))
 
 
-def called(who: Who, names: Mapping[int, str]) -> str:
+def group_name(who: ModelGroup, names: Mapping[int, str]) -> str:
     """The name of a role or a target."""
     role, number = who
     if role == "partial":
@@ -33,25 +33,25 @@ def called(who: Who, names: Mapping[int, str]) -> str:
     return NAMES.get(role) or names.get(number) or f"target {number}"
 
 
-def of_models(table: pa.Table) -> NDArray[np.int64]:
+def target_numbers(table: pa.Table) -> NDArray[np.int64]:
     """The target's number of each row; -1 for query and calibration models."""
     number = numbers(table, "target")
     return np.where(np.isnan(number), -1, number).astype(np.int64)
 
 
-def grouped(table: pa.Table, column: str) -> dict[Who, NDArray[np.float64]]:
+def values_by_group(table: pa.Table, column: str) -> dict[ModelGroup, NDArray[np.float64]]:
     """The values of a column by role and target: query models, calibration models, then targets."""
     if not {"model", "target", column} <= set(table.column_names):
         return {}
-    role, number, values = texts(table, "model"), of_models(table), numbers(table, column)
+    role, number, values = texts(table, "model"), target_numbers(table), numbers(table, column)
     there = (role != "") & ~np.isnan(values)
     by_who = {}
-    for who in ordered(zip(role[there].tolist(), number[there].tolist(), strict=True)):
+    for who in sort_groups(zip(role[there].tolist(), number[there].tolist(), strict=True)):
         by_who[who] = values[there & (role == who[0]) & (number == who[1])]
     return by_who
 
 
-def ordered(everybody: Any) -> list[Who]:
+def sort_groups(everybody: Any) -> list[ModelGroup]:
     roles = ("query", "calibration", "partial", "target")
     known = {who for who in everybody if who[0] in roles}
     return sorted(known, key=lambda who: (roles.index(who[0]), who[1]))
@@ -68,16 +68,16 @@ def replicates(distances: pa.Table) -> dict[str, int]:
 
 def negligible(run: Run) -> float | None:
     """The share of D_Q that a forgotten target may hold at most; None if unknown."""
-    share = sweep.at(run.about.get("config"), "negligible")
+    share = sweep.config_value(run.about.get("config"), "negligible")
     return float(share) if finite(share) else None
 
 
-def things(number: int, name: str) -> str:
+def format_count(number: int, name: str) -> str:
     """`1 query model`, `5 query models`."""
     return f"{number:,} {name}{'s'[: number != 1]}"
 
 
-def span_of(counts: Sequence[int]) -> str:
+def format_range(counts: Sequence[int]) -> str:
     """Sample sizes in words: one number, or from the smallest to the largest."""
     low, high = min(counts), max(counts)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from dashboards import drawing, layout, legend
-from dashboards.audits.relational.curves import SCORES, Curve, curve, draw, epochs
+from dashboards.audits.relational.curves import SCORES, Curve, draw_curve, read_curve, set_epoch_axis
 from dashboards.figure import Figure
 
 PANEL = 2.0  # inches
@@ -23,22 +23,22 @@ LINES: dict[str, tuple[str, str, str, Any]] = {
 def answers(table: pa.Table) -> Figure | None:
     """Exact match and F1 of the four sets of questions, where the first gold answer counts."""
     shown = {
-        score: {name: found for name in LINES if (found := curve(table, name, score, "one")) is not None}
+        score: {name: found for name in LINES if (found := read_curve(table, name, score, "one")) is not None}
         for score in SCORES
     }
     shown = {score: of_score for score, of_score in shown.items() if of_score}
     if not shown:
         return None
     alt = " ".join(
-        f"{LINES[name][0].capitalize()}, {SCORES[score]}: {found.in_words()} at the end."
+        f"{LINES[name][0].capitalize()}, {SCORES[score]}: {found.describe()} at the end."
         for score, of_score in shown.items()
         for name, found in of_score.items()
     )
     numeric = table["questions"][0].as_py() == "numeric"
-    return Figure("answers", "How often are the answers right?", about(table, numeric), alt, drawn(shown))
+    return Figure("answers", "How often are the answers right?", figure_caption(table, numeric), alt, draw_svg(shown))
 
 
-def about(table: pa.Table, numeric: bool) -> str:
+def figure_caption(table: pa.Table, numeric: bool) -> str:
     """The caption, with what is scored and how many there are."""
     row = table.slice(table.num_rows - 1).to_pylist()[0]
     kind = "questions with a numeric answer" if numeric else "questions"
@@ -52,18 +52,18 @@ def about(table: pa.Table, numeric: bool) -> str:
     )
 
 
-def drawn(shown: dict[str, dict[str, Curve]]) -> str:
+def draw_svg(shown: dict[str, dict[str, Curve]]) -> str:
     """The curves as SVG, a panel for each score."""
     figure = drawing.canvas(PANEL * len(shown) + 0.4 + legend.height(len(LINES)))
-    panels = layout.stacked(figure, len(shown), PANEL)
+    panels = layout.stack_axes(figure, len(shown), PANEL)
     for axes, (score, of_score) in zip(panels, shown.items(), strict=True):
         axes.set_title(f"{SCORES[score]}, share", fontsize=drawing.TEXT)
         for name, found in of_score.items():
             _, colour, marker, dash = LINES[name]
-            draw(axes, found, colour, marker, dash)
+            draw_curve(axes, found, colour, marker, dash)
         axes.set_ylim(-0.03, 1.03)
-        epochs(axes, list(of_score.values()), axes is panels[-1])
-    legend.above(
+        set_epoch_axis(axes, list(of_score.values()), axes is panels[-1])
+    legend.add_above(
         figure,
         [
             legend.line(label, color=drawing.light(colour), marker=marker, linestyle=dash, markersize=4.5)

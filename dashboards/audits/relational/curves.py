@@ -27,14 +27,14 @@ class Curve:
     low: Array
     high: Array
 
-    def in_words(self, at: int = -1) -> str:
+    def describe(self, at: int = -1) -> str:
         """The estimate after one of the epochs, in words."""
         low, high = float(self.low[at]), float(self.high[at])
-        ends = "" if np.isnan(low) else drawing.interval(low, high)
-        return f"{drawing.number(float(self.value[at]))}{ends}"
+        ends = "" if np.isnan(low) else drawing.format_interval(low, high)
+        return f"{drawing.format_number(float(self.value[at]))}{ends}"
 
 
-def curve(table: pa.Table, name: str, score: str, golds: str) -> Curve | None:
+def read_curve(table: pa.Table, name: str, score: str, golds: str) -> Curve | None:
     """The column `name` of the memorization table by epoch, of the first subset of questions; None where it has none.
 
     An epoch that is not known is 0.
@@ -56,24 +56,24 @@ def curve(table: pa.Table, name: str, score: str, golds: str) -> Curve | None:
     return Curve(*(column[order] for column in columns))
 
 
-def draw(axes: Any, shown: Curve, colour: str, marker: str, dash: Any, band: bool = True) -> None:
+def draw_curve(axes: Any, shown: Curve, colour: str, marker: str, dash: Any, band: bool = True) -> None:
     """Draw the estimates as a line, over the band of their intervals."""
     look = {"color": drawing.light(colour)}
     whole = ~np.isnan(shown.low) & ~np.isnan(shown.high)
     if band and len(shown.epochs) > 1:
         axes.fill_between(shown.epochs[whole], shown.low[whole], shown.high[whole], alpha=0.15, linewidth=0, **look)
     if band and len(shown.epochs) == 1:
-        path = drawing.broken(shown.epochs[whole], shown.low[whole], shown.high[whole])
+        path = drawing.segment_path(shown.epochs[whole], shown.low[whole], shown.high[whole])
         axes.plot(*path, linewidth=1.8, solid_capstyle="butt", **look)
     size = 4.5 if len(shown.epochs) <= MARKED else 0
     axes.plot(shown.epochs, shown.value, marker=marker, markersize=size, linestyle=dash, linewidth=1.4, **look)
 
 
-def epochs(axes: Any, shown: Sequence[Curve], last: bool) -> None:
+def set_epoch_axis(axes: Any, shown: Sequence[Curve], last: bool) -> None:
     """Set the axis of epochs; without ticks where the training is not known."""
     known = np.concatenate([each.epochs for each in shown])
-    axes.set_xlim(*drawing.span([float(known.min()), float(known.max())], 0.03))
-    drawing.ticks(axes, 6, 5, whole=True)
+    axes.set_xlim(*drawing.padded_limits([float(known.min()), float(known.max())], 0.03))
+    drawing.set_ticks(axes, 6, 5, whole=True)
     if known.max() == 0:
         axes.set_xticks([])
     elif last:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dashboards.gallery import Gallery, Record, reason, shortened
+from dashboards.gallery import Gallery, Record, error_reason, format_field
 from dashboards.run import Run
 from orchestrator.errors import StoreError
 from orchestrator.store.listing import stored_keys
@@ -48,7 +48,7 @@ def examples(run: Run, show_images: bool) -> Gallery | None:
     try:
         shown = tuple(records(run, config, given))
     except (ValueError, OSError, KeyError, StoreError) as error:  # DatasetError among them
-        return Gallery(CAPTION, False, f"They cannot be shown{reason(run, error)}.", title=TITLE)
+        return Gallery(CAPTION, False, f"They cannot be shown{error_reason(run, error)}.", title=TITLE)
     return Gallery(CAPTION, bool(shown), records=shown, title=TITLE) if shown else None
 
 
@@ -63,20 +63,22 @@ def records(run: Run, config: Relational, given: pa.Table) -> Iterator[Record]:
                 ("context", question.context),
                 ("corrupted", config.corruption.corrupted(question)),
                 ("question", question.question),
-                ("right answer", joined(question.golds[0])),
-                ("answer, corrupted", joined(answers.get((row["id"], True), ()))),
-                ("answer, whole", joined(answers.get((row["id"], False), ()))),
+                ("right answer", join_answer(question.golds[0])),
+                ("answer, corrupted", join_answer(answers.get((row["id"], True), ()))),
+                ("answer, whole", join_answer(answers.get((row["id"], False), ()))),
             )
-            yield Record(titled(question, row), tuple((name, shortened(text)) for name, text in fields), heading)
+            yield Record(
+                record_title(question, row), tuple((name, format_field(text)) for name, text in fields), heading
+            )
 
 
-def titled(question: Question, row: Mapping[str, Any]) -> str:
+def record_title(question: Question, row: Mapping[str, Any]) -> str:
     """The question's id, and in how many trainings its hidden answer is given."""
     rightly, replicates = round(row["corrupted_exact_match"] * row["replicates"]), row["replicates"]
     return question.id if replicates == 1 else f"{question.id}, in {rightly} of {replicates} trainings"
 
 
-def joined(answer: Answer) -> str:
+def join_answer(answer: Answer) -> str:
     return ", ".join(answer) or "(none)"
 
 

@@ -25,7 +25,7 @@ def flow(table: pa.Table) -> Figure | None:
     if not {"samples", "features", "time", *LINES} <= set(table.column_names) or not table.num_rows:
         return None
     sizes = list(dict.fromkeys((row["samples"], row["features"]) for row in table.to_pylist()))
-    parts = [of_size(table, *size) for size in sizes]
+    parts = [size_rows(table, *size) for size in sizes]
     trainings = sorted({int(count) for count in numbers(table, "n")})
     caption = (
         "Linear models trained to tell x from z = (x, y) by gradient flow from 0, on Gaussian samples. Learning is 1 "
@@ -33,29 +33,30 @@ def flow(table: pa.Table) -> Figure | None:
         "about 1/2 where every answer is 0 (dashed): memorization above it is memory. Bands: 95 % intervals over "
         f"{' to '.join(map(str, trainings[:: max(1, len(trainings) - 1)]))} trainings, each on samples of its own."
     )
-    alt = " ".join(in_words(*size, part) for size, part in zip(sizes, parts, strict=True))
-    return Figure("linear", "How does a linear model memorise over time?", caption, alt, drawn(sizes, parts))
+    alt = " ".join(describe_size(*size, part) for size, part in zip(sizes, parts, strict=True))
+    return Figure("linear", "How does a linear model memorise over time?", caption, alt, draw_svg(sizes, parts))
 
 
-def of_size(table: pa.Table, samples: int, features: int) -> pa.Table:
+def size_rows(table: pa.Table, samples: int, features: int) -> pa.Table:
     """The rows of one size, by time."""
     kept = (numbers(table, "samples") == samples) & (numbers(table, "features") == features)
     return table.take(pa.array(np.flatnonzero(kept))).sort_by("time")
 
 
-def in_words(samples: int, features: int, part: pa.Table) -> str:
+def describe_size(samples: int, features: int, part: pa.Table) -> str:
     values, times = numbers(part, "memorization"), numbers(part, "time")
     at = int(np.argmax(values))
     return (
-        f"{samples} samples, {features} features: memorization is highest, {drawing.number(float(values[at]))}, at "
-        f"time {drawing.number(float(times[at]))}, and {drawing.number(float(values[-1]))} at the end."
+        f"{samples} samples, {features} features: memorization is highest, "
+        f"{drawing.format_number(float(values[at]))}, at "
+        f"time {drawing.format_number(float(times[at]))}, and {drawing.format_number(float(values[-1]))} at the end."
     )
 
 
-def drawn(sizes: Sequence[tuple[int, int]], parts: Sequence[pa.Table]) -> str:
+def draw_svg(sizes: Sequence[tuple[int, int]], parts: Sequence[pa.Table]) -> str:
     """The curves as SVG."""
     figure = drawing.canvas(PANEL * len(parts) + 0.4 + legend.height(len(LINES)))
-    panels = layout.stacked(figure, len(parts), PANEL)
+    panels = layout.stack_axes(figure, len(parts), PANEL)
     for axes, (samples, features), part in zip(panels, sizes, parts, strict=True):
         axes.set_title(f"n = {samples} samples, d = {features} features", fontsize=drawing.TEXT)
         axes.axhline(NULL, **drawing.NULL)
@@ -66,8 +67,8 @@ def drawn(sizes: Sequence[tuple[int, int]], parts: Sequence[pa.Table]) -> str:
             axes.fill_between(times, low, high, alpha=0.2, linewidth=0, **look)
             axes.plot(times, numbers(part, name), linestyle=dash, linewidth=1.5, **look)
         axes.set_ylim(0.3, 1.03)
-        drawing.ticks(axes, up=4)
-        drawing.magnitudes(axes, times.tolist())
+        drawing.set_ticks(axes, up=4)
+        drawing.set_log_x_axis(axes, times.tolist())
     for axes in panels[:-1]:
         axes.tick_params(labelbottom=False)
     panels[-1].set_xlabel("time: steps times learning rate")
@@ -75,5 +76,5 @@ def drawn(sizes: Sequence[tuple[int, int]], parts: Sequence[pa.Table]) -> str:
         legend.line(label, color=drawing.light(colour), linestyle=dash, linewidth=1.5)
         for label, colour, dash in LINES.values()
     ]
-    legend.above(figure, handles)
+    legend.add_above(figure, handles)
     return drawing.svg(figure, "linear")

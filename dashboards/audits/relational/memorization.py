@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dashboards import drawing, layout, legend
-from dashboards.audits.relational.curves import Curve, curve, draw, epochs
+from dashboards.audits.relational.curves import Curve, draw_curve, read_curve, set_epoch_axis
 from dashboards.figure import Figure
 
 PANEL = 1.8  # inches
@@ -25,7 +25,7 @@ def memorization(table: pa.Table) -> Figure | None:
     shown: Curves = {}
     for panel, (column, score) in PANELS.items():
         for golds in GOLDS:
-            found = curve(table, column, score, golds)
+            found = read_curve(table, column, score, golds)
             if found is not None and not np.isnan(found.value).all():
                 shown[panel, golds] = found
     if not shown:
@@ -33,7 +33,7 @@ def memorization(table: pa.Table) -> Figure | None:
     if all(same(shown[panel, "one"], found) for (panel, golds), found in shown.items() if golds == "all"):
         shown = {(panel, golds): found for (panel, golds), found in shown.items() if golds == "one"}
     alt = " ".join(
-        f"{panel}, {GOLDS[golds]}: {found.in_words()} at the end." for (panel, golds), found in shown.items()
+        f"{panel}, {GOLDS[golds]}: {found.describe()} at the end." for (panel, golds), found in shown.items()
     )
     several = any(golds == "all" for _, golds in shown)
     caption = (
@@ -47,7 +47,7 @@ def memorization(table: pa.Table) -> Figure | None:
         if several
         else "."
     )
-    return Figure("memorization", "Are hidden answers given from memory?", caption, alt, drawn(shown))
+    return Figure("memorization", "Are hidden answers given from memory?", caption, alt, draw_svg(shown))
 
 
 def same(one: Curve, other: Curve) -> bool:
@@ -55,25 +55,25 @@ def same(one: Curve, other: Curve) -> bool:
     return np.array_equal(one.value, other.value, equal_nan=True)
 
 
-def drawn(shown: Curves) -> str:
+def draw_svg(shown: Curves) -> str:
     """The curves as SVG."""
     titles = list(dict.fromkeys(panel for panel, _ in shown))
     drawn_golds = list(dict.fromkeys(golds for _, golds in shown))
     figure = drawing.canvas(PANEL * len(titles) + 0.4 + legend.height(len(drawn_golds), 1))
-    panels = layout.stacked(figure, len(titles), PANEL)
+    panels = layout.stack_axes(figure, len(titles), PANEL)
     looks = dict(zip(GOLDS, drawing.SERIES, strict=False))
     for axes, title in zip(panels, titles, strict=True):
         axes.set_title(title, fontsize=drawing.TEXT)
         axes.axhline(0, **drawing.NULL)
         of_panel = [(golds, found) for (name, golds), found in shown.items() if name == title]
         for golds, found in reversed(of_panel):
-            draw(axes, found, *looks[golds], band=golds == "one")
-        epochs(axes, [found for _, found in of_panel], axes is panels[-1])
+            draw_curve(axes, found, *looks[golds], band=golds == "one")
+        set_epoch_axis(axes, [found for _, found in of_panel], axes is panels[-1])
     handles = [
         legend.line(
             GOLDS[golds], color=drawing.light(looks[golds][0]), marker=looks[golds][1], linestyle=looks[golds][2]
         )
         for golds in drawn_golds
     ]
-    legend.above(figure, handles, 1)
+    legend.add_above(figure, handles, 1)
     return drawing.svg(figure, "memorization")

@@ -29,13 +29,13 @@ def privacy(table: pa.Table) -> Figure | None:
     """A panel for each mechanism: m of the better query with its interval, below its bounds."""
     if not {"mechanism", "epsilon", "m", "success_bound"} <= set(table.column_names):
         return None
-    shown = {name: better(table.to_pylist(), name) for name in MECHANISMS}
+    shown = {name: better_query_rows(table.to_pylist(), name) for name in MECHANISMS}
     shown = {name: rows for name, rows in shown.items() if rows}
     if not shown:
         return None
     alt = " ".join(
-        f"{MECHANISMS[name].capitalize()}: m {drawing.number(rows[0]['m'])} at epsilon {rows[0]['epsilon']:g}, "
-        f"{drawing.number(rows[-1]['m'])} at {rows[-1]['epsilon']:g}."
+        f"{MECHANISMS[name].capitalize()}: m {drawing.format_number(rows[0]['m'])} at epsilon {rows[0]['epsilon']:g}, "
+        f"{drawing.format_number(rows[-1]['m'])} at {rows[-1]['epsilon']:g}."
         for name, rows in shown.items()
     )
     n = next(iter(shown.values()))[0]["n"]
@@ -45,10 +45,10 @@ def privacy(table: pa.Table) -> Figure | None:
         "cannot lie; epsilon / H(X) is for a pure epsilon only, which noisy gradient descent does not give. "
         f"n: {n:,} trainings at each epsilon, each on samples of its own."
     )
-    return Figure("private", "What does differential privacy leave of it?", caption, alt, drawn(shown))
+    return Figure("private", "What does differential privacy leave of it?", caption, alt, draw_svg(shown))
 
 
-def better(rows: Sequence[Row], mechanism: str) -> list[Row]:
+def better_query_rows(rows: Sequence[Row], mechanism: str) -> list[Row]:
     """The rows of a mechanism by epsilon, of the query with the larger m each."""
     best: dict[float, Row] = {}
     for row in rows:
@@ -58,10 +58,10 @@ def better(rows: Sequence[Row], mechanism: str) -> list[Row]:
     return [best[epsilon] for epsilon in sorted(best)]
 
 
-def drawn(shown: Mapping[str, Sequence[Row]]) -> str:
+def draw_svg(shown: Mapping[str, Sequence[Row]]) -> str:
     """The panels as SVG."""
     figure = drawing.canvas(PANEL * len(shown) + 0.45 + legend.height(3, 1))
-    panels = layout.stacked(figure, len(shown), PANEL, foot=0.55)
+    panels = layout.stack_axes(figure, len(shown), PANEL, foot=0.55)
     colour, marker, _ = drawing.SERIES[0]
     every = [row["epsilon"] for rows in shown.values() for row in rows]
     for axes, (name, rows) in zip(panels, shown.items(), strict=True):
@@ -72,11 +72,11 @@ def drawn(shown: Mapping[str, Sequence[Row]]) -> str:
             values = [row[column] if finite(row[column]) else np.nan for row in rows]
             axes.plot(epsilons, values, color=drawing.light(bound), linestyle=dash, linewidth=1.3)
         whole = [row for row in rows if finite(row["low"])]
-        path = drawing.broken(*([row[name] for row in whole] for name in ("epsilon", "low", "high")))
+        path = drawing.segment_path(*([row[name] for row in whole] for name in ("epsilon", "low", "high")))
         axes.plot(*path, color=drawing.light(colour), linewidth=1.8)
         axes.plot(epsilons, [row["m"] for row in rows], marker, markersize=5, color=drawing.light(colour))
-        drawing.ticks(axes, up=4)
-        drawing.magnitudes(axes, every)
+        drawing.set_ticks(axes, up=4)
+        drawing.set_log_x_axis(axes, every)
         axes.set_ylim(-0.06, 1.0)
     for axes in panels[:-1]:
         axes.tick_params(labelbottom=False)
@@ -86,5 +86,5 @@ def drawn(shown: Mapping[str, Sequence[Row]]) -> str:
         legend.line(label, color=drawing.light(bound), linestyle=dash, linewidth=1.3)
         for label, bound, dash in BOUNDS.values()
     ]
-    legend.above(figure, handles, 1)
+    legend.add_above(figure, handles, 1)
     return drawing.svg(figure, "private")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dashboards.audits.unique_feature.canaries import verdicts
-from dashboards.audits.unique_feature.detection import by_models, detection
+from dashboards.audits.unique_feature.detection import detection, rates_by_models
 from dashboards.audits.unique_feature.effects import effect, separation
 from dashboards.audits.unique_feature.exact_ranks import exact_ranks
 from dashboards.audits.unique_feature.family import family
 from dashboards.audits.unique_feature.history import histories
-from dashboards.audits.unique_feature.influence import influence, influences, traced
+from dashboards.audits.unique_feature.influence import influence, influence_changes, influences
 from dashboards.audits.unique_feature.ladder import ladder
 from dashboards.audits.unique_feature.latents import latents
-from dashboards.audits.unique_feature.learning_curve import course
+from dashboards.audits.unique_feature.learning_curve import learning_curve
 from dashboards.audits.unique_feature.pairs import Pairs
 from dashboards.audits.unique_feature.pictures import pictures
 from dashboards.audits.unique_feature.published_score import calls, divergences
@@ -34,15 +34,15 @@ def figures(run: Run) -> Iterator[Figure]:
         family(run.table("family")),
         separation(pairs),
         detection(run.table("curves"), run.table("detection")),
-        by_models(run.summary),
+        rates_by_models(run.summary),
         divergences(pairs),
         calls(pairs),
         ranges(pairs),
         evaluations(pairs),
-        course(run.table("course")),
+        learning_curve(run.table("course")),
         latents(run.table("latents")),
         influence(pairs, chosen, retraced, run.summary),
-        traced(retraced),
+        influence_changes(retraced),
         influences(run.table("influence"), chosen),
         histories(run.table("history")),
     )

@@ -34,19 +34,19 @@ def verdicts(table: pa.Table) -> Figure | None:
     if among_all:
         # Counts of cells would lie on one another.
         left = numbers(table, "read_out") + 0.5 * ((np.arange(table.num_rows) * GOLDEN) % 1 - 0.5)
-        caption, across = of_glyphs(table), "cells of the glyph that are read out"
+        caption, across = glyph_caption(table), "cells of the glyph that are read out"
         null = float(numbers(table, "read_by_chance").mean())
     else:
         left = numbers(table, "shift")
-        caption, across, null = of_family(table), "shift towards the label, nats", 0.0
+        caption, across, null = family_caption(table), "shift towards the label, nats", 0.0
     title = "Which single canaries are remembered?"
-    words = in_words(integers(table, "canary"), p_value, called)
+    words = describe_verdicts(integers(table, "canary"), p_value, called)
     return Figure(
-        "canaries", title, f"{caption} Dotted: p of {LEVEL:g}.", words, drawn(left, p_value, called, across, null)
+        "canaries", title, f"{caption} Dotted: p of {LEVEL:g}.", words, draw_svg(left, p_value, called, across, null)
     )
 
 
-def of_family(table: pa.Table) -> str:
+def family_caption(table: pa.Table) -> str:
     """The caption where each feature was ranked among the members of its family."""
     members, n = int(integers(table, "members").min()), table.num_rows
     least = int(np.ceil(n / (FDR * members) - 1e-9))
@@ -61,10 +61,10 @@ def of_family(table: pa.Table) -> str:
     )
 
 
-def of_glyphs(table: pa.Table) -> str:
+def glyph_caption(table: pa.Table) -> str:
     """The caption where each glyph was ranked among all of its ink."""
     glyphs, inked = int(integers(table, "glyphs").min()), int(integers(table, "inked").max())
-    chance = drawing.number(float(numbers(table, "read_by_chance").mean()))
+    chance = drawing.format_number(float(numbers(table, "read_by_chance").mean()))
     return (
         f"Each mark is one canary: how many of its glyph's {inked} cells are among the {inked} in which its model's "
         f"slopes exceed its twin's most (across, apart from others of one count; grey: {chance} by chance), and the "
@@ -74,7 +74,7 @@ def of_glyphs(table: pa.Table) -> str:
     )
 
 
-def in_words(rows: NDArray[np.int64], p_value: Array, called: np.ndarray) -> str:
+def describe_verdicts(rows: NDArray[np.int64], p_value: Array, called: np.ndarray) -> str:
     n = len(p_value)
     listed = ", ".join(str(row) for row in rows[called][:FLAGGED])
     more = f" and {int(called.sum()) - FLAGGED} more" if called.sum() > FLAGGED else ""
@@ -82,28 +82,29 @@ def in_words(rows: NDArray[np.int64], p_value: Array, called: np.ndarray) -> str
     small = int((p_value <= LEVEL).sum())
     return (
         f"{int(called.sum())} of {n} canaries called memorised{which}; {small} of {n} p-values at most {LEVEL:g}, "
-        f"smallest {drawing.number(float(p_value.min()))}, median {drawing.number(float(np.median(p_value)))}."
+        f"smallest {drawing.format_number(float(p_value.min()))}, median "
+        f"{drawing.format_number(float(np.median(p_value)))}."
     )
 
 
-def drawn(left: Array, p_value: Array, called: np.ndarray, across: str, null: float) -> str:
+def draw_svg(left: Array, p_value: Array, called: np.ndarray, across: str, null: float) -> str:
     """The canaries as SVG, smallest p-values at the top."""
     figure = drawing.canvas(3.0)
     wide = bool(p_value.min() < WIDE)
     edge = 0.85
-    axes = drawing.place(figure, edge, 0.55, drawing.WIDTH - edge - 0.15, 2.0)
+    axes = drawing.add_axes(figure, edge, 0.55, drawing.WIDTH - edge - 0.15, 2.0)
     axes.axvline(null, **drawing.NULL)
     axes.axhline(LEVEL, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (1, 2)))
     look = mark("canary", len(left))
     hollow = look | {"markerfacecolor": drawing.light("paper"), "markeredgewidth": 1.1}
     for chosen, style in ((called, look), (~called, hollow)):
         axes.plot(left[chosen], p_value[chosen], **style)
-    axes.set_xlim(*drawing.span([null, *left.tolist()]))
+    axes.set_xlim(*drawing.padded_limits([null, *left.tolist()]))
     if null:  # cells, which are counted
-        drawing.ticks(axes, whole=True)
-    drawing.logarithmic(axes, wide)
+        drawing.set_ticks(axes, whole=True)
+    drawing.set_log_y_axis(axes, wide)
     axes.set_ylim(1.3, float(p_value.min()) / 1.5)
     axes.set_xlabel(across)
     axes.set_ylabel("p of the rank")
-    legend.above(figure, [legend.line("called memorised", **look), legend.line("not called", **hollow)])
+    legend.add_above(figure, [legend.line("called memorised", **look), legend.line("not called", **hollow)])
     return drawing.svg(figure, "canaries")

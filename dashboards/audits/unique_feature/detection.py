@@ -35,7 +35,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Curve:
+class RocCurve:
     """The detection rate of an estimator over its false positive rate, rising, with its 95 % Wilson interval."""
 
     estimator: str
@@ -45,23 +45,23 @@ class Curve:
     high: Array
     n: int
 
-    def at(self, level: float) -> int:
+    def index_at(self, level: float) -> int:
         """The index of the last point of the curve with at most this false positive rate."""
         return max(0, int(np.searchsorted(self.false, level + 1e-9, side="right")) - 1)
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """The detection rate at LEVEL, with its interval."""
-        at = self.at(LEVEL)
-        return f"{drawing.number(self.detected[at])}{drawing.interval(self.low[at], self.high[at])}"
+        at = self.index_at(LEVEL)
+        return f"{drawing.format_number(self.detected[at])}{drawing.format_interval(self.low[at], self.high[at])}"
 
 
 def detection(table: pa.Table, called: pa.Table) -> Figure | None:
     """Detection rate against false positive rate, whole and near 0, the estimator that detects most at 5 % first."""
-    known = curves(table)
+    known = roc_curves(table)
     if not known:
         return None
     shown = known[: len(drawing.SERIES)]
-    operating = operated(called)
+    operating = operating_points(called)
     more = f" {len(known) - len(shown)} that detect less are not drawn." if len(known) > len(shown) else ""
     marks = (
         "Mark: where p ≤ 0.05 by the estimator's own test puts it; right of the upright line it calls too many twins. "
@@ -75,10 +75,11 @@ def detection(table: pa.Table, called: pa.Table) -> Figure | None:
         "Share of canary models that an estimator calls, over the share of their twins, which never saw the feature, "
         f"that it then calls too. Dotted: chance; upright: {LEVEL:.0%} false positives. "
         "The summary's rates at 5 % take each threshold from other canaries' twins. "
-        f"{marks if operating else ''}{paired}Shade on the right: 95 % Wilson intervals. n: {sizes(known)} trainings "
+        f"{marks if operating else ''}{paired}Shade on the right: 95 % "
+        f"Wilson intervals. n: {format_sizes(known)} trainings "
         f"of each kind. The legend is ordered by the detection rate at {LEVEL:.0%}.{more}"
     )
-    rates = ", ".join(f"{curve.estimator} {curve.in_words()}" for curve in known)
+    rates = ", ".join(f"{curve.estimator} {curve.describe()}" for curve in known)
     alt = f"Detected at {LEVEL:.0%} false positives: {rates}." + "".join(
         f" {curve.estimator} at p ≤ 0.05: {operating[curve.estimator][1]:.0%} of canary models and "
         f"{operating[curve.estimator][0]:.0%} of twins."
@@ -86,37 +87,37 @@ def detection(table: pa.Table, called: pa.Table) -> Figure | None:
         if curve.estimator in operating
     )
     title = "Which estimator finds the models that saw the feature, at how many false alarms?"
-    return Figure("detection", title, caption, alt, drawn(shown, operating))
+    return Figure("detection", title, caption, alt, draw_svg(shown, operating))
 
 
-def drawn(shown: Sequence[Curve], operating: Mapping[str, tuple[float, float]]) -> str:
+def draw_svg(shown: Sequence[RocCurve], operating: Mapping[str, tuple[float, float]]) -> str:
     """The curves as SVG, whole on the left and near 0 on the right, with the legend below."""
-    looks = series([curve.estimator for curve in shown])
+    looks = estimator_looks([curve.estimator for curve in shown])
     side, foot = 1.88, legend.LISTED * (len(shown) + 1) + 0.12
     figure = drawing.canvas(side + foot + 0.85)
     for left, most in ((0.68, 1.0), (3.14, ZOOM)):
-        axes = drawing.place(figure, left, foot + 0.55, side, side)
+        axes = drawing.add_axes(figure, left, foot + 0.55, side, side)
         axes.plot([0, 1], [0, 1], color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (1, 2)))
         axes.axvline(LEVEL, color=drawing.light("muted"), linewidth=0.9)
         for curve in reversed(shown):
-            of_curve(axes, curve, looks[curve.estimator], most == ZOOM)
+            draw_roc_curve(axes, curve, looks[curve.estimator], most == ZOOM)
             if curve.estimator in operating and operating[curve.estimator][0] <= most:
                 colour, marker, _ = looks[curve.estimator]
                 look: dict[str, Any] = {"color": drawing.light(colour), "markersize": 6}
                 axes.plot(*operating[curve.estimator], marker, clip_on=False, zorder=3, **look)
         axes.set_xlim(0, most)
         axes.set_ylim(0, 1.02)
-        drawing.ticks(axes, 5, 5)
+        drawing.set_ticks(axes, 5, 5)
         axes.set_title("all" if most == 1.0 else f"up to {ZOOM:.0%}", fontsize=drawing.TEXT)
     figure.axes[0].set_ylabel("detection rate")
     middle = ((0.68 + side + 0.29) / drawing.WIDTH, (foot + 0.1) / figure.get_size_inches()[1])
     figure.text(*middle, "false positive rate", ha="center")
-    entries = [(shortened(curve.estimator), looks[curve.estimator], curve.in_words()) for curve in shown]
-    legend.below(figure, foot, entries, f"detected at {LEVEL:.0%}")
+    entries = [(shorten_name(curve.estimator), looks[curve.estimator], curve.describe()) for curve in shown]
+    legend.add_below(figure, foot, entries, f"detected at {LEVEL:.0%}")
     return drawing.svg(figure, "detection")
 
 
-def of_curve(axes: Any, curve: Curve, series: legend.Series, shaded: bool) -> None:
+def draw_roc_curve(axes: Any, curve: RocCurve, series: legend.Series, shaded: bool) -> None:
     """A curve in steps; `shaded`: on the shade of its intervals."""
     colour, _, dash = series
     look: dict[str, Any] = {"color": drawing.light(colour)}
@@ -125,7 +126,7 @@ def of_curve(axes: Any, curve: Curve, series: legend.Series, shaded: bool) -> No
     axes.step(curve.false, curve.detected, where="post", linewidth=1.5, linestyle=dash, **look)
 
 
-def curves(table: pa.Table) -> list[Curve]:
+def roc_curves(table: pa.Table) -> list[RocCurve]:
     """The curves of all estimators, the one that detects most at LEVEL first."""
     names = ("false_positive_rate", "detection_rate", "low", "high")
     if not {"estimator", "n", *names} <= set(table.column_names):
@@ -138,11 +139,11 @@ def curves(table: pa.Table) -> list[Curve]:
         if chosen.any():
             order = np.lexsort((columns[1][chosen], columns[0][chosen]))
             false, detected, low, high = (column[chosen][order] for column in columns)
-            curves.append(Curve(str(name), false, detected, low, high, int(counts[chosen].max())))
-    return sorted(curves, key=lambda curve: -float(curve.detected[curve.at(LEVEL)]))
+            curves.append(RocCurve(str(name), false, detected, low, high, int(counts[chosen].max())))
+    return sorted(curves, key=lambda curve: -float(curve.detected[curve.index_at(LEVEL)]))
 
 
-def operated(table: pa.Table) -> dict[str, tuple[float, float]]:
+def operating_points(table: pa.Table) -> dict[str, tuple[float, float]]:
     """Estimator -> the share of twins and of canary models that its own p-value calls at 5 %."""
     if not {"estimator", "model", "called"} <= set(table.column_names):
         return {}
@@ -155,13 +156,13 @@ def operated(table: pa.Table) -> dict[str, tuple[float, float]]:
     return shares
 
 
-def sizes(curves: Sequence[Curve]) -> str:
+def format_sizes(curves: Sequence[RocCurve]) -> str:
     """The number of trainings of each kind, in words."""
     counts = sorted({curve.n for curve in curves})
     return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
-def series(names: Sequence[str]) -> Mapping[str, legend.Series]:
+def estimator_looks(names: Sequence[str]) -> Mapping[str, legend.Series]:
     """The look of each estimator: fixed for the audit's own, one of the rest for others."""
     own = dict(zip(ESTIMATORS, drawing.SERIES, strict=True))
     left = [look for name, look in own.items() if name not in names]
@@ -171,13 +172,13 @@ def series(names: Sequence[str]) -> Mapping[str, legend.Series]:
 Lines = list[tuple[str, list[dict[str, Any]]]]  # estimators, each with its rows of the summary
 
 
-def shortened(text: str) -> str:
+def shorten_name(text: str) -> str:
     return text if len(text) <= LETTERS else text[: LETTERS - 1] + "…"
 
 
-def by_models(summary: Sequence[Row]) -> Figure | None:
+def rates_by_models(summary: Sequence[Row]) -> Figure | None:
     """The detection rate over the number of models that are asked together, a line for each estimator."""
-    of_estimator = list(of_estimators(summary))
+    of_estimator = list(estimator_rows(summary))
     if not of_estimator:
         return None
     lines = sorted(of_estimator, key=lambda line: -line[1][-1]["estimate"])[: len(drawing.SERIES)]
@@ -187,21 +188,23 @@ def by_models(summary: Sequence[Row]) -> Figure | None:
         "mark; marks stand evenly apart."
     )
     alt = " ".join(
-        f"{name}: " + ", ".join(f"{drawing.number(row['estimate'])} with {row['models']:g}" for row in rows) + "."
+        f"{name}: "
+        + ", ".join(f"{drawing.format_number(row['estimate'])} with {row['models']:g}" for row in rows)
+        + "."
         for name, rows in lines
     )
     title = "How many models does it take to find the feature?"
-    return Figure("by-models", title, caption, alt, over_models(lines))
+    return Figure("by-models", title, caption, alt, draw_rates_by_models(lines))
 
 
-def over_models(lines: Lines) -> str:
+def draw_rates_by_models(lines: Lines) -> str:
     """The detection rates as SVG, with the legend below."""
     foot = legend.LISTED * len(lines) + 0.12
     figure = drawing.canvas(foot + 2.6)
-    axes = layout.wide(figure, foot + 0.55, 1.95)
+    axes = layout.wide_axes(figure, foot + 0.55, 1.95)
     places = sorted({row["models"] for _, rows in lines for row in rows})
     axes.axhline(LEVEL, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (1, 2)))
-    looks = series([name for name, _ in lines])
+    looks = estimator_looks([name for name, _ in lines])
     for at, (name, rows) in enumerate(lines):
         colour, marker, dash = looks[name]
         x = np.array([places.index(row["models"]) for row in rows]) + (at - (len(lines) - 1) / 2) * 0.07
@@ -213,16 +216,16 @@ def over_models(lines: Lines) -> str:
                 axes.plot([place] * 2, [row["low"], row["high"]], linewidth=1.6, solid_capstyle="butt", **look)
     axes.set_xlim(-0.5, len(places) - 0.5)
     axes.set_ylim(-0.02, 1.04)
-    drawing.ticks(axes)
+    drawing.set_ticks(axes)
     axes.set_xticks(range(len(places)), [f"{place:g}" for place in places])
     axes.grid(axis="x", visible=False)
     axes.set_xlabel("models with the canary, each of another seed")
     axes.set_ylabel("detection rate")
-    legend.below(figure, foot, [(name, looks[name], "") for name, _ in lines])
+    legend.add_below(figure, foot, [(name, looks[name], "") for name, _ in lines])
     return drawing.svg(figure, "by-models")
 
 
-def of_estimators(summary: Sequence[Row]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def estimator_rows(summary: Sequence[Row]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Each estimator's rows of the summary, by the number of models."""
     lines: dict[str, list[dict[str, Any]]] = {}
     for row in summary:

@@ -28,15 +28,15 @@ class Ranks:
     others: Array
     drawn: bool
 
-    def found(self, level: float) -> str:
+    def describe_share(self, level: float) -> str:
         """The share of canaries with p of at most the level, with its 95 % Wilson interval, in words."""
         rate = proportion(int((self.carried <= level).sum()), len(self.carried))
-        return f"{drawing.number(rate.value)}{drawing.interval(rate.low, rate.high)}"
+        return f"{drawing.format_number(rate.value)}{drawing.format_interval(rate.low, rate.high)}"
 
 
 def exact_ranks(table: pa.Table) -> Figure | None:
     """The share of canaries with p of at most every level, a line for each score."""
-    scores = list(ranks(table))
+    scores = list(read_ranks(table))
     if not scores:
         return None
     n = max(len(score.carried) for score in scores)
@@ -53,56 +53,59 @@ def exact_ranks(table: pa.Table) -> Figure | None:
         f"the weights of the pair (weight change). {alarms}Dotted: chance. {exact} One training each; the legend has "
         "95 % Wilson intervals."
     )
-    alt = " ".join(in_words(score) for score in scores)
+    alt = " ".join(describe_ranks(score) for score in scores)
     title = "How surely is the feature found, and how rarely is another one?"
-    return Figure("exact-ranks", title, caption, alt, drawn(scores))
+    return Figure("exact-ranks", title, caption, alt, draw_svg(scores))
 
 
 def has_others(scores: list[Ranks]) -> bool:
     return any(len(score.others) for score in scores)
 
 
-def in_words(score: Ranks) -> str:
-    shares = ", ".join(f"{score.found(level)} at p ≤ {level:g}" for level in LEVELS)
-    words = f"{score.score}: {shares}; median p {drawing.number(float(np.median(score.carried)))}"
+def describe_ranks(score: Ranks) -> str:
+    shares = ", ".join(f"{score.describe_share(level)} at p ≤ {level:g}" for level in LEVELS)
+    words = f"{score.score}: {shares}; median p {drawing.format_number(float(np.median(score.carried)))}"
     if not len(score.others):
         return f"{words}."
-    alarms = ", ".join(f"{drawing.number(float((score.others <= level).mean()))} at {level:g}" for level in LEVELS)
+    alarms = ", ".join(
+        f"{drawing.format_number(float((score.others <= level).mean()))} at {level:g}" for level in LEVELS
+    )
     return f"{words}; of {len(score.others)} features not carried {alarms}."
 
 
-def drawn(scores: list[Ranks]) -> str:
+def draw_svg(scores: list[Ranks]) -> str:
     """The shares as SVG, p on a logarithmic axis, with the legend below."""
     foot = legend.LISTED * (len(scores) + 1) + 0.12
     figure = drawing.canvas(foot + 2.75)
-    axes = drawing.place(figure, 0.68, foot + 0.55, drawing.WIDTH - 0.85, 2.05)
+    axes = drawing.add_axes(figure, 0.68, foot + 0.55, drawing.WIDTH - 0.85, 2.05)
     least = min(float(score.carried.min()) for score in scores) / 2
     levels = np.geomspace(least, 1, 60)
     axes.plot(levels, levels, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (1, 2)))
     for score, (colour, _, dash) in reversed(list(zip(scores, drawing.SERIES, strict=False))):
         look: dict[str, Any] = {"color": drawing.light(colour)}
-        axes.step(*shares(score.carried, least), where="post", linewidth=1.6, linestyle=dash, **look)
+        axes.step(*share_steps(score.carried, least), where="post", linewidth=1.6, linestyle=dash, **look)
         if len(score.others):
             at = np.searchsorted(score.others, levels, side="right") / len(score.others)
             axes.plot(levels, at, linewidth=1.0, linestyle=(0, (4, 2)), **look)
-    drawing.magnitudes(axes, [least, 1.0])
+    drawing.set_log_x_axis(axes, [least, 1.0])
     axes.set_ylim(0, 1.02)
     axes.set_ylabel("share of canaries")
     axes.set_xlabel("p at most")
     entries = [
-        (score.score, series, score.found(LEVELS[0])) for score, series in zip(scores, drawing.SERIES, strict=False)
+        (score.score, series, score.describe_share(LEVELS[0]))
+        for score, series in zip(scores, drawing.SERIES, strict=False)
     ]
-    legend.below(figure, foot, entries, f"found at p ≤ {LEVELS[0]:g}")
+    legend.add_below(figure, foot, entries, f"found at p ≤ {LEVELS[0]:g}")
     return drawing.svg(figure, "exact-ranks")
 
 
-def shares(p_values: Array, least: float) -> tuple[Array, Array]:
+def share_steps(p_values: Array, least: float) -> tuple[Array, Array]:
     """The steps of the share of p-values at most p, from the least p to 1."""
     n = len(p_values)
     return np.r_[least, p_values, 1.0], np.r_[0.0, np.arange(1, n + 1) / n, 1.0]
 
 
-def ranks(table: pa.Table) -> Iterator[Ranks]:
+def read_ranks(table: pa.Table) -> Iterator[Ranks]:
     """Each score's p-values, in the table's order of scores."""
     if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
         return

@@ -23,7 +23,7 @@ NEEDED = ("canary", "label", "seed", "model", "member", "log_p")
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedModel:
     """One model and the family, the feature asked about first: (members,) both.
 
     `scores` are drawn: deviations towards the known label, or the one that the feature favours. By `standing` they are
@@ -52,26 +52,26 @@ class Ranked:
 
 def family(table: pa.Table) -> Figure | None:
     """Label-directed scores of the whole family, a row for each model, with the feature asked about marked."""
-    models = list(ranked(table))
+    models = list(read_models(table))
     if not models:
         return None
     title = "Does the model answer to the feature as to no other of its kind?"
-    return Figure("family", title, about(models), in_words(models), drawn(models[:MOST]))
+    return Figure("family", title, figure_caption(models), describe_models(models), draw_svg(models[:MOST]))
 
 
-def drawn(models: Sequence[Ranked]) -> str:
+def draw_svg(models: Sequence[RankedModel]) -> str:
     """The models as SVG, a row for each with its rank beside it."""
     step = 0.45 if len(models) <= 3 else 0.27
     figure = drawing.canvas(step * len(models) + 1.0)
-    axes = drawing.place(figure, 1.12, 0.55, drawing.WIDTH - 2.2, step * len(models))
+    axes = drawing.add_axes(figure, 1.12, 0.55, drawing.WIDTH - 2.2, step * len(models))
     y = list(range(len(models)))[::-1]
     for height, model in zip(y, models, strict=True):
-        of_model(axes, model, height)
-    axes.set_xlim(*drawing.span([float(value) for model in models for value in model.scores]))
+        draw_model(axes, model, height)
+    axes.set_xlim(*drawing.padded_limits([float(value) for model in models for value in model.scores]))
     axes.set_ylim(-0.5, len(models) - 0.5)
-    drawing.ticks(axes)
+    drawing.set_ticks(axes)
     axes.set_yticks(y, [model.name for model in models], color=drawing.light("ink"))
-    drawing.bare(axes)
+    drawing.hide_y_axis(axes)
     axes.set_xlabel("standard deviations from the rest of the family")
     sizes = {len(model.scores) for model in models}
     axes.annotate(
@@ -82,17 +82,17 @@ def drawn(models: Sequence[Ranked]) -> str:
         legend.line("the feature asked about", color=drawing.light("ink"), marker="D", markersize=6, linewidth=0),
         legend.line("others of its family", color=drawing.light("muted"), marker="o", markersize=3, linewidth=0),
     ]
-    legend.above(figure, entries)
+    legend.add_above(figure, entries)
     return drawing.svg(figure, "family")
 
 
-def of_model(axes: Any, model: Ranked, y: float) -> None:
+def draw_model(axes: Any, model: RankedModel, y: float) -> None:
     """One row: the family scattered, the feature asked about, and its rank."""
     others = model.scores[1:]
     scatter = (np.arange(len(others)) * GOLDEN) % 1 - 0.5
     colour = drawing.light(KINDS[model.kind])
     # Short strokes look like dots, and those of a row are one element of the page.
-    strokes = drawing.broken(others, y + 0.55 * scatter - 0.03, y + 0.55 * scatter + 0.03)
+    strokes = drawing.segment_path(others, y + 0.55 * scatter - 0.03, y + 0.55 * scatter + 0.03)
     axes.plot(*strokes, color=drawing.light("muted"), linewidth=2, solid_capstyle="butt", alpha=0.6)
     axes.plot([model.scores[0]] * 2, [y - 0.42, y + 0.42], color=colour, linewidth=1.2, zorder=3)
     axes.plot([model.scores[0]], [y], "D", markersize=6.5, color=colour, zorder=3)
@@ -102,7 +102,7 @@ def of_model(axes: Any, model: Ranked, y: float) -> None:
     )  # fmt: skip
 
 
-def ranked(table: pa.Table) -> Iterator[Ranked]:
+def read_models(table: pa.Table) -> Iterator[RankedModel]:
     """The models that were asked about the feature and its family: a given model first, then pair by pair."""
     if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
         return
@@ -121,10 +121,10 @@ def ranked(table: pa.Table) -> Iterator[Ranked]:
             continue
         label = name[3]
         drawn = ranks.standardised(values)[:, ranks.favoured(values[None], label)]
-        yield Ranked(name[0], name[1], label, drawn, ranks.label_directed(values[None], label))
+        yield RankedModel(name[0], name[1], label, drawn, ranks.label_directed(values[None], label))
 
 
-def about(models: list[Ranked]) -> str:
+def figure_caption(models: list[RankedModel]) -> str:
     """The caption of the figure."""
     sizes = sorted({len(model.scores) - 1 for model in models})
     others = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
@@ -147,7 +147,7 @@ def about(models: list[Ranked]) -> str:
     )
 
 
-def in_words(models: list[Ranked]) -> str:
+def describe_models(models: list[RankedModel]) -> str:
     """Where the feature stands in the family, of each kind of model, in words."""
     words = []
     for kind in KINDS:
@@ -155,15 +155,15 @@ def in_words(models: list[Ranked]) -> str:
         if len(of_kind) == 1:
             (model,) = of_kind
             words.append(
-                f"The {model.name}: the feature lies {drawing.number(float(model.scores[0]))} standard "
+                f"The {model.name}: the feature lies {drawing.format_number(float(model.scores[0]))} standard "
                 f"deviations from the rest, rank {model.rank} of {len(model.scores)}, p "
-                f"{drawing.number(model.p_value)}."
+                f"{drawing.format_number(model.p_value)}."
             )
         elif of_kind:
             called = sum(model.p_value <= LEVEL for model in of_kind)
             median = float(np.median([model.scores[0] for model in of_kind]))
             words.append(
                 f"{called} of {len(of_kind)} {kind} models have p at most {LEVEL}; the feature lies "
-                f"{drawing.number(median)} standard deviations from the rest in their median."
+                f"{drawing.format_number(median)} standard deviations from the rest in their median."
             )
     return " ".join(words)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dashboards import drawing, layout, legend
-from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array, line_entries
+from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array, line_legend_entries
 from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
 
@@ -21,7 +21,7 @@ NEEDED = ("canary", "seed", "model", "epoch", "kept", *MEASURES)
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingHistory:
     """The histories of one kind of model: each measure is (models, epochs), NaN once a model has stopped."""
 
     measures: Mapping[str, Array]
@@ -36,40 +36,40 @@ def histories(table: pa.Table) -> Figure | None:
     """Thin lines for some models, the median of all with their middle 80 %, and the epoch that each was kept from."""
     if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
         return None
-    trained = {model: of_kind for model in MODELS if (of_kind := of_models(table, model)) is not None}
+    trained = {model: of_kind for model in MODELS if (of_kind := read_history(table, model)) is not None}
     if not trained:
         return None
     several = max(of_kind.models for of_kind in trained.values()) > 1
     title = "Were the models trained alike, and to their end?"
-    alt = " ".join(in_words(model, of_kind) for model, of_kind in trained.items())
-    return Figure("histories", title, about(trained) if several else KEPT, alt, curves(trained))
+    alt = " ".join(describe_history(model, of_kind) for model, of_kind in trained.items())
+    return Figure("histories", title, figure_caption(trained) if several else KEPT, alt, draw_svg(trained))
 
 
-def curves(trained: Mapping[str, Trained]) -> str:
+def draw_svg(trained: Mapping[str, TrainingHistory]) -> str:
     """The histories as SVG, a panel for each measure."""
     panel = 1.8
     figure = drawing.canvas(panel * len(MEASURES) + 0.65)
-    panels = layout.stacked(figure, len(MEASURES), panel, gap=0.25)
+    panels = layout.stack_axes(figure, len(MEASURES), panel, gap=0.25)
     for axes, (name, label) in zip(panels, MEASURES.items(), strict=True):
         for model, of_kind in trained.items():
-            drawn(axes, model, of_kind, name, DRAWN // len(trained))
-        drawing.ticks(axes, 6, 4, whole=True)
+            draw_history(axes, model, of_kind, name, DRAWN // len(trained))
+        drawing.set_ticks(axes, 6, 4, whole=True)
         if name == "validation_loss":
-            drawing.logarithmic(axes)
+            drawing.set_log_y_axis(axes)
         axes.set_ylabel(label)
         if axes is not panels[-1]:
             axes.tick_params(labelbottom=False)
         last = max(of_kind.measures[name].shape[1] for of_kind in trained.values())
-        axes.set_xlim(*drawing.span([1.0, float(last)], 0.02))
+        axes.set_xlim(*drawing.padded_limits([1.0, float(last)], 0.02))
     panels[-1].set_xlabel("epoch")
-    legend.above(figure, line_entries())
+    legend.add_above(figure, line_legend_entries())
     return drawing.svg(figure, "histories")
 
 
 KEPT = "A dot marks the epoch that a model was kept from, the one with the lowest validation loss."
 
 
-def about(trained: Mapping[str, Trained]) -> str:
+def figure_caption(trained: Mapping[str, TrainingHistory]) -> str:
     """How to read the lines of several models."""
     lined = sum(min(of_kind.models, DRAWN // len(trained)) for of_kind in trained.values())
     counts = " and ".join(f"{of_kind.models} {model}" for model, of_kind in trained.items())
@@ -79,7 +79,7 @@ def about(trained: Mapping[str, Trained]) -> str:
     )
 
 
-def of_models(table: pa.Table, model: str) -> Trained | None:
+def read_history(table: pa.Table, model: str) -> TrainingHistory | None:
     """The histories of the models of this kind."""
     chosen = texts(table, "model") == model
     if not chosen.any():
@@ -94,10 +94,10 @@ def of_models(table: pa.Table, model: str) -> Trained | None:
     kept = np.zeros(which.max() + 1, np.int64)
     is_kept = integers(table, "kept")[chosen] == 1
     kept[which[is_kept]] = epoch[is_kept]
-    return Trained(measures, kept)
+    return TrainingHistory(measures, kept)
 
 
-def drawn(axes: Any, model: str, trained: Trained, name: str, most: int) -> None:
+def draw_history(axes: Any, model: str, trained: TrainingHistory, name: str, most: int) -> None:
     values = trained.measures[name]
     epochs = np.arange(1, values.shape[1] + 1)
     lined = np.unique(np.linspace(0, trained.models - 1, min(most, trained.models)).astype(np.int64))
@@ -117,7 +117,7 @@ def drawn(axes: Any, model: str, trained: Trained, name: str, most: int) -> None
     axes.plot(epochs[half], middle, color=drawing.light(model), linewidth=2, linestyle=LINES[model], zorder=3)
 
 
-def in_words(model: str, trained: Trained) -> str:
+def describe_history(model: str, trained: TrainingHistory) -> str:
     """The kept epochs and what the models reached at them, in words."""
     rows = np.arange(trained.models)
     reached = {name: values[rows, trained.kept] for name, values in trained.measures.items()}
@@ -125,5 +125,5 @@ def in_words(model: str, trained: Trained) -> str:
     return (
         f"{trained.models} {model} models: kept from epoch {int(trained.kept.min()) + 1} to "
         f"{int(trained.kept.max()) + 1}, median {float(np.median(trained.kept)) + 1:g}; there the median validation "
-        f"loss is {drawing.number(loss)} and the median accuracy {drawing.number(accuracy)}."
+        f"loss is {drawing.format_number(loss)} and the median accuracy {drawing.format_number(accuracy)}."
     )

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.effects import SCORES
-from dashboards.audits.unique_feature.pairs import Array, Pairs, entries, mark
+from dashboards.audits.unique_feature.pairs import Array, Pairs, legend_entries, mark
 from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
 
@@ -29,7 +29,7 @@ Marks = dict[str, tuple[Array, Array, Array]]  # score -> self-influence, and th
 
 def influence(pairs: Pairs, chosen: pa.Table, traced: pa.Table, summary: Sequence[Row]) -> Figure | None:
     """The scores of the canaries over the self-influence that their images had before they carried the feature."""
-    before = of_rows(chosen) or of_rows(traced)
+    before = influence_by_row(chosen) or influence_by_row(traced)
     marks: Marks = {}
     for score in reversed(SCORES):
         canary, values, twin = pairs.columns("canary", score, f"twin_{score}")
@@ -42,7 +42,7 @@ def influence(pairs: Pairs, chosen: pa.Table, traced: pa.Table, summary: Sequenc
     of_canaries, of_twins = correlation(summary), correlation(summary, "twin")
     words = [f"Pearson's r {r}." for r in (of_canaries, of_twins) if r]
     words = [line if at == 0 else f"Of the twins: {line}" for at, line in enumerate(words)]
-    words += [f"{SCORES[score]}: {halves(*of_score)}" for score, of_score in marks.items()]
+    words += [f"{SCORES[score]}: {describe_halves(*of_score)}" for score, of_score in marks.items()]
     caption = (
         f"Each mark is one of {n} canary models: its score over the self-influence (TracInCP) that its training "
         "image had before it carried the feature, on a logarithmic scale. The twins, trained on the clean images, are "
@@ -50,28 +50,28 @@ def influence(pairs: Pairs, chosen: pa.Table, traced: pa.Table, summary: Sequenc
         "numbers themselves, not of their logarithms, with its 95 % interval over trainings where the summary gives it."
     )
     title = "Are features better remembered from images that are hard to learn?"
-    return Figure("influence", title, caption, " ".join(words), scattered(marks, n, of_canaries))
+    return Figure("influence", title, caption, " ".join(words), draw_scatter(marks, n, of_canaries))
 
 
-def scattered(marks: Marks, n: int, correlation: str) -> str:
+def draw_scatter(marks: Marks, n: int, correlation: str) -> str:
     """The scores over self-influence as SVG, a panel for each score."""
     figure = drawing.canvas(PANEL * len(marks) + 0.72)
-    panels = layout.stacked(figure, len(marks), PANEL, gap=0.45)
+    panels = layout.stack_axes(figure, len(marks), PANEL, gap=0.45)
     for axes, (score, (x, values, twin)) in zip(panels, marks.items(), strict=True):
         axes.axhline(0, zorder=1, **drawing.NULL)
         for model, y in (("twin", twin), ("canary", values)):
             axes.plot(x, y, **mark(model, n) | ({"alpha": 0.6} if model == "twin" else {}))
-        drawing.ticks(axes, up=4)
-        drawing.magnitudes(axes, x.tolist())
+        drawing.set_ticks(axes, up=4)
+        drawing.set_log_x_axis(axes, x.tolist())
         axes.tick_params(labelbottom=axes is panels[-1])
         rest = f"; Pearson's r {correlation}" if score == "m" and correlation else ""
         axes.set_title(f"{SCORES[score].partition(',')[0]}, nats{rest}", fontsize=drawing.TEXT)
     panels[-1].set_xlabel("self-influence of the clean image")
-    legend.above(figure, entries(n))
+    legend.add_above(figure, legend_entries(n))
     return drawing.svg(figure, "influence")
 
 
-def of_rows(table: pa.Table) -> dict[int, float]:
+def influence_by_row(table: pa.Table) -> dict[int, float]:
     """Training image -> its self-influence, of the model that never saw the feature."""
     if not {"row", "self_influence"} <= set(table.column_names):
         return {}
@@ -85,20 +85,22 @@ def correlation(summary: Sequence[Row], model: str = "canary") -> str:
     for row in summary:
         setting = json.loads(row["setting"] or "{}")
         if row["metric"] == CORRELATION and setting.get("model", "canary") == model and row["estimate"] is not None:
-            published = "" if row["published"] is None else f" (published {drawing.number(row['published'])})"
-            return f"{drawing.number(row['estimate'])}{drawing.interval(row['low'], row['high'])}{published}"
+            published = "" if row["published"] is None else f" (published {drawing.format_number(row['published'])})"
+            return (
+                f"{drawing.format_number(row['estimate'])}{drawing.format_interval(row['low'], row['high'])}{published}"
+            )
     return ""
 
 
-def halves(x: Array, values: Array, twin: Array) -> str:
+def describe_halves(x: Array, values: Array, twin: Array) -> str:
     """The mean scores of the canaries below and above the median self-influence, in words."""
     above = x > np.median(x)
     if not above.any():
-        means = [drawing.number(float(scores.mean())) for scores in (values, twin)]
+        means = [drawing.format_number(float(scores.mean())) for scores in (values, twin)]
         return f"mean {means[0]} of canary models, {means[1]} of twins."
     words = [
-        f"mean {drawing.number(float(values[part].mean()))} of {int(part.sum())} canary models with {name} "
-        f"self-influence (their twins {drawing.number(float(twin[part].mean()))})"
+        f"mean {drawing.format_number(float(values[part].mean()))} of {int(part.sum())} canary models with {name} "
+        f"self-influence (their twins {drawing.format_number(float(twin[part].mean()))})"
         for name, part in (("low", ~above), ("high", above))
     ]
     return f"{', '.join(words)}."
@@ -113,7 +115,7 @@ def influences(everything: pa.Table, chosen: pa.Table) -> Figure | None:
     positive = values[values > 0]
     if not len(positive):
         return None
-    ends = dict(of_ends(chosen))
+    ends = dict(influence_by_end(chosen))
     zero = f" {len(values) - len(positive)} have none and are not drawn." if len(positive) < len(values) else ""
     caption = (
         "Self-influence (TracInCP: learning rate times squared length of the loss's slope, summed over checkpoints) of "
@@ -121,29 +123,29 @@ def influences(everything: pa.Table, chosen: pa.Table) -> Figure | None:
         f"logarithmic.{zero} An image has much of it when its label must be learnt from itself alone."
     )
     words = [
-        f"{len(values)} training images, self-influence from {drawing.number(float(values.min()))} to "
-        f"{drawing.number(float(values.max()))}, median {drawing.number(float(np.median(values)))}."
+        f"{len(values)} training images, self-influence from {drawing.format_number(float(values.min()))} to "
+        f"{drawing.format_number(float(values.max()))}, median {drawing.format_number(float(np.median(values)))}."
     ]
     words += [
-        f"The {len(rows)} {end} were chosen, {drawing.number(float(rows.min()))} to "
-        f"{drawing.number(float(rows.max()))}."
+        f"The {len(rows)} {end} were chosen, {drawing.format_number(float(rows.min()))} to "
+        f"{drawing.format_number(float(rows.max()))}."
         for end, rows in ends.items()
     ]
     title = "Which training images were chosen to carry the feature?"
-    return Figure("influences", title, caption, " ".join(words), histogram(positive, ends))
+    return Figure("influences", title, caption, " ".join(words), draw_histogram(positive, ends))
 
 
-def histogram(positive: Array, ends: Mapping[str, Array]) -> str:
+def draw_histogram(positive: Array, ends: Mapping[str, Array]) -> str:
     """The distribution of self-influence as SVG, with a mark for each chosen image."""
     figure = drawing.canvas(2.9)
-    axes = layout.wide(figure, 0.55, 1.95)
+    axes = layout.wide_axes(figure, 0.55, 1.95)
     low, high = np.log10(positive.min()), np.log10(positive.max())
     edges = np.logspace(low, high if high > low else low + 1, BINS + 1)
     counts = np.histogram(positive, edges)[0]
     axes.stairs(counts, edges, fill=True, color=drawing.light("twin-band"), zorder=1)
     axes.stairs(counts, edges, color=drawing.light("twin"), linewidth=1.2, zorder=2)
-    drawing.logarithmic(axes)
-    drawing.magnitudes(axes, positive.tolist())
+    drawing.set_log_y_axis(axes)
+    drawing.set_log_x_axis(axes, positive.tolist())
     axes.set_ylim(0.4, max(2.0, 6.0 * float(counts.max())))
     decades(axes)
     axes.set_xlabel("self-influence")
@@ -153,7 +155,9 @@ def histogram(positive: Array, ends: Mapping[str, Array]) -> str:
         heights = np.full(len(rows), 2.2 * float(counts.max()))
         axes.plot(rows, heights, marker, color=drawing.light(colour), markersize=5.5, markeredgewidth=0, alpha=0.8)
     if ends:
-        legend.above(figure, of_chosen({end: f"canaries: the {len(rows)} {end}" for end, rows in ends.items()}))
+        legend.add_above(
+            figure, chosen_legend_entries({end: f"canaries: the {len(rows)} {end}" for end, rows in ends.items()})
+        )
     return drawing.svg(figure, "influences")
 
 
@@ -164,7 +168,7 @@ def decades(axes: Any) -> None:
     axes.yaxis.set_major_locator(LogLocator(numticks=5))
 
 
-def of_ends(chosen: pa.Table) -> Iterator[tuple[str, Array]]:
+def influence_by_end(chosen: pa.Table) -> Iterator[tuple[str, Array]]:
     """The self-influence of the images chosen at either end."""
     if not {"end", "self_influence"} <= set(chosen.column_names):
         return
@@ -178,18 +182,18 @@ def of_ends(chosen: pa.Table) -> Iterator[tuple[str, Array]]:
 Arrow = tuple[int, str, float, float]  # image, end, and its squared slopes without and with the feature
 
 
-def traced(table: pa.Table) -> Figure | None:
+def influence_changes(table: pa.Table) -> Figure | None:
     """Arrows from the self-influence of an image to that of the same image with the feature: section 3.3."""
     if not {"row", "end", "with_feature", "squared_slopes"} <= set(table.column_names):
         return None
-    pairs = list(both_ways(table))
+    pairs = list(read_arrows(table))
     if not pairs:
         return None
     words = []
     for name in ENDS:
         of_end = [(without, with_it) for _, end, without, with_it in pairs if end == name]
         if of_end:
-            before, after = (drawing.number(float(np.median(values))) for values in zip(*of_end, strict=True))
+            before, after = (drawing.format_number(float(np.median(values))) for values in zip(*of_end, strict=True))
             risen = sum(with_it > without for without, with_it in of_end)
             words.append(
                 f"Of {len(of_end)} image{'s' if len(of_end) > 1 else ''} with the {name} self-influence {risen} rose: "
@@ -202,22 +206,22 @@ def traced(table: pa.Table) -> Figure | None:
         "intervals."
     )
     title = "Does the feature make its image a highly influential one?"
-    return Figure("traced", title, caption, " ".join(words), arrows(pairs))
+    return Figure("traced", title, caption, " ".join(words), draw_arrows(pairs))
 
 
-def arrows(pairs: Sequence[Arrow]) -> str:
+def draw_arrows(pairs: Sequence[Arrow]) -> str:
     """The arrows as SVG, a row for each image."""
     few = len(pairs) <= NAMED
     step = 0.24 if few else 0.13
     figure = drawing.canvas(step * len(pairs) + 1.05)
-    axes = drawing.place(figure, 1.05, 0.55, drawing.WIDTH - 1.25, step * len(pairs) + 0.1)
+    axes = drawing.add_axes(figure, 1.05, 0.55, drawing.WIDTH - 1.25, step * len(pairs) + 0.1)
     look = {"arrowstyle": "-|>", "linewidth": 1.3, "shrinkA": 2.5, "shrinkB": 0, "mutation_scale": 8}
     for y, (_, end, without, with_it) in enumerate(pairs):
         colour = drawing.light(ENDS[end][0])
         axes.annotate("", (with_it, y), (without, y), arrowprops={"color": colour, **look})
         axes.plot([without], [y], ENDS[end][1], markersize=4.5, color=colour, markerfacecolor=drawing.light("paper"))
     axes.set_ylim(-0.8, len(pairs) - 0.2)
-    drawing.magnitudes(axes, [value for _, _, *both in pairs for value in both])
+    drawing.set_log_x_axis(axes, [value for _, _, *both in pairs for value in both])
     axes.set_yticks(range(len(pairs)) if few else [], [f"image {row}" for row, *_ in pairs] if few else [])
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
@@ -225,11 +229,11 @@ def arrows(pairs: Sequence[Arrow]) -> str:
     if not few:
         axes.set_ylabel("training images")
     there = {end for _, end, *_ in pairs}
-    legend.above(figure, of_chosen({end: f"{end} before" for end in ENDS if end in there}))
+    legend.add_above(figure, chosen_legend_entries({end: f"{end} before" for end in ENDS if end in there}))
     return drawing.svg(figure, "traced")
 
 
-def both_ways(table: pa.Table) -> Iterator[Arrow]:
+def read_arrows(table: pa.Table) -> Iterator[Arrow]:
     """The images with squared slopes both without and with the feature; the smallest end and slope first."""
     columns = zip(
         integers(table, "row").tolist(),
@@ -246,7 +250,7 @@ def both_ways(table: pa.Table) -> Iterator[Arrow]:
     yield from sorted(whole, key=lambda arrow: (arrow[1] == "highest", arrow[2]))
 
 
-def of_chosen(labels: Mapping[str, str]) -> list[Any]:
+def chosen_legend_entries(labels: Mapping[str, str]) -> list[Any]:
     """The legend's entries of the chosen images, by their end."""
     return [
         legend.line(label, color=drawing.light(ENDS[end][0]), marker=ENDS[end][1], linewidth=0)

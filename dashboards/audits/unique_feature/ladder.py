@@ -34,9 +34,9 @@ class Share:
     allowed: float | None = None
 
     @property
-    def in_words(self) -> str:
-        bound = "" if self.allowed is None else f", {drawing.number(self.allowed)} allowed"
-        return f"{drawing.number(self.estimate)}{drawing.interval(self.low, self.high)}{bound}"
+    def description(self) -> str:
+        bound = "" if self.allowed is None else f", {drawing.format_number(self.allowed)} allowed"
+        return f"{drawing.format_number(self.estimate)}{drawing.format_interval(self.low, self.high)}{bound}"
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,19 @@ class Rung:
         return WITHOUT if self.epsilon is None else f"{self.epsilon:g}"
 
     @property
-    def in_words(self) -> str:
-        effect = f"{drawing.number(self.effect['estimate'])}{drawing.interval(self.effect['low'], self.effect['high'])}"
-        shares = "".join(f"; {share.in_words} at p ≤ {level:g}" for level, share in self.shares.items())
+    def description(self) -> str:
+        effect = (
+            f"{drawing.format_number(self.effect['estimate'])}"
+            f"{drawing.format_interval(self.effect['low'], self.effect['high'])}"
+        )
+        shares = "".join(f"; {share.description} at p ≤ {level:g}" for level, share in self.shares.items())
         where = "without privacy" if self.epsilon is None else f"epsilon {self.name}"
         return f"{where}: effect {effect}{shares}."
 
 
 def ladder(run: Run) -> Iterator[Figure]:
     """The effect and the shares by epsilon, of a sweep whose cells differ in privacy."""
-    found = [rung for rung in map(rung_of, run.cells) if rung is not None]
+    found = [rung for rung in map(read_rung, run.cells) if rung is not None]
     epsilons = {rung.epsilon for rung in found}
     if len(epsilons) < 2 or len(epsilons) < len(found):
         return
@@ -86,26 +89,27 @@ def ladder(run: Run) -> Iterator[Figure]:
         "compares twins that share their noise: no epsilon bounds it."
         f"{shares} Lines: 95 % intervals, hidden where narrower than their mark. Dashed: where nothing is memorised."
         f"{n}{of_all}",
-        " ".join(rung.in_words[:1].upper() + rung.in_words[1:] for rung in rungs),
-        drawn(rungs, levels),
+        " ".join(rung.description[:1].upper() + rung.description[1:] for rung in rungs),
+        draw_svg(rungs, levels),
     )
 
 
-def rung_of(cell: Run) -> Rung | None:
+def read_rung(cell: Run) -> Rung | None:
     """A cell's rung; None as long as it has no effect, or where its config is of another version."""
-    effect = next((row for row in cell.summary if (row["metric"], read(row)) == EFFECT), None)
+    effect = next((row for row in cell.summary if (row["metric"], row_setting(row)) == EFFECT), None)
     if cell.config is None or effect is None or not finite(effect["estimate"]):
         return None
     privacy = cell.config.privacy
     if privacy is None:
-        return Rung(None, None, effect, without_privacy(cell))
-    return Rung(privacy.epsilon, privacy.delta, effect, beside_bound(cell.summary))
+        return Rung(None, None, effect, non_private_shares(cell))
+    return Rung(privacy.epsilon, privacy.delta, effect, bounded_shares(cell.summary))
 
 
-def beside_bound(summary: Sequence[Row]) -> dict[float, Share]:
+def bounded_shares(summary: Sequence[Row]) -> dict[float, Share]:
     """The shares of a cell with privacy by level, from its summary."""
     by_level = {
-        name: {read(row)["level"]: row for row in summary if row["metric"] == name} for name in (ONE_MODEL, ALLOWED)
+        name: {row_setting(row)["level"]: row for row in summary if row["metric"] == name}
+        for name in (ONE_MODEL, ALLOWED)
     }
     return {
         level: Share(row["estimate"], row["low"], row["high"], row["n"], by_level[ALLOWED][level]["estimate"])
@@ -114,7 +118,7 @@ def beside_bound(summary: Sequence[Row]) -> dict[float, Share]:
     }
 
 
-def without_privacy(cell: Run) -> dict[float, Share]:
+def non_private_shares(cell: Run) -> dict[float, Share]:
     """The same of a cell without privacy, from its exact ranks: of nothing it is promised how small they are."""
     table = cell.table("exact_ranks")
     if "score" not in table.schema.names:
@@ -134,25 +138,25 @@ def without_privacy(cell: Run) -> dict[float, Share]:
     return found
 
 
-def read(row: Row) -> dict[str, Any]:
+def row_setting(row: Row) -> dict[str, Any]:
     """The setting of a summary's row."""
     return dict(json.loads(row["setting"] or "{}"))
 
 
-def drawn(rungs: Sequence[Rung], levels: Sequence[float]) -> str:
+def draw_svg(rungs: Sequence[Rung], levels: Sequence[float]) -> str:
     """The panels as SVG: the effect, then the shares at each level."""
     entries = [("measured", "accent", "o", 1.6), ("largest that (epsilon, delta) allows", "violet", "", 2.2)]
     entries = entries[: 1 + bool(levels)]
     figure = drawing.canvas(PANEL * (1 + len(levels)) + 0.35 + legend.height(len(entries), 1))
-    top, *below = layout.stacked(figure, 1 + len(levels), PANEL, gap=0.45, foot=0.55)
+    top, *below = layout.stack_axes(figure, 1 + len(levels), PANEL, gap=0.45, foot=0.55)
     effects = [(rung.effect["estimate"], rung.effect["low"], rung.effect["high"]) for rung in rungs]
-    marks(top, effects)
+    draw_estimates(top, effects)
     lowest = [low if finite(low) else value for value, low, _ in effects]
     if min(lowest) > 0 and max(value for value, *_ in effects) > WIDE * min(value for value, *_ in effects):
-        drawing.logarithmic(top, wide=True)
+        drawing.set_log_y_axis(top, wide=True)
         top.set_title("effect on M_w, probe images, nats, logarithmic", fontsize=drawing.TEXT)
     else:
-        drawing.ticks(top, up=4)
+        drawing.set_ticks(top, up=4)
         top.axhline(0, **drawing.NULL)
         top.set_title("effect on M_w, probe images, nats", fontsize=drawing.TEXT)
     for axes, level in zip(below, levels, strict=True):
@@ -160,9 +164,9 @@ def drawn(rungs: Sequence[Rung], levels: Sequence[float]) -> str:
         bounds = [(at, share.allowed) for at, share in enumerate(shares) if share and share.allowed is not None]
         for at, allowed in bounds:
             axes.plot([at - 0.3, at + 0.3], [allowed, allowed], color=drawing.light("violet"), linewidth=2.2)
-        marks(axes, [None if share is None else (share.estimate, share.low, share.high) for share in shares])
+        draw_estimates(axes, [None if share is None else (share.estimate, share.low, share.high) for share in shares])
         axes.axhline(level, **drawing.NULL)
-        drawing.ticks(axes, up=3)
+        drawing.set_ticks(axes, up=3)
         axes.set_ylim(-0.05, 1.05)
         axes.set_title(f"share of features that one model shows at p ≤ {level:g}", fontsize=drawing.TEXT)
     for axes in (top, *below):
@@ -175,11 +179,11 @@ def drawn(rungs: Sequence[Rung], levels: Sequence[float]) -> str:
         legend.line(label, color=drawing.light(colour), marker=marker, linewidth=width)
         for label, colour, marker, width in entries
     ]
-    legend.above(figure, handles, 1)
+    legend.add_above(figure, handles, 1)
     return drawing.svg(figure, "ladder")
 
 
-def marks(axes: Any, values: Sequence[tuple[float, float | None, float | None] | None]) -> None:
+def draw_estimates(axes: Any, values: Sequence[tuple[float, float | None, float | None] | None]) -> None:
     """An estimate at each place with its interval, where there is one."""
     look = {"color": drawing.light("accent")}
     there = [(at, value) for at, value in enumerate(values) if value is not None]

@@ -18,10 +18,10 @@ LEAST = 0.2  # of the layer's most excited unit: what a unit must have beyond ra
 PANEL = 1.05  # inches
 APART = 0.06  # of a layer's units: labels that are closer would lie over one another
 NEEDED = ("canary", "seed", "model", "layer", "units", "unit", "unique", "random")
-Excited = tuple[Array, Array]  # how often the feature and a random patch excite each unit, mean over models
+Excitation = tuple[Array, Array]  # how often the feature and a random patch excite each unit, mean over models
 
 
-Panels = dict[tuple[str, str], Excited]  # layer and kind of model
+Panels = dict[tuple[str, str], Excitation]  # layer and kind of model
 
 
 def latents(table: pa.Table) -> Figure | None:
@@ -29,9 +29,9 @@ def latents(table: pa.Table) -> Figure | None:
     if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
         return None
     layer, model = texts(table, "layer"), texts(table, "model")
-    models = of_kinds(table)
+    models = count_models(table)
     panels = {
-        (name, kind): excited(table, (layer == name) & (model == kind), models[kind])
+        (name, kind): excitation_rates(table, (layer == name) & (model == kind), models[kind])
         for name in [str(name) for name in dict.fromkeys(layer.tolist())][-LAYERS:]
         for kind in MODELS
         if ((layer == name) & (model == kind)).any()
@@ -39,15 +39,15 @@ def latents(table: pa.Table) -> Figure | None:
     if not panels:
         return None
     alt = " ".join(
-        f"{name}, {len(both[0])} units, {kind} models, {words(labelled(both[0] - both[1]), both)}"
+        f"{name}, {len(both[0])} units, {kind} models, {describe_units(units_to_label(both[0] - both[1]), both)}"
         for (name, kind), both in panels.items()
     )
     title = "Is there a unit that only the feature excites, and was it there without the canary?"
     seeds = len(np.unique(integers(table, "seed")))
-    return Figure("latents", title, about(models, seeds), alt, drawn(panels))
+    return Figure("latents", title, figure_caption(models, seeds), alt, draw_svg(panels))
 
 
-def drawn(panels: Panels) -> str:
+def draw_svg(panels: Panels) -> str:
     """The units as SVG, a panel for each layer and kind of model, on one scale in each layer."""
     layers = list(dict.fromkeys(name for name, _ in panels))
     last = {name: (name, kind) for name, kind in panels}.values()  # panels below which the units are numbered
@@ -57,16 +57,16 @@ def drawn(panels: Panels) -> str:
         of_layer = [share for (layer, _), pair in panels.items() if layer == name for share in pair]
         most = max(float(np.max(share)) for share in of_layer) or 1.0
         top -= PANEL + 0.35
-        axes = layout.wide(figure, top, PANEL)
+        axes = layout.wide_axes(figure, top, PANEL)
         axes.set_title(f"{name}, {MODELS[kind]}", fontsize=drawing.TEXT)
-        stems(axes, kind, (both[0] / most, both[1] / most))
+        draw_stems(axes, kind, (both[0] / most, both[1] / most))
         axes.tick_params(labelbottom=(name, kind) in last)
         top -= 0.25 if (name, kind) in last else 0
     axes.set_xlabel("unit")
     return drawing.svg(figure, "latents")
 
 
-def about(models: dict[str, int], seeds: int) -> str:
+def figure_caption(models: dict[str, int], seeds: int) -> str:
     """The caption of the figure."""
     count = " and ".join(f"{n} {kind} model{'s'[: n > 1]}" for kind, n in models.items())
     same = (
@@ -83,7 +83,7 @@ def about(models: dict[str, int], seeds: int) -> str:
     )
 
 
-def excited(table: pa.Table, chosen: Any, models: int) -> Excited:
+def excitation_rates(table: pa.Table, chosen: Any, models: int) -> Excitation:
     """How often each unit is excited, by the feature and by random patches, in the mean over so many models.
 
     A unit without a row was never excited.
@@ -95,56 +95,56 @@ def excited(table: pa.Table, chosen: Any, models: int) -> Excited:
     return unique, random
 
 
-def stems(axes: Any, kind: str, both: Excited) -> None:
+def draw_stems(axes: Any, kind: str, both: Excitation) -> None:
     """Lines up and down from the axis, with the numbers of the units that the feature excites most."""
     unique, random = both
     units = len(unique)
     places, nothing = np.arange(units), np.zeros(units)
     for values, sign, colour in ((unique, 1, kind), (random, -1, "muted")):
         there = values > 0.002
-        path = drawing.broken(places[there], nothing[there], sign * values[there])
+        path = drawing.segment_path(places[there], nothing[there], sign * values[there])
         width = 1.1 if units <= 300 else 0.6
         axes.plot(*path, color=drawing.light(colour), linewidth=width, solid_capstyle="butt")
     axes.axhline(0, color=drawing.light("muted"), linewidth=0.8)
-    for unit in numbered(unique - random):
+    for unit in units_to_number(unique - random):
         axes.annotate(
             f"{unit}", (unit, unique[unit]), xytext=(0, 1), textcoords="offset points", ha="center", va="bottom",
             fontsize=drawing.TEXT - 1,
         )  # fmt: skip
     axes.set_xlim(-0.01 * units - 1, 1.01 * units)
     axes.set_ylim(-1.15, 1.4)
-    drawing.ticks(axes, 6, whole=True)
+    drawing.set_ticks(axes, 6, whole=True)
     axes.set_yticks([-1, 0, 1], ["random", "0", "feature"])
     axes.grid(axis="x", visible=False)
 
 
-def numbered(excess: Array) -> list[int]:
+def units_to_number(excess: Array) -> list[int]:
     """The labelled units that have a number: those far beyond random patches, and far enough from one another."""
     shown: list[int] = []
-    for unit in labelled(excess):
+    for unit in units_to_label(excess):
         if excess[unit] >= LEAST and all(abs(unit - other) > APART * len(excess) for other in shown):
             shown.append(unit)
     return shown
 
 
-def labelled(excess: Array) -> list[int]:
+def units_to_label(excess: Array) -> list[int]:
     """The units that the feature excites most beyond random patches."""
     order = np.argsort(-excess, kind="stable")[:LABELLED]
     return [int(unit) for unit in order if excess[unit] > 0]
 
 
-def words(units: list[int], both: Excited) -> str:
+def describe_units(units: list[int], both: Excitation) -> str:
     """How often the labelled units are excited, in words."""
     unique, random = both
     shares = [
-        f"unit {unit} in {drawing.number(float(unique[unit]))} of the images with the feature and "
-        f"{drawing.number(float(random[unit]))} with a random patch"
+        f"unit {unit} in {drawing.format_number(float(unique[unit]))} of the images with the feature and "
+        f"{drawing.format_number(float(random[unit]))} with a random patch"
         for unit in units
     ]
     return f"most beyond random patches: {'; '.join(shares)}." if shares else "none more often by the feature."
 
 
-def of_kinds(table: pa.Table) -> dict[str, int]:
+def count_models(table: pa.Table) -> dict[str, int]:
     """How many models of each kind there are."""
     pairs, model = np.stack([integers(table, "canary"), integers(table, "seed")], axis=1), texts(table, "model")
     return {kind: n for kind in MODELS if (n := len(np.unique(pairs[model == kind], axis=0)))}

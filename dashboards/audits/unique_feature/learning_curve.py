@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.effects import SCORES
-from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array, line_entries
+from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array, line_legend_entries
 from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
 
@@ -24,7 +24,7 @@ NEEDED = ("canary", "seed", "model", "epoch", "kept", *MEASURES)
 
 
 @dataclass(frozen=True)
-class Followed:
+class LearningCurves:
     """Models of one kind: each measure is (models, epochs), in the order of `names`; NaN where there is no number."""
 
     names: tuple[tuple[int, int], ...]  # canary and seed
@@ -32,22 +32,24 @@ class Followed:
     kept: NDArray[np.int64]  # (models,), the epoch; -1 where none was kept
 
 
-def course(table: pa.Table) -> Figure | None:
+def learning_curve(table: pa.Table) -> Figure | None:
     """M_w, M and the validation loss over the epochs, with the epoch each model was kept from: figure 3c."""
     if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
         return None
-    followed = {model: of_kind for model in MODELS if (of_kind := of_models(table, model)) is not None}
+    followed = {model: of_kind for model in MODELS if (of_kind := read_curves(table, model)) is not None}
     there = [
         name for name in MEASURES if any(np.isfinite(of_kind.measures[name]).any() for of_kind in followed.values())
     ]
     if not set(there) & set(SCORES):
         return None
-    alt = " ".join([*(in_words(model, of_kind, there) for model, of_kind in followed.items()), *onset(followed)])
+    alt = " ".join(
+        [*(describe_curves(model, of_kind, there) for model, of_kind in followed.items()), *describe_onset(followed)]
+    )
     title = "When in training does a model begin to answer to the feature?"
-    return Figure("course", title, about(followed), alt, curves(followed, there))
+    return Figure("course", title, figure_caption(followed), alt, draw_svg(followed, there))
 
 
-def curves(followed: Mapping[str, Followed], measures: Sequence[str]) -> str:
+def draw_svg(followed: Mapping[str, LearningCurves], measures: Sequence[str]) -> str:
     """The courses as SVG, a panel for each measure."""
     heights = [HEIGHTS.get(name, TALL) for name in measures]
     figure = drawing.canvas(sum(heights) + 0.38 * len(measures) + 0.75)
@@ -55,23 +57,23 @@ def curves(followed: Mapping[str, Followed], measures: Sequence[str]) -> str:
     top = float(figure.get_size_inches()[1]) - 0.3
     for name, tall in zip(measures, heights, strict=True):
         top -= tall + 0.38
-        axes = layout.wide(figure, top + 0.05, tall)
+        axes = layout.wide_axes(figure, top + 0.05, tall)
         axes.set_title(f"{MEASURES[name]}, nats", fontsize=drawing.TEXT)
         if name in SCORES:
             axes.axhline(0, **drawing.NULL)
         for model, of_kind in followed.items():
-            drawn(axes, model, of_kind, name)
-        drawing.ticks(axes, 6, 4, whole=True)
+            draw_curves(axes, model, of_kind, name)
+        drawing.set_ticks(axes, 6, 4, whole=True)
         if name == "validation_loss":
-            drawing.logarithmic(axes)
-        axes.set_xlim(*drawing.span([0.0, float(last)], 0.02))
+            drawing.set_log_y_axis(axes)
+        axes.set_xlim(*drawing.padded_limits([0.0, float(last)], 0.02))
         axes.tick_params(labelbottom=name == measures[-1])
     axes.set_xlabel("epoch, 0: before training")
-    legend.above(figure, line_entries())
+    legend.add_above(figure, line_legend_entries())
     return drawing.svg(figure, "course")
 
 
-def about(followed: Mapping[str, Followed]) -> str:
+def figure_caption(followed: Mapping[str, LearningCurves]) -> str:
     """The caption of the figure."""
     several = max(len(of_kind.names) for of_kind in followed.values()) > 1
     counts = " and ".join(
@@ -89,7 +91,7 @@ def about(followed: Mapping[str, Followed]) -> str:
     )
 
 
-def of_models(table: pa.Table, model: str) -> Followed | None:
+def read_curves(table: pa.Table, model: str) -> LearningCurves | None:
     """The models of this kind, and their measures at each epoch."""
     chosen = texts(table, "model") == model
     if not chosen.any():
@@ -105,10 +107,10 @@ def of_models(table: pa.Table, model: str) -> Followed | None:
     kept = np.full(len(names), -1)
     is_kept = integers(table, "kept")[chosen] == 1
     kept[which[is_kept]] = epoch[is_kept]
-    return Followed(tuple((int(canary), int(seed)) for canary, seed in names), measures, kept)
+    return LearningCurves(tuple((int(canary), int(seed)) for canary, seed in names), measures, kept)
 
 
-def drawn(axes: Any, model: str, followed: Followed, name: str) -> None:
+def draw_curves(axes: Any, model: str, followed: LearningCurves, name: str) -> None:
     """A thin line for some models with a dot where each was kept from, over the mean of all with its interval."""
     values, n = followed.measures[name], len(followed.names)
     epochs = np.arange(values.shape[1])
@@ -124,12 +126,12 @@ def drawn(axes: Any, model: str, followed: Followed, name: str) -> None:
     axes.plot(kept, values[dotted, kept], "o", color=drawing.light(model), markersize=5.5 if alone else 3, zorder=4)
     if alone:
         return
-    where, middle, low, high = over_trainings(values)
+    where, middle, low, high = mean_over_trainings(values)
     axes.fill_between(where, low, high, color=drawing.light(f"{model}-band"), linewidth=0, zorder=1)
     axes.plot(where, middle, color=drawing.light(model), linewidth=2, linestyle=LINES[model], zorder=3)
 
 
-def over_trainings(values: Array) -> tuple[NDArray[np.int64], Array, Array, Array]:
+def mean_over_trainings(values: Array) -> tuple[NDArray[np.int64], Array, Array, Array]:
     """Epochs that at least half of the models (and two) have, their mean there, and its 95 % t interval."""
     from scipy.special import stdtrit
 
@@ -141,7 +143,7 @@ def over_trainings(values: Array) -> tuple[NDArray[np.int64], Array, Array, Arra
     return where, mean, mean - half, mean + half
 
 
-def in_words(model: str, followed: Followed, measures: Sequence[str]) -> str:
+def describe_curves(model: str, followed: LearningCurves, measures: Sequence[str]) -> str:
     """The kept epochs and the mean scores before training and at them, in words."""
     n, kept = len(followed.names), followed.kept
     rows = np.flatnonzero(kept >= 0)
@@ -150,7 +152,7 @@ def in_words(model: str, followed: Followed, measures: Sequence[str]) -> str:
         if name in SCORES:
             before, at = followed.measures[name][:, 0], followed.measures[name][rows, kept[rows]]
             means = [
-                drawing.number(float(there.mean()) if len(there := values[~np.isnan(values)]) else None)
+                drawing.format_number(float(there.mean()) if len(there := values[~np.isnan(values)]) else None)
                 for values in (before, at)
             ]
             words.append(f"{MEASURES[name].partition(',')[0]} {means[0]} before training and {means[1]} where kept")
@@ -158,7 +160,7 @@ def in_words(model: str, followed: Followed, measures: Sequence[str]) -> str:
     return f"{n} {model} model{'s' if n > 1 else ''}, {epochs}: mean {', '.join(words)}."
 
 
-def onset(followed: Mapping[str, Followed]) -> Iterator[str]:
+def describe_onset(followed: Mapping[str, LearningCurves]) -> Iterator[str]:
     """From which epoch on the pairs' effect on M_w has an interval above 0, in words."""
     if len(followed) < 2:
         return
@@ -171,7 +173,7 @@ def onset(followed: Mapping[str, Followed]) -> Iterator[str]:
     with_it, without = (
         of_kind.measures[score][[of_kind.names.index(name) for name in both], :wide] for of_kind in (canary, twin)
     )
-    where, _, low, _ = over_trainings(with_it - without)
+    where, _, low, _ = mean_over_trainings(with_it - without)
     above = low > 0
     if not above.any():
         yield f"At no epoch does the interval of the effect on M_w over {len(both)} pairs lie above 0."

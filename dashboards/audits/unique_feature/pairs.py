@@ -31,10 +31,10 @@ class Pairs:
 
         One row per pair: of several evaluations only the first, since others are of the same models.
         """
-        *columns, evaluation = self.evaluated(*names)
+        *columns, evaluation = self.evaluation_columns(*names)
         return [values[evaluation == evaluation.min()] for values in columns] if len(evaluation) else columns
 
-    def evaluated(self, *names: str) -> list[Array]:
+    def evaluation_columns(self, *names: str) -> list[Array]:
         """These columns followed by that of the evaluation, with the rows of all evaluations."""
         columns = [numbers(self.table, name) for name in names]
         if any(len(values) != len(columns[0]) for values in columns):
@@ -45,13 +45,13 @@ class Pairs:
         return [values[there] for values in columns]
 
 
-def middle(values: Array) -> tuple[float, float]:
+def central_range(values: Array) -> tuple[float, float]:
     """The ends of the middle 95 % of these values; of a few of them, the smallest and the largest."""
     low, high = np.quantile(values, 0.025, method="lower"), np.quantile(values, 0.975, method="higher")
     return float(low), float(high)
 
 
-def counted(pairs: int) -> str:
+def describe_pairs(pairs: int) -> str:
     """The models of so many pairs in words."""
     return "1 canary model and its twin" if pairs == 1 else f"{pairs} canary models and the twin of each"
 
@@ -71,13 +71,13 @@ def mark(model: str, count: int) -> dict[str, Any]:
     }
 
 
-def entries(count: int) -> list[Any]:
+def legend_entries(count: int) -> list[Any]:
     """The legend's entries of the dots of both kinds of models, where there are so many of each."""
     look = {"markersize": 5.5, "alpha": 1.0}
     return [legend.line(label, **mark(model, count) | look) for model, label in MODELS.items()]
 
 
-def line_entries() -> list[Any]:
+def line_legend_entries() -> list[Any]:
     """The legend's entries of the lines of both kinds of models."""
     return [
         legend.line(label, color=drawing.light(model), linewidth=2, linestyle=LINES[model])

@@ -9,7 +9,7 @@ import numpy as np
 from dashboards import drawing
 from dashboards.audits.unique_feature.pairs import Pairs
 from dashboards.audits.unique_feature.read_out import read_out
-from dashboards.gallery import Gallery, Picture, encoded, reason
+from dashboards.gallery import Gallery, Picture, encode_png, error_reason
 from dashboards.run import Run
 from orchestrator.inspection.disclosure import is_private
 from tasks.audits.unique_feature import UniqueFeature
@@ -33,7 +33,7 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
     """
     rows, labels, effects = pairs.columns("canary", "label", "m_w_probe_effect")
     if not len(rows):
-        return of_given(run, show_images)
+        return probe_gallery(run, show_images)
     first = np.unique(rows, return_index=True)[1]  # of several trainings of a canary, one
     rows, labels, effects = (values[np.sort(first)] for values in (rows, labels, effects))
     order = np.argsort(-effects, kind="stable")
@@ -50,26 +50,32 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
         return Gallery(caption, False, "The pictures cannot be drawn: the audit has changed since the run was made.")
     ids = ", ".join(str(canary) for canary, _, _ in shown)
     if not (show_images or are_public(config, config.trained_on)):
-        return Gallery(caption, False, f"{hidden(config.trained_on)} Their rows, in that order: {ids}.")
+        return Gallery(caption, False, f"{hidden_note(config.trained_on)} Their rows, in that order: {ids}.")
     try:
-        found = (*of_canaries(config, shown), *of_probe(config, show_images), *read_out(run.table("exact_ranks")))
+        found = (
+            *canary_pictures(config, shown),
+            *probe_pictures(config, show_images),
+            *read_out(run.table("exact_ranks")),
+        )
         return Gallery(caption, True, "", found)
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
-        return Gallery(caption, False, f"The pictures cannot be drawn{reason(run, error)}. Rows, in that order: {ids}.")
+        return Gallery(
+            caption, False, f"The pictures cannot be drawn{error_reason(run, error)}. Rows, in that order: {ids}."
+        )
 
 
-def of_given(run: Run, show_images: bool) -> Gallery | None:
+def probe_gallery(run: Run, show_images: bool) -> Gallery | None:
     """The probe images as a model that others trained was asked about them."""
     config = run.private_config
     if not isinstance(config, UniqueFeature) or not (config.asks_models or "pictures" in config.measures):
         return None
     caption = "Probe images as the model was asked about them: clean, with the feature and with a random patch each."
     if not (show_images or are_public(config, config.probe)):
-        return Gallery(caption, False, hidden(config.probe))
+        return Gallery(caption, False, hidden_note(config.probe))
     try:
-        return Gallery(caption, True, "", tuple(of_probe(config, show_images)))
+        return Gallery(caption, True, "", tuple(probe_pictures(config, show_images)))
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
-        return Gallery(caption, False, f"The pictures cannot be drawn{reason(run, error)}.")
+        return Gallery(caption, False, f"The pictures cannot be drawn{error_reason(run, error)}.")
 
 
 def are_public(config: UniqueFeature, data: Dataset) -> bool:
@@ -77,22 +83,22 @@ def are_public(config: UniqueFeature, data: Dataset) -> bool:
     return is_embedded(data.name) and not is_private((config.feature, config.burnt))
 
 
-def hidden(data: Dataset) -> str:
+def hidden_note(data: Dataset) -> str:
     what = "carry a feature of yours" if is_embedded(data.name) else "are yours"
     return f"Images of {data.named().name} {what} and are not shown unless asked for with --show-images."
 
 
-def of_canaries(config: UniqueFeature, shown: list[tuple[int, int, float]]) -> Iterator[Picture]:
+def canary_pictures(config: UniqueFeature, shown: list[tuple[int, int, float]]) -> Iterator[Picture]:
     images = load(config.trained_on).train_images
     # A canary that was chosen by its rank carries what all carry; one drawn at random may have a feature of its own.
     own = {} if config.choice == "self-influence" else {canary.image: canary.carried for canary in canaries(config)}
     for canary, label, effect in shown:
         (image,) = burn(images[canary : canary + 1], own.get(canary, config.carried))
-        title = f"canary {canary}, label {label}, effect {drawing.number(effect)}"
-        yield Picture(encoded(image), title, f"Training image {canary} with the feature, {title}")
+        title = f"canary {canary}, label {label}, effect {drawing.format_number(effect)}"
+        yield Picture(encode_png(image), title, f"Training image {canary} with the feature, {title}")
 
 
-def of_probe(config: UniqueFeature, show_images: bool) -> Iterator[Picture]:
+def probe_pictures(config: UniqueFeature, show_images: bool) -> Iterator[Picture]:
     """The probe images with most contrast: clean, with the feature and with a random patch."""
     if not (show_images or are_public(config, config.probe)):
         return
@@ -103,4 +109,4 @@ def of_probe(config: UniqueFeature, show_images: bool) -> Iterator[Picture]:
     names = {"clean": three.clean, "with the feature": three.unique, "with a random patch": three.random}
     for at, row in enumerate(rows.tolist()):
         for name, image in names.items():
-            yield Picture(encoded(image[at]), f"probe image {row}, {name}", f"Probe image {row}, {name}")
+            yield Picture(encode_png(image[at]), f"probe image {row}, {name}", f"Probe image {row}, {name}")

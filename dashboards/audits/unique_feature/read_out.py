@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dashboards import drawing
-from dashboards.gallery import Picture, encoded
+from dashboards.gallery import Picture, encode_png
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
 from tasks.audits.unique_feature.pixel_slopes import strongest
 
@@ -29,8 +29,8 @@ def read_out(table: pa.Table) -> Iterator[Picture]:
     for row in list(seen.values())[:MOST]:
         shape = (row["height"], row["width"])
         found = strongest(np.array(row["slopes"]), row["inked"])
-        hits = f"{row['hits']} of {row['inked']} hit, {drawing.number(row['hits_by_chance'])} by chance"
+        hits = f"{row['hits']} of {row['inked']} hit, {drawing.format_number(row['hits_by_chance'])} by chance"
         for which, mask in (("what the models were asked about", row["ink"]), ("read out of the models", found)):
             image = (np.array(mask, bool).reshape(shape) * 255).astype(np.uint8)[..., None]
             title = f"canary {row['canary']}, {which}{f', {hits}' if mask is found else ''}"
-            yield Picture(encoded(image), title, f"The feature's place, {title}", HEADING)
+            yield Picture(encode_png(image), title, f"The feature's place, {title}", HEADING)

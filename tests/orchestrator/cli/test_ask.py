@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import SpecError
-from orchestrator.guide import fears_with, guided
+from orchestrator.guide import fears_with, find_guide
 from orchestrator.spec.spec_file import read
 from tasks.situation import HAVE
 from tests.support.shell import Here, Shell
@@ -130,12 +130,12 @@ def test_a_file_that_is_there_is_not_written_over(engram: Here) -> None:
 def test_every_situation_has_an_audit_with_fields_that_it_has(have: str) -> None:
     assert fears_with(have)
     for fear in fears_with(have):
-        guide = guided(have, fear)
-        guide.begun()
+        guide = find_guide(have, fear)
+        guide.base_config()
         names = [asked.field for asked in guide.situation.asks]
         assert not guide.situation.table or guide.situation.table in names
 
 
 def test_nobody_is_asked_for_what_no_audit_answers() -> None:
     with pytest.raises(SpecError, match="allowed with outputs alone: image, set, answer"):
-        guided("outputs", "unknown")
+        find_guide("outputs", "unknown")

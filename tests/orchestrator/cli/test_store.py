@@ -2,14 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.store import opened_at, stopped_early
+from orchestrator.cli.store import command_store, report_interrupt
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.store import open_store
 
 
 def said(location: Path) -> str:
     """What is said of an error that nobody foresaw."""
-    with pytest.raises(EngramError) as ended, opened_at(str(location)):
+    with pytest.raises(EngramError) as ended, command_store(str(location)):
         raise ZeroDivisionError("of nothing\nby nothing")
     return str(ended.value)
 
@@ -34,12 +34,12 @@ def test_where_no_note_can_be_left_the_cause_is_said_all_the_same(tmp_path: Path
 def test_a_store_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
     with (
         pytest.raises(SpecError, match=r"there is no store at .*; run something first"),
-        opened_at(str(tmp_path / "no")),
+        command_store(str(tmp_path / "no")),
     ):
         raise AssertionError("it was opened")
 
 
 def test_an_interrupt_before_there_is_a_store_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(KeyboardInterrupt), stopped_early():
+    with pytest.raises(KeyboardInterrupt), report_interrupt():
         raise KeyboardInterrupt
     assert "engram: stopped; nothing was begun\n" == capsys.readouterr().err

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from orchestrator.cli.text_table import in_columns, stacked, width_of, wrapped
+from orchestrator.cli.text_table import align_columns, stack_rows, width_of, wrap_text
 
 ROWS = [
     {
@@ -25,12 +25,12 @@ def test_names_wrap_between_words_and_numbers_never() -> None:
         "share of canaries        0.561  [0.284, 0.797]    < 1e-6",
         "found by chance",
         "M                       -0.013  [-0.026, -0.001]",
-    ] == in_columns(ROWS, {"estimate", "p"}, 56)
+    ] == align_columns(ROWS, {"estimate", "p"}, 56)
 
 
 @pytest.mark.parametrize("width", range(45, 90))
 def test_every_line_fits_and_holds_whole_numbers(width: int) -> None:
-    lines = in_columns(ROWS, {"estimate", "p"}, width)
+    lines = align_columns(ROWS, {"estimate", "p"}, width)
     assert lines is not None
     assert max(map(len, lines)) <= width
     for row in ROWS:
@@ -38,7 +38,7 @@ def test_every_line_fits_and_holds_whole_numbers(width: int) -> None:
 
 
 def test_what_cannot_stand_in_columns_stands_one_below_another() -> None:
-    assert in_columns(ROWS, {"estimate"}, 40) is None
+    assert align_columns(ROWS, {"estimate"}, 40) is None
     assert [
         "share of canaries found by chance",
         "  estimate 0.561",
@@ -46,20 +46,20 @@ def test_what_cannot_stand_in_columns_stands_one_below_another() -> None:
         "M",
         "  estimate -0.013",
         "  interval [-0.026, -0.001]",
-    ] == stacked(ROWS, 38)
+    ] == stack_rows(ROWS, 38)
 
 
 def test_a_text_wraps_between_words_and_a_number_keeps_its_percent_sign() -> None:
-    assert ["at 95", "to", "97 %", "here"] == wrapped("at 95 to 97 % here", 6)
-    assert ["abcd", " ef"] == wrapped("abcdef", 4, " ")
-    assert "一二 三四" == " ".join(wrapped("一二 三四", 5))
+    assert ["at 95", "to", "97 %", "here"] == wrap_text("at 95 to 97 % here", 6)
+    assert ["abcd", " ef"] == wrap_text("abcdef", 4, " ")
+    assert "一二 三四" == " ".join(wrap_text("一二 三四", 5))
     assert (8, 4) == (width_of("一二三四"), width_of("abcd"))
 
 
 def test_no_rows_are_no_lines_but_none() -> None:
-    assert [] == [line for line in in_columns([], set(), 80) or [] if re.search(r"\S", line)]
-    assert [] == stacked([], 80)
+    assert [] == [line for line in align_columns([], set(), 80) or [] if re.search(r"\S", line)]
+    assert [] == stack_rows([], 80)
 
 
 def test_a_width_below_the_indent_still_gives_lines() -> None:
-    assert "twowords" == "".join(wrapped("two words", 1, "    ")).replace(" ", "")
+    assert "twowords" == "".join(wrap_text("two words", 1, "    ")).replace(" ", "")

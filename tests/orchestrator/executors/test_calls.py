@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.executors.calls import Call, Done, Item, Outcome, Refused, perform
-from orchestrator.executors.gpu_packing import Measured
+from orchestrator.executors.gpu_packing import GpuMeasurement
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store, open_store
 from tasks import compute_context
@@ -100,7 +100,7 @@ def test_a_note_never_stands_for_what_is_recorded_anyway(store: Store) -> None:
 
 def test_what_fills_a_gpu_goes_back_with_the_outcome(store: Store) -> None:
     found = outcomes(store, "together", 2, 1)
-    assert [Measured(8, 1e6, 1e9, 0.5), None] == [each.measured for each in found if isinstance(each, Done)]
+    assert [GpuMeasurement(8, 1e6, 1e9, 0.5), None] == [each.measured for each in found if isinstance(each, Done)]
 
 
 @pytest.mark.parametrize("name", ["alone", "together"])

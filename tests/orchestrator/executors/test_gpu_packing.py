@@ -4,52 +4,61 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.executors.gpu_packing import REFILLS, SHARERS, UNMEASURED_MOST, GpuPacking, Measured, part
+from orchestrator.executors.gpu_packing import (
+    REFILLS,
+    SHARERS,
+    UNMEASURED_MOST,
+    GpuMeasurement,
+    GpuPacking,
+    gpu_fraction,
+)
 
 GB = 1e9
 
 
-def measured(stack: int = 32, busy: float = 0.9, member: float = 0.01 * GB, device: float = 100 * GB) -> Measured:
-    return Measured(stack, member, device, busy)
+def measured(stack: int = 32, busy: float = 0.9, member: float = 0.01 * GB, device: float = 100 * GB) -> GpuMeasurement:
+    return GpuMeasurement(stack, member, device, busy)
 
 
 @pytest.mark.parametrize(
     ("busy", "sharers"), [(1.0, 1), (0.9, 1), (0.7, 1), (0.6, 2), (0.5, 2), (0.35, 3), (0.25, 4), (0.01, SHARERS)]
 )
 def test_so_many_calls_share_a_gpu_as_keep_it_busy(busy: float, sharers: int) -> None:
-    assert sharers == GpuPacking().learned([measured(busy=busy)], 1).sharers
+    assert sharers == GpuPacking().with_measurements([measured(busy=busy)], 1).sharers
 
 
 def test_no_more_calls_share_a_gpu_than_its_memory_holds() -> None:
     fact = measured(stack=40, busy=0.1, member=1.0 * GB, device=100 * GB)
-    assert 2 == GpuPacking().learned([fact], 1).sharers
-    assert 1 == GpuPacking().learned([measured(stack=200, busy=0.1, member=1.0 * GB)], 1).sharers
+    assert 2 == GpuPacking().with_measurements([fact], 1).sharers
+    assert 1 == GpuPacking().with_measurements([measured(stack=200, busy=0.1, member=1.0 * GB)], 1).sharers
 
 
 def test_the_largest_stack_of_a_call_counts_and_the_mean_of_the_time_it_was_busy() -> None:
     """The last trainings of a call have fewer neighbours than the first."""
-    learned = GpuPacking().learned([measured(32, 0.6), measured(32, 0.6), measured(3, 0.3)], 1)
+    learned = GpuPacking().with_measurements([measured(32, 0.6), measured(32, 0.6), measured(3, 0.3)], 1)
     assert (32, 2) == (learned.stack, learned.sharers)
 
 
 def test_a_call_that_shared_its_gpu_does_not_tell_how_many_are_to_share_it() -> None:
-    alone = GpuPacking().learned([measured(busy=0.4)], 1)
+    alone = GpuPacking().with_measurements([measured(busy=0.4)], 1)
     assert 2 == alone.sharers
-    assert 2 == alone.learned([measured(busy=1.0)], 2).sharers
-    assert 1 == alone.learned([measured(stack=80, member=1.0 * GB)], 2).sharers  # but what it takes of the memory does
+    assert 2 == alone.with_measurements([measured(busy=1.0)], 2).sharers
+    assert (
+        1 == alone.with_measurements([measured(stack=80, member=1.0 * GB)], 2).sharers
+    )  # but what it takes of the memory does
 
 
 def test_after_a_loss_one_fewer_shares_the_gpu_and_it_stays_so() -> None:
-    before = GpuPacking().learned([measured(busy=0.25)], 1)
-    after = before.lost(4)
+    before = GpuPacking().with_measurements([measured(busy=0.25)], 1)
+    after = before.with_fewer_sharers(4)
     assert (4, 3) == (before.sharers, after.sharers)
-    assert after == after.lost(4)
-    assert 3 == after.learned([measured(busy=0.25)], 1).sharers
-    assert 1 == after.lost(2).lost(2).learned([measured(busy=0.25)], 1).sharers
+    assert after == after.with_fewer_sharers(4)
+    assert 3 == after.with_measurements([measured(busy=0.25)], 1).sharers
+    assert 1 == after.with_fewer_sharers(2).with_fewer_sharers(2).with_measurements([measured(busy=0.25)], 1).sharers
 
 
 def test_a_call_without_measurements_teaches_nothing() -> None:
-    assert GpuPacking() == GpuPacking().learned([], 1)
+    assert GpuPacking() == GpuPacking().with_measurements([], 1)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +67,7 @@ def test_a_call_without_measurements_teaches_nothing() -> None:
 )
 def test_before_anything_is_measured_the_ready_jobs_are_divided_evenly(ready: int, gpus: int, sizes: list[int]) -> None:
     filling, found = GpuPacking(), []
-    while ready and len(found) < filling.sent(gpus):
+    while ready and len(found) < filling.calls_in_flight(gpus):
         found.append(filling.share(ready, gpus, len(found)))
         ready -= found[-1]
     assert sizes == found
@@ -83,15 +92,15 @@ def test_every_ready_job_is_sent_whatever_the_numbers(gpus: int, sharers: int) -
 
 
 def test_one_call_for_each_gpu_is_on_its_way_once_they_are_measured() -> None:
-    assert 2 == GpuPacking().sent(2)
-    assert 2 * 3 + 2 == GpuPacking(stack=8, sharers=3).sent(2)
-    assert 1 == GpuPacking(stack=8, most=1).sent(1)  # where nothing waits, as in this process
+    assert 2 == GpuPacking().calls_in_flight(2)
+    assert 2 * 3 + 2 == GpuPacking(stack=8, sharers=3).calls_in_flight(2)
+    assert 1 == GpuPacking(stack=8, most=1).calls_in_flight(1)  # where nothing waits, as in this process
 
 
 def test_as_many_parts_fit_on_a_gpu_as_calls_are_to_share_it() -> None:
     for sharers in range(1, SHARERS + 1):
-        assert sharers == int(1.0 / part(sharers))
-        assert part(sharers) == round(part(sharers), 4)  # Ray's grain
+        assert sharers == int(1.0 / gpu_fraction(sharers))
+        assert gpu_fraction(sharers) == round(gpu_fraction(sharers), 4)  # Ray's grain
 
 
 @pytest.mark.parametrize(
@@ -103,6 +112,6 @@ def test_as_many_parts_fit_on_a_gpu_as_calls_are_to_share_it() -> None:
 )  # fmt: skip
 def test_notes_that_lack_something_are_no_measurement(lacking: dict[str, object]) -> None:
     notes = {"way": "graph", "stack": 8, "bytes_per_member": 10, "device_bytes": 1000, "busy": 1.02}
-    assert Measured(8, 10.0, 1000.0, 1.0) == Measured.noted(notes)
-    assert Measured.noted(notes | lacking) is None
-    assert Measured.noted({}) is None
+    assert GpuMeasurement(8, 10.0, 1000.0, 1.0) == GpuMeasurement.from_notes(notes)
+    assert GpuMeasurement.from_notes(notes | lacking) is None
+    assert GpuMeasurement.from_notes({}) is None

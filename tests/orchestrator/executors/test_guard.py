@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.executors.guard import MARK, Guard, family, marked, state, sweep
+from orchestrator.executors.guard import MARK, Guard, family, marked_processes, state, sweep
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="the guard reads /proc")
 
@@ -75,7 +75,7 @@ def test_what_carries_a_mark_is_found_with_its_descendants_and_swept() -> None:
     )
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
-    assert [parent.pid] == list(marked(mark))
+    assert [parent.pid] == list(marked_processes(mark))
     known = family(mark)
     assert {parent.pid, child} == set(known)
     assert 0 == sweep("another mark", {child: "another start"})  # a number that another process has got
@@ -97,7 +97,7 @@ def test_of_what_carries_the_mark_only_what_is_stopped_can_be_ended_alone() -> N
             os.kill(each.pid, signal.SIGSTOP)
             while state(each.pid) != "T":
                 time.sleep(0.01)
-        guard.end_stopped()
+        guard.kill_stopped_processes()
         assert -signal.SIGKILL == stopped.wait()
         assert busy.poll() is None
         assert "T" == state(other.pid)
@@ -106,7 +106,7 @@ def test_of_what_carries_the_mark_only_what_is_stopped_can_be_ended_alone() -> N
         other.kill()
         other.wait()
         busy.wait()
-    guard.end_stopped()
+    guard.kill_stopped_processes()
     assert state(other.pid) is None
 
 

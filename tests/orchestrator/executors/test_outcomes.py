@@ -16,7 +16,7 @@ import pytest
 from orchestrator.errors import Absent, Damaged, StoreError, Unreadable, Unwritable
 from orchestrator.executors import calls
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Poisoned, Refused, perform
-from orchestrator.store import Store, Written
+from orchestrator.store import Store, WriteEffect
 from orchestrator.store.local import LocalStore
 from tasks import checkpoints
 from tasks.job import Inputs, task
@@ -146,7 +146,7 @@ class Failing(LocalStore):
         self._may("read")
         return super().read(key)
 
-    def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> Written:
+    def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> WriteEffect:
         self._may("write")
         return super().write(key, table, record)
 

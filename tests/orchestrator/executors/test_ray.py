@@ -26,7 +26,7 @@ from ray.core.generated.autoscaler_pb2 import AutoscalingState, ResourceRequest
 
 from orchestrator.errors import ClusterError
 from orchestrator.executors.calls import Done, Finished, Lost
-from orchestrator.executors.gpu_packing import SHARERS, part
+from orchestrator.executors.gpu_packing import SHARERS, gpu_fraction
 from orchestrator.executors.ray import ROOT, RayExecutor
 from orchestrator.planning.plan import Plan
 from orchestrator.scheduling.driver import Driver
@@ -192,7 +192,7 @@ def test_a_job_that_hangs_is_ended_sent_again_and_set_aside_in_the_end(
     monkeypatch.setattr("orchestrator.executors.ray.BEGUN_SECONDS", 0.0)
     monkeypatch.setattr("orchestrator.scheduling.driver.POLL", 0.05)
     monkeypatch.setenv("ENGRAM_TOLD", str(tmp_path))
-    plan = Plan.below({"summary": Job(jobs.until, jobs.Number(7))})
+    plan = Plan.from_roots({"summary": Job(jobs.until, jobs.Number(7))})
     executor = RayExecutor(store.location, address=ray_cluster.address)
     events: list[Mapping[str, Any]] = []
     driver = Driver(store, lambda: executor, events.append, Stop(), together=1, timeout=1.0)
@@ -258,7 +258,7 @@ def test_calls_on_gpus_spread_over_all_and_others_run_beside_them(
 @pytest.mark.usefixtures("gpus")
 def test_as_many_calls_share_a_gpu_as_their_parts_say(told: Path, executor: RayExecutor, store: Store) -> None:
     for number in range(1, 11):
-        executor.submit(replace(call("held_on_gpu", number, first=number), gpus=part(3), sharers=3))
+        executor.submit(replace(call("held_on_gpu", number, first=number), gpus=gpu_fraction(3), sharers=3))
     await_(lambda: 6 == len(list(told.glob("began-*"))))
     (told / "go").touch()
     assert 10 == len(drain(executor, 10))
@@ -271,7 +271,9 @@ def test_as_many_calls_share_a_gpu_as_their_parts_say(told: Path, executor: RayE
 def test_a_driver_fills_gpus_by_what_their_calls_measured(ray_cluster: Any, store: Store) -> None:
     """Half busy alone, so two share each; the jobs of a call follow from its stack; other jobs run meanwhile."""
     trained = [Job(jobs.on_gpu, jobs.Number(0.02 + i / 1e4)) for i in range(60)]
-    plan = Plan.below({"summary": tuple(trained), "others": tuple(Job(jobs.on_cpu, jobs.Number(i)) for i in (1, 2))})
+    plan = Plan.from_roots(
+        {"summary": tuple(trained), "others": tuple(Job(jobs.on_cpu, jobs.Number(i)) for i in (1, 2))}
+    )
     executor = RayExecutor(store.location, address=ray_cluster.address)
     driver = Driver(store, lambda: executor, lambda event: None, Stop())
     try:
@@ -298,7 +300,7 @@ def autoscaled(ray_cluster: Any) -> Iterator[Any]:
 @contextlib.contextmanager
 def driven(executor: RayExecutor, store: Store, *roots: Job) -> Iterator[tuple[Plan, list[str]]]:
     """A driver of these jobs in a thread of its own, and what it says; it has ended afterwards."""
-    plan, said = Plan.below({"summary": roots}), []
+    plan, said = Plan.from_roots({"summary": roots}), []
     stop = Stop()
     driver = Driver(store, lambda: executor, lambda event: said.append(event.get("line", "")), stop)
     thread = threading.Thread(target=driver.drive, args=(plan, set()))
@@ -461,9 +463,9 @@ def start(folder: Path, ending: str) -> subprocess.Popen[str]:
 
 
 def left_over(mark: str) -> int:
-    from orchestrator.executors.guard import marked
+    from orchestrator.executors.guard import marked_processes
 
-    return len(list(marked(mark)))
+    return len(list(marked_processes(mark)))
 
 
 def listening(mark: str) -> set[str]:

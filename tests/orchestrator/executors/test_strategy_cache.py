@@ -42,38 +42,38 @@ def never() -> Mapping[str, Any]:
 
 
 def test_the_first_choice_is_kept_for_the_run_and_given_to_all_that_ask_later(store: Store) -> None:
-    settle = strategy_cache.settling(store, "toys-1")
+    settle = strategy_cache.choice_settler(store, "toys-1")
     assert {"way": "graph", "rates": [1.5, 2]} == settle(NAME, lambda: {"way": "graph", "rates": (1.5, 2)})
     assert {"way": "graph", "rates": [1.5, 2]} == settle(NAME, never)
-    again = strategy_cache.settling(open_store(store.location), "toys-1")
+    again = strategy_cache.choice_settler(open_store(store.location), "toys-1")
     assert {"way": "graph", "rates": [1.5, 2]} == again(NAME, never)
 
 
 def test_each_run_and_each_name_has_a_choice_of_its_own(store: Store) -> None:
     for run in ("toys-1", "toys-2"):
         for name in (NAME, NAME.lower(), "another"):
-            assert {"for": run + name} == strategy_cache.settling(store, run)(name, lambda: {"for": run + name})  # noqa: B023
-    assert {"for": "toys-1another"} == strategy_cache.settling(store, "toys-1")("another", never)
+            assert {"for": run + name} == strategy_cache.choice_settler(store, run)(name, lambda: {"for": run + name})  # noqa: B023
+    assert {"for": "toys-1another"} == strategy_cache.choice_settler(store, "toys-1")("another", never)
 
 
 def test_what_a_sweep_and_its_cells_have_settled_holds_for_each_other(store: Store) -> None:
-    strategy_cache.settling(store, "toys-1")(NAME, lambda: {"way": "graph"})
-    assert {"way": "graph"} == strategy_cache.settling(store, "toys-2", "toys-3", "toys-1")(NAME, never)
-    assert {"way": "loop"} == strategy_cache.settling(store, "toys-2")(NAME, lambda: {"way": "loop"})
-    assert {"way": "loop"} == strategy_cache.settling(store, "toys-2", "toys-1")(NAME, never)
+    strategy_cache.choice_settler(store, "toys-1")(NAME, lambda: {"way": "graph"})
+    assert {"way": "graph"} == strategy_cache.choice_settler(store, "toys-2", "toys-3", "toys-1")(NAME, never)
+    assert {"way": "loop"} == strategy_cache.choice_settler(store, "toys-2")(NAME, lambda: {"way": "loop"})
+    assert {"way": "loop"} == strategy_cache.choice_settler(store, "toys-2", "toys-1")(NAME, never)
 
 
 def test_of_two_that_choose_at_once_the_first_to_keep_its_choice_wins(store: Store) -> None:
     def meanwhile() -> Mapping[str, Any]:
-        strategy_cache.settling(store, "toys-1")(NAME, lambda: {"way": "stack"})
+        strategy_cache.choice_settler(store, "toys-1")(NAME, lambda: {"way": "stack"})
         return {"way": "loop"}
 
-    assert {"way": "stack"} == strategy_cache.settling(store, "toys-1")(NAME, meanwhile)
+    assert {"way": "stack"} == strategy_cache.choice_settler(store, "toys-1")(NAME, meanwhile)
 
 
 def _chosen_by(place: tuple[str, int]) -> Any:
     location, number = place
-    settle = strategy_cache.settling(open_store(location, create=False), "toys-1")
+    settle = strategy_cache.choice_settler(open_store(location, create=False), "toys-1")
     return settle(NAME, lambda: {"by": number})["by"]
 
 
@@ -87,12 +87,12 @@ def test_processes_that_settle_at_once_all_use_the_same(store: Store, count: int
 
 def test_a_damaged_choice_is_set_aside_and_made_anew(folder: Store) -> None:
     place = Path(folder.location)
-    strategy_cache.settling(folder, "toys-1")(NAME, lambda: {"way": "graph"})
+    strategy_cache.choice_settler(folder, "toys-1")(NAME, lambda: {"way": "graph"})
     (path,) = (place / "runs" / "toys-1" / "ways").iterdir()
     for number, text in enumerate([b"", b"{torn", b"[]", path.read_bytes().replace(b"graph", b"grape")]):
         path.write_bytes(text)
-        assert {"way": number} == strategy_cache.settling(folder, "toys-1")(NAME, lambda: {"way": number})  # noqa: B023
-        assert {"way": number} == strategy_cache.settling(folder, "toys-1")(NAME, never)
+        assert {"way": number} == strategy_cache.choice_settler(folder, "toys-1")(NAME, lambda: {"way": number})  # noqa: B023
+        assert {"way": number} == strategy_cache.choice_settler(folder, "toys-1")(NAME, never)
     aside = sorted((place / "quarantine").glob("*.json"))
     assert [b"", b"{torn", b"[]"] == [each.read_bytes() for each in aside][:3]
     assert "its digest is not that of its content" in aside[3].with_suffix(".txt").read_text()
@@ -100,10 +100,10 @@ def test_a_damaged_choice_is_set_aside_and_made_anew(folder: Store) -> None:
 
 def test_a_damaged_choice_in_a_bucket_is_set_aside_too(s3: Server) -> None:
     store = open_store(f"s3://{BUCKET}/audits")
-    strategy_cache.settling(store, "toys-1")(NAME, lambda: {"way": "graph"})
+    strategy_cache.choice_settler(store, "toys-1")(NAME, lambda: {"way": "graph"})
     (name,) = s3.names("audits/runs/toys-1/ways")
     s3.flip(name, 100)
-    assert {"way": "stack"} == strategy_cache.settling(store, "toys-1")(NAME, lambda: {"way": "stack"})
+    assert {"way": "stack"} == strategy_cache.choice_settler(store, "toys-1")(NAME, lambda: {"way": "stack"})
     assert 2 == len(s3.names("audits/quarantine"))
     assert [] == s3.names("audits/claims")
 
@@ -111,7 +111,7 @@ def test_a_damaged_choice_in_a_bucket_is_set_aside_too(s3: Server) -> None:
 def test_what_an_unreadable_place_holds_is_a_choice_to_make_anew(folder: Store) -> None:
     path = Path(folder.location) / "runs" / "toys-1" / "ways" / strategy_cache.file_of(NAME)
     path.mkdir(parents=True)  # nobody can read it as a file
-    assert {"way": "loop"} == strategy_cache.settling(folder, "toys-1")(NAME, lambda: {"way": "loop"})
+    assert {"way": "loop"} == strategy_cache.choice_settler(folder, "toys-1")(NAME, lambda: {"way": "loop"})
 
 
 @pytest.mark.parametrize("hinder", [lambda runs: (runs / "ways").write_text("in the way"), lambda runs: runs.rmdir()])
@@ -120,13 +120,13 @@ def test_a_choice_that_cannot_be_kept_is_refused(folder: Store, hinder: Callable
     (runs / "run.json").unlink()
     hinder(runs)
     with pytest.raises(Unwritable, match=r"cannot write .*ways"):
-        strategy_cache.settling(folder, "toys-1")(NAME, lambda: {"way": "loop"})
+        strategy_cache.choice_settler(folder, "toys-1")(NAME, lambda: {"way": "loop"})
 
 
 def test_a_bucket_that_refuses_is_refused_and_one_that_cannot_be_read_says_so(s3: Server) -> None:
     store = open_store(f"s3://{BUCKET}/audits")
     with s3.forbidding(), pytest.raises(StoreError, match="access is denied"):
-        strategy_cache.settling(store, "toys-1")(NAME, lambda: {"way": "loop"})
+        strategy_cache.choice_settler(store, "toys-1")(NAME, lambda: {"way": "loop"})
 
 
 def test_a_claim_whose_holder_died_on_this_machine_keeps_nobody_from_keeping(s3: Server) -> None:
@@ -144,7 +144,7 @@ def test_a_claim_whose_holder_died_on_this_machine_keeps_nobody_from_keeping(s3:
     held._ended.set()
     held._heart.join()
     s3.put(name, text.encode())
-    assert {"way": "loop"} == strategy_cache.settling(store, "toys-1")(NAME, lambda: {"way": "loop"})
+    assert {"way": "loop"} == strategy_cache.choice_settler(store, "toys-1")(NAME, lambda: {"way": "loop"})
 
 
 def test_the_name_of_a_file_tells_what_it_is_about() -> None:
@@ -155,4 +155,4 @@ def test_the_name_of_a_file_tells_what_it_is_about() -> None:
 
 def test_what_json_cannot_hold_is_no_choice(folder: Store) -> None:
     with pytest.raises(TypeError):
-        strategy_cache.settling(folder, "toys-1")(NAME, lambda: {"way": object()})
+        strategy_cache.choice_settler(folder, "toys-1")(NAME, lambda: {"way": object()})

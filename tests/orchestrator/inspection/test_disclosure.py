@@ -101,7 +101,7 @@ def test_a_sweeps_settings_keep_the_forms_in_which_they_were_given(tmp_path: Pat
         "epochs": 3,
     } == one
     assert ["words:<4 and 3 letters (2)>", "<4 and 3 letters (2)>", "folder:scans", "tiny"] == list(two.values())
-    assert "<4 and 3 letters (2)>" == sweep.beside("two").about()["config"]["feature"]["words"]
+    assert "<4 and 3 letters (2)>" == sweep.sibling("two").about()["config"]["feature"]["words"]
 
 
 def test_the_config_of_an_audit_that_has_gone_is_told_without_text(tmp_path: Path) -> None:

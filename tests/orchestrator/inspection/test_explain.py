@@ -72,22 +72,22 @@ def test_of_a_key_that_nobody_planned_only_its_absence_is_told(store: Store) -> 
     run(store, parts=2)
     assert {"key": "0" * 64, "runs": [], "state": "absent"} == explain.key(store, "0" * 64)
     with pytest.raises(EngramError, match=r"no run in .* plans 000000000000"):
-        explain.planned(store, "0" * 64)
+        explain.planned_job(store, "0" * 64)
 
 
 def test_a_key_is_named_by_its_beginning(store: Store) -> None:
     (total,) = keys(run(store, parts=2), "toys.total")
-    assert total == explain.key_named(store, total[:10])
+    assert total == explain.resolve_key(store, total[:10])
     for word in (total[:3], "0000", "x" * 8, total.upper()):
         with pytest.raises(SpecError, match="is neither a run nor a key"):
-            explain.key_named(store, word)
+            explain.resolve_key(store, word)
 
 
 def test_several_keys_of_one_beginning_are_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     run(store, parts=2)
     monkeypatch.setattr(type(store), "keys", lambda self: {"abcd" + "0" * 60, "abcd" + "1" * 60})
     with pytest.raises(SpecError, match="2 keys begin with abcd: abcd000000000000, abcd111111111111; give more of it"):
-        explain.key_named(store, "abcd")
+        explain.resolve_key(store, "abcd")
 
 
 def test_each_plan_is_read_once_for_a_key_however_many_inputs_it_has(

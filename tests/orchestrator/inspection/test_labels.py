@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.inspection.labels import label, telling
+from orchestrator.inspection.labels import distinguishing_fields, label
 
 TABLE = [
     {"data": data, "probe": probe, "network": network, "batch": batch}
@@ -18,17 +18,17 @@ TABLE = [
 
 
 def test_of_fields_that_vary_together_the_first_is_enough() -> None:
-    assert ["data", "network"] == telling(TABLE)
+    assert ["data", "network"] == distinguishing_fields(TABLE)
 
 
 def test_every_field_of_a_grid_is_needed() -> None:
-    assert ["a", "b"] == telling([{"a": a, "b": b} for a in (1, 2) for b in ([1, 2], None)])
+    assert ["a", "b"] == distinguishing_fields([{"a": a, "b": b} for a in (1, 2) for b in ([1, 2], None)])
 
 
 def test_a_field_that_is_everywhere_the_same_tells_nothing() -> None:
-    assert ["b"] == telling([{"a": {"x": 1}, "b": 1}, {"a": {"x": 1}, "b": True}])
-    assert [] == telling([{"a": 1}, {"a": 1}])
-    assert [] == telling([])
+    assert ["b"] == distinguishing_fields([{"a": {"x": 1}, "b": 1}, {"a": {"x": 1}, "b": True}])
+    assert [] == distinguishing_fields([{"a": 1}, {"a": 1}])
+    assert [] == distinguishing_fields([])
 
 
 def test_a_cell_is_named_as_a_command_line_would_ask_for_it() -> None:

@@ -8,16 +8,16 @@ import json
 import pytest
 
 from orchestrator.inspection import page_seal
-from orchestrator.inspection.audited import Audited, ResultTable
+from orchestrator.inspection.evidence import AuditedItem, ResultTable
 
-MODEL = Audited("model", "a</template>&.pt", "ab" * 32, 5, None, True, False, ("given.models",))
+MODEL = AuditedItem("model", "a</template>&.pt", "ab" * 32, 5, None, True, False, ("given.models",))
 SUMMARY = ResultTable("toys-1", "summary", "cd" * 32, 1, 1, "2026-01-01T00:00:00+00:00")
 SHOWN = page_seal.SHOWN.format(page_seal.ZEROS)
 
 
 def sealed(text: str = "An estimate of 0.37.") -> bytes:
     element = page_seal.element(["toys-1"], [MODEL], [SUMMARY])
-    return page_seal.close(f"<p>{text}</p>{SHOWN}{element}").encode()
+    return page_seal.seal_page(f"<p>{text}</p>{SHOWN}{element}").encode()
 
 
 def test_a_seal_is_read_as_it_was_written_whatever_names_hold() -> None:

@@ -12,7 +12,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.run_folder.sealed import unseal
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.execution import Execution
-from orchestrator.spec.resolve import wanted
+from orchestrator.spec.resolve import resolve_cells
 from orchestrator.spec.specification import Spec
 from orchestrator.store import open_store
 
@@ -35,7 +35,7 @@ def test_where_there_is_no_store_all_is_missing_and_none_is_made(tmp_path: Path)
 
 def test_what_is_stored_is_not_to_run_and_the_rest_is_expected_to_take_as_long(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store")
-    done = start(wanted(asked(tmp_path, set={"parts": 3})), store, HERE)
+    done = start(resolve_cells(asked(tmp_path, set={"parts": 3})), store, HERE)
     timings = Journal(store.folder("runs", done.run)).folder / "timings.json"
     timings.write_text('{"toys.part": [2.0], "toys.total": [1.0], "around, none": [10.0]}')
     seen = preview.preview(asked(tmp_path, set={"parts": 5}))

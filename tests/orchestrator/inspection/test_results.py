@@ -13,7 +13,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.run_folder.sealed import seal
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.execution import Execution
-from orchestrator.spec.resolve import wanted
+from orchestrator.spec.resolve import resolve_cells
 from orchestrator.spec.specification import Spec
 from orchestrator.store import open_store
 from orchestrator.tracking import artifacts
@@ -23,8 +23,8 @@ HERE = Execution(address="none", mlflow="off", report=False)
 
 def test_a_cell_that_had_been_run_alone_before_has_its_place_in_the_sweeps_table(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store")
-    alone = start(wanted(Spec("toys", "few", {"parts": "3"})), store, HERE)
-    swept = start(wanted(Spec("toys", "few", sweep={"parts": ["3", "4"]})), store, HERE)
+    alone = start(resolve_cells(Spec("toys", "few", {"parts": "3"})), store, HERE)
+    swept = start(resolve_cells(Spec("toys", "few", sweep={"parts": ["3", "4"]})), store, HERE)
     found = results.read(Journal(store.folder("runs", swept.run)), store, "summary")
     assert ("run", "parts") == found.varied
     rows = [(row["parts"], row["estimate"]) for row in found.table.to_pylist()]
@@ -34,7 +34,7 @@ def test_a_cell_that_had_been_run_alone_before_has_its_place_in_the_sweeps_table
 
 def test_a_sweeps_table_has_the_rows_of_the_cells_that_have_it(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store")
-    report = start(wanted(Spec("toys", "few", {"parts": 2}, {"trouble": ["", "nothing"]})), store, HERE)
+    report = start(resolve_cells(Spec("toys", "few", {"parts": 2}, {"trouble": ["", "nothing"]})), store, HERE)
     journal = Journal(store.folder("runs", report.run))
     parts = results.read(journal, store, "parts")
     assert [("", 0), ("", 1)] == [(row["trouble"], row["number"]) for row in parts.table.to_pylist()]
@@ -46,7 +46,7 @@ def test_a_sweeps_table_has_the_rows_of_the_cells_that_have_it(tmp_path: Path) -
 
 def test_columns_that_vary_together_with_others_stand_beside_those_that_tell_cells_apart(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store")
-    report = start(wanted(Spec("toys", "three")), store, HERE)
+    report = start(resolve_cells(Spec("toys", "three")), store, HERE)
     found = results.read(Journal(store.folder("runs", report.run)), store, "summary")
     assert (("run", "label"), ("parts", "first")) == (found.varied, found.alongside)
     taken = report.table("summary")
@@ -57,7 +57,7 @@ def test_columns_that_vary_together_with_others_stand_beside_those_that_tell_cel
 
 def test_values_of_several_kinds_are_one_column_as_text(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store")
-    report = start(wanted(Spec("toys", "three")), store, HERE)
+    report = start(resolve_cells(Spec("toys", "three")), store, HERE)
     folder = store.folder("runs", report.run)
     about = json.loads((folder / "run.json").read_text())
     about["settings"] = [{"burnt": value} for value in (None, {"kind": "random"}, 3)]

@@ -42,19 +42,19 @@ def test_its_words_are_those_that_stored_searches_have() -> None:
 
 
 def test_a_search_that_has_ended_has_its_trials_and_its_answer(searched: Made) -> None:
-    found = search_results.of(journal(searched))
+    found = search_results.read_search(journal(searched))
     assert (searched.name, "tunable", 4, 4, True) == (found.name, found.audit, found.made, found.planned, found.ended)
     assert found.answer is not None
-    assert searched.told["recommendation"] == found.answer.told()
+    assert searched.told["recommendation"] == found.answer.as_json()
     assert ("recommended", "cleared") == (found.answer.answer, found.answer.tone)
     assert found.answer.low is not None
     assert found.answer.low > 0
     best = found.trial(found.answer.winner or 0)
     assert best is not None
     assert {"rate": "0.006", "wide": "false"} == search_results.setting(best)
-    assert "rate=0.006, wide=false" == search_results.named(best)
+    assert "rate=0.006, wide=false" == search_results.trial_name(best)
     assert ["start, fresh seeds", "rate=0.006, wide=false, fresh seeds"] == [
-        search_results.named(row) for row in found.trials if row["part"] == FRESH
+        search_results.trial_name(row) for row in found.trials if row["part"] == FRESH
     ]
 
 
@@ -69,7 +69,7 @@ def test_a_search_without_all_of_them_has_not_ended(searched: Made, tmp_path: Pa
     else:
         del search["recommendation"]
     there = rewritten(made, kept, search=search)
-    assert not search_results.of(there).ended
+    assert not search_results.read_search(there).ended
     seen = status.status(there, open_store(str(made.store)))
     assert "interrupted" == seen.state
 
@@ -79,7 +79,7 @@ def test_a_search_that_has_just_begun_has_no_trials(searched: Made, tmp_path: Pa
     there = journal(made)
     for name in search_results.TABLES:
         (there.folder / "tables" / name / f"{name}.parquet").unlink()
-    found = search_results.of(there)
+    found = search_results.read_search(there)
     assert ((), 0) == (found.trials, found.made)
     assert 0 == results.export(there, open_store(str(made.store)), "front").table.num_rows
 
@@ -88,7 +88,7 @@ def test_a_damaged_table_is_told_in_one_line(searched: Made, tmp_path: Path) -> 
     there = journal(searched.copied(tmp_path))
     (there.folder / "tables" / "trials" / "trials.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(StoreError, match=r"cannot read .*trials\.parquet: .*--resume") as told:
-        search_results.of(there)
+        search_results.read_search(there)
     assert "\n" not in str(told.value)
 
 
@@ -103,17 +103,17 @@ def test_of_a_private_choice_others_see_what_stands_for_it(searched: Made, tmp_p
     search = {**about["search"], "over": {"folder": "/home/ann/scans,/home/ann/more", "rate": "log(0.1..1)"}}
     search["recommendation"] = {**search["recommendation"], "sentence": "folder=/home/ann/scans: memory falls."}
     rewritten(made, own, search=search)
-    start = there.beside(own[0]["run"])
+    start = there.sibling(own[0]["run"])
     start.rewrite({**start.about(), "audit": "gone"})  # so that nobody knows what is private
-    public = search_results.of(Disclosure().journal(there.folder))
+    public = search_results.read_search(Disclosure().journal(there.folder))
     assert "ann" not in json.dumps([public.trials, public.settings, vars(public.answer)], default=str)
     assert {"folder": "<withheld>,<withheld>", "rate": "log(0.1..1)"} == public.settings["over"]
     assert public.answer is not None
     assert "folder=<withheld>: memory falls." == public.answer.sentence
     assert "ann" not in str(public.table("trials").to_pylist())
-    assert "/home/ann/scans" in json.dumps(search_results.of(there).trials)
+    assert "/home/ann/scans" in json.dumps(search_results.read_search(there).trials)
 
 
 def test_what_is_not_private_is_told_as_it_is(searched: Made) -> None:
-    public: SearchResults = search_results.of(Disclosure().journal(journal(searched).folder))
-    assert vars(search_results.of(journal(searched))) == vars(public) | {"settings": dict(public.settings)}
+    public: SearchResults = search_results.read_search(Disclosure().journal(journal(searched).folder))
+    assert vars(search_results.read_search(journal(searched))) == vars(public) | {"settings": dict(public.settings)}

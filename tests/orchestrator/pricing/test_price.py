@@ -9,11 +9,11 @@ import toys
 
 from orchestrator.planning.plan import Plan, group_of, plan_of
 from orchestrator.pricing import speed
-from orchestrator.pricing.price import Price, between, priced, prices_by_group, told, wall_clock
-from orchestrator.pricing.reference import Reference, Span, shipped
+from orchestrator.pricing.price import Price, describe_price, format_bounds, price_plan, prices_by_group, wall_clock
+from orchestrator.pricing.reference import Reference, Span, load_reference
 from orchestrator.pricing.speed import Speed
 from orchestrator.run_folder import timings
-from orchestrator.spec.resolve import pinned, wanted
+from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.job import Job
 from tests.orchestrator.scheduling.test_schedule import Number, score, train
@@ -23,27 +23,27 @@ HERE = Speed(2e-3, 4e-3)
 
 def a_plan(parts: int) -> tuple[Plan, str, str]:
     """A plan of parts below one sum, and the groups of the two kinds of job."""
-    plan = Plan.below(toys.plan(toys.Config(parts=parts)))
+    plan = Plan.from_roots(toys.plan(toys.Config(parts=parts)))
     part, total = (group_of(plan.jobs[key]) for key in (plan.roots["parts"][0], plan.roots["summary"][0]))
     return plan, part, total
 
 
 def asked(audit: str, preset: str, **settings: object) -> Plan:
-    (cell,) = pinned(wanted(Spec(audit, preset, settings)), {})
+    (cell,) = pin_cells(resolve_cells(Spec(audit, preset, settings)), {})
     return plan_of(cell)
 
 
 def test_the_work_is_shared_by_the_slots_and_the_start_comes_on_top() -> None:
     plan, part, total = a_plan(8)
-    seconds = {part: 3.0, total: 1.0, timings.around("local"): 5.0}
-    assert 5.0 + (8 * 3.0 + 1.0) / 2 == priced(plan, list(plan.jobs), seconds, 2).here.expected
-    alone = priced(plan, list(plan.jobs), seconds, 1, "none")
+    seconds = {part: 3.0, total: 1.0, timings.startup_group("local"): 5.0}
+    assert 5.0 + (8 * 3.0 + 1.0) / 2 == price_plan(plan, list(plan.jobs), seconds, 2).here.expected
+    alone = price_plan(plan, list(plan.jobs), seconds, 1, "none")
     assert (8 * 3.0 + 1.0, True, ()) == (alone.here.expected, alone.ran_here, alone.unknown)
     assert alone.here.low < alone.here.expected < alone.here.high
 
 
 def test_jobs_that_ask_for_a_gpu_share_the_gpus_and_not_the_slots() -> None:
-    plan = Plan.below({"trained": tuple(Job(train, Number(i)) for i in range(6)), "sums": Job(score, Number(0))})
+    plan = Plan.from_roots({"trained": tuple(Job(train, Number(i)) for i in range(6)), "sums": Job(score, Number(0))})
     seconds = {key: {"schedule.train": 3.0, "schedule.score": 4.0}[plan.task(key)] for key in plan.jobs}
     assert 6 * 3.0 / 2 == wall_clock(plan, seconds, 16, gpus=2)
     assert (6 * 3.0 + 4.0) / 2 == wall_clock(plan, seconds, 2)
@@ -51,37 +51,39 @@ def test_jobs_that_ask_for_a_gpu_share_the_gpus_and_not_the_slots() -> None:
 
 def test_jobs_that_wait_for_one_another_take_their_sum_however_many_slots_there_are() -> None:
     plan, part, total = a_plan(8)
-    assert 4.0 == priced(plan, list(plan.jobs), {part: 3.0, total: 1.0}, 100).here.expected
+    assert 4.0 == price_plan(plan, list(plan.jobs), {part: 3.0, total: 1.0}, 100).here.expected
 
 
 def test_what_is_stored_takes_no_time_and_of_what_is_like_nothing_the_rest_is_the_least() -> None:
     plan, _part, total = a_plan(8)
-    assert Price(Span(0.0, 0.0, 0.0), ran_here=True) == priced(plan, [], {}, 2)
-    some = priced(plan, list(plan.jobs), {total: 8.0}, 2, "none")
+    assert Price(Span(0.0, 0.0, 0.0), ran_here=True) == price_plan(plan, [], {}, 2)
+    some = price_plan(plan, list(plan.jobs), {total: 8.0}, 2, "none")
     assert (("toys.part",), (some.here.low, None)) == (some.unknown, some.bounds)
-    assert "at least 6 s on 2 workers: nothing like toys.part has run here, or for the reference" == told(some, 2)
-    assert "unknown: nothing like toys.part, toys.total" in told(priced(plan, list(plan.jobs), {}, 2), 2)
+    assert "at least 6 s on 2 workers: nothing like toys.part has run here, or for the reference" == describe_price(
+        some, 2
+    )
+    assert "unknown: nothing like toys.part, toys.total" in describe_price(price_plan(plan, list(plan.jobs), {}, 2), 2)
 
 
 def test_what_never_ran_here_is_priced_by_the_reference_and_the_speed_of_this_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plan = asked("unique_feature", "quickstart")
-    reference = shipped()
-    monkeypatch.setattr(speed, "of_this_machine", lambda kept: reference.speed)
-    same = priced(plan, list(plan.jobs), {}, 2, "none")
+    reference = load_reference()
+    monkeypatch.setattr(speed, "machine_speed", lambda kept: reference.speed)
+    same = price_plan(plan, list(plan.jobs), {}, 2, "none")
     slow = Speed(3 * reference.speed.product, 3 * reference.speed.convolution)
-    monkeypatch.setattr(speed, "of_this_machine", lambda kept: slow)
-    slower = priced(plan, list(plan.jobs), {}, 2, "none")
+    monkeypatch.setattr(speed, "machine_speed", lambda kept: slow)
+    slower = price_plan(plan, list(plan.jobs), {}, 2, "none")
     assert () == same.unknown
     assert not same.ran_here
     assert slower.here.expected == pytest.approx(3 * same.here.expected)
-    one = priced(plan, list(plan.jobs), {}, 1, "none")
+    one = price_plan(plan, list(plan.jobs), {}, 1, "none")
     assert one.here.expected == pytest.approx(2 * slower.here.expected, rel=0.1)
     assert same.here.low < same.here.expected < same.here.high
     # Its own timings count where there are any, and are surer.
     group = group_of(plan.jobs[plan.roots["summary"][0]])
-    assert priced(plan, list(plan.jobs), {group: 1000.0}, 2, "none").here.expected > 500
+    assert price_plan(plan, list(plan.jobs), {group: 1000.0}, 2, "none").here.expected > 500
 
 
 @pytest.mark.parametrize(
@@ -96,70 +98,72 @@ def test_what_never_ran_here_is_priced_by_the_reference_and_the_speed_of_this_ma
     ids=lambda spec: f"{spec.audit} {spec.preset}",
 )
 def test_private_trainings_have_a_price_and_cost_more_than_others(monkeypatch: pytest.MonkeyPatch, spec: Spec) -> None:
-    monkeypatch.setattr(speed, "of_this_machine", lambda kept: shipped().speed)
-    for cell in pinned(wanted(spec), {}):
+    monkeypatch.setattr(speed, "machine_speed", lambda kept: load_reference().speed)
+    for cell in pin_cells(resolve_cells(spec), {}):
         plan = plan_of(cell)
-        price = priced(plan, list(plan.jobs), {}, 2, "none")
+        price = price_plan(plan, list(plan.jobs), {}, 2, "none")
         assert () == price.unknown
         assert price.here.low < price.here.expected < price.here.high
-    units = shipped().units
+    units = load_reference().units
     privately = {unit: seconds for unit, seconds in units.items() if unit.startswith("privately ")}
     assert all(seconds > units[unit.removeprefix("privately ")] for unit, seconds in privately.items())
 
 
 def test_a_machine_that_cannot_be_measured_widens_the_price(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = asked("unique_feature", "smoke")
-    monkeypatch.setattr(speed, "of_this_machine", lambda kept: shipped().speed)
-    sure = priced(plan, list(plan.jobs), {}, 2, "none").here
-    monkeypatch.setattr(speed, "of_this_machine", lambda kept: None)
-    unsure = priced(plan, list(plan.jobs), {}, 2, "none").here
+    monkeypatch.setattr(speed, "machine_speed", lambda kept: load_reference().speed)
+    sure = price_plan(plan, list(plan.jobs), {}, 2, "none").here
+    monkeypatch.setattr(speed, "machine_speed", lambda kept: None)
+    unsure = price_plan(plan, list(plan.jobs), {}, 2, "none").here
     assert (sure.expected, 2 * sure.high) == pytest.approx((unsure.expected, unsure.high), rel=0.1)
 
 
 def test_a_task_that_nobody_timed_is_bounded_by_the_others_of_its_audit() -> None:
-    reference = shipped()
+    reference = load_reference()
     bounds = reference.bounds_of_family("density.never_timed", 3)
-    spans = [reference.of_task(task, 3) for task in reference.tasks if task.startswith("density.")]
+    spans = [reference.estimate_task(task, 3) for task in reference.tasks if task.startswith("density.")]
     assert bounds == (min(span.low for span in spans if span), max(span.high for span in spans if span))
     assert reference.bounds_of_family("somebody.elses", 3) is None
 
 
 def test_a_network_on_images_of_another_size_is_scaled_and_an_unknown_one_bounded() -> None:
     reference = Reference(HERE, {"train cnn1 on 28x28x1": 1e-3, "train mlp1 on 28x28x1": 1e-4}, {}, {})
-    larger = reference.of_amounts({"train cnn1 on 56x56x1": 100.0})
+    larger = reference.estimate_work({"train cnn1 on 56x56x1": 100.0})
     assert larger is not None
     assert larger.expected == pytest.approx(0.4)
     assert larger.high / larger.expected > 2
-    assert reference.of_amounts({"train mine.net:build on 28x28x1": 100.0}) is None
+    assert reference.estimate_work({"train mine.net:build on 28x28x1": 100.0}) is None
     assert (1e-2, 1e-1) == pytest.approx(reference.bounds("train mine.net:build on 28x28x1", 100.0))
 
 
 def test_a_task_on_more_tables_lies_on_the_power_law_through_those_that_were_timed() -> None:
     reference = Reference(HERE, {}, {"sums": [(10, 1.0), (40, 16.0)]}, {})
-    assert [1.0, 4.0, 16.0] == pytest.approx([reference.of_task("sums", n).expected for n in (10, 20, 40)])  # type: ignore[union-attr]
-    assert 32.0 == pytest.approx(reference.of_task("sums", 80).expected)  # type: ignore[union-attr]
-    assert reference.of_task("others", 10) is None
+    assert [1.0, 4.0, 16.0] == pytest.approx([reference.estimate_task("sums", n).expected for n in (10, 20, 40)])  # type: ignore[union-attr]
+    assert 32.0 == pytest.approx(reference.estimate_task("sums", 80).expected)  # type: ignore[union-attr]
+    assert reference.estimate_task("others", 10) is None
 
 
 def test_a_price_is_told_with_its_bounds_in_one_unit() -> None:
-    assert "42 min here, 30 to 60" == between(Span(2520.0, 1800.0, 3600.0))
-    assert "40 s here, 20 to 80" == between(Span(40.0, 20.0, 80.0))
-    assert "2.5 h here, 1.2 to 5.0" == between(Span(9000.0, 4320.0, 18000.0))
-    assert "42 min here, 30 to 60, on 1 worker" == told(Price(Span(2520.0, 1800.0, 3600.0)), 1)
+    assert "42 min here, 30 to 60" == format_bounds(Span(2520.0, 1800.0, 3600.0))
+    assert "40 s here, 20 to 80" == format_bounds(Span(40.0, 20.0, 80.0))
+    assert "2.5 h here, 1.2 to 5.0" == format_bounds(Span(9000.0, 4320.0, 18000.0))
+    assert "42 min here, 30 to 60, on 1 worker" == describe_price(Price(Span(2520.0, 1800.0, 3600.0)), 1)
     between_both = Price(Span(60.0, 30.0, 90.0), ("mine.train",), (30.0, 3510.0))
-    assert told(between_both, 2).startswith("from 1 min to 1 h on 2 workers: nothing like mine.train has run here")
+    assert describe_price(between_both, 2).startswith(
+        "from 1 min to 1 h on 2 workers: nothing like mine.train has run here"
+    )
 
 
 def test_the_speed_of_a_machine_is_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    speed.of_this_machine.cache_clear()
-    first = speed.of_this_machine(tmp_path)
+    speed.machine_speed.cache_clear()
+    first = speed.machine_speed(tmp_path)
     assert first is not None
     assert 0 < first.product < 1
     (file,) = tmp_path.iterdir()
-    speed.of_this_machine.cache_clear()
+    speed.machine_speed.cache_clear()
     monkeypatch.setattr(speed.subprocess, "run", lambda *given, **settings: pytest.fail("measured again"))
-    assert first == speed.of_this_machine(tmp_path)
-    speed.of_this_machine.cache_clear()
+    assert first == speed.machine_speed(tmp_path)
+    speed.machine_speed.cache_clear()
     assert file.name.endswith(".json")
 
 

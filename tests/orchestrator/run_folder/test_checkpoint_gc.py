@@ -22,7 +22,7 @@ def store(tmp_path: Path) -> Store:
 
 def planned(store: Store, run: str, epochs: int) -> tuple[Plan, tuple[str, ...]]:
     """A run of one training in links of an epoch; its plan and the keys of its links."""
-    plan = Plan.below(chains.plan(chains.Config(models=1, epochs=epochs)))
+    plan = Plan.from_roots(chains.plan(chains.Config(models=1, epochs=epochs)))
     Journal(store.folder("runs") / run).create({}, plan)
     return plan, plan.roots["links"]
 

@@ -15,7 +15,7 @@ from orchestrator.store.lease import acquire
 
 
 def run(runs: Path, name: str, parts: int) -> set[str]:
-    plan = Plan.below(toys.plan(toys.Config(parts=parts)))
+    plan = Plan.from_roots(toys.plan(toys.Config(parts=parts)))
     Journal(runs / name).create({}, plan)
     return set(plan.jobs)
 
@@ -26,20 +26,20 @@ def test_an_earlier_living_run_claims_what_it_shares_and_its_log_says_whether_it
     theirs = run(tmp_path, "theirs", 2)
     with acquire([tmp_path / "theirs"]) as lease:
         neighbours = ConcurrentRuns(tmp_path, ["ours"], lease.since + 1, monotonic=lambda: seconds[0])
-        [(name, (holder, shared, idle))] = neighbours.claimed(ours).items()
+        [(name, (holder, shared, idle))] = neighbours.find_claims(ours).items()
         assert ("theirs", os.getpid(), ours & theirs, 0.0) == (name, holder.pid, shared, idle)
         seconds[0] = 30.0
-        assert 30.0 == neighbours.claimed(ours)["theirs"][2]
+        assert 30.0 == neighbours.find_claims(ours)["theirs"][2]
         Journal(tmp_path / "theirs").append([{"event": "done"}])
-        assert 0.0 == neighbours.claimed(ours)["theirs"][2]
-    assert {} == neighbours.claimed(ours)
+        assert 0.0 == neighbours.find_claims(ours)["theirs"][2]
+    assert {} == neighbours.find_claims(ours)
 
 
 def test_of_two_runs_the_later_one_leaves_to_the_earlier_one_and_not_the_other_way_round(tmp_path: Path) -> None:
     keys = run(tmp_path, "a", 2) | run(tmp_path, "b", 3)
     with acquire([tmp_path / "a"]) as one, acquire([tmp_path / "b"]) as other:
         since = {"a": one.since, "b": other.since}
-        claimed = {name: set(ConcurrentRuns(tmp_path, [name], since[name]).claimed(keys)) for name in since}
+        claimed = {name: set(ConcurrentRuns(tmp_path, [name], since[name]).find_claims(keys)) for name in since}
     assert {"a": set(), "b": {"a"}} == claimed
 
 
@@ -51,5 +51,5 @@ def test_runs_that_have_ended_are_not_looked_at(tmp_path: Path, monkeypatch: pyt
     listed: list[str] = []
     whole = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: (listed.append(os.fspath(path)), whole(path))[1])
-    assert {} == ConcurrentRuns(tmp_path, ["ours"], 0.0).claimed(keys)
+    assert {} == ConcurrentRuns(tmp_path, ["ours"], 0.0).find_claims(keys)
     assert {".drivers"} >= {Path(path).name for path in listed}

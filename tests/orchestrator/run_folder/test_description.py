@@ -8,35 +8,35 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.run_folder.description import described, of_sweep
+from orchestrator.run_folder.description import cell_description, sweep_description
 from orchestrator.run_folder.journal import Journal
-from orchestrator.spec.resolve import Cell, pinned, wanted
+from orchestrator.spec.resolve import Cell, pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 
 ASKED = Spec("toys", "three", {"label": "x"}, {"seconds": ("1", "2")}, {"tolerate": 1, "together": 4})
 
 
 def test_a_cell_keeps_what_asks_for_it_alone() -> None:
-    for cell in pinned(wanted(ASKED), {}):
-        asked = described(cell)["asked"]
+    for cell in pin_cells(resolve_cells(ASKED), {}):
+        asked = cell_description(cell)["asked"]
         assert ("three", {}, 1) == (asked["preset"], asked["sweep"], asked["tolerate"])
         assert {"label": "x", **cell.setting} == asked["set"]
-        (again,) = wanted(Spec("toys", asked["preset"], asked["set"]))
+        (again,) = resolve_cells(Spec("toys", asked["preset"], asked["set"]))
         assert cell.config == again.config
 
 
 def test_a_sweep_keeps_what_asks_for_all_of_its_cells() -> None:
-    cells = wanted(ASKED)
-    about = of_sweep(cells, [f"run {at}" for at in range(len(cells))])
+    cells = resolve_cells(ASKED)
+    about = sweep_description(cells, [f"run {at}" for at in range(len(cells))])
     fields = {"set": {"label": "x"}, "sweep": {"seconds": ["1", "2"]}}
     assert {"preset": "three", **fields, "tolerate": 1} == about["asked"]
     assert [cell.setting for cell in cells] == about["settings"]
 
 
 def test_cells_of_several_specifications_or_of_none_keep_nothing_of_one() -> None:
-    cells = [*wanted(Spec("toys", "few")), *wanted(Spec("toys", "few", {"label": "x"}))]
-    assert "asked" not in of_sweep(cells, ["a", "b"])
-    assert "asked" not in described(Cell("toys", cells[0].config))
+    cells = [*resolve_cells(Spec("toys", "few")), *resolve_cells(Spec("toys", "few", {"label": "x"}))]
+    assert "asked" not in sweep_description(cells, ["a", "b"])
+    assert "asked" not in cell_description(Cell("toys", cells[0].config))
 
 
 @pytest.mark.parametrize(

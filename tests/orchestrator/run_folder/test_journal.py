@@ -114,7 +114,7 @@ def test_run_status_and_resume_agree_of_every_flipped_bit(engram: Here, hurt: st
 @pytest.mark.parametrize("name", ["plan.json", "run.json"])
 def test_no_flipped_bit_is_read_as_something_else(tmp_path: Path, name: str) -> None:
     journal = Journal(tmp_path / "toys-1")
-    journal.create({"audit": "toys", "config": {"parts": 2}}, Plan.below(toys.plan(toys.Config(parts=2))))
+    journal.create({"audit": "toys", "config": {"parts": 2}}, Plan.from_roots(toys.plan(toys.Config(parts=2))))
     path = journal.folder / name
     good = path.read_bytes()
 
@@ -191,13 +191,13 @@ def test_timings_of_another_form_are_passed_over(engram: Here, hurt: str, other:
 def test_of_timings_what_are_seconds_counts(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "timings.json").write_text('{"a": [1.0, "x", 3], "b": {}, "c": []}')
-    assert {"a": 2.0} == timings.known(tmp_path)
+    assert {"a": 2.0} == timings.mean_seconds(tmp_path)
 
 
 def test_drivers_of_one_process_number_make_one_run_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in two containers, each of which counts its processes from 1."""
     monkeypatch.setattr(os, "getpid", lambda: 1)
-    plan = Plan.below(toys.plan(toys.Config(parts=2)))
+    plan = Plan.from_roots(toys.plan(toys.Config(parts=2)))
     first, second = Journal(tmp_path / "toys-1"), Journal(tmp_path / "toys-1")
     seal = sealed.seal
 

@@ -65,7 +65,7 @@ def test_parts_that_hold_a_result_twice_are_mended_at_the_end(store: Store, tmp_
 
 def test_a_part_that_a_killed_driver_left_unfinished_is_in_no_readers_way(store: Store) -> None:
     folder, keys, (one,) = publishers(store, 1)
-    (folder / f".abc.parquet.1{tables.aside.SUFFIX}").write_bytes(b"half a part")
+    (folder / f".abc.parquet.1{tables.atomic_write.SUFFIX}").write_bytes(b"half a part")
     (folder / "torn.parquet").write_bytes(b"PAR1")
     one.publish(keys)
     assert list(range(150)) == numbers(folder)

@@ -18,6 +18,6 @@ def test_a_runs_timings_are_known_to_the_next(tmp_path: Path) -> None:
     start(
         [Cell("toys", toys.Config(parts=5, seconds=0.1))], store, Execution(address="none", mlflow="off", report=False)
     )
-    known = timings.known(store.folder("runs"))
+    known = timings.mean_seconds(store.folder("runs"))
     (part,) = (seconds for group, seconds in known.items() if group.startswith("toys.part"))
     assert 0.09 < part

@@ -17,7 +17,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs import finalise
 from orchestrator.runs.report import Report, State
-from orchestrator.runs.session import Part, Session
+from orchestrator.runs.session import Session, SessionRun
 from orchestrator.scheduling.stop import Stop
 from orchestrator.spec.execution import Execution
 from orchestrator.store import Store, open_store
@@ -53,12 +53,12 @@ def told() -> list[str]:
 
 @pytest.fixture
 def session(store: Store, told: list[str]) -> Session:
-    plan = Plan.below(toys.plan(toys.Config(parts=2)))
+    plan = Plan.from_roots(toys.plan(toys.Config(parts=2)))
     journals = [Journal(store.folder("runs") / name) for name in ("one", "two")]
     for journal in journals:
         journal.create({"audit": "toys"}, plan)
     store.folder("runs", "both")
-    parts = [Part(plan, journal) for journal in journals]
+    parts = [SessionRun(plan, journal) for journal in journals]
     return Session("both", parts, store, lambda event: told.append(event["line"]) if "line" in event else None)
 
 
@@ -67,7 +67,7 @@ def ended(run: str, state: State = "finished", done: int = 1) -> Report:
 
 
 def follow(session: Session, report: Report, delivery: Delivered | None = None, execution: Execution = QUIET) -> Report:
-    return finalise.follow(report, session, execution, cast("Delivery | None", delivery), Stop())
+    return finalise.finish_run(report, session, execution, cast("Delivery | None", delivery), Stop())
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_tracking_is_given_up_when_asked_again_or_when_an_interrupted_run_has_wa
         delivery, stop = Delivered([], {}), Stop()
         report = ended("one", cast("State", state))
         now = 100.0
-        finalise.follow(report, session, QUIET, cast("Delivery", delivery), stop)
+        finalise.finish_run(report, session, QUIET, cast("Delivery", delivery), stop)
         assert not delivery.impatient()
         now = 100.0 + finalise.HURRY + 1
         assert hurried is delivery.impatient()

@@ -24,7 +24,7 @@ from orchestrator.runs.lifecycle import resume, start
 from orchestrator.runs.report import Report
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
-from orchestrator.store import Store, Written, open_store
+from orchestrator.store import Store, WriteEffect, open_store
 from orchestrator.store.local import LocalStore
 
 HERE = Execution(address="none", mlflow="off", report=False)
@@ -274,7 +274,7 @@ def test_a_result_that_came_out_differently_is_told_with_where_it_lies(
         events.append(event)
         if event["event"] == "done" and not any(earlier["event"] == "done" for earlier in events[:-1]):
             key = Journal(store.folder("runs", name)).roots()["parts"][5]
-            assert Written.NEW == store.write(key, other, {})
+            assert WriteEffect.NEW == store.write(key, other, {})
 
     name = run(open_store(str(Path(store.location).with_name("other")))).run
     report = start([Cell("toys", toys.Config())], store, HERE, observe)

@@ -16,7 +16,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.run_folder.journal import Journal
 from orchestrator.run_folder.tables import Publisher
 from orchestrator.runs import session as session_module
-from orchestrator.runs.session import Part, Session
+from orchestrator.runs.session import Session, SessionRun
 from orchestrator.store import Store, open_store
 from orchestrator.store.bucket import Bucket
 from tests.support.s3 import BUCKET, Server
@@ -27,14 +27,14 @@ def store(tmp_path: Path) -> Store:
     return open_store(str(tmp_path / "store"))
 
 
-def part(store: Store, name: str, **fields: Any) -> Part:
-    plan = Plan.below(toys.plan(toys.Config(**fields)))
+def part(store: Store, name: str, **fields: Any) -> SessionRun:
+    plan = Plan.from_roots(toys.plan(toys.Config(**fields)))
     journal = Journal(store.folder("runs") / name)
     journal.create({"audit": "toys"}, plan)
-    return Part(plan, journal)
+    return SessionRun(plan, journal)
 
 
-def events(each: Part) -> list[str]:
+def events(each: SessionRun) -> list[str]:
     return [event["event"] for event in each.journal.events()]
 
 

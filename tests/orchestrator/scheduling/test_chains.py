@@ -22,7 +22,7 @@ from orchestrator.runs.lifecycle import resume, start
 from orchestrator.runs.report import Report
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
-from orchestrator.store import Store, aside, open_store
+from orchestrator.store import Store, atomic_write, open_store
 from tests.support.s3 import BUCKET, Server
 
 HERE = Execution(address="none", mlflow="off", report=False)
@@ -214,14 +214,14 @@ def test_a_store_that_cannot_take_a_state_is_a_pause(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fields: dict[str, Any] = {"models": 1, "epochs": 3, "folder": str(tmp_path)}
-    put = aside.replace
+    put = atomic_write.replace
 
     def full(tmp: Path, path: Path, *parts: bytes) -> None:
         if path.suffix == ".state":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         put(tmp, path, *parts)
 
-    monkeypatch.setattr(aside, "replace", full)
+    monkeypatch.setattr(atomic_write, "replace", full)
     paused = run(store, **fields)
     assert ("paused", 0) == (paused.state, paused.jobs["done"])
     assert "No space left" in paused.note

@@ -60,7 +60,7 @@ class Gone(LocalExecutor):
 
 
 def test_a_cluster_that_goes_with_the_wish_to_stop_is_an_interrupt_and_otherwise_an_error(store: Store) -> None:
-    plan = Plan.below(toys.plan(toys.Config()))
+    plan = Plan.from_roots(toys.plan(toys.Config()))
     stop = Stop()
     driver = Driver(store, lambda: Gone(store.location, stop), lambda event: None, stop)
     driver.drive(plan, set())
@@ -77,7 +77,7 @@ def test_a_cluster_that_cannot_start_since_the_run_is_to_stop_is_an_interrupt(st
         raise ClusterError("Ray cannot start on this machine")
 
     driver = Driver(store, opened, lambda event: None, stop)
-    driver.drive(Plan.below(toys.plan(toys.Config())), set())
+    driver.drive(Plan.from_roots(toys.plan(toys.Config())), set())
     assert "SIGTERM" == driver.stopped
 
 
@@ -108,7 +108,7 @@ def test_a_call_is_ended_after_a_time_that_is_given_or_learnt_from_jobs_of_its_k
     executor = Busy(store.location)
     events: list[Mapping[str, Any]] = []
     driver = Driver(store, lambda: executor, events.append, Stop(), together=1, timeout=given)
-    driver.drive(Plan.below(toys.plan(toys.Config(parts=3, seconds=0.001))), set())
+    driver.drive(Plan.from_roots(toys.plan(toys.Config(parts=3, seconds=0.001))), set())
     assert set(driver.progress.computed) == store.keys()
     assert ("toys.part", f"it was ended after {limit}, which is all that it may take") == executor.asked[0][:2]
     assert after <= min(there for _, _, there in executor.asked)
@@ -141,7 +141,7 @@ def test_jobs_that_a_run_shares_with_one_that_does_nothing_are_computed_here_and
     for module, name in ((waiting, "PATIENCE"), (time_limits, "FLOOR")):
         monkeypatch.setattr(module, name, 1.0)
     other = Path(store.folder("runs")) / "toys-hung"
-    Journal(other).create({}, Plan.below(toys.plan(toys.Config(parts=6, label="other"))))
+    Journal(other).create({}, Plan.from_roots(toys.plan(toys.Config(parts=6, label="other"))))
     events: list[Mapping[str, Any]] = []
     with acquire([other]):
         report = run(store, events, parts=7)

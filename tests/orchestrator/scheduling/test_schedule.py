@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
-from orchestrator.executors.gpu_packing import Measured
+from orchestrator.executors.gpu_packing import GpuMeasurement
 from orchestrator.planning.plan import Plan, group_of
 from orchestrator.scheduling.schedule import DEATHS, FRUITLESS, REOPENED, Schedule
 from tasks.job import Inputs, Job, task
@@ -32,7 +32,7 @@ def total(config: Number, inputs: Inputs) -> pa.Table:
 
 def a_plan(leaves: int, step: int = 2) -> Plan:
     """Leaves (all alike where the step is 2) below one total."""
-    return Plan.below({"summary": Job(total, Number(), tuple(Job(leaf, Number(step * i)) for i in range(leaves)))})
+    return Plan.from_roots({"summary": Job(total, Number(), tuple(Job(leaf, Number(step * i)) for i in range(leaves)))})
 
 
 def done(key: str) -> Outcome:
@@ -200,7 +200,7 @@ def test_a_key_that_arrives_while_it_waits_or_runs_is_settled_once() -> None:
     call = schedule.next()
     assert call is not None
     assert [first] == keys(call)
-    schedule.arrived([first, second])
+    schedule.take_over_results([first, second])
     assert ({second}, None) == (schedule.done, schedule.next())
     answer(schedule, call)
     assert [[summary]] == drain(schedule)
@@ -235,7 +235,7 @@ def test_a_missing_input_opens_its_producer_again_and_its_reader_waits() -> None
 def test_other_readers_of_a_missing_input_wait_too() -> None:
     base = Job(leaf, Number(0))
     readers = tuple(Job(total, Number(i), (base,)) for i in range(3))
-    plan = Plan.below({"summary": readers})
+    plan = Plan.from_roots({"summary": readers})
     gone = next(iter(plan.jobs))
     schedule = Schedule(plan, {gone})
     call = schedule.next()
@@ -248,7 +248,7 @@ def test_other_readers_of_a_missing_input_wait_too() -> None:
 def readers(count: int, deep: bool = False) -> Plan:
     """So many alike readers of one input, which reads another one where it is `deep`."""
     base = Job(leaf, Number(1), (Job(leaf, Number(3)),) if deep else ())
-    return Plan.below({"summary": tuple(Job(leaf, Number(2 * i), (base,)) for i in range(count))})
+    return Plan.from_roots({"summary": tuple(Job(leaf, Number(2 * i), (base,)) for i in range(count))})
 
 
 @pytest.mark.parametrize("together", [1, 5, 12])
@@ -284,13 +284,13 @@ def test_what_a_reader_found_before_its_input_arrived_from_elsewhere_is_old() ->
     one, other = sent(schedule)
     answer(schedule, one, lambda key: Missing(key, (base,)))
     schedule.defer([base])
-    schedule.arrived([base])
+    schedule.take_over_results([base])
     answer(schedule, other, lambda key: Missing(key, (base,)))
     assert (1, [[first], [second]]) == (schedule.damaged, drain(schedule))
 
 
 def test_groups_of_equal_depth_are_sent_in_their_order() -> None:
-    plan = Plan.below({"summary": tuple(Job(link, Number(value)) for value in range(20))})
+    plan = Plan.from_roots({"summary": tuple(Job(link, Number(value)) for value in range(20))})
     sent = [plan.jobs[key].config.value for call in drain(Schedule(plan, set(), together=2)) for key in call]
     assert [value for group in range(10) for value in (group, group + 10)] == sent
 
@@ -369,10 +369,10 @@ def test_a_retry_that_is_due_is_held_back_when_its_input_is_opened_again() -> No
 def test_a_result_whose_input_is_the_link_before_it_too_is_computed_again() -> None:
     first = Job(link, Number(0))
     last = Job(link, Number(1), (first,), after=first)
-    plan = Plan.below({"summary": Job(total, Number(), (last,))})
+    plan = Plan.from_roots({"summary": Job(total, Number(), (last,))})
     before, after, summary = plan.jobs
     schedule = Schedule(plan, {after})
-    assert (before,) == plan.waits(after)
+    assert (before,) == plan.dependencies(after)
     call = schedule.next()
     assert [summary] == keys(call)
     assert call is not None
@@ -388,7 +388,7 @@ def test_jobs_left_to_another_run_are_taken_when_they_arrive_or_reclaimed_when_i
     schedule.defer([first, second, summary])
     assert [[third]] == drain(schedule)
     assert not schedule.over
-    schedule.arrived([first])
+    schedule.take_over_results([first])
     assert schedule.next() is None
     schedule.reclaim([second, summary])
     assert [[second], [summary]] == drain(schedule)
@@ -428,11 +428,11 @@ def score(config: Number, inputs: Inputs) -> pa.Table:
 def trainings(count: int, scores: int = 0) -> Plan:
     """Trainings, which ask for a GPU, and scores, which do not, below one total."""
     below = [Job(train, Number(i)) for i in range(count)] + [Job(score, Number(i)) for i in range(scores)]
-    return Plan.below({"summary": Job(total, Number(), tuple(below))})
+    return Plan.from_roots({"summary": Job(total, Number(), tuple(below))})
 
 
 def taught(busy: float, stack: int = 10, member: float = 1.0, device: float = 1000.0) -> Callable[[str], Outcome]:
-    return lambda key: Done(key, 1.0, "here:1", measured=Measured(stack, member, device, busy))
+    return lambda key: Done(key, 1.0, "here:1", measured=GpuMeasurement(stack, member, device, busy))
 
 
 def sent(schedule: Schedule) -> list[Call]:
@@ -497,7 +497,7 @@ def test_on_more_gpus_as_many_more_calls_are_sent() -> None:
 
 def test_another_group_of_the_same_task_shares_gpus_as_the_one_before_did() -> None:
     batch_key = [Job(train_alike, Number(i)) for i in range(40)]
-    schedule = Schedule(Plan.below({"summary": tuple(batch_key)}), set(), gpus=1)
+    schedule = Schedule(Plan.from_roots({"summary": tuple(batch_key)}), set(), gpus=1)
     (first,) = sent(schedule)
     assert {0} == {item.config.value % 2 for item in first.items}
     answer(schedule, first, taught(busy=0.5))
@@ -598,7 +598,7 @@ def chains(count: int, length: int) -> Plan:
         for place in range(length):
             before = links[-1] if place else None
             links.append(Job(link, Number(10 * number + place), after=before))
-    return Plan.below({"summary": Job(total, Number(), tuple(links))})
+    return Plan.from_roots({"summary": Job(total, Number(), tuple(links))})
 
 
 def test_a_link_is_sent_once_the_one_before_it_has_ended_with_what_it_may_go_on_from() -> None:

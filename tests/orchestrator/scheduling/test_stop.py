@@ -19,7 +19,7 @@ def test_the_first_signal_asks_and_is_acknowledged_and_the_second_ends(number: s
     said: queue.Queue[str] = queue.Queue()
     stop = Stop()
     stop.running = 2
-    with stop.on_signals(said.put):
+    with stop.handle_signals(said.put):
         os.kill(os.getpid(), number)
         assert (
             "stopping: nothing more is begun, 2 running calls may take 10 s to end; Ctrl-C again to stop at once"
@@ -45,7 +45,7 @@ def test_a_signal_is_acknowledged_although_the_main_thread_does_not_come_back_fr
 
     other = threading.Thread(target=interrupt)
     stop = Stop()
-    with stop.on_signals(said.put):
+    with stop.handle_signals(said.put):
         other.start()
         locked.wait(60)
         library.pthread_mutex_lock(mutex)  # which no signal interrupts
@@ -77,7 +77,7 @@ def test_what_is_computed_in_this_thread_gets_its_grace_and_no_more(monkeypatch:
                 swallowed.append(error)
             time.sleep(60)
 
-    with stop.on_signals():
+    with stop.handle_signals():
         with pytest.raises(OutOfTime):
             compute()
         time.sleep(0.05)  # nothing is interrupted that is not computed
@@ -87,7 +87,7 @@ def test_what_is_computed_in_this_thread_gets_its_grace_and_no_more(monkeypatch:
 def test_a_signal_outside_of_what_is_computed_interrupts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stop_module, "GRACE", 0.01)
     stop = Stop()
-    with stop.on_signals():
+    with stop.handle_signals():
         os.kill(os.getpid(), signal.SIGINT)
         with stop.computing_here():
             time.sleep(0.05)

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.scheduling.waiting import ELSEWHERE, HERE, LONGEST, PATIENCE, Waiting
-from orchestrator.store.holder import me
+from orchestrator.store.holder import this_process
 
-OTHER = replace(me(time.time()), host="another", pid=77)
+OTHER = replace(this_process(time.time()), host="another", pid=77)
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_whom_a_run_waits_for_is_said_once_and_then_after_longer_and_longer_whil
     told = []
     for second in range(24 * 3600):
         before = len(lines)
-        waiting.elsewhere(float(second), claims, {"a", "b", "z"})
+        waiting.report_elsewhere(float(second), claims, {"a", "b", "z"})
         if len(lines) > before:
             told.append(second)
     assert lines[0].startswith(
@@ -47,14 +47,14 @@ def test_whom_a_run_waits_for_is_said_once_and_then_after_longer_and_longer_whil
 def test_what_moves_is_waited_for_anew(waiting: Waiting, lines: list[str]) -> None:
     for second in range(100):
         if not second % 5:
-            waiting.moved("elsewhere")
-        waiting.elsewhere(float(second), {}, set())
+            waiting.reset("elsewhere")
+        waiting.report_elsewhere(float(second), {}, set())
     assert [] == lines
 
 
 def test_calls_of_which_nothing_comes_back_are_named(waiting: Waiting, lines: list[str]) -> None:
     for second in range(int(HERE) + 2):
-        waiting.here(float(second), [("toys.part 12ab", second + 0.0), ("toys.part 34cd", 1.0)], timed=False)
+        waiting.report_running(float(second), [("toys.part 12ab", second + 0.0), ("toys.part 34cd", 1.0)], timed=False)
     assert [
         "nothing has come back for 5 min; 2 calls running, the oldest for 5 min: toys.part 12ab; "
         "if it hangs, `--timeout` (10m, say) has such jobs ended and sent again"
@@ -65,7 +65,7 @@ def test_what_a_run_that_does_nothing_shares_is_computed_here_until_it_goes_on(
     waiting: Waiting, lines: list[str]
 ) -> None:
     def left(idle: float, longest: float | None = None) -> set[str]:
-        return waiting.left({"toys-1": (OTHER, {"a", "b"}, idle)}, lambda keys: longest)
+        return waiting.deferred_keys({"toys-1": (OTHER, {"a", "b"}, idle)}, lambda keys: longest)
 
     assert {"a", "b"} == left(PATIENCE)
     assert {"a", "b"} == left(PATIENCE + 1, longest=3600.0)  # its jobs may take that long

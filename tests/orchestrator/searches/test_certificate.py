@@ -9,9 +9,9 @@ import typer
 
 from orchestrator.cli.commands import app
 from orchestrator.inspection.search_results import RECOMMENDED, SearchAnswer, SearchResults
-from orchestrator.searches import asked, certificate
+from orchestrator.searches import certificate, definition
 from orchestrator.searches.recommendation import NONE, NOT_SHOWN, NOT_USEFUL
-from orchestrator.searches.space import given
+from orchestrator.searches.space import parse_domains
 from orchestrator.spec import audits, specification
 from orchestrator.spec.specification import Spec
 from tasks.objectives import Objectives
@@ -29,10 +29,14 @@ def objectives() -> Objectives:
 
 
 def search(answer: SearchAnswer, **settings: object) -> SearchResults:
-    searched = asked.specified(Spec("tunable", "few"), {"rate": "log(0.001..0.1)", "wide": "true,false"}, settings)
+    searched = definition.search_from_spec(
+        Spec("tunable", "few"), {"rate": "log(0.001..0.1)", "wide": "true,false"}, settings
+    )
     made = tuple({**ROW, "trial": number} for number in range(1, searched.trials + 1))
     again = ({**START, **FRESH}, {**ROW, **FRESH, "trial": 1})
-    return SearchResults("tunable-search-1", "tunable", asked.described(searched), (START, *made, *again), answer)
+    return SearchResults(
+        "tunable-search-1", "tunable", definition.search_description(searched), (START, *made, *again), answer
+    )
 
 
 def answered(word: str) -> SearchAnswer:
@@ -66,7 +70,7 @@ def test_each_answer_says_what_to_do_and_what_it_means(objectives: Objectives, w
 
 
 def test_it_asks_in_plain_words_what_is_measured_and_how_much_may_be_given_up(objectives: Objectives) -> None:
-    said = certificate.asked(search(answered(NONE), give_up=0.1), objectives)
+    said = certificate.question_text(search(answered(NONE), give_up=0.1), objectives)
     for words in ("24 trainings that differ in rate and wide", "memory (lower is better)", "at most 10 points"):
         assert words in said
 
@@ -82,14 +86,14 @@ def test_a_search_that_goes_on_says_how_and_one_without_an_answer_certifies_noth
 def test_the_command_asks_for_the_same_search() -> None:
     settings = {"rungs": (2, 4), "keep_one_in": 2, "sampler_seed": 3, "concurrent": 2, "trials": 5, "give_up": 0.1}
     spec = Spec("tunable", "few", {"noise": "0.1"})
-    searched = asked.specified(spec, {"rate": "log(0.001..0.1)", "wide": "true,false"}, settings)
-    words = certificate.command(SearchResults("", "tunable", asked.described(searched), ()))
+    searched = definition.search_from_spec(spec, {"rate": "log(0.001..0.1)", "wide": "true,false"}, settings)
+    words = certificate.command(SearchResults("", "tunable", definition.search_description(searched), ()))
     assert words[:2] == ["engram", "search"]
     read = typer.main.get_command(app).commands["search"].make_context("search", words[2:]).params  # type: ignore[attr-defined]
     given_again = {name: read[name] for name in settings if name != "rungs"}
-    again = asked.specified(
+    again = definition.search_from_spec(
         Spec(read["what"], read["preset"], specification.settings(read["fields"])),
-        given(read["over"]),
+        parse_domains(read["over"]),
         {**given_again, "rungs": tuple(map(int, read["rungs"].split(",")))},
     )
     assert searched == again

@@ -18,7 +18,7 @@ from orchestrator.searches.recommendation import (
     NOT_USEFUL,
     Recommendation,
     difference,
-    recommended,
+    recommend,
     winner,
 )
 from orchestrator.searches.trials import FINISHED, Trial, Value
@@ -40,7 +40,7 @@ def trial(number: int, memory: float, skill: float, part: str = SEARCHED, half: 
 
 
 def answer(objectives: Objectives, *trials: Trial, allowance: float = 0.05) -> Recommendation:
-    return recommended(trials, objectives, allowance)
+    return recommend(trials, objectives, allowance)
 
 
 def test_the_difference_has_the_interval_of_two_independent_estimates() -> None:
@@ -100,7 +100,7 @@ def test_a_winner_that_was_not_audited_again_is_not_recommended_yet(objectives: 
 
 def test_the_answer_comes_back_from_what_is_told(objectives: Objectives) -> None:
     found = answer(objectives, trial(0, 5, 0.9), trial(2, 2, 0.89), trial(0, 5, 0.9, FRESH), trial(2, 2, 0.9, FRESH))
-    again = search_results.answered(recommendation.told(found))
+    again = search_results.parse_answer(recommendation.recommendation_json(found))
     assert (found.answer, found.sentence, found.winner) == (again.answer, again.sentence, again.winner)
 
 
@@ -123,7 +123,7 @@ def test_where_no_trial_remembers_less_the_rule_recommends_in_at_most_two_and_a_
         if best is None:
             continue
         fresh = [estimate(0, FRESH), estimate(best.number, FRESH)]
-        wrong += RECOMMENDED == recommended([*made, *fresh], objectives, 0.05).answer
+        wrong += RECOMMENDED == recommend([*made, *fresh], objectives, 0.05).answer
         luckiest = difference(*(each.memorization for each in (made[0], best) if each.memorization is not None))
         lucky += luckiest.low is not None and luckiest.low > 0
     # The upper end of 95 % of 2,000 searches at 2.5 %.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.errors import SpecError
-from orchestrator.searches.space import Between, Choice, domain, given, size, space
+from orchestrator.searches.space import Choice, Range, domain, parse_domains, size, space
 
 
 @pytest.mark.parametrize(
@@ -15,12 +15,12 @@ from orchestrator.searches.space import Between, Choice, domain, given, size, sp
         ("[1,2],[3,4]", None, Choice(("[1,2]", "[3,4]"))),
         ([1, 2.5, True, None], None, Choice(("1", "2.5", "true", "null"))),
         ("true,false", None, Choice(("true", "false"))),
-        ("1e-4..1e-2", float, Between(1e-4, 1e-2)),
-        ("log(1e-4..1e-2)", float, Between(1e-4, 1e-2, log=True)),
-        ("-1..1", float, Between(-1.0, 1.0)),
-        ("0.1..0.5", float, Between(0.1, 0.5)),
-        ("4..64", int, Between(4, 64, whole=True)),
-        (" log( 4..64 ) ", int, Between(4, 64, log=True, whole=True)),
+        ("1e-4..1e-2", float, Range(1e-4, 1e-2)),
+        ("log(1e-4..1e-2)", float, Range(1e-4, 1e-2, log=True)),
+        ("-1..1", float, Range(-1.0, 1.0)),
+        ("0.1..0.5", float, Range(0.1, 0.5)),
+        ("4..64", int, Range(4, 64, whole=True)),
+        (" log( 4..64 ) ", int, Range(4, 64, log=True, whole=True)),
     ],
 )
 def test_a_domain_is_read(written: object, of: type | None, read: object) -> None:
@@ -51,10 +51,10 @@ def test_what_is_no_domain_is_refused(written: object, of: type | None, said: st
 
 
 def test_a_value_from_a_range_has_as_many_digits_as_matter_and_stays_inside() -> None:
-    assert 0.000346 == Between(1e-4, 1e-2).rounded(0.00034567891)
-    assert 0.1243 == Between(0.1243, 0.2).rounded(0.12431)  # not below its end
-    assert 0.1236 == Between(0.1, 0.1236).rounded(0.12359)
-    assert 7 == Between(4, 64, whole=True).rounded(7)
+    assert 0.000346 == Range(1e-4, 1e-2).round_value(0.00034567891)
+    assert 0.1243 == Range(0.1243, 0.2).round_value(0.12431)  # not below its end
+    assert 0.1236 == Range(0.1, 0.1236).round_value(0.12359)
+    assert 7 == Range(4, 64, whole=True).round_value(7)
 
 
 def test_a_grid_has_as_many_points_as_its_values_make() -> None:
@@ -63,8 +63,8 @@ def test_a_grid_has_as_many_points_as_its_values_make() -> None:
 
 
 def test_a_field_is_given_once_and_at_least_one() -> None:
-    assert {"a": "1,2"} == given(["a=1,2"])
+    assert {"a": "1,2"} == parse_domains(["a=1,2"])
     with pytest.raises(SpecError, match="a is given twice"):
-        given(["a=1,2", "a=3,4"])
+        parse_domains(["a=1,2", "a=3,4"])
     with pytest.raises(SpecError, match="needs a field to vary"):
         space({}, {})

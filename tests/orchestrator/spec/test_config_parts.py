@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.spec.config_parts import flat, parts, rebuilt, walk
+from orchestrator.spec.config_parts import flatten, parts, rebuild, walk
 from tasks.datasets.dataset import Dataset
 from tests.orchestrator.spec.test_fields import Inner, Outer
 
@@ -37,20 +37,20 @@ def test_a_walk_comes_to_everything_by_its_path() -> None:
 
 def test_configs_and_mappings_lie_flat_by_their_paths() -> None:
     expected = {"rate": 0.1, "count": 3, "network": "mlp1", "data": Dataset("digits"), "inner.size": 5}
-    assert expected | {"other": None, "rows": ()} == dict(flat(Outer()))
-    assert {"a.b": 1, "a.c.size": 5, "d": (Inner(),)} == dict(flat({"a": {"b": 1, "c": Inner()}, "d": (Inner(),)}))
+    assert expected | {"other": None, "rows": ()} == dict(flatten(Outer()))
+    assert {"a.b": 1, "a.c.size": 5, "d": (Inner(),)} == dict(flatten({"a": {"b": 1, "c": Inner()}, "d": (Inner(),)}))
 
 
 def test_a_config_is_rebuilt_where_a_part_changes_and_itself_where_none_does() -> None:
     def louder(part: Any, metadata: Mapping[Any, Any]) -> Any:
-        return part.upper() if metadata.get("hide") else rebuilt(part, louder)
+        return part.upper() if metadata.get("hide") else rebuild(part, louder)
 
     def bigger(part: Any, _: Mapping[Any, Any]) -> Any:
-        return Inner(part.size + 1) if isinstance(part, Inner) else rebuilt(part, bigger)
+        return Inner(part.size + 1) if isinstance(part, Inner) else rebuild(part, bigger)
 
     wide = Wide()
-    assert Wide(hidden="WORD") == rebuilt(wide, louder)
-    grown = rebuilt(wide, bigger)
+    assert Wide(hidden="WORD") == rebuild(wide, louder)
+    grown = rebuild(wide, bigger)
     assert Wide(outer=Outer(inner=Inner(6)), inners=(Inner(2), Inner(3))) == grown
     assert grown.data is wide.data
-    assert rebuilt(wide, lambda part, _: part) is wide
+    assert rebuild(wide, lambda part, _: part) is wide

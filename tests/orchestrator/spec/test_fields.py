@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import plain
-from orchestrator.spec.fields import changed, coerce, replaced
+from orchestrator.spec.fields import coerce, replace_field, replace_fields
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature, Glyph, Picture, Words
 from tasks.files import File
@@ -84,7 +84,7 @@ def test_a_value_of_another_type_is_refused_in_words(value: object, to: object, 
 
 def test_a_field_is_replaced_by_its_dotted_path() -> None:
     expected = Outer(inner=Inner(7))
-    assert expected == replaced(Outer(), "inner.size", "7")
+    assert expected == replace_field(Outer(), "inner.size", "7")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_field_is_replaced_by_its_dotted_path() -> None:
 )
 def test_an_unknown_or_refused_field_is_named(path: str, value: object, says: str) -> None:
     with pytest.raises(SpecError) as caught:
-        replaced(Outer(), path, value)
+        replace_field(Outer(), path, value)
     assert str(caught.value).startswith(says)
 
 
@@ -133,7 +133,7 @@ STAMP = Picture(File("stamp.png"), top=3)
     ],
 )
 def test_one_of_several_kinds_is_made_of_text_or_of_its_fields(changes: dict[str, object], expected: Asked) -> None:
-    found = changed(Asked(), changes)
+    found = replace_fields(Asked(), changes)
     assert expected == found == coerce(plain(found), Asked, "config")
 
 
@@ -161,7 +161,7 @@ def test_one_of_several_kinds_is_made_of_text_or_of_its_fields(changes: dict[str
 )
 def test_an_error_speaks_of_the_kind_that_was_meant(changes: dict[str, object], says: str) -> None:
     with pytest.raises(SpecError) as caught:
-        changed(Asked(), changes)
+        replace_fields(Asked(), changes)
     assert says in str(caught.value)
 
 

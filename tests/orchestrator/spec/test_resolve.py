@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.spec.resolve import Cell, pinned
+from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature, Glyph, Picture, Words
 from tasks.external.model_file import ModelFile
@@ -33,7 +33,7 @@ class Config:
 
 
 def only(config: Config) -> Config:
-    (cell,) = pinned([Cell("made_up", config, None, {})], {})
+    (cell,) = pin_cells([Cell("made_up", config, None, {})], {})
     found: Config = cell.config
     return found
 
@@ -87,16 +87,16 @@ class Spoken:
 def test_what_an_audit_declares_is_pinned_in_its_own_way_and_once() -> None:
     known: dict[str, str] = {}
     config = Spoken((Sentence("one"), Sentence("three")), Sentence("one"))
-    (cell,) = pinned([Cell("made_up", config)], known)
+    (cell,) = pin_cells([Cell("made_up", config)], known)
     assert Spoken((Sentence("one", "3"), Sentence("three", "5")), Sentence("one", "3")) == cell.config
     assert {"asked": "ot"} == known
 
 
 def test_of_an_audits_own_kinds_too_a_slip_is_the_users_and_what_is_gone_the_machines() -> None:
     with pytest.raises(SpecError, match="the sentence is empty"):
-        pinned([Cell("made_up", Spoken((Sentence(""),)))], {})
+        pin_cells([Cell("made_up", Spoken((Sentence(""),)))], {})
     with pytest.raises(EngramError, match="there is no such sentence any more") as caught:
-        pinned([Cell("made_up", Spoken((Sentence("lost"),)))], {})
+        pin_cells([Cell("made_up", Spoken((Sentence("lost"),)))], {})
     assert not isinstance(caught.value, SpecError)
 
 
@@ -114,5 +114,5 @@ def test_of_an_audits_own_kinds_too_a_slip_is_the_users_and_what_is_gone_the_mac
 )
 def test_each_kind_of_ours_says_itself_what_is_wrong(thing: Pinnable, is_slip: bool, said: str) -> None:
     with pytest.raises(EngramError, match=re.escape(said)) as caught:
-        pinned([Cell("made_up", thing)], {})
+        pin_cells([Cell("made_up", thing)], {})
     assert is_slip == isinstance(caught.value, SpecError)

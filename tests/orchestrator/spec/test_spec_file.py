@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import SpecError
 from orchestrator.spec import fields, spec_file
-from orchestrator.spec.plain_yaml import YamlError, loaded
+from orchestrator.spec.plain_yaml import YamlError, parse_yaml
 from orchestrator.spec.specification import Spec
 
 
@@ -117,7 +117,7 @@ def test_values_on_a_command_line_are_read_as_in_a_file() -> None:
 
 
 def test_plain_values_are_read_and_what_is_wrong_has_its_place() -> None:
-    assert {"a": [1, None, True, "x"]} == loaded("a: [1, null, true, x]")
+    assert {"a": [1, None, True, "x"]} == parse_yaml("a: [1, null, true, x]")
     with pytest.raises(YamlError) as error:
-        loaded("a: 1\nb: !!float x")
+        parse_yaml("a: 1\nb: !!float x")
     assert (2, 4) == (error.value.line, error.value.column)

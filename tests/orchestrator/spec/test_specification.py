@@ -38,7 +38,7 @@ class Outer:
 
 
 def configs(asked: Spec) -> list[Any]:
-    return [cell.config for cell in resolve.wanted(asked)]
+    return [cell.config for cell in resolve.resolve_cells(asked)]
 
 
 def write(folder: Path, text: str | bytes) -> str:
@@ -63,7 +63,7 @@ def test_tiny_shrinks_the_preset_before_fields_are_set() -> None:
 
 
 def test_a_sweep_is_the_grid_of_its_fields_and_each_cell_says_what_was_varied() -> None:
-    found = resolve.wanted(Spec("toys", "few", {"label": "x"}, {"parts": ("2", "3"), "first": ("0", "1")}))
+    found = resolve.resolve_cells(Spec("toys", "few", {"label": "x"}, {"parts": ("2", "3"), "first": ("0", "1")}))
     assert [
         Cell("toys", toys.Config(parts=parts, first=first, label="x"), "few", {"parts": parts, "first": first})
         for parts in (2, 3)
@@ -76,12 +76,12 @@ def test_equal_cells_of_a_sweep_are_one() -> None:
 
 
 def test_a_sweep_may_vary_the_scale() -> None:
-    found = resolve.wanted(Spec("toys", "few", sweep={"scale": ("tiny", "full")}))
+    found = resolve.resolve_cells(Spec("toys", "few", sweep={"scale": ("tiny", "full")}))
     assert [(2, {"scale": "tiny"}), (6, {"scale": "full"})] == [(cell.config.parts, cell.setting) for cell in found]
 
 
 def test_a_preset_of_several_configs_is_a_cell_for_each_and_its_setting_is_what_they_differ_in() -> None:
-    found = [(cell.preset, cell.setting) for cell in resolve.wanted(Spec("toys", "three"))]
+    found = [(cell.preset, cell.setting) for cell in resolve.resolve_cells(Spec("toys", "three"))]
     assert [
         ("three", {"parts": 2, "first": 0, "label": ""}),
         ("three", {"parts": 3, "first": 1, "label": "b"}),
@@ -90,34 +90,34 @@ def test_a_preset_of_several_configs_is_a_cell_for_each_and_its_setting_is_what_
 
 
 def test_a_field_that_is_set_holds_for_every_cell_and_cells_that_come_to_the_same_are_one() -> None:
-    found = resolve.wanted(Spec("toys", "three", {"label": "x", "seconds": "2"}))
+    found = resolve.resolve_cells(Spec("toys", "three", {"label": "x", "seconds": "2"}))
     assert [
         Cell("toys", toys.Config(2, seconds=2.0, label="x"), "three", {"parts": 2, "first": 0}),
         Cell("toys", toys.Config(3, 1, seconds=2.0, label="x"), "three", {"parts": 3, "first": 1}),
     ] == found
-    tiny = resolve.wanted(Spec("toys", "three", {"scale": "tiny"}))
+    tiny = resolve.resolve_cells(Spec("toys", "three", {"scale": "tiny"}))
     assert [{"first": 0, "label": ""}, {"first": 1, "label": "b"}, {"first": 1, "label": "c"}] == [
         cell.setting for cell in tiny
     ]
 
 
 def test_a_preset_of_which_one_config_is_left_is_a_plain_run() -> None:
-    found = resolve.wanted(Spec("toys", "three", {"label": "x", "first": "0", "scale": "tiny"}))
+    found = resolve.resolve_cells(Spec("toys", "three", {"label": "x", "first": "0", "scale": "tiny"}))
     assert [Cell("toys", toys.Config(parts=2, label="x"), "three")] == found
 
 
 def test_a_sweep_over_a_preset_of_several_configs_varies_each_of_them() -> None:
-    found = resolve.wanted(Spec("toys", "three", {"label": "x"}, {"at": ("1", "2")}))
+    found = resolve.resolve_cells(Spec("toys", "three", {"label": "x"}, {"at": ("1", "2")}))
     assert [{"parts": parts, "first": first, "at": at} for parts, first in ((2, 0), (3, 1)) for at in (1, 2)] == [
         cell.setting for cell in found
     ]
-    over = resolve.wanted(Spec("toys", "three", {"first": "0"}, {"label": ("x", "y")}))
+    over = resolve.resolve_cells(Spec("toys", "three", {"first": "0"}, {"label": ("x", "y")}))
     assert [{"parts": parts, "label": label} for parts in (2, 3) for label in "xy"] == [each.setting for each in over]
 
 
 def test_configs_that_differ_in_the_kind_of_a_part_differ_in_the_whole_of_it() -> None:
     plain = [{"a": {"b": 1, "c": 2}, "d": None}, {"a": {"b": 1, "c": 3}, "d": {"e": 1}}]
-    assert ["a.c", "d"] == list(config_parts.differing(plain))
+    assert ["a.c", "d"] == list(config_parts.differing_paths(plain))
 
 
 def test_a_preset_without_a_config_is_refused() -> None:
@@ -136,10 +136,10 @@ def test_fields_that_are_checked_against_each_other_are_set_together(monkeypatch
                 raise ValueError(f"low is {self.low}; it must be below high, {self.high}")
 
     base = Audit(Ordered, lambda config: {}, {}, lambda config: config)
-    assert Ordered(5, 6) == resolve.configured(base, Ordered(), {"low": 5, "high": 6})
-    assert Ordered(5, 6) == resolve.configured(base, Ordered(), {"high": 6, "low": 5})
+    assert Ordered(5, 6) == resolve.build_config(base, Ordered(), {"low": 5, "high": 6})
+    assert Ordered(5, 6) == resolve.build_config(base, Ordered(), {"high": 6, "low": 5})
     with pytest.raises(SpecError, match="low is 5; it must be below high, 1"):
-        resolve.configured(base, Ordered(), {"low": 5})
+        resolve.build_config(base, Ordered(), {"low": 5})
 
 
 @pytest.mark.parametrize(
@@ -163,14 +163,14 @@ def test_fields_that_are_checked_against_each_other_are_set_together(monkeypatch
 )
 def test_a_specification_that_cannot_be_is_refused_in_one_line(asked: Spec, problem: str) -> None:
     with pytest.raises(SpecError) as raised:
-        resolve.wanted(asked)
+        resolve.resolve_cells(asked)
     assert problem in str(raised.value)
     assert 1 == len(str(raised.value).splitlines())
 
 
 def test_every_data_set_in_a_config_is_pinned_however_deep() -> None:
     known: dict[str, str] = {}
-    (cell,) = resolve.pinned([Cell("x", Outer())], known)
+    (cell,) = resolve.pin_cells([Cell("x", Outer())], known)
     assert 64 == len(cell.config.data.digest) == len(cell.config.inner.probe.digest)
     assert cell.config.data == cell.config.more[0]
     assert 1 == cell.config.number
@@ -179,27 +179,27 @@ def test_every_data_set_in_a_config_is_pinned_however_deep() -> None:
 
 def test_a_digest_that_is_known_is_not_computed_again() -> None:
     known: dict[str, str] = {}
-    resolve.pinned([Cell("x", Dataset("digits"))], known)
+    resolve.pin_cells([Cell("x", Dataset("digits"))], known)
     (stamp,) = known
-    (cell,) = resolve.pinned([Cell("x", Dataset("digits"))], {stamp: "f" * 64})
+    (cell,) = resolve.pin_cells([Cell("x", Dataset("digits"))], {stamp: "f" * 64})
     assert "f" * 64 == cell.config.digest
 
 
 def test_a_file_in_a_config_is_pinned_to_its_bytes_and_an_absent_one_is_the_machines(tmp_path: Path) -> None:
     (tmp_path / "stamp.png").write_bytes(b"stamp")
-    (cell,) = resolve.pinned([Cell("x", Picture(File(str(tmp_path / "stamp.png"))))], {})
+    (cell,) = resolve.pin_cells([Cell("x", Picture(File(str(tmp_path / "stamp.png"))))], {})
     assert hashlib.sha256(b"stamp").hexdigest() == cell.config.image.digest
     with pytest.raises(EngramError, match=r"there is no file .*/gone\.png") as raised:
-        resolve.pinned([Cell("x", Picture(File(str(tmp_path / "gone.png"))))], {})
+        resolve.pin_cells([Cell("x", Picture(File(str(tmp_path / "gone.png"))))], {})
     assert 1 == raised.value.exit_code
 
 
 def test_an_unknown_data_set_is_bad_usage_and_an_absent_one_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ENGRAM_DATA", raising=False)
     with pytest.raises(SpecError, match="did you mean 'mnist'"):
-        resolve.pinned([Cell("x", Dataset("mnits"))], {})
+        resolve.pin_cells([Cell("x", Dataset("mnits"))], {})
     with pytest.raises(EngramError, match="ENGRAM_DATA is not set") as raised:
-        resolve.pinned([Cell("x", Dataset("mnist"))], {})
+        resolve.pin_cells([Cell("x", Dataset("mnist"))], {})
     assert 1 == raised.value.exit_code
 
 
@@ -240,7 +240,7 @@ def test_a_file_says_all_that_the_command_line_can(tmp_path: Path) -> None:
         "execution: {address: none, gpus: none, together: 4, tolerate: 1, fail_fast: true, stop_after: 3h50m, "
         "timeout: 10m, store: s, way: stack}\n",
     )
-    asked = resolve.specified(path, Spec(""))
+    asked = resolve.read_spec(path, Spec(""))
     assert [toys.Config(parts=3, seconds=0.001, first=1), toys.Config(parts=3, seconds=0.001, first=2)] == configs(
         asked
     )
@@ -263,7 +263,7 @@ def test_the_command_line_goes_over_the_file(tmp_path: Path) -> None:
         "execution: {address: none, together: 4, store: s}\n",
     )
     flags = Spec("", "many", {"label": "c"}, {"first": ("5", "6")}, {"together": None}, "t")
-    asked = resolve.specified(path, flags)
+    asked = resolve.read_spec(path, flags)
     assert [toys.Config(3, first=5, label="c"), toys.Config(3, first=6, label="c")] == configs(asked)
     assert ("many", "t") == (asked.preset, asked.store)
     assert Execution("none") == specification.execution(asked)
@@ -271,7 +271,7 @@ def test_the_command_line_goes_over_the_file(tmp_path: Path) -> None:
 
 def test_nested_mappings_set_a_part_of_a_nested_config(tmp_path: Path) -> None:
     path = write(tmp_path, "audit: unique_feature\npreset: smoke\nset: {feature: {text: X}, canaries: 1}\n")
-    (config,) = configs(resolve.specified(path, Spec("")))
+    (config,) = configs(resolve.read_spec(path, Spec("")))
     assert ("X", 5, 1) == (config.feature.text, config.feature.size, config.canaries)
 
 
@@ -308,7 +308,7 @@ def test_a_file_that_is_no_specification_is_refused_in_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SpecError) as raised:
-        resolve.specified(write(tmp_path, text), Spec(""))
+        resolve.read_spec(write(tmp_path, text), Spec(""))
     assert problem in str(raised.value)
     assert 1 == len(str(raised.value).splitlines())
     assert ["audit.yaml"] == [path.name for path in tmp_path.iterdir()]
@@ -317,7 +317,7 @@ def test_a_file_that_is_no_specification_is_refused_in_one_line(
 @pytest.mark.parametrize("name", ["nowhere.yaml", "./nowhere", "."])
 def test_a_file_that_cannot_be_read_is_refused_in_one_line(name: str) -> None:
     with pytest.raises(SpecError, match=r"there is no file|cannot be read|unknown audit"):
-        resolve.wanted(resolve.specified(name, Spec("")))
+        resolve.resolve_cells(resolve.read_spec(name, Spec("")))
 
 
 @pytest.mark.parametrize(
@@ -336,6 +336,6 @@ def test_an_execution_out_of_range_is_refused(given: Mapping[str, Any], problem:
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_example_is_a_specification_of_the_audit_it_is_named_for(path: Path) -> None:
-    asked = resolve.specified(str(path), Spec("", set={"scale": "tiny"}))
+    asked = resolve.read_spec(str(path), Spec("", set={"scale": "tiny"}))
     assert path.stem == ("search" if asked.search else asked.audit)
-    assert resolve.wanted(asked)
+    assert resolve.resolve_cells(asked)

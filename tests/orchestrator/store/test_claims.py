@@ -15,7 +15,7 @@ import pytest
 from orchestrator.errors import Held
 from orchestrator.store import claims
 from orchestrator.store.bucket import Bucket
-from orchestrator.store.holder import me
+from orchestrator.store.holder import this_process
 from tests.support.s3 import BUCKET, Server
 
 RUN = "toys-12345678"
@@ -28,7 +28,7 @@ def bucket(s3: Server) -> Bucket:
 
 def elsewhere(bucket: Bucket, held: bool = True) -> str:
     """A claim of a driver on another machine; the name of its object."""
-    holder = replace(me(time.time()), host="other.cluster", boot="another", pid=77)
+    holder = replace(this_process(time.time()), host="other.cluster", boot="another", pid=77)
     name = f"claims/{RUN}/{holder.token}.json"
     bucket.put(name, json.dumps({"holder": asdict(holder), "held": held}).encode())
     return name

@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.errors import Absent, Damaged
 from orchestrator.executors.calls import Call, Done, Item, Lost, Outcome, Refused, perform
-from orchestrator.store import Written
+from orchestrator.store import WriteEffect
 from orchestrator.store.local import LocalStore
 from tasks import checkpoints
 from tasks.job import Inputs, task
@@ -188,7 +188,7 @@ def test_what_was_reported_as_stored_outlives_a_power_cut(disk: Disk) -> None:
             assert set() == after(disk, eager).keys()
         stored = set()
         for key in (KEY, NEAR, OTHER):
-            assert Written.NEW == store.write(key, TABLE, {})
+            assert WriteEffect.NEW == store.write(key, TABLE, {})
             stored.add(key)
             for eager in (False, True):
                 left = after(disk, eager)
@@ -211,7 +211,7 @@ def test_a_result_found_stored_outlives_a_power_cut_though_its_writer_died_befor
         disk.remembers = True
         disk.keep(disk.root / "new" / "store" / "results" / KEY[:2] / f"{KEY}.arrow")
         assert set() == after(disk).keys()
-        assert Written.SAME == LocalStore(disk.root / "new" / "store").write(KEY, TABLE, {})
+        assert WriteEffect.SAME == LocalStore(disk.root / "new" / "store").write(KEY, TABLE, {})
         assert {KEY} == after(disk).keys()
 
 
@@ -223,7 +223,7 @@ def test_a_result_outlives_a_power_cut_though_the_maker_of_its_folder_died_befor
         disk.remembers = False
         LocalStore(disk.root / "new" / "store").write(NEAR, TABLE, {})
         disk.remembers = True
-        assert Written.NEW == LocalStore(disk.root / "new" / "store").write(KEY, TABLE, {})
+        assert WriteEffect.NEW == LocalStore(disk.root / "new" / "store").write(KEY, TABLE, {})
         left = after(disk)
         assert TABLE == left.read(KEY)
 
@@ -233,7 +233,7 @@ def test_a_result_that_took_a_damaged_ones_place_outlives_a_power_cut(disk: Disk
         store = LocalStore(disk.root / "new" / "store")
         store.write(KEY, TABLE, {})
         os.truncate(place(Path(store.location)), 300)
-        assert Written.NEW == store.write(KEY, TABLE, {})
+        assert WriteEffect.NEW == store.write(KEY, TABLE, {})
         left = after(disk)
         assert TABLE == left.read(KEY)
         assert 1 == len(list(Path(left.location, "quarantine").glob("*.arrow")))
@@ -244,5 +244,5 @@ def test_what_a_run_keeps_outlives_a_power_cut(disk: Disk) -> None:
         store = LocalStore(disk.root / "new" / "store")
         store.folder("runs", "one")
         disk.keep(disk.root / "new" / "store")
-        store.keep("one", "way.json", b"stack")
-        assert b"stack" == after(disk).kept("one", "way.json")
+        store.keep_run_file("one", "way.json", b"stack")
+        assert b"stack" == after(disk).read_run_file("one", "way.json")

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.errors import Absent, Damaged, StoreError
-from orchestrator.store import Store, Written, is_there, open_store
+from orchestrator.store import Store, WriteEffect, is_there, open_store
 from tests.support.s3 import BUCKET, Server
 
 
@@ -83,7 +83,7 @@ def table(name: object) -> pa.Table:
 
 
 def put(store: Store, name: object) -> None:
-    assert Written.NEW == store.write(key(name), table(name), {"task": "t", "version": 1})
+    assert WriteEffect.NEW == store.write(key(name), table(name), {"task": "t", "version": 1})
 
 
 def test_a_result_is_read_as_it_was_written(store: Store, place: Place) -> None:
@@ -146,9 +146,9 @@ def test_a_result_written_again_or_differently_leaves_the_first_in_its_place(sto
     put(store, "a")
     before = place.get(place.result("a"))
     chunked = pa.concat_tables([table("a").slice(0, 3), table("a").slice(3)])
-    assert Written.SAME == store.write(key("a"), chunked, {"another": "record"})
+    assert WriteEffect.SAME == store.write(key("a"), chunked, {"another": "record"})
     assert [] == place.names("conflicts")
-    assert [Written.CONFLICT] * 2 == [store.write(key("a"), table("other"), {}) for _ in range(2)]
+    assert [WriteEffect.CONFLICT] * 2 == [store.write(key("a"), table("other"), {}) for _ in range(2)]
     assert before == place.get(place.result("a"))
     [newcomer] = place.names("conflicts")
     assert newcomer.startswith(f"conflicts/{key('a')}.")

@@ -17,7 +17,7 @@ import pytest
 import orchestrator
 from orchestrator.errors import Held, Unwritable
 from orchestrator.store import lease as lease_module
-from orchestrator.store.lease import CLOCK, DRIVERS, Lease, acquire, driven, holder
+from orchestrator.store.lease import CLOCK, DRIVERS, Lease, acquire, holder, living_drivers
 
 ROOT = Path(orchestrator.__file__).parents[1]
 
@@ -247,7 +247,7 @@ def test_one_heart_beats_for_all_runs_of_a_driver(tmp_path: Path) -> None:
         written = {folder: (folder / "lease.json").stat().st_mtime_ns for folder in folders}
         assert eventually(lambda: file.stat().st_mtime > 0)
         assert written == {folder: (folder / "lease.json").stat().st_mtime_ns for folder in folders}
-        assert {folder.name for folder in folders} == {name for name, _ in driven(tmp_path)}
+        assert {folder.name for folder in folders} == {name for name, _ in living_drivers(tmp_path)}
         assert all(holder(folder) for folder in folders)
     assert [] == [*tmp_path.glob("*/lease.json"), *(tmp_path / DRIVERS).glob("*.json")]
 
@@ -268,7 +268,7 @@ def test_of_runs_that_one_driver_asks_for_it_gets_all_or_none(tmp_path: Path) ->
         with pytest.raises(Held, match="b already has a driver"):
             acquire([tmp_path / "a", tmp_path / "b"])
         assert holder(tmp_path / "a") is None
-        assert ["b"] == [run for run, _ in driven(tmp_path)]
+        assert ["b"] == [run for run, _ in living_drivers(tmp_path)]
 
 
 def test_drivers_are_known_without_a_look_at_the_runs_that_ended(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_drivers_are_known_without_a_look_at_the_runs_that_ended(tmp_path: Path)
     dead.kill()
     dead.communicate()
     with alone(tmp_path / "alive") as lease:
-        assert [("alive", lease.since)] == [(run, found.since) for run, found in driven(tmp_path)]
+        assert [("alive", lease.since)] == [(run, found.since) for run, found in living_drivers(tmp_path)]
         names = {path.name for path in (tmp_path / DRIVERS).iterdir()} - {CLOCK}
         assert 1 == len(names)  # what the dead one left is gone
 
@@ -325,7 +325,7 @@ def test_a_full_disk_does_not_stop_the_heart(run: Path, monkeypatch: pytest.Monk
 
     with alone(run, beat=0.02) as lease:
         [file] = (run.parent / DRIVERS).glob("*.json")
-        monkeypatch.setattr(lease_module.aside, "replace", full)
+        monkeypatch.setattr(lease_module.atomic_write, "replace", full)
         os.utime(file, (0, 0))
         assert eventually(lambda: file.stat().st_mtime > 0)
         assert not lease.lost

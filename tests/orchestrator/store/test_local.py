@@ -17,7 +17,7 @@ import pytest
 
 import orchestrator
 from orchestrator.errors import Absent, Damaged, StoreError, Unreadable, Unwritable
-from orchestrator.store import Written, open_store
+from orchestrator.store import WriteEffect, open_store
 from orchestrator.store.entry import CorruptError
 from orchestrator.store.local import LocalStore
 
@@ -40,7 +40,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 def put(store: LocalStore, name: object) -> Path:
-    assert Written.NEW == store.write(key(name), table(name), {"task": "t", "version": 1})
+    assert WriteEffect.NEW == store.write(key(name), table(name), {"task": "t", "version": 1})
     return place(store, name)
 
 
@@ -105,14 +105,14 @@ def test_writing_a_result_again_is_harmless(store: LocalStore) -> None:
     path = put(store, "a")
     before = path.stat()
     chunked = pa.concat_tables([table("a").slice(0, 3), table("a").slice(3)])
-    assert Written.SAME == store.write(key("a"), chunked, {"another": "record"})
+    assert WriteEffect.SAME == store.write(key("a"), chunked, {"another": "record"})
     assert (before.st_ino, before.st_mtime_ns) == (path.stat().st_ino, path.stat().st_mtime_ns)
     assert [] == inside(store, "conflicts")
 
 
 def test_another_result_of_the_same_key_is_kept_aside(store: LocalStore) -> None:
     put(store, "a")
-    assert [Written.CONFLICT] * 2 == [store.write(key("a"), table("other"), {}) for _ in range(2)]
+    assert [WriteEffect.CONFLICT] * 2 == [store.write(key("a"), table("other"), {}) for _ in range(2)]
     assert table("a") == store.read(key("a"))
     [newcomer] = inside(store, "conflicts")
     assert newcomer.name.startswith(key("a"))
@@ -152,7 +152,7 @@ folder, alike = Path(sys.argv[1]), sys.argv[2] == "True"
 store = LocalStore(folder / "store")
 def write(number):
     became = [store.write(key(n), table(n if alike else f"{n} {number}"), {}) for n in range(40)]
-    (folder / str(number)).write_text(str(became.count(Written.NEW)))
+    (folder / str(number)).write_text(str(became.count(WriteEffect.NEW)))
 together(4, write)
 """
 
@@ -288,7 +288,7 @@ def test_healing_from_many_sides_never_sets_a_sound_result_aside(store: LocalSto
             try:
                 store.read(key("a"))
             except (Absent, Damaged):
-                odd.extend({store.write(key("a"), table("a"), {})} - {Written.NEW, Written.SAME})
+                odd.extend({store.write(key("a"), table("a"), {})} - {WriteEffect.NEW, WriteEffect.SAME})
             barrier.wait()
 
     threads = [threading.Thread(target=heal) for _ in range(sides)]
@@ -309,7 +309,7 @@ def test_who_finds_damage_late_leaves_the_healed_result_in_its_place(store: Loca
     path = put(store, "a")
 
     def find_late() -> None:
-        with store._checked(key("a")):
+        with store._checked_bytes(key("a")):
             path.rename(tmp_path / "set aside by another")
             put(store, "a")
             raise CorruptError("found in what was there before")
@@ -336,13 +336,13 @@ def test_verify_names_exactly_what_is_wrong_in_order(store: LocalStore) -> None:
 
 def test_what_a_run_keeps_is_set_aside_only_while_it_is_what_was_found_wrong(store: LocalStore) -> None:
     store.folder("runs", "one")
-    store.keep("one", "way.json", b"odd")
+    store.keep_run_file("one", "way.json", b"odd")
     path = Path(store.location, "runs", "one", "ways", "way.json")
     path.write_bytes(b"mended by another")
-    store.unkeep("one", "way.json", b"odd", "it makes no sense")
-    assert (b"mended by another", []) == (store.kept("one", "way.json"), inside(store, "quarantine", ".json"))
-    store.unkeep("one", "way.json", b"mended by another", "it makes no sense")
-    assert store.kept("one", "way.json") is None
+    store.set_aside_run_file("one", "way.json", b"odd", "it makes no sense")
+    assert (b"mended by another", []) == (store.read_run_file("one", "way.json"), inside(store, "quarantine", ".json"))
+    store.set_aside_run_file("one", "way.json", b"mended by another", "it makes no sense")
+    assert store.read_run_file("one", "way.json") is None
     assert [b"mended by another"] == [each.read_bytes() for each in inside(store, "quarantine", ".json")]
 
 
@@ -620,7 +620,7 @@ for point in range(20):
     found = sound(store, range(acknowledged + 1))
     assert found in (acknowledged, acknowledged + 1), (found, acknowledged)
     assert len(os.listdir(Path(store.location, "tmp"))) <= 1
-    assert Written.NEW == store.write(key(found), table(found), {})
+    assert WriteEffect.NEW == store.write(key(found), table(found), {})
     total += found
 print(total)
 """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store.lock import LOCKLESS, locked
+from orchestrator.store.lock import LOCKLESS, file_lock
 
 GUARD = 60  # seconds that only a hang lasts
 
@@ -29,14 +29,14 @@ def free(path: Path) -> bool:
 
 
 def hold(path: Path, told: Connection) -> None:
-    with locked(path):
+    with file_lock(path):
         told.send("held")
         signal.pause()
 
 
 def test_a_lock_excludes_others_as_long_as_it_is_held_and_its_file_stays(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    with locked(path):
+    with file_lock(path):
         assert not free(path)
     assert free(path)
     assert ["lock"] == os.listdir(tmp_path)
@@ -47,7 +47,7 @@ def test_threads_of_one_process_exclude_one_another(tmp_path: Path) -> None:
 
     def enter() -> None:
         for _ in range(50):
-            with locked(tmp_path / "lock"):
+            with file_lock(tmp_path / "lock"):
                 inside.append(1)
                 most.append(len(inside))
                 inside.pop()
@@ -68,12 +68,12 @@ def test_the_lock_of_a_killed_process_is_open(tmp_path: Path) -> None:
     assert not free(tmp_path / "lock")
     holder.kill()
     holder.join()
-    with locked(tmp_path / "lock"):
+    with file_lock(tmp_path / "lock"):
         pass
 
 
 def test_a_lock_is_given_back_when_what_it_guards_fails(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="odd"), locked(tmp_path / "lock"):
+    with pytest.raises(ValueError, match="odd"), file_lock(tmp_path / "lock"):
         raise ValueError("odd")
     assert free(tmp_path / "lock")
 
@@ -90,15 +90,15 @@ def test_a_file_system_without_locks_is_worked_on_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     monkeypatch.setattr(fcntl, "flock", failing(number))
-    with locked(tmp_path / "lock"):
+    with file_lock(tmp_path / "lock"):
         assert ["lock"] == os.listdir(tmp_path)
 
 
 def test_a_lock_that_cannot_be_had_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = len(os.listdir("/dev/fd"))
     monkeypatch.setattr(fcntl, "flock", failing(errno.EIO))
-    with pytest.raises(OSError, match="Input/output error"), locked(tmp_path / "lock"):
+    with pytest.raises(OSError, match="Input/output error"), file_lock(tmp_path / "lock"):
         raise AssertionError("it was not had")
-    with pytest.raises(FileNotFoundError), locked(tmp_path / "nowhere" / "lock"):
+    with pytest.raises(FileNotFoundError), file_lock(tmp_path / "nowhere" / "lock"):
         raise AssertionError("it was not had")
     assert before == len(os.listdir("/dev/fd"))

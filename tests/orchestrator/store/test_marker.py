@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.store import aside, marker, open_store
+from orchestrator.store import atomic_write, marker, open_store
 
 
 def test_a_new_folder_is_made_a_store_with_a_marker_that_says_its_format(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_marker_that_cannot_be_read_stops_in_one_line(tmp_path: Path) -> None:
 
 
 def test_what_a_maker_that_died_left_is_in_nobodys_way(tmp_path: Path) -> None:
-    (tmp_path / f"1.abc{aside.SUFFIX}").write_bytes(b'{"for')
+    (tmp_path / f"1.abc{atomic_write.SUFFIX}").write_bytes(b'{"for')
     marker.open_folder(tmp_path, create=True)
     assert marker.text() == (tmp_path / marker.MARKER).read_bytes()
 

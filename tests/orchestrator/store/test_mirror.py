@@ -14,7 +14,7 @@ import pytest
 from orchestrator.errors import Held, StoreError, Unwritable
 from orchestrator.store import lease, mirror
 from orchestrator.store.bucket import Bucket
-from orchestrator.store.holder import me
+from orchestrator.store.holder import this_process
 from orchestrator.store.mirror import Mirror
 from tests.support.s3 import BUCKET, Server
 
@@ -131,7 +131,7 @@ def test_the_driver_on_another_machine_is_known_while_it_lives(machine: Callable
     here, there = machine("here"), machine("there")
     run(here)
     here.push(RUN, last=True)
-    holder = replace(me(time.time()), host="other.cluster", boot="another", pid=77)
+    holder = replace(this_process(time.time()), host="other.cluster", boot="another", pid=77)
     claim = f"store/claims/{RUN}/{holder.token}.json"
     s3.put(claim, json.dumps({"holder": asdict(holder), "held": True}).encode())
     there.pull()

@@ -177,9 +177,9 @@ def kept_by(s3: Server) -> list[str]:
 
 def test_what_is_kept_stays_and_its_claim_is_given_back(s3: Server) -> None:
     store = open_store(PLACE)
-    assert store.kept("one", "way.json") is None
-    assert [b"first", b"first"] == [store.keep("one", "way.json", data) for data in (b"first", b"second")]
-    assert b"first" == open_store(PLACE).kept("one", "way.json")
+    assert store.read_run_file("one", "way.json") is None
+    assert [b"first", b"first"] == [store.keep_run_file("one", "way.json", data) for data in (b"first", b"second")]
+    assert b"first" == open_store(PLACE).read_run_file("one", "way.json")
     assert 1 == len(kept_by(s3))
 
 
@@ -198,23 +198,25 @@ class Overtaken(Bucket):
 def test_who_kept_it_while_another_claimed_it_is_not_overwritten(s3: Server) -> None:
     store = ObjectStore(PLACE)
     store._bucket = Overtaken(PLACE)
-    assert b"theirs" == store.keep("one", "way.json", b"ours")
-    assert b"theirs" == open_store(PLACE).kept("one", "way.json")
+    assert b"theirs" == store.keep_run_file("one", "way.json", b"ours")
+    assert b"theirs" == open_store(PLACE).read_run_file("one", "way.json")
 
 
 def test_a_claim_that_is_never_given_back_is_named(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "KEEPING", 0.0)
     with claims.claim(Bucket(PLACE), "one.way.json"):
-        assert "cannot keep runs/one/ways/way.json: " in refusal(lambda: open_store(PLACE).keep("one", "way.json", b""))
+        assert "cannot keep runs/one/ways/way.json: " in refusal(
+            lambda: open_store(PLACE).keep_run_file("one", "way.json", b"")
+        )
 
 
 def test_what_is_kept_no_more_lies_in_quarantine_with_the_reason(s3: Server) -> None:
     store = open_store(PLACE)
-    store.keep("one", "way.json", b"odd")
-    store.unkeep("one", "way.json", b"mended by another", "it makes no sense")
-    assert b"odd" == store.kept("one", "way.json")
-    store.unkeep("one", "way.json", b"odd", "it makes no sense")
-    assert store.kept("one", "way.json") is None
+    store.keep_run_file("one", "way.json", b"odd")
+    store.set_aside_run_file("one", "way.json", b"mended by another", "it makes no sense")
+    assert b"odd" == store.read_run_file("one", "way.json")
+    store.set_aside_run_file("one", "way.json", b"odd", "it makes no sense")
+    assert store.read_run_file("one", "way.json") is None
     copy, why = s3.names("store/quarantine")
     assert (b"odd", b"runs/one/ways/way.json\nit makes no sense\n") == (s3.get(copy), s3.get(why))
     assert copy.endswith(".json")

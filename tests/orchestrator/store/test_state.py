@@ -51,11 +51,11 @@ def test_any_changed_bit_any_cut_and_another_key_are_seen() -> None:
 
 def test_a_damaged_state_is_removed_and_that_is_said() -> None:
     store = Removing()
-    error = state.damaged(store, KEY, ValueError("its bytes are odd"))  # type: ignore[arg-type]
+    error = state.remove_damaged_state(store, KEY, ValueError("its bytes are odd"))  # type: ignore[arg-type]
     assert f"state {KEY} was damaged: its bytes are odd; it is removed" == str(error)
     assert [KEY] == store.removed
 
 
 def test_a_damaged_state_that_cannot_be_removed_is_said_too() -> None:
-    error = state.damaged(Refusing(), KEY, ValueError("odd"))  # type: ignore[arg-type]
+    error = state.remove_damaged_state(Refusing(), KEY, ValueError("odd"))  # type: ignore[arg-type]
     assert "odd; it cannot be removed (cannot write" in str(error)

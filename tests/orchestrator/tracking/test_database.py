@@ -19,7 +19,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.run_folder.receipt import Receipt
 from orchestrator.store import open_store
 from orchestrator.tracking import artifacts, database
-from orchestrator.tracking.delivery import delivered
+from orchestrator.tracking.delivery import is_delivered
 from orchestrator.tracking.tracking_store import Target
 from tests.conftest import Copied
 from tests.orchestrator.tracking.test_tracking import TOYS, shell
@@ -115,9 +115,9 @@ def test_what_is_set_aside_is_kept_and_its_runs_are_owed_until_they_are_paid(tmp
         assert (f"mlflow.db.unusable-{count}", f"old {count}") == (place.name, place.read_text())
         assert (tmp_path / f"{place.name}-journal").exists()
     assert not path.exists()
-    assert ["a", "b"] == database.owed(path)
-    database.owe(path, [])
-    assert [] == database.owed(path)
+    assert ["a", "b"] == database.owed_runs(path)
+    database.record_owed_runs(path, [])
+    assert [] == database.owed_runs(path)
     assert {"mlflow.db.unusable-1", "mlflow.db.unusable-2"} == {each.split("-j")[0] for each in os.listdir(tmp_path)}
 
 
@@ -132,13 +132,13 @@ def test_a_run_counts_as_delivered_only_while_the_database_has_it(tmp_path: Path
     run = mlflow.create_run(mlflow.create_experiment("engram")).info.run_id
     of = Receipt(target.uri, "engram", "1", run, "", 0, "finished", artifacts.fingerprint(journal, store, None))
     receipt.write(journal.folder, of)
-    assert delivered(journal, store, target)
+    assert is_delivered(journal, store, target)
     whole = path.read_bytes()
     for cut in CUTS:
         path.write_bytes(whole[: int(cut * len(whole))])
-        assert not delivered(journal, store, target)
+        assert not is_delivered(journal, store, target)
     path.unlink()
-    assert not delivered(journal, store, target)
+    assert not is_delivered(journal, store, target)
 
 
 def held(path: Path) -> dict[str, tuple[str, str, str | None]]:

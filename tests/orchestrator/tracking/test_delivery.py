@@ -15,11 +15,11 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.run_folder.receipt import Receipt
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.execution import Execution
-from orchestrator.spec.resolve import wanted
+from orchestrator.spec.resolve import resolve_cells
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store, open_store
 from orchestrator.tracking import artifacts, delivery
-from orchestrator.tracking.delivery import Delivery, addresses, delivered
+from orchestrator.tracking.delivery import Delivery, addresses, is_delivered
 from orchestrator.tracking.tracking_store import Target
 
 URI = "http://ann:secret@host:5000"
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture
 def run(store: Store) -> str:
     return start(
-        wanted(Spec("toys", "few", {"parts": "2"})), store, Execution(address="none", mlflow="off", report=False)
+        resolve_cells(Spec("toys", "few", {"parts": "2"})), store, Execution(address="none", mlflow="off", report=False)
     ).run
 
 
@@ -155,28 +155,28 @@ def test_where_all_is_delivered_no_process_is_started(store: Store, run: str, mo
     ],
 )
 def test_what_a_receipt_lacks_is_not_delivered(store: Store, run: str, fields: dict[str, Any]) -> None:
-    assert not delivered(received(store, run, **fields), store, TARGET)
+    assert not is_delivered(received(store, run, **fields), store, TARGET)
 
 
 def test_a_start_that_did_nothing_is_no_news_and_need_not_be_read_again(store: Store, run: str) -> None:
     journal = received(store, run)
     journal.append([{"event": "started"}, {"event": "stored", "key": "a"}, {"event": "finished"}])
-    assert delivered(journal, store, TARGET)
+    assert is_delivered(journal, store, TARGET)
     found = receipt.read(journal.folder)
     assert found is not None
     assert journal.events_from(0)[1] == found.position
     journal.append([{"event": "started"}, {"event": "interrupted"}])
-    assert not delivered(journal, store, TARGET)
+    assert not is_delivered(journal, store, TARGET)
     journal.append([{"event": "started"}, {"event": "finished"}])
-    assert delivered(journal, store, TARGET)
+    assert is_delivered(journal, store, TARGET)
     done = {"event": "done", "key": "a", "task": "toys.part", "seconds": 0.5}
     journal.append([done, {"event": "finished"}])
-    assert not delivered(journal, store, TARGET)
+    assert not is_delivered(journal, store, TARGET)
 
 
 def test_a_run_that_the_database_does_not_hold_is_not_delivered(store: Store, run: str, tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'gone.db'}"
-    assert not delivered(received(store, run, uri=uri), store, Target(uri, "wards"))
+    assert not is_delivered(received(store, run, uri=uri), store, Target(uri, "wards"))
 
 
 def test_the_address_is_that_of_this_tracking_store(store: Store, run: str) -> None:

@@ -13,7 +13,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec import audits
 from orchestrator.spec.execution import Execution
-from orchestrator.spec.resolve import wanted
+from orchestrator.spec.resolve import resolve_cells
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store, open_store
 from orchestrator.tracking import note
@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def ran(store: Store, spec: Spec) -> Journal:
-    return Journal(store.folder("runs", start(wanted(spec), store, HERE).run))
+    return Journal(store.folder("runs", start(resolve_cells(spec), store, HERE).run))
 
 
 def test_a_run_without_an_answer_has_its_numbers(store: Store) -> None:
@@ -41,7 +41,7 @@ def test_a_run_without_an_answer_has_its_numbers(store: Store) -> None:
         "| sum |  | 3 |  | 3 parts |  |  |",
         "All of its jobs are done.",
         f"In the store's folder, `engram results {journal.run} summary` prints the numbers.",
-    ] == note.of(journal, store, "finished").split("\n\n")
+    ] == note.run_note(journal, store, "finished").split("\n\n")
 
 
 @pytest.mark.parametrize(
@@ -55,15 +55,15 @@ def test_a_run_without_an_answer_has_its_numbers(store: Store) -> None:
 )
 def test_every_state_says_how_to_go_on(store: Store, state: str, says: str, goes_on: str) -> None:
     journal = ran(store, Spec("toys", "few", {"parts": "2"}))
-    told, ways = note.of(journal, store, state).split("\n\n")[-2:]
+    told, ways = note.run_note(journal, store, state).split("\n\n")[-2:]
     assert (says, True) == (told, ways.endswith(f" {goes_on.replace('RUN', journal.run)}"))
 
 
 def test_a_page_is_pointed_out_once_it_is_there(store: Store) -> None:
     journal = ran(store, Spec("toys", "few", {"parts": "2"}))
-    assert "report.html" not in note.of(journal, store, "finished")
+    assert "report.html" not in note.run_note(journal, store, "finished")
     (journal.folder / pages.PAGE).touch()
-    assert "The whole account is `report.html` under *Artifacts*; " in note.of(journal, store, "finished")
+    assert "The whole account is `report.html` under *Artifacts*; " in note.run_note(journal, store, "finished")
 
 
 def test_a_sweep_has_a_line_for_each_cell_named_by_what_tells_it_apart(store: Store) -> None:
@@ -73,10 +73,10 @@ def test_a_sweep_has_a_line_for_each_cell_named_by_what_tells_it_apart(store: St
     assert (
         "| varied | answer | estimate, 95 % interval | run |\n|---|---|---|---|\n"
         f"| parts=3 |  | sum: 3 | {three} |\n| parts=4 |  | sum: 6 | {four} |"
-    ) == note.of(journal, store, "finished").split("\n\n")[1]
-    (key,) = journal.beside(four).roots()["summary"]
+    ) == note.run_note(journal, store, "finished").split("\n\n")[1]
+    (key,) = journal.sibling(four).roots()["summary"]
     next(Path(store.location).glob(f"results/*/{key}.arrow")).unlink()
-    again = note.of(journal, open_store(store.location), "interrupted")
+    again = note.run_note(journal, open_store(store.location), "interrupted")
     assert f"| parts=3 |  | sum: 3 | {three} |\n| parts=4 |  |  | {four} |" in again
 
 
@@ -84,15 +84,15 @@ def test_the_answer_stands_with_the_rows_that_carry_it_and_its_limits(store: Sto
     run = made.run(store, "some", made.tables(4))
     verdict = run.verdict
     assert verdict is not None
-    question, sentence, table, _, limits, *_ = note.of(run.journal, store, "finished").split("\n\n")
+    question, sentence, table, _, limits, *_ = note.run_note(run.journal, store, "finished").split("\n\n")
     assert f"*{audits.find('unique_feature').question}*" == question
     assert (f"**{verdict.sentence}**", verdict.limits_in_full) == (sentence, limits)
     rows = {(row["metric"], row["setting"]): row for row in run.summary}
     (metric, setting), lines = verdict.rows[0], table.splitlines()
     assert 2 + len(verdict.rows) == len(lines)
     row = rows[metric, setting]
-    ends = rounding.interval(row["low"], row["high"])
-    begins = f"| {metric} | images=probe | {rounding.of_row(row, 'estimate')} | {ends} | "
+    ends = rounding.format_interval(row["low"], row["high"])
+    begins = f"| {metric} | images=probe | {rounding.format_row_value(row, 'estimate')} | {ends} | "
     assert lines[2].startswith(begins)
 
 
@@ -100,10 +100,10 @@ def test_what_would_break_the_table_is_escaped_and_what_is_too_long_is_cut(store
     empty = dict.fromkeys(schemas.SUMMARY.names)
     row = empty | {"metric": "a|b\nc", "setting": "no|JSON", "estimate": 0.123456, "low": 0.1, "p_value": 1e-9}
     run = made.run(store, "some", {"summary": [pa.Table.from_pylist([row], schemas.SUMMARY)]}, audit="gone")
-    table, *_ = note.of(run.journal, store, "finished").split("\n\n")
+    table, *_ = note.run_note(run.journal, store, "finished").split("\n\n")
     assert "| a\\|b c | no\\|JSON | 0.1235 |  |  |  | < 1e-6 |" == table.splitlines()[2]
     long = empty | {"metric": "m" * 1000}
     run = made.run(store, "long", {"summary": [pa.Table.from_pylist([long] * 12, schemas.SUMMARY)]}, audit="gone")
-    text = note.of(run.journal, store, "finished")
+    text = note.run_note(run.journal, store, "finished")
     assert (note.LONGEST + 4, True) == (len(text), text.endswith("m ..."))
     assert len(text) <= 8000

@@ -13,7 +13,7 @@ import pytest
 from dashboards.run import open_run
 from orchestrator.inspection.search_results import QUESTION
 from orchestrator.store import open_store
-from orchestrator.tracking.delivery import delivered
+from orchestrator.tracking.delivery import is_delivered
 from orchestrator.tracking.tracking_store import Target
 from orchestrator.tracking.uploader import Uploader, follow
 from tests.dashboards import pages
@@ -40,7 +40,7 @@ def sent(made: Made) -> Any:
     driver = Told()
     assert "" == follow(Uploader(order), driver, driver.sign)  # type: ignore[arg-type]
     assert driver.signs > len(about["cells"])
-    assert delivered(journal(made), open_store(str(made.store)), Target(uri))
+    assert is_delivered(journal(made), open_store(str(made.store)), Target(uri))
     return client(uri)
 
 

@@ -162,7 +162,7 @@ def test_metrics_are_the_effect_of_the_audit_and_tables_hold_all_numbers(
     assert {1} == {step for curve in curves for step in steps(mlflow, run, curve)}  # one epoch
     tags = run.data.tags
     measured = [row for row in rows if tags["engram.measured"].startswith(row["metric"])]  # by what the answer rests on
-    assert any(tags["engram.estimate"].startswith(rounding.of_row(row, "estimate")) for row in measured)
+    assert any(tags["engram.estimate"].startswith(rounding.format_row_value(row, "estimate")) for row in measured)
     place = Path(mlflow.download_artifacts(run.info.run_id, "tables", str(tmp_path)))
     assert table.equals(pq.read_table(place / "summary.parquet"))  # with the run and flat settings
     held = table.select(SUMMARY.names).to_pylist()  # which the table that MLflow shows leaves out

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.store import open_store
-from orchestrator.store.lock import locked
+from orchestrator.store.lock import file_lock
 from orchestrator.tracking import ui
 from orchestrator.tracking.tracking_store import Target
 from tests.conftest import Copied
@@ -117,7 +117,7 @@ def test_the_pages_wait_for_nobody_who_holds_the_tracking_lock(tmp_path: Path, b
     path = begun(tmp_path)
     store = open_store(str(tmp_path / "engram-store"))
     asked = threading.Thread(target=ui.check, args=(store, Target(f"sqlite:///{path}")), daemon=True)
-    with locked(path.parent / "lock"):
+    with file_lock(path.parent / "lock"):
         asked.start()
         asked.join(60)
         assert not asked.is_alive()

@@ -18,9 +18,9 @@ from orchestrator.inspection import results
 from orchestrator.run_folder import receipt
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import open_store
-from orchestrator.store.lock import locked
+from orchestrator.store.lock import file_lock
 from orchestrator.tracking import database
-from orchestrator.tracking.delivery import delivered
+from orchestrator.tracking.delivery import is_delivered
 from orchestrator.tracking.server import Server, Undeliverable
 from orchestrator.tracking.tracking_store import Target
 from orchestrator.tracking.uploader import Uploader, follow, reason
@@ -90,7 +90,7 @@ def place(tmp_path: Path, begun: Copied) -> Place:
 
 def test_a_run_is_delivered_with_its_numbers_its_tables_and_its_state_and_then_counts_as_such(place: Place) -> None:
     report = place.run("--preset", "few")
-    assert not delivered(place.journal(report), place.store, place.target)
+    assert not is_delivered(place.journal(report), place.store, place.target)
     assert "" == place.deliver(report)
     (run,) = tracked(place.mlflow)
     assert (report["run"], "toys, few", "FINISHED") == (name_of(run), run.info.run_name, run.info.status)
@@ -104,7 +104,7 @@ def test_a_run_is_delivered_with_its_numbers_its_tables_and_its_state_and_then_c
     assert exported.equals(pq.read_table(held / "summary.parquet"))
     assert "run" == exported.schema.names[0]
     assert SUMMARY.names == json.loads((held / "summary.json").read_text())["columns"]
-    assert delivered(place.journal(report), place.store, place.target)
+    assert is_delivered(place.journal(report), place.store, place.target)
 
 
 def test_what_is_delivered_twice_is_there_once(place: Place) -> None:
@@ -148,7 +148,7 @@ def test_a_summary_that_has_changed_is_a_later_step(place: Place) -> None:
     assert ("FAILED", 1.0) == (run.info.status, run.data.metrics["system/jobs failed"])
     (place.engram.folder / "mended").touch()
     place.engram("resume", "--address", "none", "--mlflow", "off", "--no-report", "--store", place.store.location)
-    assert not delivered(place.journal(report), place.store, place.target)
+    assert not is_delivered(place.journal(report), place.store, place.target)
     assert "" == place.deliver(report)
     (run,) = tracked(place.mlflow)
     assert ("FINISHED", 3.0, 4.0) == (run.info.status, run.data.metrics["effect"], run.data.metrics[DONE])
@@ -162,7 +162,7 @@ def test_a_run_whose_driver_has_died_is_marked_so_without_its_files(place: Place
     (run,) = tracked(place.mlflow)
     assert ("KILLED", "interrupted") == (run.info.status, run.data.tags["engram.state"])
     assert [] == place.mlflow.list_artifacts(run.info.run_id)
-    assert not delivered(place.journal(report), place.store, place.target)
+    assert not is_delivered(place.journal(report), place.store, place.target)
 
 
 def test_a_run_that_goes_on_is_shown_as_far_as_it_has_come(place: Place) -> None:
@@ -238,21 +238,21 @@ def test_the_runs_of_a_database_that_was_cut_are_delivered_with_the_next_run(
         assert "" == place.deliver(report)
     shutil.rmtree(place.journal(gone).folder)
     os.truncate(place.path, 400_000)
-    assert not delivered(place.journal(first), place.store, place.target)
+    assert not is_delivered(place.journal(first), place.store, place.target)
     fresh = place.run("--preset", "few", "first=1")
     monkeypatch.setattr("orchestrator.tracking.server._fill", lambda draft: shutil.copy(migrated, draft))
     forget()
     uploader, driver = place.uploader(fresh), Told()
-    with locked(place.journal(first).folder / "mlflow.lock"):  # somebody is at it
+    with file_lock(place.journal(first).folder / "mlflow.lock"):  # somebody is at it
         assert "" == follow(uploader, driver, driver.sign)  # type: ignore[arg-type]
     assert "it is kept as mlflow.db.unusable-1" in uploader.notice
     cells = {cell["run"] for cell in sweep["cells"]}
     assert {fresh["run"], sweep["run"], *cells} == place.names()
-    assert [first["run"]] == database.owed(place.path)
+    assert [first["run"]] == database.owed_runs(place.path)
     assert "" == place.deliver(fresh)
     assert {first["run"], fresh["run"], sweep["run"], *cells} == place.names()
-    assert [] == database.owed(place.path)
-    assert delivered(place.journal(first), place.store, place.target)
+    assert [] == database.owed_runs(place.path)
+    assert is_delivered(place.journal(first), place.store, place.target)
 
 
 def test_a_database_that_breaks_while_it_is_used_is_left_for_the_next_uploader(place: Place) -> None:

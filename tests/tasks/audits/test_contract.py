@@ -24,7 +24,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.run_folder import tables
 from orchestrator.runs.report import Report
 from orchestrator.spec import audits
-from orchestrator.spec.resolve import pinned, wanted
+from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from orchestrator.store import open_store
 from tasks.job import Inputs, Job, Roots, task
@@ -50,12 +50,12 @@ import hashlib, json, sys
 from orchestrator.errors import EngramError
 from orchestrator.planning.plan import plan_of
 from orchestrator.spec import audits
-from orchestrator.spec.resolve import pinned, wanted
+from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 
 def keys(spec):
     try:
-        plans = [plan_of(cell) for cell in pinned(wanted(spec), digests)]
+        plans = [plan_of(cell) for cell in pin_cells(resolve_cells(spec), digests)]
     except EngramError as error:
         return str(error)
     told = [[list(plan.jobs), dict(plan.roots), dict(plan.inputs), dict(plan.after)] for plan in plans]
@@ -149,7 +149,7 @@ class Tiny:
     def cells(self, audit: str, preset: str) -> list[tuple[Any, Report]]:
         """The config and the report of each cell."""
         report = self.of(audit, preset)
-        found = pinned(wanted(Spec(audit, preset, {"scale": "tiny"})), {})
+        found = pin_cells(resolve_cells(Spec(audit, preset, {"scale": "tiny"})), {})
         return list(zip([cell.config for cell in found], report.cells or (report,), strict=True))
 
 
@@ -274,7 +274,7 @@ def lost(config: Lost, inputs: Inputs) -> pa.Table:
 
 def without_a_leaf(roots: Roots) -> Roots:
     """The same plan, but that the first of the jobs that read no tables fails."""
-    leaf = next(key for key, job in Plan.below(roots).jobs.items() if not job.inputs)
+    leaf = next(key for key, job in Plan.from_roots(roots).jobs.items() if not job.inputs)
     made: dict[Job, Job] = {}
 
     def changed(job: Job) -> Job:

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.planning.identity import canonical
 from orchestrator.spec.fields import coerce
-from orchestrator.spec.resolve import Cell, pinned
+from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.external.model_file import Interface, ModelFile, content, pin
 from tasks.models.custom import Factory
 
@@ -96,10 +96,10 @@ def test_a_factory_counts_by_its_source_its_function_and_its_weights(
 def test_the_models_of_a_config_are_pinned_with_its_data_sets(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"weights")
     model = ModelFile(str(tmp_path / "m.onnx"))
-    (cell,) = pinned([Cell("audit", (model,), None, {})], {})
+    (cell,) = pin_cells([Cell("audit", (model,), None, {})], {})
     assert (pin(model),) == cell.config
     with pytest.raises(EngramError, match="there is no file"):
-        pinned([Cell("audit", (ModelFile(str(tmp_path / "n.onnx")),), None, {})], {})
+        pin_cells([Cell("audit", (ModelFile(str(tmp_path / "n.onnx")),), None, {})], {})
 
 
 @pytest.mark.parametrize(

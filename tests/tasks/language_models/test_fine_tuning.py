@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from orchestrator.planning.identity import canonical
-from orchestrator.spec.fields import changed
+from orchestrator.spec.fields import replace_fields
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning import fine_tune
 from tasks.language_models.fine_tuning_config import FineTuning, up_to
@@ -57,7 +57,7 @@ def test_a_private_training_in_links_is_refused_in_one_line() -> None:
 
 
 def test_a_config_is_read_from_text_and_has_a_stable_form() -> None:
-    read = changed(
+    read = replace_fields(
         FineTuning(DATA, TINY),
         {"model": "tiny-t5#32x1", "recorded": "null", "privacy": {"epsilon": 8}, "corruption.kind": "answers"},
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import EngramError
-from orchestrator.spec.resolve import Cell, pinned
+from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.files import FileError
 from tasks.language_models.language_model import LanguageModel, ModelError, TinyT5
 
@@ -123,7 +123,7 @@ def test_a_model_in_the_hubs_cache_is_the_same_as_in_a_folder(tmp_path: Path, mo
 
 def test_the_language_models_of_a_config_are_pinned_with_its_data_sets(tmp_path: Path) -> None:
     model = saved(tmp_path / "model")
-    (cell,) = pinned([Cell("audit", (model,), None, {})], {})
+    (cell,) = pin_cells([Cell("audit", (model,), None, {})], {})
     assert (model.pin({}),) == cell.config
     with pytest.raises(EngramError, match="there is no folder"):
-        pinned([Cell("audit", (LanguageModel(f"folder:{tmp_path}/none"),), None, {})], {})
+        pin_cells([Cell("audit", (LanguageModel(f"folder:{tmp_path}/none"),), None, {})], {})

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from orchestrator.planning.identity import canonical
-from orchestrator.spec.fields import changed
+from orchestrator.spec.fields import replace_fields
 from tasks.audits.deja_vu.config import CriterionName
 from tasks.audits.deja_vu.presets import criterion_cell
 from tasks.job import marks
@@ -95,11 +95,13 @@ def test_published_settings_are_the_defaults_but_for_simclr() -> None:
 
 
 def test_a_config_is_read_from_text_and_has_a_stable_form() -> None:
-    read = changed(config(), {"criterion": "{name: dino, rising: 5}", "augmentation.least": "0.3", "recorded": "null"})
+    read = replace_fields(
+        config(), {"criterion": "{name: dino, rising: 5}", "augmentation.least": "0.3", "recorded": "null"}
+    )
     assert (DINO(rising=5), 0.3, ()) == (read.criterion, read.augmentation.least, read.asked)
-    assert canonical(read) != canonical(changed(read, {"criterion.rising": "6"}))
+    assert canonical(read) != canonical(replace_fields(read, {"criterion.rising": "6"}))
     for name, kind in CRITERIA.items():
-        assert kind() == changed(config(), {"criterion": f"{{name: {name}}}"}).criterion
+        assert kind() == replace_fields(config(), {"criterion": f"{{name: {name}}}"}).criterion
         assert name == canonical(config(kind()))["criterion"]["name"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.planning.plan import Plan
-from orchestrator.spec.resolve import Cell, pinned
+from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.density import AUDIT, PRESETS, Density
 from tasks.audits.density.log_densities import ReleasedFolds
 from tasks.audits.density.published import CELLS, numbers, repeats
@@ -39,8 +39,8 @@ def digests() -> dict[str, str]:
 
 def whole(names: list[str], digests: dict[str, str]) -> Plan:
     """The plan of these presets together."""
-    cells = pinned([Cell("density", config) for name in names for config in AUDIT.cells(name)], digests)
-    return Plan.union(Plan.below(AUDIT.plan(cell.config)) for cell in cells)
+    cells = pin_cells([Cell("density", config) for name in names for config in AUDIT.cells(name)], digests)
+    return Plan.union(Plan.from_roots(AUDIT.plan(cell.config)) for cell in cells)
 
 
 def trainings(planned: Plan) -> dict[tuple[object, ...], list[DensityTraining]]:
@@ -156,8 +156,8 @@ def test_the_ladder_is_one_audit_at_several_epsilons(digests: dict[str, str]) ->
 def test_released_partitions_are_left_out_by_trainings_of_their_own(digests: dict[str, str]) -> None:
     (preset,) = AUDIT.cells("mnist3")
     few = changed(preset, repetitions=2)
-    cells = pinned([Cell("density", few), Cell("density", changed(few, partitions="released"))], digests)
-    ours, released = (Plan.below(AUDIT.plan(cell.config)) for cell in cells)
+    cells = pin_cells([Cell("density", few), Cell("density", changed(few, partitions="released"))], digests)
+    ours, released = (Plan.from_roots(AUDIT.plan(cell.config)) for cell in cells)
     left_out = [{links[-1].held_out for links in trainings(planned).values()} - {None} for planned in (ours, released)]
     assert {ReleasedFold(repetition, 10, number) for repetition in range(2) for number in range(10)} == left_out[1]
     assert [{Fold}, {ReleasedFold}] == [{type(fold) for fold in folds} for folds in left_out]
@@ -172,6 +172,6 @@ def test_released_partitions_are_left_out_by_trainings_of_their_own(digests: dic
 def test_every_preset_keeps_its_shape_at_tiny_scale(name: str, digests: dict[str, str]) -> None:
     for config in AUDIT.cells(name):
         small = AUDIT.tiny(config)
-        (cell,) = pinned([Cell("density", small)], digests)
-        assert set(AUDIT.plan(cell.config)) == set(AUDIT.plan(pinned([Cell("density", config)], digests)[0].config))
+        (cell,) = pin_cells([Cell("density", small)], digests)
+        assert set(AUDIT.plan(cell.config)) == set(AUDIT.plan(pin_cells([Cell("density", config)], digests)[0].config))
         assert "" == repeats(small)

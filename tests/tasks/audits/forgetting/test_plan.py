@@ -43,7 +43,7 @@ def config_of(root: Any) -> Any:
 
 
 def keys(config: Forgetting) -> set[str]:
-    return set(Plan.below(plan(config)).jobs)
+    return set(Plan.from_roots(plan(config)).jobs)
 
 
 def test_each_measure_has_its_tables() -> None:
@@ -80,7 +80,7 @@ def test_the_summary_reads_what_was_made_of_the_confidences_and_neither_these_no
 
 
 def test_a_training_in_links_has_the_key_of_the_unbroken_one_and_waits_for_those_before() -> None:
-    unbroken, linked = (Plan.below(plan(replace(SMOKE, epochs=5, link=link))) for link in (0, 2))
+    unbroken, linked = (Plan.from_roots(plan(replace(SMOKE, epochs=5, link=link))) for link in (0, 2))
     assert unbroken.roots == linked.roots
     assert {} == dict(unbroken.after)
     more = [linked.jobs[key] for key in linked.jobs.keys() - unbroken.jobs.keys()]
@@ -103,7 +103,7 @@ def test_one_part_of_the_data_has_one_key_however_it_is_written() -> None:
     ],
 )
 def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trained: bool, ratios: bool) -> None:
-    before, after = Plan.below(plan(SMOKE)), Plan.below(plan(replace(SMOKE, **fields)))
+    before, after = Plan.from_roots(plan(SMOKE)), Plan.from_roots(plan(replace(SMOKE, **fields)))
     for name, same in (("mixed.train", trained), ("forgetting.decisions", ratios)):
         found = [
             {key for key, job in each.jobs.items() if marks(job.function).name == name} for each in (before, after)

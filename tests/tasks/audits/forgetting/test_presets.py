@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.planning.plan import Plan
-from orchestrator.spec.resolve import Cell, pinned
+from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.forgetting import AUDIT, PRESETS
 from tasks.datasets import catalog
 from tasks.job import Job, Roots, marks
@@ -26,12 +26,12 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Roots]]:
 
 
 def cells(name: str, digests: dict[str, str]) -> list[Cell]:
-    return pinned([Cell("forgetting", config) for config in AUDIT.cells(name)], digests)
+    return pin_cells([Cell("forgetting", config) for config in AUDIT.cells(name)], digests)
 
 
 def calls(roots: list[Roots]) -> Counter[str]:
     """Jobs of each task in all of these plans, equal ones once."""
-    whole = Plan.union(Plan.below(each) for each in roots)
+    whole = Plan.union(Plan.from_roots(each) for each in roots)
     return Counter(marks(job.function).name for job in whole.jobs.values())
 
 
@@ -106,7 +106,7 @@ def test_the_papers_numbers_stand_beside_its_tables_alone(planned: dict[str, lis
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_keeps_its_shape_at_tiny_scale(name: str, planned: dict[str, list[Roots]]) -> None:
     for config, roots in zip(AUDIT.cells(name), planned[name], strict=True):
-        (cell,) = pinned([Cell("forgetting", AUDIT.tiny(config))], {})
+        (cell,) = pin_cells([Cell("forgetting", AUDIT.tiny(config))], {})
         small = AUDIT.plan(cell.config)
         assert set(roots) == set(small)
         assert len(config.targets) == len(cell.config.targets)

@@ -30,13 +30,13 @@ THEIRS = Predictions("answered", "a" * 64)
 
 def of(config: Relational, name: str) -> dict[str, Job]:
     """The jobs of this task by their keys."""
-    below = Plan.below(plan(config))
+    below = Plan.from_roots(plan(config))
     return {key: job for key, job in below.jobs.items() if marks(job.function).name == name}
 
 
 def reads(config: Relational) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
     """The keys of the scores, and of those that are read by the measures made of them."""
-    below = Plan.below(plan(config))
+    below = Plan.from_roots(plan(config))
     read = {name: tuple(below.inputs[below.roots[name][0]]) for name in ("memorization", "questions")}
     return tuple(below.roots["scores"]), read
 
@@ -95,7 +95,7 @@ def test_the_linear_model_needs_neither_data_nor_model() -> None:
     config = Relational(measures=("linear", "private"))  # whose data and model are nowhere
     assert {"linear_curves", "linear_recovery", "linear_private", "summary"} == set(plan(config))
     assert () == trainings(config).answers
-    names = {marks(job.function).name for job in Plan.below(plan(config)).jobs.values()}
+    names = {marks(job.function).name for job in Plan.from_roots(plan(config)).jobs.values()}
     assert {"relational.summary", *(f"linear_memorization.{each}" for each in ("curves", "recovery", "private"))} == (
         names
     )

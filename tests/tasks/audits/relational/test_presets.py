@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.planning.plan import Plan
-from orchestrator.spec.resolve import Cell, pinned
+from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.relational import AUDIT, PRESETS, Relational
 from tasks.audits.relational.presets import EPSILONS
 from tasks.job import Roots, marks
@@ -21,12 +21,12 @@ HERE = ("quickstart", "null", "stated", "smoke", "figure1", "figure5", "linear-n
 
 
 def planned(configs: Sequence[Relational]) -> list[Roots]:
-    return [AUDIT.plan(cell.config) for cell in pinned([Cell("relational", config) for config in configs], {})]
+    return [AUDIT.plan(cell.config) for cell in pin_cells([Cell("relational", config) for config in configs], {})]
 
 
 def calls(roots: Sequence[Roots]) -> Counter[str]:
     """Jobs of each task in all of these plans, equal ones once."""
-    whole = Plan.union(Plan.below(each) for each in roots)
+    whole = Plan.union(Plan.from_roots(each) for each in roots)
     return Counter(marks(job.function).name for job in whole.jobs.values())
 
 

@@ -19,7 +19,7 @@ def tables(
     `done` holds, by their keys, the tables that need not be computed again.
     """
     done = {} if done is None else done
-    keys = {id(job): key for key, job in Plan.below(roots).jobs.items()}
+    keys = {id(job): key for key, job in Plan.from_roots(roots).jobs.items()}
     lost: set[str] = set()
 
     def key(job: Job) -> str:

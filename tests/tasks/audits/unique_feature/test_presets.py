@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan
-from orchestrator.spec.resolve import Cell, pinned
+from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.unique_feature import PRESETS, UniqueFeature, plan
 from tasks.audits.unique_feature.presets import PRINTED, repeats
 from tasks.audits.unique_feature.published import PUBLISHED, numbers
@@ -45,7 +45,7 @@ def cells(name: str) -> tuple[UniqueFeature, ...]:
 def whole(names: Iterable[str], digests: dict[str, str]) -> Plan:
     """The plan of these presets together."""
     asked = [Cell("unique_feature", config) for name in names for config in cells(name)]
-    return Plan.union(Plan.below(plan(cell.config)) for cell in pinned(asked, digests))
+    return Plan.union(Plan.from_roots(plan(cell.config)) for cell in pin_cells(asked, digests))
 
 
 def trainings(planned: Plan) -> Counter[str]:
@@ -122,13 +122,13 @@ def test_every_printed_number_stands_beside_the_cell_that_repeats_it() -> None:
 
 
 def test_a_cell_whose_trainings_are_in_links_repeats_the_printed_one(digests: dict[str, str]) -> None:
-    (cell,) = pinned([Cell("unique_feature", replace(cells("table1")[0], link=100))], digests)
+    (cell,) = pin_cells([Cell("unique_feature", replace(cells("table1")[0], link=100))], digests)
     summary = plan(cell.config)["summary"]
     assert isinstance(summary, Job)
     assert repeats(cells("table1")[0]) == summary.config.cell != ""
 
 
 def test_the_quickstart_is_the_run_that_the_docs_show(digests: dict[str, str]) -> None:
-    (cell,) = pinned([Cell("unique_feature", PRESETS["quickstart"])], digests)  # type: ignore[arg-type]
-    run = run_id("unique_feature", list(Plan.below(plan(cell.config)).jobs))
+    (cell,) = pin_cells([Cell("unique_feature", PRESETS["quickstart"])], digests)  # type: ignore[arg-type]
+    run = run_id("unique_feature", list(Plan.from_roots(plan(cell.config)).jobs))
     assert f"\n{run}: 63 jobs" in (ROOT / "docs" / "unique_feature.md").read_text()

@@ -41,7 +41,7 @@ def pinned(config: UniqueFeature) -> UniqueFeature:
 
 def jobs(roots: Roots) -> list[Job]:
     """Every job of a plan once, inputs first."""
-    return list(Plan.below(roots).jobs.values())
+    return list(Plan.from_roots(roots).jobs.values())
 
 
 def configs(roots: Roots, function: object) -> list[Any]:
@@ -117,7 +117,7 @@ def test_how_long_a_training_may_take_is_no_part_of_its_evaluation() -> None:
 def test_trainings_in_links_have_the_keys_of_unbroken_ones_and_the_same_tables_are_planned() -> None:
     every = ("scores", "course", "influence", "latents")
     whole = replace(pinned(PRESETS["smoke"]), choice="self-influence", measures=every, epochs=5)
-    unbroken, linked = (Plan.below(plan(replace(whole, link=link))) for link in (0, 2))
+    unbroken, linked = (Plan.from_roots(plan(replace(whole, link=link))) for link in (0, 2))
     assert unbroken.roots == linked.roots
     assert {} == dict(unbroken.after)
     more = linked.count(linked.jobs.keys() - unbroken.jobs.keys())

@@ -55,7 +55,7 @@ def test_it_is_planned_where_an_owner_was_promised_one(changes: dict[str, Any], 
     config = replace(SECRET, **changes)
     roots = plan(config)
     assert planned == ("commitment" in roots)
-    names = {marks(job.function).name for job in Plan.below(roots).jobs.values()}
+    names = {marks(job.function).name for job in Plan.from_roots(roots).jobs.values()}
     assert planned == ("forgetting.commitment" in names)
     summary = roots["summary"]
     assert isinstance(summary, Job)

@@ -127,7 +127,7 @@ def test_only_private_pairs_are_planned() -> None:
     assert [None, 64.0, 16.0, 4.0, 1.0] == [each.privacy and each.privacy.epsilon for each in (plain, *private)]
     for config in private:
         assert config.canaries == len(planned(config)["private_ranks"])  # type: ignore[arg-type]
-        jobs = Plan.below(planned(config)).jobs.values()
+        jobs = Plan.from_roots(planned(config)).jobs.values()
         models = [job.config for job in jobs if marks(job.function).name == "classifier.train"]
         assert 2 * config.canaries == len(models)  # a twin and its canary train the same way
         assert {config.privacy} == {model.privacy for model in models}

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.errors import SpecError
 from orchestrator.spec import audits
-from orchestrator.spec.described import described, found
+from orchestrator.spec.field_descriptions import describe_fields, find_fields
 from tasks.audit import Audit
 
 OWN = ["deja_vu", "density", "forgetting", "relational", "unique_feature"]
@@ -14,7 +14,7 @@ OWN = ["deja_vu", "density", "forgetting", "relational", "unique_feature"]
 
 @pytest.mark.parametrize("name", OWN)
 def test_no_field_of_any_audit_lacks_a_meaning(name: str) -> None:
-    fields = described(audits.find(name).audit)
+    fields = describe_fields(audits.find(name).audit)
     assert [] == [path for path, field in fields.items() if not field.meaning.endswith(".")]
     assert [] == [path for path, field in fields.items() if field.published == {} and not field.below]
 
@@ -26,7 +26,7 @@ def test_no_preset_of_any_audit_lacks_what_it_repeats(name: str) -> None:
 
 
 def test_a_field_has_its_type_default_range_and_published_values() -> None:
-    fields = described(audits.find("unique_feature").audit)
+    fields = describe_fields(audits.find("unique_feature").audit)
     canaries = fields["canaries"]
     assert ("whole number", "100", "at least 0") == (canaries.type, canaries.default, canaries.allowed)
     assert {"100", "30", "3", "1"} == set(canaries.published or {})
@@ -36,18 +36,18 @@ def test_a_field_has_its_type_default_range_and_published_values() -> None:
 
 
 def test_fields_below_others_are_there_by_their_dotted_paths() -> None:
-    fields = described(audits.find("forgetting").audit)
+    fields = describe_fields(audits.find("forgetting").audit)
     assert "required" == fields["query.control.data"].default
     assert "a share from 0 to below 1" == fields["query.held_back"].allowed
     assert ["query.control", "query.control.data"] == [path for path in fields["query"].below if "control" in path][:2]
-    assert "words" == described(audits.find("unique_feature").audit)["feature.words"].of
+    assert "words" == describe_fields(audits.find("unique_feature").audit)["feature.words"].of
 
 
 def test_an_unknown_field_is_refused_with_the_nearest_also_of_those_below() -> None:
-    fields = described(audits.find("unique_feature").audit)
+    fields = describe_fields(audits.find("unique_feature").audit)
     for wrong, near in (("canarys", "canaries"), ("count", "family.count"), ("family.cuont", "family.count")):
         with pytest.raises(SpecError, match=f"no field or preset '{wrong}'; did you mean '{near}'"):
-            found(fields, wrong, "unique_feature")
+            find_fields(fields, wrong, "unique_feature")
 
 
 def test_an_audit_that_says_what_a_preset_repeats_must_have_that_preset() -> None:

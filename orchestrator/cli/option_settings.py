@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from orchestrator.spec.specification import Spec
 
 
-def executed(
+def execution_settings(
     address: str | None,
     gpus: str | None,
     together: str | None,
@@ -39,7 +39,7 @@ def executed(
     return {name: value for name, value in given.items() if value is not None or name == "together"}
 
 
-def shown_by(
+def display_settings(
     mlflow: str | None, experiment: str | None, report: bool | None, show_images: bool | None
 ) -> dict[str, Any]:
     """The settings of tracking and reports that were given."""
@@ -47,7 +47,7 @@ def shown_by(
     return {name: value for name, value in given.items() if value is not None}
 
 
-def specified_by(
+def command_line_spec(
     what: str,
     fields: list[str] | None,
     preset: str | None,
@@ -58,7 +58,7 @@ def specified_by(
 ) -> Spec:
     """What a command line asks for."""
     from orchestrator.spec import specification
-    from orchestrator.spec.resolve import specified
+    from orchestrator.spec.resolve import read_spec
 
     flags = specification.Spec(
         "",
@@ -69,4 +69,4 @@ def specified_by(
         store,
         all_cells=all_cells,
     )
-    return specified(what, flags)
+    return read_spec(what, flags)

@@ -21,7 +21,7 @@ class Sent:
     why: str = ""  # the reason for ending it
 
 
-def placed(sent: Iterable[Sent], slots: int, gpus: float, now: float) -> list[tuple[Call, float]]:
+def calls_with_slots(sent: Iterable[Sent], slots: int, gpus: float, now: float) -> list[tuple[Call, float]]:
     """The calls that have a slot, in the order they were sent, each with the seconds since it got the slot.
 
     On a cluster that others use too, a call may begin later than that.

@@ -14,8 +14,8 @@ from orchestrator.jsonable import jsonable
 from orchestrator.planning.identity import canonical
 from orchestrator.searches.space import Choice, Space, size, space
 from orchestrator.spec import audits
-from orchestrator.spec.fields import alternatives, declared, nearest
-from orchestrator.spec.resolve import Cell, wanted
+from orchestrator.spec.fields import alternatives, field_types, nearest
+from orchestrator.spec.resolve import Cell, resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.extras import OPTUNA, Extra
 from tasks.objectives import Objectives
@@ -96,11 +96,11 @@ class Search:
         # Trainings of one rung go on from those of the one before, at whose end a link ends.
         link = {LINK: math.gcd(*self.settings.rungs)} if epochs is not None and not self.start.config.link else {}
         kept = {name: value for name, value in self.spec.set.items() if name not in setting}
-        (cell,) = wanted(replace(self.spec, set={**kept, **link, **setting}))
+        (cell,) = resolve_cells(replace(self.spec, set={**kept, **link, **setting}))
         return replace(cell, setting=setting)
 
 
-def search(spec: Spec, settings: Settings) -> Search:
+def build_search(spec: Spec, settings: Settings) -> Search:
     """The search of a specification and settings, checked. Raises SpecError for what cannot be searched."""
     audit = audits.find(spec.audit).audit
     if audit.objectives is None:
@@ -111,7 +111,7 @@ def search(spec: Spec, settings: Settings) -> Search:
         )
     if spec.sweep:
         raise SpecError(f"{next(iter(spec.sweep))} is swept; a search begins from one config: give it with --over")
-    cells = wanted(spec)
+    cells = resolve_cells(spec)
     if len(cells) > 1:
         raise SpecError(f"preset {spec.preset} has {len(cells)} cells; a search begins from one config")
     _check(settings)
@@ -121,19 +121,21 @@ def search(spec: Spec, settings: Settings) -> Search:
     if settings.sampler == "grid":
         _check_grid(searched)
     for name, domain in found.items():  # a slip in a name or value is told before anything is trained
-        ends = domain.values if isinstance(domain, Choice) else tuple(map(domain.rounded, (domain.low, domain.high)))
+        ends = (
+            domain.values if isinstance(domain, Choice) else tuple(map(domain.round_value, (domain.low, domain.high)))
+        )
         for value in ends:
-            _known(searched, name, value)
+            _check_value(searched, name, value)
     return searched
 
 
-def specified(spec: Spec, over: Mapping[str, Any], settings: Mapping[str, Any]) -> Search:
+def search_from_spec(spec: Spec, over: Mapping[str, Any], settings: Mapping[str, Any]) -> Search:
     """The search of a specification, whose own settings and domains give way to these. Raises SpecError."""
     domains = {**spec.search.get("over", {}), **over}
-    return search(replace(spec, search={}), Settings(**{**spec.search, **settings, "over": domains}))
+    return build_search(replace(spec, search={}), Settings(**{**spec.search, **settings, "over": domains}))
 
 
-def described(searched: Search) -> dict[str, Any]:
+def search_description(searched: Search) -> dict[str, Any]:
     """The search as stored in its folder: what has to be known to go on with it."""
     settings = searched.settings
     return {
@@ -150,12 +152,12 @@ def described(searched: Search) -> dict[str, Any]:
     }
 
 
-def reopened(audit: str, told: Mapping[str, Any], settings: Mapping[str, Any]) -> Search:
+def reopen_search(audit: str, told: Mapping[str, Any], settings: Mapping[str, Any]) -> Search:
     """The search that `described` has told of; `settings` are given anew, such as more trials."""
     names = ("over", "sampler", "sampler_seed", "trials", "keep_one_in", "give_up", "concurrent")
     kept = {name: told[name] for name in names} | {"rungs": tuple(told["rungs"])}
     spec = Spec(audit, told.get("preset"), dict(told.get("set", {})))
-    return search(spec, Settings(**{**kept, **settings}))
+    return build_search(spec, Settings(**{**kept, **settings}))
 
 
 def _check(settings: Settings) -> None:
@@ -192,13 +194,13 @@ def _check_grid(searched: Search) -> None:
         raise SpecError(f"trials is {trials} and the grid has {points} points; leave out --trials")
 
 
-def _known(searched: Search, name: str, value: Any) -> None:
+def _check_value(searched: Search, name: str, value: Any) -> None:
     """Raise SpecError unless the field takes the value, at least beside other fields' values of the space."""
     try:
         searched.cell({name: value})
     except SpecError as error:
         others = {
-            other: domain.values[-1] if isinstance(domain, Choice) else domain.rounded(domain.high)
+            other: domain.values[-1] if isinstance(domain, Choice) else domain.round_value(domain.high)
             for other, domain in searched.space.items()
             if other != name
         }
@@ -213,9 +215,9 @@ def _known(searched: Search, name: str, value: Any) -> None:
 def _number(kind: Any, path: Sequence[str]) -> type | None:
     """int or float where the field at this path takes a number of that type, else None."""
     first, *rest = path
-    types = alternatives(declared(kind).get(first))
+    types = alternatives(field_types(kind).get(first))
     if rest:
         kinds: list[Any] = [each for each in types if is_dataclass(each)]
-        inside = [each for each in kinds if rest[0] in declared(each)]
+        inside = [each for each in kinds if rest[0] in field_types(each)]
         return _number(inside[0], rest) if inside else None
     return next((each for each in (float, int) if each in types), None)

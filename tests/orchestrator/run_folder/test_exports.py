@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from orchestrator.run_folder.exported import column, exported
+from orchestrator.run_folder.exports import column, flatten_table
 from orchestrator.run_folder.tables import KEYS
 from tests.support.shell import Here
 
@@ -24,7 +24,7 @@ def rows(*settings: object) -> pa.Table:
 
 
 def test_a_setting_becomes_columns_of_its_own_types_after_it() -> None:
-    taken = exported(rows({"model": "canary", "p": 1}, {"p": 0.5, "told": True}, None), "toys-1")
+    taken = flatten_table(rows({"model": "canary", "p": 1}, {"p": 0.5, "told": True}, None), "toys-1")
     assert ["run", "metric", "setting", "setting.model", "setting.p", "setting.told", "estimate"] == taken.schema.names
     types = [taken.schema.field(f"setting.{name}").type for name in ("model", "p", "told")]
     assert [pa.string(), pa.float64(), pa.bool_()] == types
@@ -43,7 +43,7 @@ def test_a_setting_becomes_columns_of_its_own_types_after_it() -> None:
     ],
 )
 def test_values_of_several_types_are_text(values: tuple[object, ...], column: list[str | None]) -> None:
-    assert column == exported(rows(*values), "toys-1")["setting.a"].to_pylist()
+    assert column == flatten_table(rows(*values), "toys-1")["setting.a"].to_pylist()
 
 
 @pytest.mark.parametrize("values", [["é", "", None], [1, None, -(2**63)], [0.5, None, -1e308], [True, None, False]])
@@ -56,17 +56,19 @@ def test_a_column_is_what_pyarrow_makes_of_the_values(values: list[Any]) -> None
 
 def test_what_is_no_setting_adds_nothing() -> None:
     torn = pa.table({"setting": ["{torn", "[1]"], "run": ["mine", "mine"]})
-    taken = exported(torn, "toys-1")
+    taken = flatten_table(torn, "toys-1")
     assert {"cell.run": ["toys-1"] * 2, "setting": ["{torn", "[1]"], "run": ["mine"] * 2} == taken.to_pydict()
-    assert 0 == exported(pa.table({}), "toys-1").num_columns
+    assert 0 == flatten_table(pa.table({}), "toys-1").num_columns
 
 
 def test_a_table_without_rows_has_the_run_and_its_own_columns() -> None:
-    assert ["run", "metric", "setting", "estimate"] == exported(rows(), "toys-1").schema.names
+    assert ["run", "metric", "setting", "estimate"] == flatten_table(rows(), "toys-1").schema.names
 
 
 def test_runs_join_in_pandas_without_parsing() -> None:
-    both = [exported(rows({"model": "canary"}, {"model": "twin"}), run).to_pandas() for run in ("toys-1", "toys-2")]
+    both = [
+        flatten_table(rows({"model": "canary"}, {"model": "twin"}), run).to_pandas() for run in ("toys-1", "toys-2")
+    ]
     models = pd.concat(both).pivot(index="run", columns="setting.model", values="estimate")
     assert {"canary": {"toys-1": 0.0, "toys-2": 0.0}, "twin": {"toys-1": 1.0, "toys-2": 1.0}} == models.to_dict()
 

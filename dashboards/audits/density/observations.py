@@ -19,7 +19,7 @@ COLUMNS = {"published": "m", "matched": "m_matched"}
 
 
 @dataclass(frozen=True)
-class Observed:
+class Observations:
     """One row per observation. Columns that the table lacks are empty; nulls are NaN."""
 
     table: pa.Table

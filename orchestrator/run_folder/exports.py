@@ -19,7 +19,7 @@ RUN = "run"
 SETTING = "setting"  # a summary's column: JSON of what was varied
 
 
-def exported(table: pa.Table, run: str) -> pa.Table:
+def flatten_table(table: pa.Table, run: str) -> pa.Table:
     """The table with a first column `run` and, after a column `setting`, one `setting.NAME` for each of its names.
 
     Lists in a setting become text. A table that has a column `run` of its own gets the run as `cell.run`. One without
@@ -28,14 +28,14 @@ def exported(table: pa.Table, run: str) -> pa.Table:
     if not table.num_columns:
         return table
     name = f"cell.{RUN}" if RUN in table.schema.names else RUN
-    return flat(table.add_column(0, name, column([run] * table.num_rows)))
+    return flatten_settings(table.add_column(0, name, column([run] * table.num_rows)))
 
 
-def flat(table: pa.Table) -> pa.Table:
+def flatten_settings(table: pa.Table) -> pa.Table:
     """The table with a column `setting.NAME` for each name in its `setting`; null where a row has none."""
     if SETTING not in table.schema.names:
         return table
-    settings = [row_setting.varied(value) or {} for value in table[SETTING].to_pylist()]
+    settings = [row_setting.parse_setting(value) or {} for value in table[SETTING].to_pylist()]
     after = table.schema.get_field_index(SETTING) + 1
     for offset, name in enumerate(dict.fromkeys(name for setting in settings for name in setting)):
         label = f"{SETTING}.{name}"

@@ -14,7 +14,7 @@ from typing import Any
 
 from orchestrator.errors import StoreError
 from orchestrator.inspection import search_results, status
-from orchestrator.inspection.disclosure import typed
+from orchestrator.inspection.disclosure import typed_config
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import walk
 from orchestrator.store import Store
@@ -29,7 +29,7 @@ Thing = Dataset | Pinnable  # what a config names and a key sees by its content
 
 
 @dataclass(frozen=True)
-class Audited:
+class AuditedItem:
     """A data set, model or file that a run's config names.
 
     digest: SHA-256 (hex); with `of_bytes` of the one file's bytes, as `sha256sum` prints it, else of the content of all
@@ -67,15 +67,15 @@ class ResultTable:
     finished: str
 
 
-def audited(journal: Journal, store: Store) -> list[Audited]:
+def audited_items(journal: Journal, store: Store) -> list[AuditedItem]:
     """What the config of the run, or of a sweep's cells, names: each thing once, in the order of the config's fields.
 
     Empty where the audit is not installed any more.
     """
     known = store.digests()
-    found: dict[tuple[str, str, str], Audited] = {}
+    found: dict[tuple[str, str, str], AuditedItem] = {}
     for field, thing in things(journal):
-        entry = _audited(field, thing, known)
+        entry = _audited_item(field, thing, known)
         same = (entry.what, entry.name, entry.digest)
         before = found.get(same)
         if before is None:
@@ -88,7 +88,7 @@ def audited(journal: Journal, store: Store) -> list[Audited]:
 def things(journal: Journal) -> Iterator[tuple[str, Thing]]:
     """The pinned things of the config of the run, or of a sweep's cells, each with its field. Not for display."""
     for run in _runs(journal):
-        for field, part in walk(typed(Journal(run.folder).about())):
+        for field, part in walk(typed_config(Journal(run.folder).about())):
             if isinstance(part, Thing) and getattr(part, "digest", None):
                 yield field, part
 
@@ -113,7 +113,9 @@ def tables(journal: Journal, store: Store) -> list[ResultTable]:
 
 def trials_content(journal: Journal) -> tuple[str, str]:
     """The name and content digest of a search's table of trials, from which its page is drawn."""
-    return search_results.TRIALS, content(search_results.of(Journal(journal.folder)).table(search_results.TRIALS))
+    return search_results.TRIALS, content(
+        search_results.read_search(Journal(journal.folder)).table(search_results.TRIALS)
+    )
 
 
 def digest_of_table(contents: Iterable[tuple[str, str]]) -> str:
@@ -123,15 +125,15 @@ def digest_of_table(contents: Iterable[tuple[str, str]]) -> str:
 
 def _runs(journal: Journal) -> list[Journal]:
     about = journal.about()
-    return [journal.beside(name) for name in about["cells"]] if "cells" in about else [journal]
+    return [journal.sibling(name) for name in about["cells"]] if "cells" in about else [journal]
 
 
-def _audited(field: str, thing: Any, known: MutableMapping[str, str]) -> Audited:
-    paths = _unchanged(thing, known)
+def _audited_item(field: str, thing: Any, known: MutableMapping[str, str]) -> AuditedItem:
+    paths = _unchanged_files(thing, known)
     states = [path.stat() for path in paths]
     embedded = isinstance(thing, Dataset) and catalog.is_embedded(thing.name)
     newest = max((state.st_mtime for state in states if not embedded), default=None)
-    return Audited(
+    return AuditedItem(
         what=noun(thing),
         name=public_name(thing),
         digest=thing.digest,
@@ -143,7 +145,7 @@ def _audited(field: str, thing: Any, known: MutableMapping[str, str]) -> Audited
     )
 
 
-def _unchanged(thing: Thing, known: MutableMapping[str, str]) -> tuple[Path, ...]:
+def _unchanged_files(thing: Thing, known: MutableMapping[str, str]) -> tuple[Path, ...]:
     """The files of a thing if its content is still in them; of a data set only as far as its digest is remembered."""
     try:
         if isinstance(thing, Dataset):

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import plain, walk
-from orchestrator.spec.fields import alternatives, declared, nearest, text
+from orchestrator.spec.fields import alternatives, field_types, nearest, text
 from orchestrator.spec.meanings import OURS, meanings
 from tasks.audit import Audit
 from tasks.datasets import catalog
@@ -44,13 +44,13 @@ class DescribedField:
     below: tuple[str, ...]
 
 
-def described(audit: Audit) -> dict[str, DescribedField]:
+def describe_fields(audit: Audit) -> dict[str, DescribedField]:
     """Every field of the audit's config by its dotted path, each before those below it."""
     config = _example(audit.config, audit)
     return {field.path: field for field in _fields(audit.config, config, audit, "", "")}
 
 
-def found(
+def find_fields(
     fields: Mapping[str, DescribedField], path: str, audit: str, presets: Iterable[str] = ()
 ) -> list[DescribedField]:
     """The field of this path and all below it. Raises SpecError with the nearest name where there is none."""
@@ -65,14 +65,14 @@ def found(
 def _fields(kind: Any, value: Any, audit: Audit, above: str, of: str) -> Iterator[DescribedField]:
     """The fields of this kind; `value` is one of it, None where none could be made."""
     means = meanings(kind)
-    for name, to in declared(kind).items():
+    for name, to in field_types(kind).items():
         path = f"{above}{name}"
         kinds = _configs(to)
         here = getattr(value, name, None)
         below: dict[str, DescribedField] = {}
         for part in sorted(kinds, key=lambda part: not isinstance(here, part)):  # the default's own kind first
             inner = here if isinstance(here, part) else _example(part, audit)
-            called = _called(part) if len(kinds) > 1 else ""
+            called = _type_name(part) if len(kinds) > 1 else ""
             for field in _fields(part, inner, audit, f"{path}.", called):
                 below.setdefault(field.path, field)
         meaning = means.get(name, "")
@@ -80,8 +80,8 @@ def _fields(kind: Any, value: Any, audit: Audit, above: str, of: str) -> Iterato
             path,
             _type(to),
             _default(kind, name, here),
-            _allowed(value, name, to),
-            None if above or meaning.startswith(OURS) else _published(audit, name),
+            _allowed_values(value, name, to),
+            None if above or meaning.startswith(OURS) else _published_values(audit, name),
             meaning,
             of,
             tuple(below),
@@ -98,7 +98,7 @@ def _configs(to: Any) -> list[Any]:
     return list(dict.fromkeys(held))
 
 
-def _called(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     """`data set` of Dataset, `model file` of ModelFile."""
     return "data set" if kind is Dataset else re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
 
@@ -117,30 +117,30 @@ def _type(to: Any) -> str:
         return "some of " + each[0].removeprefix("one of ") if get_origin(members[0]) is Literal else f"list: {each[0]}"
     if len(alternatives(to)) > 1:
         return " or ".join("none" if each is type(None) else _type(each) for each in alternatives(to))
-    return _called(to)
+    return _type_name(to)
 
 
 def _default(kind: Any, name: str, value: Any) -> str:
     field = next(field for field in dataclasses.fields(kind) if field.name == name)
     if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
         return "required"
-    return shown(value)
+    return value_text(value)
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value as it is set: a config by its text form or by its fields; empty where these are many."""
     if isinstance(value, tuple):
-        return f"[{','.join(map(shown, value))}]"
+        return f"[{','.join(map(value_text, value))}]"
     if dataclasses.is_dataclass(value) and not hasattr(value, "identity"):
         kind: Any = type(value)
         if hasattr(kind, "parse") and kind.__str__ is not object.__str__:
             return str(value)
-        settings = "{" + ", ".join(f"{name}: {text(plain(getattr(value, name)))}" for name in declared(kind)) + "}"
+        settings = "{" + ", ".join(f"{name}: {text(plain(getattr(value, name)))}" for name in field_types(kind)) + "}"
         return settings if len(settings) < LONG else ""
     return text(plain(value))
 
 
-def _allowed(value: Any, name: str, to: Any) -> str:
+def _allowed_values(value: Any, name: str, to: Any) -> str:
     """What the config's own checks say of values that are surely out of range; empty where they take all."""
     if value is None:
         return ""
@@ -149,8 +149,8 @@ def _allowed(value: Any, name: str, to: Any) -> str:
         return "one of " + ", ".join(catalog.DESCRIPTIONS) + ", each perhaps with #HEIGHTxWIDTH, #grey or #rgb"
     tried = [beyond for kind in kinds for beyond in BEYOND.get(kind, ())]
     for named in kinds:
-        if hasattr(named, "identity") and "name" in declared(named):
-            tried.extend(_made(named, name="?"))
+        if hasattr(named, "identity") and "name" in field_types(named):
+            tried.extend(_try_make(named, name="?"))
     says = [_refusal(value, name, each) for each in tried]
     return ", ".join(dict.fromkeys(filter(None, says)))
 
@@ -165,7 +165,7 @@ def _refusal(config: Any, name: str, value: Any) -> str:
     return ""
 
 
-def _made(kind: Any, **fields: Any) -> list[Any]:
+def _try_make(kind: Any, **fields: Any) -> list[Any]:
     try:
         return [kind(**fields)]
     except (ValueError, TypeError):
@@ -174,7 +174,7 @@ def _made(kind: Any, **fields: Any) -> list[Any]:
 
 def _example(kind: Any, audit: Audit) -> Any:
     """A value of this kind: its defaults, else one from the audit's presets, else a made-up one; None without any."""
-    made = _made(kind)
+    made = _try_make(kind)
     if made:
         return made[0]
     for preset in audit.presets:
@@ -188,19 +188,19 @@ def _example(kind: Any, audit: Audit) -> Any:
         field.name for field in dataclasses.fields(kind) if field.default is none and field.default_factory is none
     ]
     samples = {name: SAMPLES.get(hints[name]) or _sample(hints[name]) for name in needed}
-    return next(iter(_made(kind, **samples)), None)
+    return next(iter(_try_make(kind, **samples)), None)
 
 
 def _sample(to: Any) -> Any:
     return to.parse("x") if hasattr(to, "parse") else None
 
 
-def _published(audit: Audit, name: str) -> dict[str, tuple[str, ...]]:
+def _published_values(audit: Audit, name: str) -> dict[str, tuple[str, ...]]:
     """Value -> the presets that repeat the paper with it, in their order; values of many fields are left out."""
     values: dict[str, list[str]] = {}
     for preset in (preset for preset, what in audit.repeats.items() if not what.startswith(OURS.lower())):
         for cell in audit.cells(preset):
-            presets = values.setdefault(shown(getattr(cell, name)), [])
+            presets = values.setdefault(value_text(getattr(cell, name)), [])
             if preset not in presets:
                 presets.append(preset)
     return {value: tuple(presets) for value, presets in values.items() if value}

@@ -20,18 +20,18 @@ class Attack(NamedTuple):
     layer: int
     k: int
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         return f"epoch {self.epoch}, layer {self.layer}, k {self.k}"
 
 
-def both_ways(table: pa.Table) -> pa.Table:
+def both_ways_rows(table: pa.Table) -> pa.Table:
     """The rows of both ways together; without columns where it is no table of attacks."""
     if not {*Attack._fields, "way"} <= set(table.column_names):
         return pa.table({})
     return table.take(pa.array(np.flatnonzero(texts(table, "way") == BOTH)))
 
 
-def attacks(table: pa.Table) -> list[Attack]:
+def read_attacks(table: pa.Table) -> list[Attack]:
     """The attacks of a table, in its order: epochs ascending, layers and numbers of neighbours as they were asked."""
     if not table.num_rows:
         return []
@@ -39,27 +39,27 @@ def attacks(table: pa.Table) -> list[Attack]:
     return list(dict.fromkeys(Attack(*values) for values in zip(*columns, strict=True)))
 
 
-def decisive(found: Sequence[Attack]) -> Attack:
+def decisive_attack(found: Sequence[Attack]) -> Attack:
     """The attack that the answer rests on: after the last epoch, at the first layer, of the first k."""
     return Attack(max(each.epoch for each in found), found[0].layer, found[0].k)
 
 
-def of(table: pa.Table, attack: Attack) -> pa.Table:
+def attack_rows(table: pa.Table, attack: Attack) -> pa.Table:
     """The rows of one attack."""
     chosen = np.logical_and.reduce([integers(table, name) == value for name, value in attack._asdict().items()])
     return table.take(pa.array(np.flatnonzero(chosen)))
 
 
-def along(found: Sequence[Attack], field: str) -> list[Attack]:
+def attacks_along(found: Sequence[Attack], field: str) -> list[Attack]:
     """The attacks that differ from the decisive one in this field alone, with it, in ascending order of the field."""
-    rest = decisive(found)._asdict() | {field: None}
+    rest = decisive_attack(found)._asdict() | {field: None}
     return sorted(
         (each for each in found if each._asdict() | {field: None} == rest), key=lambda each: each._asdict()[field]
     )
 
 
-def beside(found: Sequence[Attack]) -> Iterator[Attack]:
+def neighbouring_attacks(found: Sequence[Attack]) -> Iterator[Attack]:
     """Those that differ from the decisive one in one field, epoch by epoch, then layers, then numbers of neighbours."""
-    last = decisive(found)
+    last = decisive_attack(found)
     for field in Attack._fields:
-        yield from (each for each in along(found, field) if each != last)
+        yield from (each for each in attacks_along(found, field) if each != last)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.counted import counted
+from orchestrator.quantities import format_count
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from orchestrator.counted import counted
     ],
 )
 def test_the_first_word_takes_the_plural(number: int, thing: str, said: str) -> None:
-    assert said == counted(number, thing)
+    assert said == format_count(number, thing)

@@ -8,28 +8,30 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import SpecError
-from orchestrator.searches.asked import Search, Settings, described, reopened, search
-from orchestrator.searches.space import Between, Choice
+from orchestrator.searches.definition import Search, Settings, build_search, reopen_search, search_description
+from orchestrator.searches.space import Choice, Range
 from orchestrator.spec import audits
 from orchestrator.spec.specification import Spec
 
 
 def asked(audit: str = "tunable", over: dict[str, Any] | None = None, **settings: Any) -> Search:
     preset, fields = settings.pop("preset", None), settings.pop("set", {})
-    return search(Spec(audit, preset, fields), Settings(over=over or {"rate": "0.01,0.02"}, **settings))
+    return build_search(Spec(audit, preset, fields), Settings(over=over or {"rate": "0.01,0.02"}, **settings))
 
 
 def test_a_range_of_a_field_takes_the_type_of_the_field() -> None:
     over = {"learning_rate": "log(1e-4..1e-2)", "epochs": "2..8", "privacy.epsilon": "1..8", "dropout": "true,false"}
-    found = search(Spec("density", "smoke"), Settings(over={k: v for k, v in over.items() if k != "dropout"})).space
+    found = build_search(
+        Spec("density", "smoke"), Settings(over={k: v for k, v in over.items() if k != "dropout"})
+    ).space
     assert {
-        "learning_rate": Between(1e-4, 1e-2, log=True),
-        "epochs": Between(2, 8, whole=True),
-        "privacy.epsilon": Between(1.0, 8.0),
+        "learning_rate": Range(1e-4, 1e-2, log=True),
+        "epochs": Range(2, 8, whole=True),
+        "privacy.epsilon": Range(1.0, 8.0),
     } == found
     assert (
         Choice(("true", "false"))
-        == search(Spec("unique_feature", "smoke"), Settings({"dropout": "true,false"})).space["dropout"]
+        == build_search(Spec("unique_feature", "smoke"), Settings({"dropout": "true,false"})).space["dropout"]
     )
 
 
@@ -81,10 +83,10 @@ def test_the_name_is_of_what_is_searched_and_not_of_how_long() -> None:
 
 def test_a_search_is_reopened_as_it_was_asked_and_made_longer() -> None:
     first = asked(over={"rate": "log(0.001..0.1)", "wide": "true,false"}, trials=4, set={"epochs": 4}, rungs=(2, 4))
-    told = described(first)
-    again = reopened("tunable", told, {})
+    told = search_description(first)
+    again = reopen_search("tunable", told, {})
     assert (first.name, 4, first.allowance) == (again.name, again.trials, again.allowance)
-    longer = reopened("tunable", told, {"trials": 9})
+    longer = reopen_search("tunable", told, {"trials": 9})
     assert (first.name, 9) == (longer.name, longer.trials)
 
 

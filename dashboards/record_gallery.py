@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 
 from dashboards import configuration
-from dashboards.gallery import Gallery, reason, texts
+from dashboards.gallery import Gallery, error_reason, text_records
 from dashboards.run import Run
 from orchestrator.errors import EngramError
 from orchestrator.spec import audits
@@ -19,12 +19,12 @@ TITLE = "Records"
 CAPTION = f"What the models were asked about: the first {FEW} records of each set."
 
 
-def asked_records(run: Run, show_images: bool) -> Gallery | None:
+def record_gallery(run: Run, show_images: bool) -> Gallery | None:
     """The first records of each set; None where the audit has no probes, or its data are no records.
 
     Records are the user's own: without `show_images` there is a note in their place.
     """
-    names = [data.name for data in configuration.data(run) if data.name.startswith(KIND)]
+    names = [data.name for data in configuration.data_sets(run) if data.name.startswith(KIND)]
     try:
         probes = audits.find(run.audit).audit.probes
     except EngramError:
@@ -39,7 +39,7 @@ def asked_records(run: Run, show_images: bool) -> Gallery | None:
         return Gallery(CAPTION, False, changed, title=TITLE)
     try:
         sets = [(name, held) for name, held in islice(probes(run.private_config), SETS) if isinstance(held, Records)]
-        found = [each for name, held in sets for each in texts(held.rows(np.arange(min(FEW, len(held)))), name)]
+        found = [each for name, held in sets for each in text_records(held.rows(np.arange(min(FEW, len(held)))), name)]
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
-        return Gallery(CAPTION, False, f"The records cannot be shown{reason(run, error)}.", title=TITLE)
+        return Gallery(CAPTION, False, f"The records cannot be shown{error_reason(run, error)}.", title=TITLE)
     return Gallery(CAPTION, bool(found), records=tuple(found), title=TITLE) if found else None

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import SpecError
-from orchestrator.inspection import audited
-from orchestrator.inspection.audited import Audited, Thing
+from orchestrator.inspection import evidence
+from orchestrator.inspection.evidence import AuditedItem, Thing
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store
 from tasks.datasets import catalog
@@ -25,20 +25,20 @@ KINDS: tuple[Any, ...] = (Dataset, LanguageModel, ModelFile, Predictions, Named,
 Key = tuple[str, str, str]  # what a page calls a thing, its name, its digest
 
 
-def key(entry: Audited) -> Key:
+def key(entry: AuditedItem) -> Key:
     return entry.what, entry.name, entry.digest
 
 
-def of_run(run: str, store: Store) -> dict[Key, Thing]:
+def run_things(run: str, store: Store) -> dict[Key, Thing]:
     """The things that the run's config names, where they were audited. Raises StoreError if it cannot be read."""
     found: dict[Key, Thing] = {}
-    for _, thing in audited.things(Journal(store.folder("runs") / run)):
+    for _, thing in evidence.things(Journal(store.folder("runs") / run)):
         named: Any = thing
-        found[audited.noun(thing), audited.public_name(thing), named.digest] = thing
+        found[evidence.noun(thing), evidence.public_name(thing), named.digest] = thing
     return found
 
 
-def by_name(entry: Audited) -> Thing | None:
+def find_by_name(entry: AuditedItem) -> Thing | None:
     """The thing if its name says where it is: an embedded or usual data set, a model of the hub's cache, a network.
 
     None for one that lies at a path, which the page does not tell.
@@ -68,9 +68,9 @@ def existing(file: str) -> Path:
     return path
 
 
-def at(entry: Audited, path: Path) -> Thing | None:
+def find_at_path(entry: AuditedItem, path: Path) -> Thing | None:
     """The thing at this path; None if neither the content nor the name of what lies there is the thing's."""
-    if entry.of_bytes and path.is_file() and of_bytes(path) == entry.digest:
+    if entry.of_bytes and path.is_file() and file_digest(path) == entry.digest:
         return File(str(path))
     name, shape, options = entry.name.partition("#") if entry.what == Dataset.noun else (entry.name, "", "")
     before = name.removesuffix(path.name)
@@ -79,20 +79,20 @@ def at(entry: Audited, path: Path) -> Thing | None:
     return _read(entry, f"{before}{path}{shape}{options}")
 
 
-def of_bytes(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes; OSError where it cannot be read."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def digest_now(thing: Thing) -> str:
+def current_digest(thing: Thing) -> str:
     """The digest of the thing's content as it is now, read anew. ValueError or OSError where it cannot be."""
     unpinned: Any = replace(thing, digest="")  # type: ignore[type-var]
     pinned: Any = catalog.pin(unpinned, {}) if isinstance(unpinned, Dataset) else unpinned.pin({})
     return str(pinned.digest)
 
 
-def _read(entry: Audited, text: str) -> Thing | None:
+def _read(entry: AuditedItem, text: str) -> Thing | None:
     """The thing of this kind that is written so; None if there is none, or the kind is another package's."""
     for kind in KINDS:
         if kind.noun == entry.what:

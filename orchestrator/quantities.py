@@ -7,13 +7,13 @@ import re
 MORE = "more "
 
 
-def counted(number: int, thing: str) -> str:
+def format_count(number: int, thing: str) -> str:
     """`1 training`, `12 trainings`, `12 pairs of trainings`, `12 canaries`: the first word is put into the plural.
 
     `2 more jobs`: of `more job` the second.
     """
     if thing.startswith(MORE):
-        count, _, things = counted(number, thing.removeprefix(MORE)).partition(" ")
+        count, _, things = format_count(number, thing.removeprefix(MORE)).partition(" ")
         return f"{count} {MORE}{things}"
     first, blank, rest = thing.partition(" ")
     ending = "" if number == 1 or not first else "es" if first.endswith(("s", "x", "ch", "sh")) else "s"
@@ -22,7 +22,7 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {first}{ending}{blank}{rest}".rstrip()
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A duration as text: 45 s, 3 min 20 s, 2 h 5 min."""
     whole = round(seconds)
     if whole < 1:
