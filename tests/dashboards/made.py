@@ -23,8 +23,8 @@ from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
 from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
 from tasks.audits.unique_feature.measures.history import HISTORY
-from tasks.audits.unique_feature.published import Repeated
-from tasks.audits.unique_feature.slope_ranks import cells
+from tasks.audits.unique_feature.published import PublishedCell
+from tasks.audits.unique_feature.slope_ranks import inked_cells
 from tasks.audits.unique_feature.summary import summary
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
@@ -71,7 +71,7 @@ def tables(canaries: int, effect: float = 0.4, epochs: int = 40, seed: int = 0) 
     """The tables of a run with so many canaries, each with about this effect on M_w, and none on M."""
     scores = pa.Table.from_pylist(pairs(canaries, effect, seed), CANARY_SCORES)
     return {
-        "summary": [summary(Repeated(), [scores])],
+        "summary": [summary(PublishedCell(), [scores])],
         "canary_scores": [scores],
         "history": [history(canary, epochs) for canary in range(canaries)],
     }
@@ -182,7 +182,7 @@ def curves(detected: Mapping[str, float], n: int = 20) -> pa.Table:
 
 def exact_ranks(canaries: int, drawn: bool = True) -> pa.Table:
     """Of so many canaries with the letter A four in five are first of all glyphs; 1 of 20 others has p of 0.02."""
-    ink = cells(Glyph())
+    ink = inked_cells(Glyph())
     read = {"inked": 14, "hits": 14, "hits_by_chance": 7.84, "height": 5, "width": 5}
     read |= {"ink": ink.tolist(), "slopes": ink.astype(float).tolist()}
     rows: list[Row] = []

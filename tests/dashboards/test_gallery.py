@@ -20,7 +20,7 @@ from orchestrator.store import Store
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.evaluation import burning
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
-from tasks.audits.unique_feature.probe_images import of_probe, probe_images
+from tasks.audits.unique_feature.probe_images import probe_images, probe_set_triples
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
@@ -62,7 +62,7 @@ def test_they_carry_the_feature_that_was_burnt_in_though_another_was_asked_for(s
 
 def test_a_few_probe_images_are_shown_three_times_as_the_models_met_them(store: Store) -> None:
     config = made.embedded()
-    triples = of_probe(probe_images(config.probe, config.probe_split, config.shape), burning(config))
+    triples = probe_set_triples(probe_images(config.probe, config.probe_split, config.shape), burning(config))
     last = shown(store, config).pictures[-9:]
     rows = [int(picture.title.split()[2].rstrip(",")) for picture in last]
     assert 3 == len(set(rows))

@@ -26,7 +26,7 @@ from tasks.audits.unique_feature.feature_family import FAMILY
 from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
 from tasks.audits.unique_feature.measures.exact_verdicts import EXACT_VERDICTS
-from tasks.audits.unique_feature.measures.private_ranks import beside_bound
+from tasks.audits.unique_feature.measures.private_ranks import bounded_share_rows
 from tasks.datasets.features import Words
 from tasks.schemas import SUMMARY
 from tasks.statistics import Estimate, proportion
@@ -270,8 +270,8 @@ def test_a_model_without_a_label_has_the_rank_that_its_summary_gives() -> None:
         for member, values in enumerate(log_p)
     ]
     (found,) = read_models(pa.Table.from_pylist(rows, FAMILY))
-    assert ranks.rank_p_value(ranks.label_directed(log_p[None])) == found.p_value
-    assert ranks.standardised(log_p)[:, ranks.favoured(log_p[None])].tolist() == found.scores.tolist()
+    assert ranks.rank_p_value(ranks.label_directed_scores(log_p[None])) == found.p_value
+    assert ranks.standardise(log_p)[:, ranks.favoured_label(log_p[None])].tolist() == found.scores.tolist()
 
 
 def test_a_papers_table_over_the_cells_of_a_sweep_is_one_picture(store: Store) -> None:
@@ -355,7 +355,7 @@ def rung(store: Store, epsilon: float | None, effect: float, called: int) -> Run
         found = [like | {"canary": at, "seed": at, **rank} for at, rank in enumerate(ranked)]
         tables["exact_ranks"] = [pa.Table.from_pylist(found, EXACT_RANKS)]
     else:
-        rows += beside_bound(ranked, Privacy(epsilon), shared=False)
+        rows += bounded_share_rows(ranked, Privacy(epsilon), shared=False)
     tables["summary"] = [pa.Table.from_pylist(rows, SUMMARY)]
     privacy = None if epsilon is None else Privacy(epsilon)
     config = made.embedded(drawn=True, patience=0, privacy=privacy)

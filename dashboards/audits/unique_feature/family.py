@@ -120,8 +120,8 @@ def read_models(table: pa.Table) -> Iterator[RankedModel]:
         if len(rows) < 3 or member[rows[0]] != 0 or not np.isfinite(values).all():
             continue
         label = name[3]
-        drawn = ranks.standardised(values)[:, ranks.favoured(values[None], label)]
-        yield RankedModel(name[0], name[1], label, drawn, ranks.label_directed(values[None], label))
+        drawn = ranks.standardise(values)[:, ranks.favoured_label(values[None], label)]
+        yield RankedModel(name[0], name[1], label, drawn, ranks.label_directed_scores(values[None], label))
 
 
 def figure_caption(models: list[RankedModel]) -> str:

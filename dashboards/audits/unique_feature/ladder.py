@@ -11,7 +11,7 @@ from dashboards import drawing, layout, legend
 from dashboards.estimates import finite
 from dashboards.figure import Figure
 from dashboards.run import Run
-from tasks.audits.unique_feature.measures.private_ranks import exactly, first_of_each
+from tasks.audits.unique_feature.measures.private_ranks import exact_proportion, first_trainings
 from tasks.audits.unique_feature.units import share_seeds
 from tasks.audits.unique_feature.verdict import ALLOWED, ONE_MODEL
 
@@ -126,13 +126,13 @@ def non_private_shares(cell: Run) -> dict[float, Share]:
     asked = [
         row for row in table.to_pylist() if (row["score"], row["feature"]) == ("references", "canary") and row["drawn"]
     ]
-    ranked = first_of_each(asked)
+    ranked = first_trainings(asked)
     shared = share_seeds((row["canary"], row["seed"]) for row in asked)
     found = {}
     for level in LEVELS:
         if ranked and all(row["among"] * level >= 1 for row in ranked):
             called = sum(row["p_value"] <= level for row in ranked)
-            share = exactly(called, len(ranked))
+            share = exact_proportion(called, len(ranked))
             ends = (None, None) if shared else (share.low, share.high)
             found[level] = Share(called / len(ranked), *ends, len(ranked))
     return found

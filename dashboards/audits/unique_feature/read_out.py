@@ -11,7 +11,7 @@ import pyarrow as pa
 from dashboards import drawing
 from dashboards.gallery import Picture, encode_png
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
-from tasks.audits.unique_feature.pixel_slopes import strongest
+from tasks.audits.unique_feature.pixel_slopes import strongest_pixels
 
 MOST = 6  # canaries
 SCORE = "pair"
@@ -28,7 +28,7 @@ def read_out(table: pa.Table) -> Iterator[Picture]:
         seen.setdefault(row["canary"], row)
     for row in list(seen.values())[:MOST]:
         shape = (row["height"], row["width"])
-        found = strongest(np.array(row["slopes"]), row["inked"])
+        found = strongest_pixels(np.array(row["slopes"]), row["inked"])
         hits = f"{row['hits']} of {row['inked']} hit, {drawing.format_number(row['hits_by_chance'])} by chance"
         for which, mask in (("what the models were asked about", row["ink"]), ("read out of the models", found)):
             image = (np.array(mask, bool).reshape(shape) * 255).astype(np.uint8)[..., None]

@@ -53,14 +53,14 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tasks.audit import Audit
+from tasks.audits.unique_feature.blinded_pictures import pictures, split_key
 from tasks.audits.unique_feature.certificate import SYMBOLS, certificate
 from tasks.audits.unique_feature.config import UniqueFeature, tiny
-from tasks.audits.unique_feature.handed_out import key, pictures
 from tasks.audits.unique_feature.measures import MEASURES
 from tasks.audits.unique_feature.objectives import EFFECT, OBJECTIVES
-from tasks.audits.unique_feature.presets import PRESETS, REPEATS, repeats
+from tasks.audits.unique_feature.presets import PRESETS, REPEATS, printed_cell
 from tasks.audits.unique_feature.probe_images import Pixels
-from tasks.audits.unique_feature.published import Repeated
+from tasks.audits.unique_feature.published import PublishedCell
 from tasks.audits.unique_feature.single_models import single_model_config
 from tasks.audits.unique_feature.situations import SITUATIONS
 from tasks.audits.unique_feature.summary import summary, summary_of_models
@@ -81,7 +81,7 @@ GUESSABLE = (
 
 def plan(config: UniqueFeature) -> Roots:
     """The tables of the measures that the config asks for, and their summary."""
-    about = Repeated(repeats(replace(config, link=0)))  # however its trainings are broken into links
+    about = PublishedCell(printed_cell(replace(config, link=0)))  # however its trainings are broken into links
     summed = summary_of_models if config.asks_models else summary
     return roots(MEASURES, config, trainings(config), lambda tables: Job(summed, about, tables))
 
@@ -102,7 +102,7 @@ def probes(config: UniqueFeature) -> Iterator[tuple[str, Pixels]]:
 
 def split(config: UniqueFeature) -> Split:
     """What each picture is that an owner gets."""
-    return Split(key(single_model_config(config, 0)), warning="" if config.given.secret else GUESSABLE)
+    return Split(split_key(single_model_config(config, 0)), warning="" if config.given.secret else GUESSABLE)
 
 
 def subject(config: UniqueFeature) -> str:

@@ -32,7 +32,7 @@ CALLS = (
 )
 
 
-def calls(found: Sequence[Row], trainings: Iterable[tuple[int, int]]) -> list[Row]:
+def call_canaries(found: Sequence[Row], trainings: Iterable[tuple[int, int]]) -> list[Row]:
     """The canaries' rows with the columns of CALLS, the smallest `p_value` first.
 
     The trainings are those of all canaries, each the row of its canary and a seed.
@@ -46,7 +46,7 @@ def calls(found: Sequence[Row], trainings: Iterable[tuple[int, int]]) -> list[Ro
     return sorted(rows, key=lambda each: (each["p_value"], each["canary"]))
 
 
-def counts(verdicts: Sequence[Row], among: int, ranked: Mapping[str, Any]) -> Iterator[Row]:
+def count_rows(verdicts: Sequence[Row], among: int, ranked: Mapping[str, Any]) -> Iterator[Row]:
     """How many canaries are called one by one, and how many ranks among so many features are small beyond chance.
 
     `ranked` is what the setting says of these features.
@@ -59,7 +59,7 @@ def counts(verdicts: Sequence[Row], among: int, ranked: Mapping[str, Any]) -> It
     yield row(CALLED, setting, alone(called / n, n), "canary", 0.0, smallest)
     level = max(LEVEL, 1 / among)
     small = sum(each["p_value"] <= level for each in verdicts)
-    share = beyond(small, n, level)
+    share = share_beyond_chance(small, n, level)
     at = {"p": level, **shared}
     if shared:
         yield row(BEYOND, at, Estimate(share.value, None, None, n), "canary", 0.0)
@@ -67,7 +67,7 @@ def counts(verdicts: Sequence[Row], among: int, ranked: Mapping[str, Any]) -> It
         yield row(BEYOND, at, share, "canary", 0.0, proportion_greater(small, n, level))
 
 
-def beyond(small: int, n: int, level: float = LEVEL) -> Estimate:
+def share_beyond_chance(small: int, n: int, level: float = LEVEL) -> Estimate:
     """The share of n canaries whose p is at most the level beyond chance, with Wilson's interval so transformed."""
     share = proportion(small, n)
     ends = (share.value, share.low, share.high)

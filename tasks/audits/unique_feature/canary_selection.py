@@ -42,7 +42,7 @@ CHOSEN = pa.schema(
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedImage:
     """A training image by its rank, from 1, among those of the highest or lowest self-influence."""
 
     end: End
@@ -53,12 +53,12 @@ class Ranked:
         at_least(self, {"rank": 1})
 
 
-def row_of(canary: int | Ranked, inputs: Inputs) -> int:
+def canary_row(canary: int | RankedImage, inputs: Inputs) -> int:
     """The canary's row of the training images: a number as it is, a rank by the CHOSEN table among the inputs.
 
     ValueError where there is no such table, or it does not reach to that rank.
     """
-    if not isinstance(canary, Ranked):
+    if not isinstance(canary, RankedImage):
         return canary
     tables = [table for table in inputs if table.schema == CHOSEN]
     if not tables:
@@ -75,21 +75,21 @@ class Canary:
     """One canary: which training image, what it carries, and what its models are asked about."""
 
     number: int
-    image: int | Ranked
+    image: int | RankedImage
     carried: Feature
     asked: Feature
 
 
 def canaries(config: UniqueFeature) -> list[Canary]:
     """The canaries, in an order in which fewer are the first of more where they are drawn at random."""
-    images: list[int | Ranked]
+    images: list[int | RankedImage]
     if config.choice == "self-influence":
         highest = (config.canaries + 1) // 2
-        images = [Ranked("highest", rank) for rank in range(1, highest + 1)]
-        images += [Ranked("lowest", rank) for rank in range(1, config.canaries - highest + 1)]
+        images = [RankedImage("highest", rank) for rank in range(1, highest + 1)]
+        images += [RankedImage("lowest", rank) for rank in range(1, config.canaries - highest + 1)]
     else:
         rows = config.examples or len(load(config.trained_on).train_images)
-        order = seeds.generator(config.seed, *stream(config, "canaries")).permutation(rows)
+        order = seeds.generator(config.seed, *stream_path(config, "canaries")).permutation(rows)
         images = [int(row) for row in order[: config.canaries]]
     selected = []
     for number, image in enumerate(images):
@@ -98,7 +98,7 @@ def canaries(config: UniqueFeature) -> list[Canary]:
     return selected
 
 
-def stream(config: UniqueFeature, *path: str | int) -> tuple[str | int, ...]:
+def stream_path(config: UniqueFeature, *path: str | int) -> tuple[str | int, ...]:
     """The path of a stream of random numbers: canaries with features of their own are other images, of other seeds.
 
     So those of a run with one feature and of a run with drawn ones are independent samples.
@@ -115,7 +115,7 @@ def own_feature(config: UniqueFeature, number: int) -> Feature:
 
 
 @dataclass(frozen=True)
-class Choice:
+class CanaryChoice:
     """How many canaries: half of them of the highest self-influence (one more where odd), half of the lowest."""
 
     count: int
@@ -125,7 +125,7 @@ class Choice:
 
 
 @task(version=1, name="unique_feature.chosen")
-def chosen(config: Choice, inputs: Inputs) -> pa.Table:
+def choose_canaries(config: CanaryChoice, inputs: Inputs) -> pa.Table:
     """The chosen training images (CHOSEN), the highest first, from the table of every image's INFLUENCE (the input).
 
     Of equal values the first row goes first, at both ends; no image is chosen twice.
@@ -136,7 +136,7 @@ def chosen(config: Choice, inputs: Inputs) -> pa.Table:
         raise ValueError(f"count is {config.count}; it must be at most {most}, the training images there are")
     lowest = config.count // 2
     values, rows = (influence[name].to_numpy() for name in ("self_influence", "row"))
-    ranked = zip(get_args(End), ends(values, rows, config.count - lowest, lowest), strict=True)
+    ranked = zip(get_args(End), extreme_indices(values, rows, config.count - lowest, lowest), strict=True)
     rows_of_ends = [
         {"end": end, "rank": rank} | influence.slice(place, 1).select(CHOSEN.names[2:]).to_pylist()[0]
         for end, places in ranked
@@ -145,7 +145,7 @@ def chosen(config: Choice, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(rows_of_ends, CHOSEN)
 
 
-def ends(
+def extreme_indices(
     values: NDArray[np.float64], rows: NDArray[np.int64], highest: int, lowest: int
 ) -> tuple[list[int], list[int]]:
     """Where the so many highest values lie, the highest first, and the lowest of the rest, the lowest first.
@@ -166,18 +166,18 @@ class RankedTraining:
     """`training` with `feature` burnt into the training image of that rank, and into no other."""
 
     training: Training
-    canary: Ranked
+    canary: RankedImage
     feature: Feature
 
     def __post_init__(self) -> None:
-        no_other(self.training)
+        check_no_features(self.training)
 
     @property
     def epochs(self) -> int:
         return self.training.epochs
 
 
-def no_other(training: Training) -> None:
+def check_no_features(training: Training) -> None:
     """ValueError where a training to which a canary is added carries features already."""
     if training.burnt:
         rows = ", ".join(str(burnt.row) for burnt in training.burnt)
@@ -194,9 +194,9 @@ def batch_key(config: RankedTraining) -> Training:
     return classifier.batch_key(config.training)
 
 
-def resolved(config: RankedTraining, inputs: Inputs) -> Training:
+def resolve_canary(config: RankedTraining, inputs: Inputs) -> Training:
     """The training with the canary's row in place of its rank."""
-    return replace(config.training, burnt=(Burnt(row_of(config.canary, inputs), config.feature),))
+    return replace(config.training, burnt=(Burnt(canary_row(config.canary, inputs), config.feature),))
 
 
 def train_many(
@@ -206,7 +206,7 @@ def train_many(
     trainings: dict[int, Training] = {}
     for index, (config, tables) in enumerate(zip(configs, inputs, strict=True)):
         try:
-            trainings[index] = resolved(config, tables)
+            trainings[index] = resolve_canary(config, tables)
         except ValueError as error:
             yield index, error
     if trainings:
@@ -214,7 +214,7 @@ def train_many(
 
 
 @task(version=2, name="unique_feature.train_ranked", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
-def train_ranked(config: RankedTraining, inputs: Inputs) -> pa.Table:
+def train_with_canary(config: RankedTraining, inputs: Inputs) -> pa.Table:
     """The network trained with the canary of that rank (MODEL): what `classifier.train` gives for its row.
 
     The input is the table of the chosen canaries. A new version of that task is a new one of this.

@@ -23,8 +23,8 @@ from tasks.audits.unique_feature.verdict import (
     ROWS,
     SMALLEST,
     SURELY,
+    describe_sample,
     ranked_among,
-    sample,
 )
 from tasks.certificate import (
     ELSE,
@@ -67,16 +67,16 @@ SYMBOLS: Mapping[str, str] = {
 def certificate(config: UniqueFeature, summary: pa.Table, verdict: Verdict) -> Certificate:
     rows = by_name(summary)
     if config.asks_models:
-        return of_models(config, rows, verdict)
-    return of_trainings(config, rows, verdict)
+        return panel_certificate(config, rows, verdict)
+    return training_certificate(config, rows, verdict)
 
 
-def kind(feature: Feature) -> str:
+def family_noun(feature: Feature) -> str:
     """What the members of the feature's family are."""
     return "names" if isinstance(feature, Words) else "pictures" if isinstance(feature, Picture) else "signs"
 
 
-def of_models(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> Certificate:
+def panel_certificate(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> Certificate:
     """Of models that are asked alone: the feature's place among its family, or beside references."""
     what = called(config.feature)
     asked = f"Does a model know {what}" if config.given.there else f"Do models trained on these data know {what}"
@@ -88,11 +88,11 @@ def of_models(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdic
         is_beside = row["metric"] == BESIDE
         among = f"{ranked_among(row)}, beside clean models of its kind," if is_beside else among
         neither = " nor by its rank among the family alone" if is_beside else ""
-        members, place = members_and_place(row)
+        members, place = family_size_and_rank(row)
         last = math.floor(LEVEL * members + 1e-9)
         share = last / members
-        line = place_line(what, members, place, last)
-        finding = Finding(verdict.answer, place_in_words(config, row, verdict), line, config.given.called)
+        line = rank_line(what, members, place, last)
+        finding = Finding(verdict.answer, describe_rank(config, row, verdict), line, config.given.called)
     unjudged = (
         " The answer is “not judged” where it does not, and pictures that were handed out twice got two "
         "answers or none, "
@@ -116,20 +116,20 @@ def of_models(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdic
             "chance from its family; of a feature that somebody chose, as nearly as it is like the others."
         ),
         beyond=verdict.limits,
-        steps=steps_of_models(verdict.answer, config),
+        steps=panel_steps(verdict.answer, config),
     )
 
 
-def members_and_place(row: Row) -> tuple[int, int]:
+def family_size_and_rank(row: Row) -> tuple[int, int]:
     """Among how many the feature is ranked, itself included, and its place: 1 is in front of all others."""
     return round(2 * row["null"] - 1), round(row["estimate"])
 
 
-def place_in_words(config: UniqueFeature, row: Row, verdict: Verdict) -> str:
-    members, place = members_and_place(row)
+def describe_rank(config: UniqueFeature, row: Row, verdict: Verdict) -> str:
+    members, place = family_size_and_rank(row)
     who = "the model" if row["n"] == 1 else f"{row['n']} models together"
     others = f"{members - place:,} of the {members - 1:,} others" if place > 1 else f"all {members - 1:,} others"
-    among = f"{members:,} {kind(config.feature)}"
+    among = f"{members:,} {family_noun(config.feature)}"
     asked = f"Asked about {among}"
     if row["metric"] == BESIDE:
         asked = f"Beside {json.loads(row['setting'])['references']} clean models, and among {among}"
@@ -144,7 +144,7 @@ def place_in_words(config: UniqueFeature, row: Row, verdict: Verdict) -> str:
     return f"{told}; of 1,000 models that never saw it {number} would stand so far in front.{after}"
 
 
-def place_line(what: str, members: int, place: int, last: int) -> NumberLine:
+def rank_line(what: str, members: int, place: int, last: int) -> NumberLine:
     return NumberLine(
         f"place of {what} among {members:,}, 1 for the one that is singled out most",
         place,
@@ -156,7 +156,7 @@ def place_line(what: str, members: int, place: int, last: int) -> NumberLine:
     )
 
 
-def steps_of_models(answer: str, config: UniqueFeature) -> tuple[str, ...]:
+def panel_steps(answer: str, config: UniqueFeature) -> tuple[str, ...]:
     if answer == "memorised":
         return (
             "Treat it as disclosed to whoever can use the model, and tell those who answer for the data.",
@@ -185,12 +185,12 @@ def steps_of_models(answer: str, config: UniqueFeature) -> tuple[str, ...]:
     )
 
 
-def of_trainings(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> Certificate:
+def training_certificate(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> Certificate:
     """Of pairs of trainings: the effect of the one image, or the canaries that are called one by one."""
     what = "a feature drawn by chance" if config.drawn else called(config.feature)
     unless = "" if config.drawn else ", if the feature was drawn by chance, and as nearly as it is like others if not"
     is_null = config.carried != config.feature
-    told = in_plain_words(what, "another feature" if is_null else what, rows, verdict)
+    told = describe_effect(what, "another feature" if is_null else what, rows, verdict)
     if is_null:
         told += f" They carried another feature than {what}, so this is a null: nothing is to be found."
     return Certificate(
@@ -209,7 +209,7 @@ def of_trainings(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], ver
             f"effect is {SMALLEST:g} nats, at most 2 or 3 say not seen."
         ),
         beyond=verdict.limits,
-        steps=steps_of_trainings(verdict.answer, config, rows),
+        steps=training_steps(verdict.answer, config, rows),
     )
 
 
@@ -229,7 +229,7 @@ def deciding_line(rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> Numb
     return line_of(first, FACTOR, boundaries=(zero, Boundary(SMALLEST, "not seen only if it lies below", clears=True)))
 
 
-def in_plain_words(what: str, seen: str, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> str:
+def describe_effect(what: str, seen: str, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> str:
     """The effect of the image with what was `seen` on what is asked about, and which canaries are called."""
     effect = rows.get(ROWS[0])
     calls = next((row for (metric, _), row in rows.items() if metric == CALLED and row["n"]), None)
@@ -239,14 +239,18 @@ def in_plain_words(what: str, seen: str, rows: Mapping[tuple[str, str], Row], ve
     else:
         effect = supported(effect)
         between = (
-            f"no interval, over {sample(effect)}"
+            f"no interval, over {describe_sample(effect)}"
             if effect["low"] is None
-            else f"95 % interval {factor(effect['low'])} to {factor(effect['high'])} times, over {sample(effect)}"
+            else (
+                f"95 % interval {probability_factor(effect['low'])} to "
+                f"{probability_factor(effect['high'])} times, over {describe_sample(effect)}"
+            )
         )
         shown = "" if seen == what else f", when shown {what},"
         told.append(
             f"Networks that saw {seen} in one training image gave that image’s label{shown} "
-            f"{factor(effect['estimate'])} times the probability, on images they never saw, that their twins gave it, "
+            f"{probability_factor(effect['estimate'])} times the probability, "
+            "on images they never saw, that their twins gave it, "
             f"which had not seen it ({between}; 1 where nothing is memorised)."
         )
     if calls is not None:
@@ -257,12 +261,12 @@ def in_plain_words(what: str, seen: str, rows: Mapping[tuple[str, str], Row], ve
     return " ".join(told)
 
 
-def factor(nats: float) -> str:
+def probability_factor(nats: float) -> str:
     """e to the power of an effect, as many times as it makes the label more probable."""
     return f"{math.exp(nats):.3g}" if nats < LARGEST else f"more than {math.exp(LARGEST):.0e}"
 
 
-def steps_of_trainings(answer: str, config: UniqueFeature, rows: Mapping[tuple[str, str], Row]) -> tuple[str, ...]:
+def training_steps(answer: str, config: UniqueFeature, rows: Mapping[tuple[str, str], Row]) -> tuple[str, ...]:
     if config.carried != config.feature:
         return steps_of_null(answer, "burnt=null")
     if answer == "memorised":

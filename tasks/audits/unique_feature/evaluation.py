@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import pyarrow as pa
 
 from tasks import seeds
-from tasks.audits.unique_feature.canary_selection import Canary, Ranked
+from tasks.audits.unique_feature.canary_selection import Canary, RankedImage
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.probe_images import (
     Burning,
@@ -20,8 +20,8 @@ from tasks.audits.unique_feature.probe_images import (
     ProbeSplit,
     RandomKind,
     Triples,
-    of_probe,
     probe_images,
+    probe_set_triples,
 )
 from tasks.audits.unique_feature.scores import Array, log_probabilities
 from tasks.datasets.catalog import load
@@ -50,7 +50,7 @@ class Evaluation:
     probe: Dataset
     probe_split: ProbeSplit
     feature: Feature
-    canary: int | Ranked
+    canary: int | RankedImage
     examples: int
     seed: int
     redraw: int = 0
@@ -87,10 +87,10 @@ def burning(config: UniqueFeature) -> Burning:
 
 def probe_triples(config: Evaluation) -> Triples:
     """The out-of-distribution probe set, in the shape of the training images."""
-    return of_probe(probe_images(config.probe, config.probe_split, load(config.data).shape), config.burning)
+    return probe_set_triples(probe_images(config.probe, config.probe_split, load(config.data).shape), config.burning)
 
 
-def trained(model: pa.Table) -> Predictor:
+def network_predictor(model: pa.Table) -> Predictor:
     """A network trained here, from its MODEL table."""
     from tasks.models.inference import logits
     from tasks.models.weights import architecture_of, weights_of

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tasks import seeds
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import Predictor
-from tasks.audits.unique_feature.probe_images import Pixels, ProbeSplit, probe_images, with_relatives
+from tasks.audits.unique_feature.probe_images import Pixels, ProbeSplit, burn_family, probe_images
 from tasks.audits.unique_feature.scores import Array, divergence, log_odds
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, burn
@@ -62,13 +62,13 @@ def clean_images(config: Relatives, shape: tuple[int, int, int]) -> Pixels:
     return probe_images(config.probe, config.probe_split, shape, config.probes)
 
 
-def answers(
+def family_rows(
     config: Relatives, clean: Pixels, models: Sequence[Predictor], uncarried: Feature | None = None
 ) -> list[list[dict[str, Any]]]:
     """For each model the rows of its family: member, d, log_p and log_odds. An image is drawn once for all models."""
     before = [predict("clean", clean) for predict in models]
     families: list[list[dict[str, Any]]] = [[] for _ in models]
-    asked = named(clean, config)
+    asked = member_image_sets(clean, config)
     if uncarried is not None:
         asked = chain(asked, [(UNCARRIED, "uncarried", burn(clean, uncarried))])
     for member, name, images in asked:
@@ -80,9 +80,9 @@ def answers(
     return families
 
 
-def named(clean: Pixels, config: Relatives) -> Iterator[tuple[int, str, Pixels]]:
+def member_image_sets(clean: Pixels, config: Relatives) -> Iterator[tuple[int, str, Pixels]]:
     """Each member's number, the name of its set of images, and the images."""
-    for member, images in with_relatives(clean, config.feature, config.family, config.seed):
+    for member, images in burn_family(clean, config.feature, config.family, config.seed):
         yield member, set_name(member), images
 
 
@@ -111,7 +111,7 @@ class ModelFamily:
         return self.about["label"]
 
 
-def by_model(table: pa.Table) -> Iterator[ModelFamily]:
+def model_families(table: pa.Table) -> Iterator[ModelFamily]:
     """Each model of a FAMILY table."""
     rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in table.to_pylist():
@@ -124,10 +124,12 @@ def by_model(table: pa.Table) -> Iterator[ModelFamily]:
         null = None
         if uncarried:
             others = [row for row in asked[1:] if row["log_p"] != uncarried[0]["log_p"]]
-            null = of_rows(about, [*uncarried, *others])
-        yield of_rows(about, asked, null)
+            null = family_from_rows(about, [*uncarried, *others])
+        yield family_from_rows(about, asked, null)
 
 
-def of_rows(about: dict[str, Any], rows: Sequence[dict[str, Any]], null: ModelFamily | None = None) -> ModelFamily:
+def family_from_rows(
+    about: dict[str, Any], rows: Sequence[dict[str, Any]], null: ModelFamily | None = None
+) -> ModelFamily:
     d, log_p, log_odds = (np.array([row[name] for row in rows]) for name in ("d", "log_p", "log_odds"))
     return ModelFamily(about, d, log_p, log_odds, null)

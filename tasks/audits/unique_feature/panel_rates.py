@@ -25,7 +25,7 @@ RATE = (
 )
 
 
-def rate(p_values: Sequence[float], trainings: Iterable[tuple[int, int]]) -> Row:
+def rate_columns(p_values: Sequence[float], trainings: Iterable[tuple[int, int]]) -> Row:
     """The columns of RATE; the trainings, each the row of its canary and a seed, are those that panels are of."""
     called = proportion(sum(p_value <= LEVEL for p_value in p_values), len(p_values))
     reach = (None, None) if share_seeds(trainings) else (called.low, called.high)

@@ -29,7 +29,7 @@ LEAST_INK = 10.0  # images: the noise of a pixel that no training image inks, in
 RESOLVED = 1e-8  # of the largest singular value: what the features of a fit vary by less counts as not varied
 
 
-def centred(log_p: Array, label: int) -> Array:
+def centred_logits(log_p: Array, label: int) -> Array:
     """z_y less the mean of z over the classes, z the logits of `log_p` (images, classes): (images,), in nats.
 
     Unlike log P it goes on rising where P nears 1. The softmax's normaliser cancels, so that log-probabilities do.
@@ -37,7 +37,7 @@ def centred(log_p: Array, label: int) -> Array:
     return np.asarray(log_p[:, label] - log_p.mean(axis=1))
 
 
-def ink(images: Pixels) -> Array:
+def pixel_ink(images: Pixels) -> Array:
     """The ink of the images (n, h, w, c) in each pixel, in that of whole ones: (h, w, c)."""
     return np.asarray(images.sum(axis=0, dtype=np.int64) / 255)
 
@@ -54,7 +54,7 @@ def weighted_slopes(features: Array, responses: Array, inked: Array) -> Array:
     return np.asarray(fitted / spread)
 
 
-def strongest(slopes: Array, count: int) -> NDArray[np.bool_]:
+def strongest_pixels(slopes: Array, count: int) -> NDArray[np.bool_]:
     """The `count` pixels of the largest slopes, (pixels,): the feature that fits them best, if it had so many."""
     chosen = np.zeros(len(slopes), bool)
     chosen[np.argsort(-slopes, kind="stable")[:count]] = True

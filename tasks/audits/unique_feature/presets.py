@@ -14,7 +14,7 @@ from tasks.audits.unique_feature.published import (
     PLAIN,
     PUBLISHED,
     REGULARISERS,
-    named,
+    cell_name,
 )
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph
@@ -51,14 +51,14 @@ def cell(data: str, network: str, regulariser: str = PLAIN) -> UniqueFeature:
     return replace(base, **TRAININGS[network], **SWITCHES[regulariser])  # type: ignore[arg-type]
 
 
-def by_influence(config: UniqueFeature) -> UniqueFeature:
+def choose_by_influence(config: UniqueFeature) -> UniqueFeature:
     """The 15 training images with the highest and the 15 with the lowest self-influence."""
     return replace(config, choice="self-influence", canaries=30)
 
 
 TABLE_1 = (cell("mnist", "mlp1"), cell("cifar10", "cnn2"))
 TABLE_2 = tuple(
-    by_influence(cell(data, network))
+    choose_by_influence(cell(data, network))
     for data, network in (
         ("mnist", "mlp1"),
         ("fashion-mnist", "mlp1"),
@@ -69,7 +69,7 @@ TABLE_2 = tuple(
     )
 )
 TABLE_3 = tuple(
-    replace(by_influence(cell(data, network, regulariser)), beside_plain=True)
+    replace(choose_by_influence(cell(data, network, regulariser)), beside_plain=True)
     for data, network in (("mnist", "mlp1"), ("fashion-mnist", "mlp1"), ("cifar10", "cnn2"))
     for regulariser in REGULARISERS
 )
@@ -151,14 +151,16 @@ REPEATS: Mapping[str, str] = {
 
 # The cells whose numbers the paper prints, by their names there.
 PRINTED: Mapping[str, UniqueFeature] = {
-    named(table, data, network, regulariser): (
-        cell(data, network, regulariser) if table == "table 1" else by_influence(cell(data, network, regulariser))
+    cell_name(table, data, network, regulariser): (
+        cell(data, network, regulariser)
+        if table == "table 1"
+        else choose_by_influence(cell(data, network, regulariser))
     )
     for table, data, network, regulariser in PUBLISHED
 }
 
 
-def repeats(config: UniqueFeature) -> str:
+def printed_cell(config: UniqueFeature) -> str:
     """The printed cell that a config repeats, whatever its seed and whatever else is measured; empty for none."""
     if config.given.there:
         return ""

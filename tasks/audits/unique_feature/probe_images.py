@@ -53,12 +53,12 @@ def probe_images(probe: Dataset, split: ProbeSplit, shape: Shape, most: int = 0)
     return as_shape(images[: most or None], shape)
 
 
-def of_probe(clean: Pixels, burning: Burning) -> Triples:
+def probe_set_triples(clean: Pixels, burning: Burning) -> Triples:
     """The triples of a whole probe set."""
     return triples("probe", clean, np.arange(len(clean)), len(clean), burning)
 
 
-def of_training(data: Dataset, examples: int, canary: int, burning: Burning) -> Triples:
+def training_set_triples(data: Dataset, examples: int, canary: int, burning: Burning) -> Triples:
     """The triples of the training images of the canary's label, without the canary."""
     loaded = load(data)
     labels = loaded.train_labels[: examples or None]
@@ -69,10 +69,12 @@ def of_training(data: Dataset, examples: int, canary: int, burning: Burning) -> 
 
 def triples(images: str, clean: Pixels, rows: Rows, count: int, burning: Burning) -> Triples:
     """`clean` holds the images at `rows` of a set of `count`; so an image's patch does not depend on the choice."""
-    return Triples(images, rows, clean, burn(clean, burning.feature), randomised(images, clean, rows, count, burning))
+    return Triples(
+        images, rows, clean, burn(clean, burning.feature), burn_random_features(images, clean, rows, count, burning)
+    )
 
 
-def randomised(images: str, clean: Pixels, rows: Rows, count: int, burning: Burning) -> Pixels:
+def burn_random_features(images: str, clean: Pixels, rows: Rows, count: int, burning: Burning) -> Pixels:
     """The images with a random feature each, drawn for every row of the set."""
     if burning.random == "noise":
         return burn_random(clean, burning.feature, burning.seed, images, rows=rows)
@@ -85,7 +87,7 @@ def randomised(images: str, clean: Pixels, rows: Rows, count: int, burning: Burn
     return out
 
 
-def with_relatives(clean: Pixels, feature: Feature, config: Family, seed: int) -> Iterator[tuple[int, Pixels]]:
+def burn_family(clean: Pixels, feature: Feature, config: Family, seed: int) -> Iterator[tuple[int, Pixels]]:
     """The probe images with each member of the feature's family, by its number: 0 is the feature itself."""
     yield 0, burn(clean, feature)
     for number, member in enumerate(family(feature, config, seed, clean.shape[1:3]), start=1):

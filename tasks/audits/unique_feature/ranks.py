@@ -26,7 +26,7 @@ def rank_p_value(scores: Array) -> float:
     return float(np.count_nonzero(scores >= scores[0]) / len(scores))
 
 
-def standardised(log_p: Array) -> Array:
+def standardise(log_p: Array) -> Array:
     """Each class's deviations from its mean over the family in units of their standard deviation.
 
     In and out (..., members, classes). All members, the one asked about among them, enter both alike; a class that no
@@ -37,18 +37,18 @@ def standardised(log_p: Array) -> Array:
     return np.asarray(np.divide(deviations, spread, out=np.zeros_like(deviations), where=spread > 0))
 
 
-def label_directed(log_p: Array, label: int | None = None) -> Array:
+def label_directed_scores(log_p: Array, label: int | None = None) -> Array:
     """The score of every member, (members,), of one or several models (models, members, classes).
 
     T(f) = mean over models of (L[m, f, y] - mean over f) / (standard deviation over f), y the canary's label; with y
     unknown the place of T(f) in the label in which f stands highest, for every member alike, which is its own
     correction.
     """
-    scores = standardised(log_p).mean(axis=0)
-    return highest(scores)[0] if label is None else np.asarray(scores[:, label])
+    scores = standardise(log_p).mean(axis=0)
+    return highest_standing(scores)[0] if label is None else np.asarray(scores[:, label])
 
 
-def highest(scores: Array) -> tuple[Array, NDArray[np.int64]]:
+def highest_standing(scores: Array) -> tuple[Array, NDArray[np.int64]]:
     """Of scores (members, classes) each member's standing where it stands highest, and the class, (members,) both.
 
     Members stand by how many of a class they are above, and where these are as many by their scores. The scores
@@ -62,9 +62,9 @@ def highest(scores: Array) -> tuple[Array, NDArray[np.int64]]:
     return standing.reshape(-1).astype(np.float64), here.argmax(axis=1)
 
 
-def favoured(log_p: Array, label: int | None = None) -> int:
+def favoured_label(log_p: Array, label: int | None = None) -> int:
     """The label towards which the feature asked about pushes most: the known one, where it is known."""
-    return int(highest(standardised(log_p).mean(axis=0))[1][0]) if label is None else label
+    return int(highest_standing(standardise(log_p).mean(axis=0))[1][0]) if label is None else label
 
 
 def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estimate, float]:
@@ -83,20 +83,20 @@ def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estim
     the others in label y, which is right where the push is so large that there was no choice. The upper end takes the
     2.5th of the others in label y. An untrained feature's interval then lies above 0 in at most 2.5 % of cases.
     """
-    y = favoured(log_p, label)
+    y = favoured_label(log_p, label)
     mean = log_odds.mean(axis=0)  # (members, classes)
     others = mean[1:] - mean[1:].mean(axis=0)
     effect = float(mean[0, y] - mean[1:, y].mean())
     low, high = np.quantile(others[:, y], (0.025, 0.975), method="weibull")
     null = 0.0
     if label is None:
-        chosen = others[np.arange(len(others)), highest(standardised(log_p).mean(axis=0))[1][1:]]
+        chosen = others[np.arange(len(others)), highest_standing(standardise(log_p).mean(axis=0))[1][1:]]
         null = float(chosen.mean())
         high = max(high, np.quantile(chosen, 0.975, method="weibull"))
     return Estimate(effect, effect - float(high), effect - float(low), len(log_p)), null
 
 
-def others(log_p: Array, log_odds: Array, label: int | None = None) -> Estimate:
+def mean_push_of_others(log_p: Array, log_odds: Array, label: int | None = None) -> Estimate:
     """The mean push of the others, with the range that holds the central 95 % of them: what an untrained feature does.
 
     Percentiles as in `push`.
@@ -115,7 +115,7 @@ def pushes_of_others(log_p: Array, log_odds: Array, label: int | None = None) ->
     deviations = mean - mean.mean(axis=0)
     if label is not None:
         return np.asarray(deviations[:, label])
-    return np.asarray(deviations[np.arange(len(mean)), highest(standardised(log_p).mean(axis=0))[1][1:]])
+    return np.asarray(deviations[np.arange(len(mean)), highest_standing(standardise(log_p).mean(axis=0))[1][1:]])
 
 
 def separation(log_odds: Array) -> float:
@@ -127,7 +127,7 @@ def separation(log_odds: Array) -> float:
     return float(log_odds.mean(axis=1).std(axis=1).min())
 
 
-def undistinguished(log_odds: Array, y: int) -> float:
+def tied_share(log_odds: Array, y: int) -> float:
     """The largest share of the others of which one model says exactly the same of label y: 1 / others where none ties.
 
     Where it is large there is hardly a null: so it is where outputs are rounded, or hang on nothing.
@@ -136,7 +136,7 @@ def undistinguished(log_odds: Array, y: int) -> float:
     return float(max(counts) / (log_odds.shape[1] - 1))
 
 
-def found(log_p: Array, log_odds: Array, size: float, label: int | None = None) -> float:
+def detectable_share(log_p: Array, log_odds: Array, size: float, label: int | None = None) -> float:
     """The share of the others that would be called at 5 % if they were pushed `size` nats (above 0) towards the label.
 
     Each of the others in turn is held against the remaining ones, by its log odds in label y (unknown: in the label
@@ -147,6 +147,6 @@ def found(log_p: Array, log_odds: Array, size: float, label: int | None = None) 
     return float(np.mean((1 + above) / (len(pushes) + 1) <= LEVEL))
 
 
-def paired(canary: Array, twin: Array, label: int) -> Array:
+def twin_difference(canary: Array, twin: Array, label: int) -> Array:
     """D(f) = L[f, y] of the canary's model minus L[f, y] of its twin, for every member: (members,)."""
     return np.asarray(canary[:, label] - twin[:, label])

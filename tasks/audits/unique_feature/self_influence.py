@@ -33,7 +33,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.unique_feature.canary_selection import Ranked, RankedTraining, no_other, resolved
+from tasks.audits.unique_feature.canary_selection import RankedImage, RankedTraining, check_no_features, resolve_canary
 from tasks.audits.unique_feature.scores import log_probabilities
 from tasks.datasets.catalog import load
 from tasks.datasets.features import Feature
@@ -74,7 +74,7 @@ class Tracing:
     """
 
     training: Training
-    canary: Ranked | None = None
+    canary: RankedImage | None = None
     feature: Feature | None = None
     checkpoints: int = 10
     share: float = 0.95
@@ -84,7 +84,7 @@ class Tracing:
             given, missing = ("feature", "canary") if self.canary is None else ("canary", "feature")
             raise ValueError(f"{given} is given and {missing} is not; give both, or neither")
         if self.canary is not None:
-            no_other(self.training)
+            check_no_features(self.training)
         at_least(self, {"checkpoints": 1})
         share(self, "share", zero=False)
 
@@ -102,26 +102,26 @@ def influence(config: Tracing, inputs: Inputs) -> pa.Table:
     """
     from tasks.models.per_example_gradients import squared_gradients
 
-    training = of_tracing(config, inputs)
+    training = traced_training(config, inputs)
     images = load(training.data)
     network, member = classifier.architecture(training, images), classifier.member_of(training, images)
     spec = classifier.spec_of(training, images)
-    pixels, labels = seen(member, images)
-    losses, weights = traced(spec, member)
+    pixels, labels = training_images(member, images)
+    losses, weights = trace_training(spec, member)
     start = mean_loss(network, network.initial(training.seed), pixels, labels)
-    epochs = spaced([start, *losses], config.checkpoints, config.share)
+    epochs = checkpoint_epochs([start, *losses], config.checkpoints, config.share)
     squares = squared_gradients(network, [weights[epoch] for epoch in epochs], pixels, labels)  # (checkpoints, images)
     columns = {
         "row": member.rows,
         "label": labels,
-        "self_influence": rates(spec.recipe, epochs) @ squares,
+        "self_influence": learning_rates(spec.recipe, epochs) @ squares,
         "squared_slopes": squares.sum(axis=0),
         "checkpoints": [epochs] * len(labels),
     }
     return pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in INFLUENCE], schema=INFLUENCE)
 
 
-def spaced(losses: Sequence[float], count: int, share: float) -> list[int]:
+def checkpoint_epochs(losses: Sequence[float], count: int, share: float) -> list[int]:
     """The epochs, from 1, at which a training is traced: at most `count`, evenly spaced, by its losses.
 
     `losses` are that before training and each epoch's. The last epoch chosen is the first one at which the loss has
@@ -138,19 +138,19 @@ def spaced(losses: Sequence[float], count: int, share: float) -> list[int]:
     return [(2 * k * last + number) // (2 * number) for k in range(1, number + 1)]
 
 
-def rates(recipe: Recipe, epochs: Sequence[int]) -> NDArray[np.float64]:
+def learning_rates(recipe: Recipe, epochs: Sequence[int]) -> NDArray[np.float64]:
     """The learning rate in each of these epochs."""
     return np.array([recipe.learning_rate * recipe.factor(epoch) for epoch in epochs])
 
 
-def of_tracing(config: Tracing, inputs: Inputs) -> Training:
+def traced_training(config: Tracing, inputs: Inputs) -> Training:
     """The training that is traced, the canary's row in place of its rank."""
     if config.canary is None or config.feature is None:
         return config.training
-    return resolved(RankedTraining(config.training, config.canary, config.feature), inputs)
+    return resolve_canary(RankedTraining(config.training, config.canary, config.feature), inputs)
 
 
-def seen(member: Member, images: Images) -> tuple[Pixels, Labels]:
+def training_images(member: Member, images: Images) -> tuple[Pixels, Labels]:
     """The images that a training sees, with their features, and their labels."""
     pixels = images.train_images[member.rows]
     for place in np.flatnonzero(np.isin(member.rows, list(member.replaced))):
@@ -158,7 +158,7 @@ def seen(member: Member, images: Images) -> tuple[Pixels, Labels]:
     return pixels, images.train_labels[member.rows]
 
 
-def traced(spec: Spec, member: Member) -> tuple[list[float], dict[int, Weights]]:
+def trace_training(spec: Spec, member: Member) -> tuple[list[float], dict[int, Weights]]:
     """Each epoch's training loss, and its weights by epoch (from 1); TrainingError where training cannot go on."""
     from tasks.models.weights import of_model
     from tasks.training.trainer import train_many

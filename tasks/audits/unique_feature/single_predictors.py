@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tasks.audits.unique_feature.evaluation import Predictor, trained
-from tasks.audits.unique_feature.handed_out import places
+from tasks.audits.unique_feature.blinded_pictures import picture_ids
+from tasks.audits.unique_feature.evaluation import Predictor, network_predictor
 from tasks.audits.unique_feature.single_models import SingleModelConfig
 from tasks.job import Inputs
 
@@ -11,13 +11,13 @@ from tasks.job import Inputs
 def predictor(config: SingleModelConfig, inputs: Inputs) -> Predictor:
     """The model as a function of a named set of images."""
     if config.outputs is not None:
-        return from_outputs(config)
+        return outputs_predictor(config)
     if config.model is not None:
-        return from_file(config)
-    return trained(inputs[0])
+        return file_predictor(config)
+    return network_predictor(inputs[0])
 
 
-def from_file(config: SingleModelConfig) -> Predictor:
+def file_predictor(config: SingleModelConfig) -> Predictor:
     from tasks.external.loading import loaded
 
     assert config.model is not None
@@ -25,10 +25,10 @@ def from_file(config: SingleModelConfig) -> Predictor:
     return lambda _, images: model.answers(images).log_p
 
 
-def from_outputs(config: SingleModelConfig) -> Predictor:
+def outputs_predictor(config: SingleModelConfig) -> Predictor:
     from tasks.external.outputs import read
 
     assert config.outputs is not None
     outputs = read(config.outputs, config.columns, config.interface.gives)
-    where = places(config)
+    where = picture_ids(config)
     return lambda name, images: outputs.of(where[name][: len(images)]).log_p

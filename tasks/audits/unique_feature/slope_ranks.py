@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tasks import seeds
 from tasks.audits.unique_feature.feature_family import Relatives
-from tasks.audits.unique_feature.pixel_slopes import Array, ink, strongest
+from tasks.audits.unique_feature.pixel_slopes import Array, pixel_ink, strongest_pixels
 from tasks.audits.unique_feature.ranks import rank_p_value
 from tasks.audits.unique_feature.subset_ranks import Subsets, exposure, subset_count
 from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, drawn, family, pixels
@@ -29,7 +29,7 @@ OTHERS = len(GLYPHS)  # glyphs that the canary did not carry, of which its model
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class FeatureRegion:
     """Where features of a kind lie in images of `shape` (h, w, c).
 
     `where` are the pixels in which they differ, by their places in a flattened image. `added` (features, pixels) is
@@ -41,7 +41,7 @@ class Place:
     added: Array
     inked: Array
 
-    def field(self, values: Array) -> Array:
+    def pixel_map(self, values: Array) -> Array:
         """Values of the pixels as an image without channels, 0 elsewhere: (h, w). Channels are added up."""
         whole = np.zeros(self.shape)
         whole.ravel()[self.where] = values
@@ -54,15 +54,15 @@ class Place:
         return slice(int(rows.min()), int(rows.max()) + 1), slice(int(columns.min()), int(columns.max()) + 1)
 
 
-def place(clean: Pixels, sets: Sequence[Pixels], training: Pixels) -> Place:
+def feature_region(clean: Pixels, sets: Sequence[Pixels], training: Pixels) -> FeatureRegion:
     """The place of the features that the `sets` of the `clean` images carry, one each."""
     added = np.stack([(images.mean(axis=0) - clean.mean(axis=0)).ravel() / 255 for images in sets])
     where = np.flatnonzero(np.ptp(added, axis=0) > 0)
     height, width, channels = clean.shape[1:]
-    return Place((height, width, channels), where, added[:, where], ink(training).ravel()[where])
+    return FeatureRegion((height, width, channels), where, added[:, where], pixel_ink(training).ravel()[where])
 
 
-def together(slopes: Sequence[Array]) -> Array:
+def mean_standardised_slopes(slopes: Sequence[Array]) -> Array:
     """The mean slopes (pixels,) of several models, each in units of their standard deviation over the pixels."""
     spreads = [values.std() for values in slopes]
     return np.asarray(np.mean([of / spread if spread else of for of, spread in zip(slopes, spreads, strict=True)], 0))
@@ -78,7 +78,7 @@ def is_among_all(rank: Row) -> bool:
     return rank["ink"] is not None and rank["among"] == subset_count(len(rank["ink"]), rank["inked"])
 
 
-def fitted(asked: Relatives, size: tuple[int, int]) -> list[Feature]:
+def slope_features(asked: Relatives, size: tuple[int, int]) -> list[Feature]:
     """The features whose responses give the slopes.
 
     Glyphs drawn without regard to the one asked about; where features are ranked among the members of their family,
@@ -90,24 +90,24 @@ def fitted(asked: Relatives, size: tuple[int, int]) -> list[Feature]:
     return [asked.feature, *family(asked.feature, asked.family, asked.seed, size)]
 
 
-def ranked(asked: Relatives, was_drawn: bool, slopes: Array, here: Place) -> Iterator[Row]:
+def rank_rows(asked: Relatives, was_drawn: bool, slopes: Array, here: FeatureRegion) -> Iterator[Row]:
     """What the weighted slopes (pixels,) say of the feature asked about, and then of features never carried."""
     if is_counted(asked):
-        yield from among_all(asked, was_drawn, here.field(slopes))
+        yield from rank_among_all(asked, was_drawn, here.pixel_map(slopes))
     else:
-        yield among_members(asked, was_drawn, slopes, here)
+        yield rank_among_members(asked, was_drawn, slopes, here)
 
 
-def among_all(asked: Relatives, was_drawn: bool, field: Array) -> Iterator[Row]:
+def rank_among_all(asked: Relatives, was_drawn: bool, field: Array) -> Iterator[Row]:
     """A glyph's rank among all of its ink; then those of others, which were drawn if it was not, else the letters.
 
     `field` holds the weighted slopes of all pixels, (h, w).
     """
     feature = asked.feature
     assert isinstance(feature, Glyph)
-    values, inked = by_cell(field, feature), cells(feature)
-    subsets, read = Subsets(values), strongest(values, int(inked.sum()))
-    yield by_counting(subsets, inked) | {
+    values, inked = cell_sums(field, feature), inked_cells(feature)
+    subsets, read = Subsets(values), strongest_pixels(values, int(inked.sum()))
+    yield exact_rank(subsets, inked) | {
         "feature": "canary",
         "drawn": was_drawn,
         "hits": int((read & inked).sum()),
@@ -117,21 +117,21 @@ def among_all(asked: Relatives, was_drawn: bool, field: Array) -> Iterator[Row]:
         "ink": inked.tolist(),
         "slopes": values.tolist(),
     }
-    for other in others(asked, feature, was_drawn):
-        yield by_counting(subsets, cells(other)) | {"feature": "other", "drawn": not was_drawn}
+    for other in control_glyphs(asked, feature, was_drawn):
+        yield exact_rank(subsets, inked_cells(other)) | {"feature": "other", "drawn": not was_drawn}
 
 
-def by_counting(subsets: Subsets, inked: Cells) -> Row:
+def exact_rank(subsets: Subsets, inked: Cells) -> Row:
     count = int(inked.sum())
     p_value = subsets.p_value(inked)
-    return about(p_value, subset_count(len(inked), count), count)
+    return rank_columns(p_value, subset_count(len(inked), count), count)
 
 
-def about(p_value: float, among: int, inked: int) -> Row:
+def rank_columns(p_value: float, among: int, inked: int) -> Row:
     return {"p_value": p_value, "among": among, "exposure": exposure(p_value), "inked": inked}
 
 
-def others(asked: Relatives, feature: Glyph, was_drawn: bool) -> list[Glyph]:
+def control_glyphs(asked: Relatives, feature: Glyph, was_drawn: bool) -> list[Glyph]:
     """Glyphs at the same place: the letters where the feature was drawn, else as many drawn ones.
 
     Drawn ones are found at any level as often as it says whatever models do: they check the counting alone.
@@ -143,18 +143,18 @@ def others(asked: Relatives, feature: Glyph, was_drawn: bool) -> list[Glyph]:
     return [glyph for glyph in found if isinstance(glyph, Glyph)]
 
 
-def among_members(asked: Relatives, was_drawn: bool, slopes: Array, here: Place) -> Row:
+def rank_among_members(asked: Relatives, was_drawn: bool, slopes: Array, here: FeatureRegion) -> Row:
     """The rank of the feature, the first of `here.added`, among the members of its family."""
     scores = here.added @ slopes
-    said = about(rank_p_value(scores), len(scores), 0) | {"feature": "canary", "drawn": was_drawn}
+    said = rank_columns(rank_p_value(scores), len(scores), 0) | {"feature": "canary", "drawn": was_drawn}
     if isinstance(asked.feature, Picture):
         return said  # dark or bright, it has no ink to be read out
     rows, columns = here.block
-    marks = np.array([here.field(added)[rows, columns].ravel() for added in here.added])
+    marks = np.array([here.pixel_map(added)[rows, columns].ravel() for added in here.added])
     inks = marks > marks.max() / 2
-    values = here.field(slopes)[rows, columns].ravel()
+    values = here.pixel_map(slopes)[rows, columns].ravel()
     count = int(inks[0].sum())
-    hits = (inks & strongest(values, count)).sum(axis=1)
+    hits = (inks & strongest_pixels(values, count)).sum(axis=1)
     return said | {
         "inked": count,
         "hits": int(hits[0]),
@@ -166,13 +166,13 @@ def among_members(asked: Relatives, was_drawn: bool, slopes: Array, here: Place)
     }
 
 
-def cells(glyph: Glyph) -> Cells:
+def inked_cells(glyph: Glyph) -> Cells:
     """Which of the glyph's cells have ink, row by row: (25,)."""
     step = glyph.size // CELLS
     return np.asarray(pixels(glyph)[::step, ::step].ravel() > 0)
 
 
-def by_cell(field: Array, glyph: Glyph) -> Array:
+def cell_sums(field: Array, glyph: Glyph) -> Array:
     """The sums of a field (h, w) over the pixels of each cell at the glyph's place: (25,)."""
     step = glyph.size // CELLS
     block = field[glyph.top : glyph.top + glyph.size, glyph.left : glyph.left + glyph.size]

@@ -34,9 +34,9 @@ class Subsets:
         self.values = np.asarray(values, np.float64)
         self._slack = ROUNDING * float(np.abs(self.values).sum())
         half = len(values) // 2
-        self._first, self._second = by_size(self.values[:half]), by_size(self.values[half:])
+        self._first, self._second = sums_by_size(self.values[:half]), sums_by_size(self.values[half:])
 
-    def at_least(self, inked: int, least: float) -> int:
+    def count_at_least(self, inked: int, least: float) -> int:
         """How many choices of `inked` cells have a sum of at least `least`, or less by no more than rounding."""
         count = 0
         for size, sums in enumerate(self._first):
@@ -49,11 +49,11 @@ class Subsets:
     def p_value(self, chosen: NDArray[np.bool_]) -> float:
         """The share of the choices of as many cells whose sum is at least that of the `chosen` ones, (cells,)."""
         inked = int(np.count_nonzero(chosen))
-        count = self.at_least(inked, float(self.values[chosen].sum()))
+        count = self.count_at_least(inked, float(self.values[chosen].sum()))
         return count / subset_count(len(self.values), inked)
 
 
-def by_size(values: Array) -> list[Array]:
+def sums_by_size(values: Array) -> list[Array]:
     """The sums of every choice of these values, ascending, by how many are chosen: from none to all."""
     sums, sizes = np.zeros(1), np.zeros(1, np.int64)
     for value in values:

@@ -9,19 +9,19 @@ from tasks import seeds
 from tasks.audits.unique_feature import twins
 from tasks.audits.unique_feature.canary_selection import (
     Canary,
-    Choice,
-    Ranked,
+    CanaryChoice,
+    RankedImage,
     RankedTraining,
     canaries,
-    chosen,
+    choose_canaries,
     link,
-    stream,
-    train_ranked,
+    stream_path,
+    train_with_canary,
 )
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.self_influence import Tracing, influence
 from tasks.audits.unique_feature.single_models import SingleModelConfig, single_model_config
-from tasks.audits.unique_feature.twins import train_twin, twin_of
+from tasks.audits.unique_feature.twins import train_twin, twin_training
 from tasks.datasets.catalog import load
 from tasks.datasets.features import check_fits
 from tasks.job import Job
@@ -83,15 +83,15 @@ class Trainings:
 def trainings(config: UniqueFeature) -> Trainings:
     """What the config trains; ValueError where the data cannot serve it."""
     if not config.given.there:
-        check(config)
+        check_data(config)
     if config.asks_models:
         return Trainings(single_models=tuple(single_models(config)))
-    ranking = ranked(config) if config.choice == "self-influence" else None
+    ranking = self_influence_ranking(config) if config.choice == "self-influence" else None
     plain = trainings(config.plain()) if config.beside_plain else None
     return Trainings(tuple(pairs(config, ranking)), ranking, plain=plain)
 
 
-def check(config: UniqueFeature) -> None:
+def check_data(config: UniqueFeature) -> None:
     """ValueError where the data cannot serve the config."""
     images = load(config.trained_on).train_images
     rows = config.examples or len(images)
@@ -114,35 +114,35 @@ def pairs(config: UniqueFeature, ranking: Ranking | None) -> Iterator[Pair]:
     chosen_ones = () if ranking is None else (ranking.chosen,)
     for canary in canaries(config):
         for replicate in range(config.seeds):
-            clean = without_neighbours(config, training_seed(config, canary.number, replicate), canary)
-            if isinstance(canary.image, Ranked):
+            clean = clean_training(config, training_seed(config, canary.number, replicate), canary)
+            if isinstance(canary.image, RankedImage):
                 with_canary = RankedTraining(clean, canary.image, canary.carried)
-                model = chain(train_ranked, with_canary, config.link, chosen_ones, link)[-1]
+                model = chain(train_with_canary, with_canary, config.link, chosen_ones, link)[-1]
             else:
-                model = trained(config, replace(clean, burnt=(Burnt(canary.image, canary.carried),)))
-            yield Pair(canary, clean, model, twin(config, clean, model), chosen_ones)
+                model = training_job(config, replace(clean, burnt=(Burnt(canary.image, canary.carried),)))
+            yield Pair(canary, clean, model, twin_job(config, clean, model), chosen_ones)
 
 
-def twin(config: UniqueFeature, clean: Training, model: Job) -> Job:
+def twin_job(config: UniqueFeature, clean: Training, model: Job) -> Job:
     """The twin of the canary with this model, the last link of its chain.
 
     Without patience every network keeps its last epoch, so the twin need not wait to be told which.
     """
     if not clean.patience:
-        return trained(config, clean)
-    return chain(train_twin, twin_of(clean), config.link, (model,), twins.link)[-1]
+        return training_job(config, clean)
+    return chain(train_twin, twin_training(clean), config.link, (model,), twins.link)[-1]
 
 
-def trained(config: UniqueFeature, training: Training) -> Job:
+def training_job(config: UniqueFeature, training: Training) -> Job:
     """The job of the trained network, the last link of its chain."""
     return chain(train, training, config.link)[-1]
 
 
-def ranked(config: UniqueFeature) -> Ranking:
+def self_influence_ranking(config: UniqueFeature) -> Ranking:
     """The canaries of the highest and the lowest self-influence."""
     base = training(config, seeds.derive(config.seed, "base"))
     every_image = Job(influence, Tracing(base))
-    return Ranking(base, every_image, Job(chosen, Choice(config.canaries), (every_image,)))
+    return Ranking(base, every_image, Job(choose_canaries, CanaryChoice(config.canaries), (every_image,)))
 
 
 def single_models(config: UniqueFeature) -> Iterator[SingleModel]:
@@ -157,22 +157,22 @@ def single_models(config: UniqueFeature) -> Iterator[SingleModel]:
     else:
         first = single_model_config(config, 0)
         for replicate in range(config.seeds):
-            model = trained(config, training(config, training_seed(config, 0, replicate)))
+            model = training_job(config, training(config, training_seed(config, 0, replicate)))
             yield SingleModel(replace(first, number=replicate), (model,))
 
 
 def training_seed(config: UniqueFeature, number: int, replicate: int) -> int:
     """The seed of the canary's training with its replicate, counted from 0."""
     path = (0 if config.one_seed else number, *((replicate,) if replicate else ()))
-    return seeds.derive(config.seed, *stream(config, "training", *path))
+    return seeds.derive(config.seed, *stream_path(config, "training", *path))
 
 
-def without_neighbours(config: UniqueFeature, seed: int, canary: Canary) -> Training:
+def clean_training(config: UniqueFeature, seed: int, canary: Canary) -> Training:
     """The training of a network of this seed without the canary, and without the neighbours of its clean image."""
     clean, count = training(config, seed), config.neighbours_left_out
     if not count:
         return clean
-    assert not isinstance(canary.image, Ranked)  # of which no neighbours are left out
+    assert not isinstance(canary.image, RankedImage)  # of which no neighbours are left out
     return replace(clean, left_out=NearestImages(canary.image, count))
 
 

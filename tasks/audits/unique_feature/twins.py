@@ -45,7 +45,7 @@ class TwinTraining:
         return self.training.epochs
 
 
-def twin_of(clean: Training) -> TwinTraining:
+def twin_training(clean: Training) -> TwinTraining:
     """The twin of a canary whose model is trained as `clean` is, but for the canary."""
     return TwinTraining(replace(clean, patience=0))
 
@@ -65,7 +65,7 @@ def work(config: TwinTraining) -> Work:
     return classifier.work(config.training, kept=True)
 
 
-def ends(config: TwinTraining, inputs: Inputs) -> int:
+def last_epoch(config: TwinTraining, inputs: Inputs) -> int:
     """The epoch, from 1, up to which the twin is trained; the input is the MODEL of its canary."""
     (canary,) = inputs
     return min(config.epochs, int(canary["best_epoch"][0].as_py()))
@@ -79,7 +79,7 @@ def train_many(configs: Sequence[TwinTraining], inputs: Sequence[Inputs]) -> Ite
     if len({batch_key(config) for config in configs}) > 1:
         raise ValueError("twins that differ in more than seed and learning rate cannot share a call")
     images = load(configs[0].training.data)
-    until = [ends(config, tables) for config, tables in zip(configs, inputs, strict=True)]
+    until = [last_epoch(config, tables) for config, tables in zip(configs, inputs, strict=True)]
     # Equal trainings one after another, the first to end first, so that each goes on from where the last one ended.
     order = sorted(range(len(configs)), key=lambda index: (repr(configs[index].training), until[index]))
     members: dict[int, Member] = {}

@@ -26,11 +26,11 @@ class Units:
 
 
 def units(scores: Sequence[Row]) -> Units:
-    pairs = averaged(scores, ("canary", "seed"))
-    canaries = averaged(pairs, ("canary",))
+    pairs = average_rows(scores, ("canary", "seed"))
+    canaries = average_rows(pairs, ("canary",))
     seeds = {pair["seed"] for pair in pairs}
     if len(seeds) < len(canaries) or 1 < len(canaries) < len(pairs) > len(seeds):  # canaries share seeds
-        return Units(pairs, averaged(pairs, ("seed",)), "training seed", "training seed")
+        return Units(pairs, average_rows(pairs, ("seed",)), "training seed", "training seed")
     if len(canaries) == len(pairs):
         return Units(pairs, pairs, "training", "pair of trainings")
     return Units(pairs, canaries, "canary", "canary")
@@ -45,7 +45,7 @@ def share_seeds(trainings: Iterable[tuple[int, int]]) -> bool:
     return len({seed for _, seed in found}) < len(found)
 
 
-def averaged(rows: Sequence[Row], by: tuple[str, ...]) -> list[Row]:
+def average_rows(rows: Sequence[Row], by: tuple[str, ...]) -> list[Row]:
     """One row for each group, in the order in which the groups come: numbers averaged, p-values the first row's."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for score in rows:
@@ -71,7 +71,7 @@ def column(rows: Sequence[Row], name: str) -> list[float]:
     return [row[name] for row in rows if row[name] is not None]
 
 
-def effect(metric: str, setting: Mapping[str, Any], pairs: Sequence[Row], name: str, unit: str) -> Row:
+def effect_row(metric: str, setting: Mapping[str, Any], pairs: Sequence[Row], name: str, unit: str) -> Row:
     """The mean difference that the canary makes: its model minus the twin of the same seed.
 
     The t interval and the one-tailed p-value (greater than 0) are over the units.

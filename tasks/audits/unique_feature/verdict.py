@@ -45,11 +45,11 @@ LIMITS = (
     "is this feature. This speaks of the training procedure, data and feature that were audited, at this number of "
     "trainings; not of one given model. Not seen is not safe: another feature, place or score may show more."
 )
-CHOSEN = (
+CHOSEN_LIMITS = (
     "The feature was chosen, not drawn from its family, so its ranks are as good as its likeness to the others: of "
     "canaries that carried another glyph the letter A was called in 5 of 30 at 5 %."
 )
-CHOSEN_GLYPH = (
+CHOSEN_GLYPH_LIMITS = (
     "The feature was chosen, not drawn from all glyphs, so its ranks are as good as its likeness to them: of canaries "
     "that carried drawn glyphs the 26 letters were called in 5.9 % of 1,664 questions at 5 %, and in 0.2 % at 0.1 %."
 )
@@ -130,10 +130,10 @@ def panel_verdict(
     power, size = (0.0, SMALLEST) if found is None else (found["estimate"], json.loads(found["setting"])["nats"])
     alike = 0.0 if same is None else same["estimate"]
     high = math.inf if upper is None else upper["estimate"]
-    evidence = placed(feature, rank, push, others, names)
+    evidence = describe_panel(feature, rank, push, others, names)
     if beside is not None:
-        evidence = f"{evidence}; {_beside(beside)}"
-    touched = [words for row in rows.values() if (words := _touched(row))]
+        evidence = f"{evidence}; {_describe_references(beside)}"
+    touched = [words for row in rows.values() if (words := _describe_alteration(row))]
     checked = sum(metric == TWICE for metric, _ in rows)
     if checked < tables:
         touched.append(f"of {tables - checked} of {tables} tables the pictures handed out twice could not be checked")
@@ -167,7 +167,7 @@ def panel_verdict(
     return Verdict(answer, sentence, limits, tuple((each["metric"], each["setting"]) for each in carried))
 
 
-def placed(feature: Feature, rank: Row, push: Row, others: Row | None, names: str = "") -> str:
+def describe_panel(feature: Feature, rank: Row, push: Row, others: Row | None, names: str = "") -> str:
     """The feature's place among its family with p, and its push beside those of the others, in words."""
     n, setting = rank["n"], json.loads(push["setting"])
     members = round(2 * rank["null"] - 1)
@@ -187,7 +187,7 @@ def placed(feature: Feature, rank: Row, push: Row, others: Row | None, names: st
     )
 
 
-def _touched(row: Row) -> str:
+def _describe_alteration(row: Row) -> str:
     """Why the table of this row is not what a model says; no text where nothing speaks for that."""
     if row["metric"] == TWICE and row["estimate"]:
         table = json.loads(row["setting"])["table"]
@@ -202,7 +202,7 @@ def _touched(row: Row) -> str:
     return ""
 
 
-def _beside(row: Row) -> str:
+def _describe_references(row: Row) -> str:
     """The rank beside references in words."""
     setting = json.loads(row["setting"])
     return (
@@ -218,7 +218,7 @@ def ranked_among(row: Row) -> str:
     return f"all {glyphs:,} glyphs" if glyphs else f"{setting['others'] + 1} features of its kind"
 
 
-def smallest(separation: float) -> float:
+def smallest_relevant_push(separation: float) -> float:
     """The smallest push that matters, in nats, of a model whose labels are so far apart (`ranks.separation`).
 
     SMALLEST, and less where logits are so small that SEPARATION of their distance is: else an owner who divides them by
@@ -241,9 +241,9 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     """
     rows = by_name(summary)
     asked = f"a feature drawn from the family of {called(feature)}" if drawn else called(feature)
-    by_effect, evidence = _answered(rows.get(ROWS[0], {}), asked, carried == feature)
+    by_effect, evidence = _effect_answer(rows.get(ROWS[0], {}), asked, carried == feature)
     calls = next((row for (metric, _), row in rows.items() if metric == CALLED and row["n"]), None)
-    by_rank, words = _ranked(calls, next((row for (metric, _), row in rows.items() if metric == BEYOND), None))
+    by_rank, words = _rank_answer(calls, next((row for (metric, _), row in rows.items() if metric == BEYOND), None))
     answer = by_rank if by_rank == "memorised" or by_effect == "not seen" else by_effect
     if rows.get(ROWS[0], {}).get("n"):
         evidence = f"{evidence}. {words}"
@@ -256,13 +256,15 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     return Verdict(
         answer,
         sentence,
-        " ".join([*_private(rows), *([] if drawn else _chosen(calls)), LIMITS]),
-        _decisive(rows, by_effect, calls),
-        " ".join(_published(rows)),
+        " ".join([*_privacy_limits(rows), *([] if drawn else _chosen_limits(calls)), LIMITS]),
+        _deciding_rows(rows, by_effect, calls),
+        " ".join(_published_test(rows)),
     )
 
 
-def _decisive(rows: Mapping[tuple[str, str], Row], by_effect: Answer, calls: Row | None) -> tuple[tuple[str, str], ...]:
+def _deciding_rows(
+    rows: Mapping[tuple[str, str], Row], by_effect: Answer, calls: Row | None
+) -> tuple[tuple[str, str], ...]:
     """The rows that the answer rests on, the one that decided first: the effect where it accuses or nothing does."""
     by_metric = {name[0]: name for name in rows}
     names = [ROWS[0], *(by_metric[metric] for metric in (CALLED, BEYOND) if metric in by_metric)]
@@ -275,7 +277,7 @@ def _decisive(rows: Mapping[tuple[str, str], Row], by_effect: Answer, calls: Row
     return tuple(name for name in names if name in rows)
 
 
-def _answered(row: Row, asked: str, was_carried: bool) -> tuple[Answer, str]:
+def _effect_answer(row: Row, asked: str, was_carried: bool) -> tuple[Answer, str]:
     """The answer, and the evidence for it in words."""
     if not row or not row["n"] or row["estimate"] is None:
         return "undecided", "no pair of trainings has been scored"
@@ -290,7 +292,7 @@ def _answered(row: Row, asked: str, was_carried: bool) -> tuple[Answer, str]:
         alone = "one training seed" if row["unit"] == "training seed" else "one pair of trainings"
         return "undecided", f"{moved}; {alone} has no interval: train at least {LEAST} canaries, each with its own seed"
     factor = f"a factor of {math.exp(row['estimate']):.3g} in probability"
-    over = f"95 % interval {low:.4g} to {high:.4g} over {n} {counted(row['unit'], n)}"
+    over = f"95 % interval {low:.4g} to {high:.4g} over {n} {unit_name(row['unit'], n)}"
     evidence = f"{moved} ({over}; {factor}; 0 where nothing is memorised)"
     if n < LEAST:
         return "undecided", f"{evidence}; so few decide nothing: train at least {LEAST} canaries"
@@ -303,7 +305,7 @@ def _answered(row: Row, asked: str, was_carried: bool) -> tuple[Answer, str]:
     return "not seen", f"{evidence}; more than {high:.4g} nats is unlikely"
 
 
-def _ranked(calls: Row | None, beyond: Row | None) -> tuple[Answer, str]:
+def _rank_answer(calls: Row | None, beyond: Row | None) -> tuple[Answer, str]:
     """What the canaries' ranks say by themselves, and that in words."""
     if calls is None:
         return "undecided", (
@@ -313,7 +315,7 @@ def _ranked(calls: Row | None, beyond: Row | None) -> tuple[Answer, str]:
     n, setting = calls["n"], json.loads(calls["setting"])
     among, number = setting[GLYPHS] if GLYPHS in setting else setting["others"] + 1, round(calls["estimate"] * n)
     ranked = f"rank among all {among:,} glyphs" if GLYPHS in setting else f"paired rank among {among - 1} others"
-    who = f"{number} of {n} {counted('canary', n)} {'is' if number == 1 else 'are'} called memorised one by one"
+    who = f"{number} of {n} {unit_name('canary', n)} {'is' if number == 1 else 'are'} called memorised one by one"
     words = f"{who} ({ranked}, false discovery rate {100 * FDR:.0f} %)"
     p_value = None if beyond is None else beyond["p_value"]
     if beyond is not None and beyond["estimate"] is not None:
@@ -338,30 +340,30 @@ def _ranked(calls: Row | None, beyond: Row | None) -> tuple[Answer, str]:
     return "not seen", words
 
 
-def _chosen(calls: Row | None) -> list[str]:
+def _chosen_limits(calls: Row | None) -> list[str]:
     """What ranks rest on where the feature was chosen."""
     if calls is None:
         return []
-    return [CHOSEN_GLYPH if GLYPHS in json.loads(calls["setting"]) else CHOSEN]
+    return [CHOSEN_GLYPH_LIMITS if GLYPHS in json.loads(calls["setting"]) else CHOSEN_LIMITS]
 
 
 def _level(beyond: Row) -> float:
     return float(json.loads(beyond["setting"])["p"])
 
 
-def sample(row: Row) -> str:
+def describe_sample(row: Row) -> str:
     """The sample of a row in words: `12 pairs of trainings`."""
-    return f"{row['n']} {counted(row['unit'], row['n'])}"
+    return f"{row['n']} {unit_name(row['unit'], row['n'])}"
 
 
-def counted(unit: str, n: int) -> str:
+def unit_name(unit: str, n: int) -> str:
     """The unit in the singular or plural, for `n` of them."""
     if n == 1:
         return unit
     return "pairs of trainings" if unit == "pair of trainings" else "canaries" if unit == "canary" else f"{unit}s"
 
 
-def _published(rows: Mapping[tuple[str, str], Row]) -> list[str]:
+def _published_test(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     """The result of the published test, for canary models and for their twins, which never saw the feature."""
     rates = [
         rows.get(("rate called memorised", json.dumps({"model": model, "test": "welch"})))
@@ -376,7 +378,7 @@ def _published(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     ]
 
 
-def _private(rows: Mapping[tuple[str, str], Row]) -> list[str]:
+def _privacy_limits(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     """What differential privacy allows one model to show of drawn features, and what it did, at the first level."""
     found: dict[str, Row] = {}
     for (metric, _), row in rows.items():

@@ -11,7 +11,7 @@ import pytest
 
 from tasks import checkpoints
 from tasks.audits.unique_feature import canary_selection
-from tasks.audits.unique_feature.canary_selection import Ranked, RankedTraining, train_ranked
+from tasks.audits.unique_feature.canary_selection import RankedImage, RankedTraining, train_with_canary
 from tasks.checkpoints import Link
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
@@ -97,12 +97,12 @@ def test_a_mixture_in_links_is_the_unbroken_one_whatever_is_trained_beside_it() 
 def test_a_canary_by_rank_in_links_is_the_one_by_row_also_beside_one_that_cannot_be() -> None:
     table = chosen(7)
     clean = replace(TRAINING, burnt=())
-    ranked = RankedTraining(clean, Ranked("highest", 1), Glyph())
-    jobs = chain(train_ranked, ranked, 2, part=canary_selection.link)
+    ranked = RankedTraining(clean, RankedImage("highest", 1), Glyph())
+    jobs = chain(train_with_canary, ranked, 2, part=canary_selection.link)
     assert [2, 4, 6] == [job.config.epochs for job in jobs]
     assert classifier.train(TRAINING, ()) == broken(jobs, [table])[-1]
     _, state = linked(jobs[1], [], [table])
-    absent = replace(jobs[2].config, canary=Ranked("highest", 2))
+    absent = replace(jobs[2].config, canary=RankedImage("highest", 2))
     left: list[bytes] = []
     with checkpoints.under([Link(), Link(lambda: [state], left.append)]):
         found = dict(canary_selection.train_many([absent, jobs[2].config], [[table], [table]]))

@@ -24,14 +24,14 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, evaluations
-from tasks.audits.unique_feature.measures.history import HISTORY, histories
-from tasks.audits.unique_feature.power import needed
-from tasks.audits.unique_feature.published import LEVEL, Numbers, Repeated
-from tasks.audits.unique_feature.replicates import over_evaluations, over_seeds
+from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, evaluation_jobs
+from tasks.audits.unique_feature.measures.history import HISTORY, history_jobs
+from tasks.audits.unique_feature.power import probe_count_rows
+from tasks.audits.unique_feature.published import LEVEL, PublishedCell, PublishedNumbers
+from tasks.audits.unique_feature.replicates import evaluation_spread_rows, seed_range_rows
 from tasks.audits.unique_feature.scores import Array, average, black_box_score, spread, white_box_score
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.audits.unique_feature.units import Units, column, effect, units
+from tasks.audits.unique_feature.units import Units, column, effect_row, units
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import (
@@ -87,20 +87,20 @@ def canary_scores(config: CanaryScores, inputs: Inputs) -> pa.Table:  # noqa: AR
     The inputs are divergences and histories, in any order and number. A pair has a row where its divergences are there.
     p-values are adjusted over all rows, each score, test and kind of model apart.
     """
-    histories = {pair(table): table for table in inputs if table.schema == HISTORY}
+    histories = {pair_key(table): table for table in inputs if table.schema == HISTORY}
     divergences = [table for table in inputs if table.schema == DIVERGENCES]
-    rows = [scored(table) | trained(histories.get(pair(table))) for table in divergences]
+    rows = [pair_scores(table) | training_columns(histories.get(pair_key(table))) for table in divergences]
     rows.sort(key=lambda row: (-row["m"], row["canary"], row["seed"], row["evaluation"]))
-    adjust(rows)
+    adjust_p_values(rows)
     return pa.Table.from_pylist(rows, CANARY_SCORES)
 
 
-def pair(table: pa.Table) -> tuple[int, int]:
+def pair_key(table: pa.Table) -> tuple[int, int]:
     """The canary and the training seed that a table of one pair of models tells of."""
     return table["canary"][0].as_py(), table["seed"][0].as_py()
 
 
-def scored(divergences: pa.Table) -> Row:
+def pair_scores(divergences: pa.Table) -> Row:
     """The scores of one pair of models."""
     row: Row = {name: divergences[name][0].as_py() for name in ("canary", "label", "seed", "evaluation")}
     for model, prefix in PREFIXES.items():
@@ -112,7 +112,7 @@ def scored(divergences: pa.Table) -> Row:
 
 def model_scores(divergences: pa.Table, model: str) -> Row:
     """One model's scores, with the p-values over images of the tests that the paper gives."""
-    probe, train = (select(divergences, model, images) for images in ("probe", "train"))
+    probe, train = (select_columns(divergences, model, images) for images in ("probe", "train"))
     row: Row = {
         "m": black_box_score(probe["d_u"], probe["d_r"]),
         "m_w_probe": white_box_score(probe["log_p_u"], probe["log_p_r"]),
@@ -138,7 +138,7 @@ def finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def trained(history: pa.Table | None) -> Row:
+def training_columns(history: pa.Table | None) -> Row:
     """How long both models trained and how well they classify; nothing where their history is not there."""
     row: Row = {}
     for epoch in [] if history is None else history.to_pylist():
@@ -150,7 +150,7 @@ def trained(history: pa.Table | None) -> Row:
     return row
 
 
-def adjust(scores: Sequence[Row]) -> None:
+def adjust_p_values(scores: Sequence[Row]) -> None:
     """Add to the rows the p-values adjusted over them, Benjamini & Hochberg 1995."""
     for name in [f"{prefix}{kind}_{test}" for prefix in PREFIXES.values() for kind in SCORES for test in TESTS]:
         values = [math.nan if score[f"{name}_p"] is None else score[f"{name}_p"] for score in scores]
@@ -158,7 +158,7 @@ def adjust(scores: Sequence[Row]) -> None:
             score[f"{name}_adjusted_p"] = None if math.isnan(adjusted) else adjusted
 
 
-def select(divergences: pa.Table, model: str, images: str) -> dict[str, Array]:
+def select_columns(divergences: pa.Table, model: str, images: str) -> dict[str, Array]:
     """The number columns, in float64, of one model on one set of images."""
     import pyarrow.compute as pc  # a tenth of what `engram list` takes
 
@@ -166,31 +166,31 @@ def select(divergences: pa.Table, model: str, images: str) -> dict[str, Array]:
     return {name: chosen[name].to_numpy().astype(np.float64) for name in ("d_u", "d_r", "log_p_u", "log_p_r")}
 
 
-def scores_of(config: UniqueFeature, trainings: Trainings) -> Job:
+def scores_job(config: UniqueFeature, trainings: Trainings) -> Job:
     """The scores of these pairs."""
-    return Job(canary_scores, CanaryScores(), (*evaluations(config, trainings), *histories(trainings)))
+    return Job(canary_scores, CanaryScores(), (*evaluation_jobs(config, trainings), *history_jobs(trainings)))
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return (scores_of(config, trainings),) if config.asks_for("scores") else ()
+    return (scores_job(config, trainings),) if config.asks_for("scores") else ()
 
 
-def rows(tables: Tables, about: Repeated) -> Iterator[Row]:
+def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
     """The answer's rows first, then what the paper prints, then what another seed or drawing changes."""
     for table in tables.of(CANARY_SCORES):
         scores = table.to_pylist()
         independent, published = units(scores), about.numbers
-        yield from black_box(independent, published)
-        yield from called_memorised(independent)
-        yield from white_box(independent)
-        yield from accuracy(independent, published)
-        yield from needed(column(independent.pairs, "twin_m_sd"), "training")
-        yield from tops(independent, published)
-        yield from over_seeds(scores)
-        yield from over_evaluations(scores)
+        yield from black_box_rows(independent, published)
+        yield from published_test_rates(independent)
+        yield from white_box_rows(independent)
+        yield from accuracy_rows(independent, published)
+        yield from probe_count_rows(column(independent.pairs, "twin_m_sd"), "training")
+        yield from top_canary_rows(independent, published)
+        yield from seed_range_rows(scores)
+        yield from evaluation_spread_rows(scores)
 
 
-def black_box(units: Units, published: Numbers) -> Iterator[Row]:
+def black_box_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
     """M over all canaries, the effect of the canary on it, and M as published: over those canaries where M > 0.
 
     The last is positive for models that never saw the feature too; its null is what the twins give.
@@ -198,7 +198,7 @@ def black_box(units: Units, published: Numbers) -> Iterator[Row]:
     canary, twin = column(units.rows, "m"), column(units.rows, "twin_m")
     yield row("M", {"model": "canary"}, mean(canary), units.model, null=mean(twin).value)
     yield row("M", {"model": "twin"}, mean(twin), units.model)
-    yield effect("M effect", {}, units.rows, "m", units.pair)
+    yield effect_row("M effect", {}, units.rows, "m", units.pair)
     above = {model: [m for m in values if m > 0] for model, values in (("canary", canary), ("twin", twin))}
     means = {model: mean(values) for model, values in above.items()}
     yield row(
@@ -216,7 +216,7 @@ def black_box(units: Units, published: Numbers) -> Iterator[Row]:
     yield row("rate of positive M", {"model": "twin"}, shares["twin"], units.model)
 
 
-def called_memorised(units: Units) -> Iterator[Row]:
+def published_test_rates(units: Units) -> Iterator[Row]:
     """How often the published test calls the feature memorised, and how often where no model ever saw it.
 
     Were images the right sample, it would call LEVEL of the twins so; the p-value beside the twins' rate asks that.
@@ -238,23 +238,23 @@ def called_memorised(units: Units) -> Iterator[Row]:
         yield row("rate called memorised", setting | {"model": "twin"}, rates["twin"], "training", LEVEL, p_value)
 
 
-def white_box(units: Units) -> Iterator[Row]:
+def white_box_rows(units: Units) -> Iterator[Row]:
     """M_w, the effect of the canary on it, and the two probabilities, on the probe and on the training images."""
     for images in ("probe", "train"):
         setting = {"images": images}
-        yield over_canaries("M_w", setting, units, f"m_w_{images}")
-        yield effect("M_w effect", setting, units.rows, f"m_w_{images}", units.pair)
-        yield over_canaries("P_u", setting, units, f"p_u_{images}")
-        yield over_canaries("P_r", setting, units, f"p_r_{images}")
+        yield mean_row("M_w", setting, units, f"m_w_{images}")
+        yield effect_row("M_w effect", setting, units.rows, f"m_w_{images}", units.pair)
+        yield mean_row("P_u", setting, units, f"p_u_{images}")
+        yield mean_row("P_r", setting, units, f"p_r_{images}")
 
 
-def accuracy(units: Units, published: Numbers) -> Iterator[Row]:
+def accuracy_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
     for model, prefix in PREFIXES.items():
         values = column(units.rows, f"{prefix}validation_accuracy")
         yield row("validation accuracy", {"model": model}, mean(values), units.model, published=published.accuracy)
 
 
-def tops(units: Units, published: Numbers) -> Iterator[Row]:
+def top_canary_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
     """The canaries that the published tables list; null: the twin with the same rank among twins.
 
     Table 1: the largest M_w, with its probabilities. Which images the paper averaged over is not clear (training images
@@ -263,28 +263,28 @@ def tops(units: Units, published: Numbers) -> Iterator[Row]:
     if published.m_w:
         for images in ("probe", "train"):
             names = {"M_w": f"m_w_{images}", "P_u": f"p_u_{images}", "P_r": f"p_r_{images}"}
-            yield from ranked(units.rows, names, {"images": images}, published.m_w)
+            yield from ranked_score_rows(units.rows, names, {"images": images}, published.m_w)
     if published.m:
-        yield from ranked(units.rows, {"M": "m"}, {}, [(m,) for m in published.m])
+        yield from ranked_score_rows(units.rows, {"M": "m"}, {}, [(m,) for m in published.m])
 
 
-def ranked(
+def ranked_score_rows(
     rows: Sequence[Row], names: dict[str, str], setting: Row, published: Sequence[Sequence[float]]
 ) -> Iterator[Row]:
     """The first of `names` by rank, and the others of the same canary, each beside its published number."""
     first = next(iter(names.values()))
-    canaries, twins = (top(rows, f"{prefix}{first}", len(published)) for prefix in PREFIXES.values())
+    canaries, twins = (top_pairs(rows, f"{prefix}{first}", len(published)) for prefix in PREFIXES.values())
     for rank, (canary, twin, numbers) in enumerate(zip(canaries, twins, published, strict=False), start=1):
         for (metric, name), number in zip(names.items(), numbers, strict=True):
             setting_ = setting | {"rank": rank}
             yield row(metric, setting_, alone(canary[name]), "training", twin[f"twin_{name}"], published=number)
 
 
-def top(rows: Sequence[Row], name: str, count: int) -> list[Row]:
+def top_pairs(rows: Sequence[Row], name: str, count: int) -> list[Row]:
     return sorted((row for row in rows if row[name] is not None), key=lambda row: -row[name])[:count]
 
 
-def over_canaries(metric: str, setting: Row, units: Units, name: str) -> Row:
+def mean_row(metric: str, setting: Row, units: Units, name: str) -> Row:
     """The mean over the canaries' models; null: the mean over their twins."""
     twins = mean(column(units.rows, f"twin_{name}"))
     return row(metric, setting, mean(column(units.rows, name)), units.model, null=twins.value)

@@ -23,11 +23,11 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.unique_feature import ranks
-from tasks.audits.unique_feature.canary_calls import CALLS, calls, counts
+from tasks.audits.unique_feature.canary_calls import CALLS, call_canaries, count_rows
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.feature_family import ModelFamily, by_model
+from tasks.audits.unique_feature.feature_family import ModelFamily, model_families
 from tasks.audits.unique_feature.measures import exact_verdicts
-from tasks.audits.unique_feature.measures.family import families
+from tasks.audits.unique_feature.measures.family import family_jobs
 from tasks.audits.unique_feature.ranks import Array
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.datasets.features import family
@@ -58,19 +58,19 @@ def canary_verdicts(config: CanaryVerdicts, inputs: Inputs) -> pa.Table:  # noqa
     """A row for every canary (CANARY_VERDICTS), the smallest p first. The inputs are families, in any order."""
     by_canary: dict[int, list[dict[str, ModelFamily]]] = {}
     for table in inputs:
-        pair = {model.about["model"]: model for model in by_model(table)}
+        pair = {model.about["model"]: model for model in model_families(table)}
         if set(pair) == {"canary", "twin"}:
             by_canary.setdefault(pair["canary"].about["canary"], []).append(pair)
     trainings = [(canary, pair["canary"].about["seed"]) for canary, pairs in by_canary.items() for pair in pairs]
-    found = [judged(canary, pairs) for canary, pairs in by_canary.items()]
-    return pa.Table.from_pylist(calls(found, trainings), CANARY_VERDICTS)
+    found = [verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
+    return pa.Table.from_pylist(call_canaries(found, trainings), CANARY_VERDICTS)
 
 
-def judged(canary: int, pairs: Sequence[dict[str, ModelFamily]]) -> Row:
+def verdict_row(canary: int, pairs: Sequence[dict[str, ModelFamily]]) -> Row:
     """One canary's row but for what depends on the others."""
     label = pairs[0]["canary"].label
-    differences = [ranks.paired(pair["canary"].log_p, pair["twin"].log_p, label) for pair in pairs]
-    scores = together(differences)
+    differences = [ranks.twin_difference(pair["canary"].log_p, pair["twin"].log_p, label) for pair in pairs]
+    scores = mean_standardised_scores(differences)
     p_value = ranks.rank_p_value(scores)
     return {
         "canary": canary,
@@ -83,9 +83,9 @@ def judged(canary: int, pairs: Sequence[dict[str, ModelFamily]]) -> Row:
     }
 
 
-def together(differences: Sequence[Array]) -> Array:
+def mean_standardised_scores(differences: Sequence[Array]) -> Array:
     """The members' scores (members,) over all pairs of one canary, each standardised over the family."""
-    return np.asarray(np.mean([ranks.standardised(each[:, None])[:, 0] for each in differences], axis=0))
+    return np.asarray(np.mean([ranks.standardise(each[:, None])[:, 0] for each in differences], axis=0))
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
@@ -93,7 +93,7 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
         return ()
     if not (config.asks_for("family") or has_family(config)):
         return ()
-    return (Job(canary_verdicts, CanaryVerdicts(), families(config, trainings)),)
+    return (Job(canary_verdicts, CanaryVerdicts(), family_jobs(config, trainings)),)
 
 
 def has_family(config: UniqueFeature) -> bool:
@@ -109,7 +109,7 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     verdicts = tables.rows(CANARY_VERDICTS)
     if verdicts:
         members = min(each["members"] for each in verdicts)
-        yield from counts(verdicts, members, {"others": members - 1})
+        yield from count_rows(verdicts, members, {"others": members - 1})
 
 
 MEASURE = Measure("canary_verdicts", CANARY_VERDICTS, plan, rows)

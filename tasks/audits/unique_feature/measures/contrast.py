@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import burning
-from tasks.audits.unique_feature.probe_images import Burning, Pixels, ProbeSplit, Shape, of_probe, probe_images
+from tasks.audits.unique_feature.probe_images import Burning, Pixels, ProbeSplit, Shape, probe_images, probe_set_triples
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.datasets.dataset import Dataset
 from tasks.job import Inputs, Job, task
@@ -47,7 +47,7 @@ class Contrast:
 @task(version=1, name="unique_feature.contrast")
 def contrast(config: Contrast, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - it reads no tables
     """The distance of every probe image from itself with the feature, and with its random patch (CONTRAST)."""
-    triples = of_probe(probe_images(config.probe, config.probe_split, config.shape), config.burning)
+    triples = probe_set_triples(probe_images(config.probe, config.probe_split, config.shape), config.burning)
     columns = [triples.rows, distance(triples.clean, triples.unique), distance(triples.clean, triples.random)]
     arrays = [pa.array(values).cast(field.type) for values, field in zip(columns, CONTRAST, strict=True)]
     return pa.Table.from_arrays(arrays, schema=CONTRAST)
@@ -66,10 +66,10 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noq
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     for table in tables.of(CONTRAST):
-        yield from changes(table)
+        yield from change_rows(table)
 
 
-def changes(table: pa.Table) -> Iterator[Row]:
+def change_rows(table: pa.Table) -> Iterator[Row]:
     """The mean distance of a probe image from itself with the feature; null: with a random patch."""
     unique, random = (table[name].to_numpy().astype(np.float64) for name in ("unique", "random"))
     p_value = paired_greater(unique, random).p_value

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.measures.detection import detected
+from tasks.audits.unique_feature.measures.detection import detection_job
 from tasks.audits.unique_feature.ranks import Array
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.job import Inputs, Job, task
@@ -73,7 +73,7 @@ def curve(with_it: Array, without: Array) -> Iterator[Row]:
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return (Job(curves, Curves(), (detected(config, trainings),)),) if config.asks_for("family") else ()
+    return (Job(curves, Curves(), (detection_job(config, trainings),)),) if config.asks_for("family") else ()
 
 
 MEASURE = Measure("curves", CURVES, plan)

@@ -29,9 +29,9 @@ import pyarrow as pa
 
 from tasks.audits.unique_feature import ranks
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.feature_family import FAMILY, by_model
-from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, scores_of
-from tasks.audits.unique_feature.measures.family import families
+from tasks.audits.unique_feature.feature_family import FAMILY, model_families
+from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, scores_job
+from tasks.audits.unique_feature.measures.family import family_jobs
 from tasks.audits.unique_feature.ranks import LEVEL, Array
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.audits.unique_feature.units import share_seeds
@@ -66,14 +66,14 @@ def detection(config: Detection, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     words: list[Row] = []
     for table in inputs:
         if table.schema == FAMILY:
-            words += of_families(table)
+            words += family_rank_rows(table)
         elif table.schema == CANARY_SCORES:
-            words += of_scores(table)
+            words += score_rows(table)
     words.sort(key=lambda word: (word["estimator"], word["model"], word["canary"], word["seed"]))
     return pa.Table.from_pylist(words, DETECTION)
 
 
-def of_scores(table: pa.Table) -> Iterator[Row]:
+def score_rows(table: pa.Table) -> Iterator[Row]:
     """The published scores, and the floor: how much one drawing of random patches differs from another."""
     pairs = table.to_pylist()
     first = [pair for pair in pairs if pair["evaluation"] == 0]
@@ -82,21 +82,21 @@ def of_scores(table: pa.Table) -> Iterator[Row]:
         about = {"canary": pair["canary"], "seed": pair["seed"]}
         again = second.get((pair["canary"], pair["seed"]))
         for model, prefix in (("canary", ""), ("twin", "twin_")):
-            yield word("M", model, about, pair[f"{prefix}m"])
+            yield detection_row("M", model, about, pair[f"{prefix}m"])
             p_value = pair[f"{prefix}m_welch_p"]
             if p_value is not None:
                 # By t, since p rounds to 0 for many a model.
                 t = pair[f"{prefix}m_welch_t"]
-                yield word("published t-test", model, about, -p_value if t is None else t, p_value)
-            yield word("M_w", model, about, pair[f"{prefix}m_w_probe"])
+                yield detection_row("published t-test", model, about, -p_value if t is None else t, p_value)
+            yield detection_row("M_w", model, about, pair[f"{prefix}m_w_probe"])
             if again is not None:
                 floor = pair[f"{prefix}average_d_r"] - again[f"{prefix}average_d_r"]
-                yield word("random against random", model, about, floor)
+                yield detection_row("random against random", model, about, floor)
 
 
-def of_families(table: pa.Table) -> Iterator[Row]:
+def family_rank_rows(table: pa.Table) -> Iterator[Row]:
     """The ranks among the family: of a model alone, and of a model against its twin."""
-    pair = {family.about["model"]: family for family in by_model(table)}
+    pair = {family.about["model"]: family for family in model_families(table)}
     if set(pair) != {"canary", "twin"}:
         return
     about = {name: pair["canary"].about[name] for name in ("canary", "seed")}
@@ -104,25 +104,25 @@ def of_families(table: pa.Table) -> Iterator[Row]:
     for model, family in pair.items():
         tests = {
             "rank of KL": family.d,
-            "label-directed rank": ranks.label_directed(family.log_p[None], label),
-            "label-directed rank, label unknown": ranks.label_directed(family.log_p[None]),
+            "label-directed rank": ranks.label_directed_scores(family.log_p[None], label),
+            "label-directed rank, label unknown": ranks.label_directed_scores(family.log_p[None]),
         }
         for estimator, scores in tests.items():
-            yield ranked(estimator, model, about, scores)
-    differences = ranks.paired(pair["canary"].log_p, pair["twin"].log_p, label)
-    yield ranked("paired family rank", "canary", about, differences)
+            yield rank_row(estimator, model, about, scores)
+    differences = ranks.twin_difference(pair["canary"].log_p, pair["twin"].log_p, label)
+    yield rank_row("paired family rank", "canary", about, differences)
     nulls = [family.null for family in (pair["canary"], pair["twin"])]
     if nulls[0] is not None and nulls[1] is not None:
-        unseen = ranks.paired(nulls[0].log_p, nulls[1].log_p, label)
-        yield ranked("paired family rank", "twin", about, unseen)
+        unseen = ranks.twin_difference(nulls[0].log_p, nulls[1].log_p, label)
+        yield rank_row("paired family rank", "twin", about, unseen)
 
 
-def ranked(estimator: str, model: str, about: Row, scores: Array) -> Row:
+def rank_row(estimator: str, model: str, about: Row, scores: Array) -> Row:
     p_value = ranks.rank_p_value(scores)
-    return word(estimator, model, about, -p_value, p_value)
+    return detection_row(estimator, model, about, -p_value, p_value)
 
 
-def word(estimator: str, model: str, about: Row, statistic: float, p_value: float | None = None) -> Row:
+def detection_row(estimator: str, model: str, about: Row, statistic: float, p_value: float | None = None) -> Row:
     return {
         "estimator": estimator,
         "model": model,
@@ -133,22 +133,22 @@ def word(estimator: str, model: str, about: Row, statistic: float, p_value: floa
     }
 
 
-def detected(config: UniqueFeature, trainings: Trainings) -> Job:
+def detection_job(config: UniqueFeature, trainings: Trainings) -> Job:
     """Every estimator's word on these pairs."""
-    return Job(detection, Detection(), (*families(config, trainings), scores_of(config, trainings)))
+    return Job(detection, Detection(), (*family_jobs(config, trainings), scores_job(config, trainings)))
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return (detected(config, trainings),) if config.asks_for("family") else ()
+    return (detection_job(config, trainings),) if config.asks_for("family") else ()
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     detection = tables.rows(DETECTION)
-    yield from called(detection)
-    yield from at_five_percent(detection)
+    yield from call_rates(detection)
+    yield from detection_rates(detection)
 
 
-def called(detection: Sequence[Row]) -> Iterator[Row]:
+def call_rates(detection: Sequence[Row]) -> Iterator[Row]:
     """How often each test calls a model memorised at its own 5 %; null: how often where nothing was memorised.
 
     Trainings that share a canary or a seed are no independent sample: their rates have no interval and no p-value.
@@ -172,7 +172,7 @@ def called(detection: Sequence[Row]) -> Iterator[Row]:
             yield row("rate called memorised", setting, rate, "training", sum(twin) / len(both), p_value)
 
 
-def at_five_percent(detection: Sequence[Row]) -> Iterator[Row]:
+def detection_rates(detection: Sequence[Row]) -> Iterator[Row]:
     """The share of models detected by thresholds from other canaries' twins; null: the share of twins so detected.
 
     Nothing of an estimator with fewer than 20 canaries, of whose twins none could be at a twentieth. Where canaries
@@ -180,21 +180,26 @@ def at_five_percent(detection: Sequence[Row]) -> Iterator[Row]:
     """
     for estimator in dict.fromkeys(word["estimator"] for word in detection):
         words = [word for word in detection if word["estimator"] == estimator]
-        canary, twin = (grouped([word for word in words if word["model"] == model]) for model in ("canary", "twin"))
+        canary, twin = (
+            statistics_by_canary([word for word in words if word["model"] == model]) for model in ("canary", "twin")
+        )
         there = [each for each in canary if each in twin]
         if len(there) < LEAST:
             continue
         found, wrongly = (
-            [share(models[each], [s for other in there if other != each for s in twin[other]]) for each in there]
+            [
+                detected_share(models[each], [s for other in there if other != each for s in twin[other]])
+                for each in there
+            ]
             for models in (canary, twin)
         )
-        setting, rate = {"estimator": estimator}, over(found)
+        setting, rate = {"estimator": estimator}, mean_share(found)
         if share_seeds((word["canary"], word["seed"]) for word in words):
             rate = Estimate(rate.value, None, None, rate.n)
-        yield row("detection rate at 5 % false positives", setting, rate, "canary", over(wrongly).value)
+        yield row("detection rate at 5 % false positives", setting, rate, "canary", mean_share(wrongly).value)
 
 
-def grouped(words: Sequence[Row]) -> dict[int, list[float]]:
+def statistics_by_canary(words: Sequence[Row]) -> dict[int, list[float]]:
     """The statistics of each canary's models, one for each training seed."""
     found: dict[int, list[float]] = {}
     for each in words:
@@ -202,13 +207,13 @@ def grouped(words: Sequence[Row]) -> dict[int, list[float]]:
     return found
 
 
-def share(statistics: Sequence[float], unseen: Sequence[float]) -> float:
+def detected_share(statistics: Sequence[float], unseen: Sequence[float]) -> float:
     """The share of a canary's models above at least 95 % of the twins of others, themselves counted among these."""
     detected = [1 + sum(other >= one for other in unseen) <= LEVEL * (len(unseen) + 1) for one in statistics]
     return sum(detected) / len(detected)
 
 
-def over(shares: Sequence[float]) -> Estimate:
+def mean_share(shares: Sequence[float]) -> Estimate:
     """The mean over canaries with Wilson's interval, or a t interval where some of a canary's models are detected."""
     if all(value in (0.0, 1.0) for value in shares):
         return proportion(round(sum(shares)), len(shares))

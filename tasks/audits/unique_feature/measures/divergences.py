@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audits.unique_feature.canary_selection import row_of
+from tasks.audits.unique_feature.canary_selection import canary_row
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import (
     MODELS,
@@ -24,10 +24,10 @@ from tasks.audits.unique_feature.evaluation import (
     Predictor,
     check_label,
     evaluation,
+    network_predictor,
     probe_triples,
-    trained,
 )
-from tasks.audits.unique_feature.probe_images import ProbeSplit, Triples, of_training
+from tasks.audits.unique_feature.probe_images import ProbeSplit, Triples, training_set_triples
 from tasks.audits.unique_feature.scores import divergence
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.datasets.catalog import load
@@ -63,13 +63,13 @@ def score(config: Evaluation, inputs: Inputs) -> pa.Table:
 
     A third input, the table of chosen canaries, predict which row has a rank.
     """
-    canary = row_of(config.canary, inputs)
+    canary = canary_row(config.canary, inputs)
     data = load(config.data)
-    sets = (probe_triples(config), of_training(config.data, config.examples, canary, config.burning))
+    sets = (probe_triples(config), training_set_triples(config.data, config.examples, canary, config.burning))
     label = int(data.train_labels[canary])
     about = {"canary": canary, "label": label, "evaluation": config.redraw}
     tables = [
-        divergences(trained(table), triples, about | {"seed": table["seed"][0].as_py(), "model": model})
+        divergences(network_predictor(table), triples, about | {"seed": table["seed"][0].as_py(), "model": model})
         for model, table in zip(MODELS, inputs, strict=False)
         for triples in sets
     ]
@@ -97,7 +97,7 @@ def divergences(predict: Predictor, triples: Triples, about: Mapping[str, Any]) 
     return pa.Table.from_arrays(arrays, schema=DIVERGENCES)
 
 
-def evaluations(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+def evaluation_jobs(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     """Every pair's answers, in every drawing of the random patches."""
     return tuple(
         Job(score, evaluation(config, pair.canary, redraw), pair.inputs)
@@ -107,7 +107,7 @@ def evaluations(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return evaluations(config, trainings) if config.asks_for("scores") else ()
+    return evaluation_jobs(config, trainings) if config.asks_for("scores") else ()
 
 
 MEASURE = Measure("divergences", DIVERGENCES, plan)

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from tasks import seeds
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.measures.exact_ranks import ranks_of
-from tasks.audits.unique_feature.panel_rates import LEAST, RATE, rate, rate_row
+from tasks.audits.unique_feature.measures.exact_ranks import rank_jobs
+from tasks.audits.unique_feature.panel_rates import LEAST, RATE, rate_columns, rate_row
 from tasks.audits.unique_feature.pixel_slopes import Array
 from tasks.audits.unique_feature.ranks import LEVEL
-from tasks.audits.unique_feature.slope_ranks import Cells, is_among_all, together
+from tasks.audits.unique_feature.slope_ranks import Cells, is_among_all, mean_standardised_slopes
 from tasks.audits.unique_feature.subset_ranks import Subsets
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.job import Inputs, Job, task
@@ -64,29 +64,31 @@ def exact_panels(config: ExactPanels, inputs: Inputs) -> pa.Table:
         generator = seeds.generator(config.seed, "panels", score)
         asked = [list(first.values())[at] for at in generator.permutation(len(first))]
         for size in SIZES:
-            rows += of_size(score, [asked[at : at + size] for at in range(0, len(asked) - size + 1, size)], generator)
+            rows += rates_at_size(
+                score, [asked[at : at + size] for at in range(0, len(asked) - size + 1, size)], generator
+            )
     return pa.Table.from_pylist(rows, EXACT_PANELS)
 
 
-def of_size(score: str, panels: Sequence[Sequence[Row]], generator: np.random.Generator) -> Iterator[Row]:
+def rates_at_size(score: str, panels: Sequence[Sequence[Row]], generator: np.random.Generator) -> Iterator[Row]:
     alike = [panel for panel in panels if len({rank["inked"] for rank in panel}) == 1]
     if len(alike) < LEAST:
         return
-    p_values = [p_value(panel, generator) for panel in alike]
+    p_values = [panel_p_value(panel, generator) for panel in alike]
     trainings = [(rank["canary"], rank["seed"]) for panel in panels for rank in panel]
-    yield {"score": score, "models": len(alike[0])} | rate(p_values, trainings)
+    yield {"score": score, "models": len(alike[0])} | rate_columns(p_values, trainings)
 
 
-def p_value(panel: Sequence[Row], generator: np.random.Generator) -> float:
+def panel_p_value(panel: Sequence[Row], generator: np.random.Generator) -> float:
     """The exact p-value of the panel's mean slopes: of the first's glyph, where the others' are moved to it."""
     ink = np.array(panel[0]["ink"], bool)
     slopes = [np.array(rank["slopes"], np.float64) for rank in panel]
     own = [np.array(rank["ink"], bool) for rank in panel]
-    moved = [moved_to(ink, mask, values, generator) for mask, values in zip(own, slopes, strict=True)]
-    return Subsets(together(moved)).p_value(ink)
+    moved = [align_to_ink(ink, mask, values, generator) for mask, values in zip(own, slopes, strict=True)]
+    return Subsets(mean_standardised_slopes(moved)).p_value(ink)
 
 
-def moved_to(ink: Cells, own: Cells, values: Array, generator: np.random.Generator) -> Array:
+def align_to_ink(ink: Cells, own: Cells, values: Array, generator: np.random.Generator) -> Array:
     """The values of the cells with those of the `own` ink in the places of `ink`; as they are where both are one."""
     if (own == ink).all():
         return values
@@ -98,7 +100,7 @@ def moved_to(ink: Cells, own: Cells, values: Array, generator: np.random.Generat
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     if not config.asks_for("ranks"):
         return ()
-    return (Job(exact_panels, ExactPanels(seeds.derive(config.seed, "exact panels")), ranks_of(config, trainings)),)
+    return (Job(exact_panels, ExactPanels(seeds.derive(config.seed, "exact panels")), rank_jobs(config, trainings)),)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

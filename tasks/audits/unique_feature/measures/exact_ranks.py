@@ -31,13 +31,13 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.unique_feature import weight_change
-from tasks.audits.unique_feature.canary_selection import Ranked, row_of
+from tasks.audits.unique_feature.canary_selection import RankedImage, canary_row
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.evaluation import trained
+from tasks.audits.unique_feature.evaluation import network_predictor
 from tasks.audits.unique_feature.feature_family import Relatives, clean_images, relatives
-from tasks.audits.unique_feature.pixel_slopes import Array, centred, weighted_slopes
+from tasks.audits.unique_feature.pixel_slopes import Array, centred_logits, weighted_slopes
 from tasks.audits.unique_feature.slope_images import IMAGES
-from tasks.audits.unique_feature.slope_ranks import fitted, is_counted, place, ranked
+from tasks.audits.unique_feature.slope_ranks import feature_region, is_counted, rank_rows, slope_features
 from tasks.audits.unique_feature.trainings import Pair, Trainings
 from tasks.audits.unique_feature.units import share_seeds
 from tasks.datasets.catalog import load
@@ -76,47 +76,47 @@ EXACT_RANKS = pa.schema(
 
 
 @dataclass(frozen=True)
-class PairRanked:
+class ExactRanks:
     """The canary, by its row or rank in the first `examples` (0: all) training images of `data`, and what its models
     are asked about, which was `drawn` from its kind or not. The inputs hold so many `references`.
     """
 
     data: Dataset
-    canary: int | Ranked
+    canary: int | RankedImage
     examples: int
     relatives: Relatives
     drawn: bool
     references: int
 
 
-def batch_key(config: PairRanked) -> tuple[Dataset, int]:
+def batch_key(config: ExactRanks) -> tuple[Dataset, int]:
     """What tables must share to take about as long as one another."""
     return config.data, config.references
 
 
 @task(version=1, name="unique_feature.exact_ranks", batch_key=batch_key)
-def exact_ranks(config: PairRanked, inputs: Inputs) -> pa.Table:
+def exact_ranks(config: ExactRanks, inputs: Inputs) -> pa.Table:
     """Every score's rank of what the canary's models are asked about, and of others (EXACT_RANKS).
 
     The inputs are the canary's model, its twin, the references and, for a canary named by its rank, the chosen ones.
     """
     canary, twin, references = inputs[0], inputs[1], inputs[2 : 2 + config.references]
     data = load(config.data)
-    number = row_of(config.canary, inputs)
+    number = canary_row(config.canary, inputs)
     label = int(data.train_labels[number])
-    clean = of_label(config, data, number, label)
-    sets = [burn(clean, feature) for feature in fitted(config.relatives, data.shape[:2])]
-    here = place(clean, sets, data.train_images[: config.examples or None])
+    clean = label_images(config, data, number, label)
+    sets = [burn(clean, feature) for feature in slope_features(config.relatives, data.shape[:2])]
+    here = feature_region(clean, sets, data.train_images[: config.examples or None])
     rows: list[Row] = []
-    for score, values in responses(canary, twin, references, sets, label).items():
+    for score, values in responses_by_score(canary, twin, references, sets, label).items():
         about = {"canary": number, "label": label, "seed": canary["seed"][0].as_py(), "score": score}
         about["references"] = len(references) if score == "references" else None
         slopes = weighted_slopes(here.added, values, here.inked)
-        rows += [about | said for said in ranked(config.relatives, config.drawn, slopes, here)]
+        rows += [about | said for said in rank_rows(config.relatives, config.drawn, slopes, here)]
     return pa.Table.from_pylist(rows, EXACT_RANKS)
 
 
-def of_label(config: PairRanked, data: Images, canary: int, label: int) -> Pixels:
+def label_images(config: ExactRanks, data: Images, canary: int, label: int) -> Pixels:
     """The first test images of the label; without any, training images of it but the canary; else probe images."""
     images = data.test_images[data.test_labels == label]
     if not len(images):
@@ -125,20 +125,20 @@ def of_label(config: PairRanked, data: Images, canary: int, label: int) -> Pixel
     return images[:IMAGES] if len(images) else clean_images(config.relatives, data.shape)[:IMAGES]
 
 
-def responses(
+def responses_by_score(
     canary: pa.Table, twin: pa.Table, references: Sequence[pa.Table], sets: Sequence[Pixels], label: int
 ) -> Mapping[str, Array]:
     """r(f) by each score, for sets of images that carry a feature each: (features,)."""
-    own, without = response(canary, sets, label), response(twin, sets, label)
-    others = [response(model, sets, label) for model in references]
+    own, without = mean_response(canary, sets, label), mean_response(twin, sets, label)
+    others = [mean_response(model, sets, label) for model in references]
     return {
         "pair": own - without,
-        "references": alike(own, others) - np.mean(others, axis=0) if others else own,
+        "references": match_spread(own, others) - np.mean(others, axis=0) if others else own,
         "weight change": weight_change.responses(canary, twin, sets, label),
     }
 
 
-def alike(own: Array, others: Sequence[Array]) -> Array:
+def match_spread(own: Array, others: Sequence[Array]) -> Array:
     """The responses in such units that they vary over features as much as those of the others do.
 
     So dividing an owner's logits by a temperature changes nothing. Unchanged where either do not vary at all.
@@ -147,26 +147,26 @@ def alike(own: Array, others: Sequence[Array]) -> Array:
     return own * (theirs / spread) if spread and theirs else own
 
 
-def response(model: pa.Table, sets: Sequence[Pixels], label: int) -> Array:
+def mean_response(model: pa.Table, sets: Sequence[Pixels], label: int) -> Array:
     """The mean centred logit of the label on each of the sets of images."""
-    predict = trained(model)
-    return np.array([centred(predict("", images), label).mean() for images in sets])
+    predict = network_predictor(model)
+    return np.array([centred_logits(predict("", images), label).mean() for images in sets])
 
 
-def ranks_of(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+def rank_jobs(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     """Every pair's ranks."""
-    return tuple(ranks_of_pair(config, trainings, pair) for pair in trainings.pairs)
+    return tuple(pair_rank_job(config, trainings, pair) for pair in trainings.pairs)
 
 
-def ranks_of_pair(config: UniqueFeature, trainings: Trainings, pair: Pair) -> Job:
-    others = references(trainings, pair)
+def pair_rank_job(config: UniqueFeature, trainings: Trainings, pair: Pair) -> Job:
+    others = reference_jobs(trainings, pair)
     asked = relatives(config, pair.canary.asked, pair.canary.number)
     drawn = config.drawn and pair.canary.asked == pair.canary.carried
-    about = PairRanked(config.trained_on, pair.canary.image, config.examples, asked, drawn, len(others))
+    about = ExactRanks(config.trained_on, pair.canary.image, config.examples, asked, drawn, len(others))
     return Job(exact_ranks, about, (pair.model, pair.twin, *others, *pair.ranking))
 
 
-def references(trainings: Trainings, pair: Pair) -> tuple[Job, ...]:
+def reference_jobs(trainings: Trainings, pair: Pair) -> tuple[Job, ...]:
     """Twins of the next pairs of other seeds, one of each seed; fewer than REFERENCES where there are no more."""
     at = trainings.pairs.index(pair)
     found: dict[int, Job] = {}
@@ -182,34 +182,34 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     about = relatives(config, config.feature)
     if not is_counted(about):
         family(about.feature, about.family, about.seed, config.shape[:2])  # refused now, not after all trainings
-    return ranks_of(config, trainings)
+    return rank_jobs(config, trainings)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from by_score(tables.rows(EXACT_RANKS))
+    yield from score_summary_rows(tables.rows(EXACT_RANKS))
 
 
-def by_score(ranks: Sequence[Row]) -> Iterator[Row]:
+def score_summary_rows(ranks: Sequence[Row]) -> Iterator[Row]:
     """Each score's detection rate with its false alarms, its exposure, and what it reads out.
 
     False alarms are of glyphs that the canary did not carry; their interval is over the trainings that were asked.
     Where canaries share training seeds they are no independent sample, so that nothing has an interval.
     """
     shared = share_seeds((rank["canary"], rank["seed"]) for rank in ranks)
-    for each in with_intervals(ranks):
+    for each in interval_rows(ranks):
         yield each | {"low": None, "high": None} if shared else each
 
 
-def with_intervals(ranks: Sequence[Row]) -> Iterator[Row]:
+def interval_rows(ranks: Sequence[Row]) -> Iterator[Row]:
     for score in dict.fromkeys(rank["score"] for rank in ranks):
-        asked, others = of_canaries(ranks, score), of_canaries(ranks, score, "other")
+        asked, others = canary_ranks(ranks, score), canary_ranks(ranks, score, "other")
         unit = "training" if score == "references" else "pair of trainings"
         setting = {"score": score, "drawn": all(rank["drawn"] for rank in asked)}
         for level in LEVELS:
             if any(rank["among"] * level < 1 for rank in asked):
                 continue  # the first of so few has a larger p
             called = proportion(sum(rank["p_value"] <= level for rank in asked), len(asked))
-            rates = of_each(others, [float(rank["p_value"] <= level) for rank in others])
+            rates = canary_means(others, [float(rank["p_value"] <= level) for rank in others])
             alarms = clustered_proportion(rates, len(others) // max(1, len(rates)))
             at = setting | {"level": level}
             yield row("rate of exact p at most", at, called, unit, level if alarms.value is None else alarms.value)
@@ -219,14 +219,14 @@ def with_intervals(ranks: Sequence[Row]) -> Iterator[Row]:
                     "guaranteed by the draw": all(rank["drawn"] for rank in others),
                 }
                 yield row("false alarms of exact p", asked_too, alarms, unit, level)
-        null = mean(of_each(others, [rank["exposure"] for rank in others])).value
+        null = mean(canary_means(others, [rank["exposure"] for rank in others])).value
         yield row("exposure in bits", setting, mean([rank["exposure"] for rank in asked]), unit, null)
         read = [rank for rank in asked if rank["hits"] is not None]
         by_chance = mean([rank["hits_by_chance"] for rank in read]).value
         yield row("pixels read out", setting, mean([rank["hits"] for rank in read]), unit, by_chance)
 
 
-def of_canaries(ranks: Sequence[Row], score: str, feature: str = "canary") -> list[Row]:
+def canary_ranks(ranks: Sequence[Row], score: str, feature: str = "canary") -> list[Row]:
     """A score's ranks of what each canary's models were asked about, or of what it did not carry (`other`).
 
     Of a canary that was trained several times those of the first training: others are no further sample of features.
@@ -238,7 +238,7 @@ def of_canaries(ranks: Sequence[Row], score: str, feature: str = "canary") -> li
     return [rank for rank in found if rank["feature"] == feature and rank["seed"] == first[rank["canary"]]]
 
 
-def of_each(others: Sequence[Row], values: Sequence[float]) -> list[float]:
+def canary_means(others: Sequence[Row], values: Sequence[float]) -> list[float]:
     """The mean over each canary's queries of the values that these have."""
     by_canary: dict[int, list[float]] = {}
     for rank, value in zip(others, values, strict=True):

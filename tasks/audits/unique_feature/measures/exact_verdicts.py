@@ -19,12 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.canary_calls import CALLS, calls, counts
+from tasks.audits.unique_feature.canary_calls import CALLS, call_canaries, count_rows
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.feature_family import relatives
-from tasks.audits.unique_feature.measures.exact_ranks import ranks_of
-from tasks.audits.unique_feature.pixel_slopes import strongest
-from tasks.audits.unique_feature.slope_ranks import is_counted, together
+from tasks.audits.unique_feature.measures.exact_ranks import rank_jobs
+from tasks.audits.unique_feature.pixel_slopes import strongest_pixels
+from tasks.audits.unique_feature.slope_ranks import is_counted, mean_standardised_slopes
 from tasks.audits.unique_feature.subset_ranks import Subsets, exposure, subset_count
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.audits.unique_feature.verdict import GLYPHS
@@ -62,21 +62,21 @@ def exact_verdicts(config: ExactVerdicts, inputs: Inputs) -> pa.Table:  # noqa: 
             if (rank["score"], rank["feature"]) == ("pair", "canary"):
                 by_canary.setdefault(rank["canary"], []).append(rank)
     trainings = [(canary, rank["seed"]) for canary, pairs in by_canary.items() for rank in pairs]
-    found = [judged(canary, pairs) for canary, pairs in by_canary.items()]
-    return pa.Table.from_pylist(calls(found, trainings), EXACT_VERDICTS)
+    found = [verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
+    return pa.Table.from_pylist(call_canaries(found, trainings), EXACT_VERDICTS)
 
 
-def judged(canary: int, pairs: Sequence[Row]) -> Row:
+def verdict_row(canary: int, pairs: Sequence[Row]) -> Row:
     """One canary's row but for what depends on the others."""
     inked = np.array(pairs[0]["ink"], bool)
-    slopes = together([np.array(pair["slopes"], np.float64) for pair in pairs])
+    slopes = mean_standardised_slopes([np.array(pair["slopes"], np.float64) for pair in pairs])
     count, glyphs = int(inked.sum()), subset_count(len(inked), int(inked.sum()))
     p_value = Subsets(slopes).p_value(inked)
     return {
         "canary": canary,
         "label": pairs[0]["label"],
         "pairs": len(pairs),
-        "read_out": int((strongest(slopes, count) & inked).sum()),
+        "read_out": int((strongest_pixels(slopes, count) & inked).sum()),
         "inked": count,
         "read_by_chance": count**2 / len(inked),
         "exposure": exposure(p_value),
@@ -92,14 +92,14 @@ def decides(config: UniqueFeature) -> bool:
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return (Job(exact_verdicts, ExactVerdicts(), ranks_of(config, trainings)),) if decides(config) else ()
+    return (Job(exact_verdicts, ExactVerdicts(), rank_jobs(config, trainings)),) if decides(config) else ()
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     verdicts = tables.rows(EXACT_VERDICTS)
     if verdicts:
         glyphs = min(each["glyphs"] for each in verdicts)
-        yield from counts(verdicts, glyphs, {GLYPHS: glyphs})
+        yield from count_rows(verdicts, glyphs, {GLYPHS: glyphs})
 
 
 MEASURE = Measure("canary_verdicts", EXACT_VERDICTS, plan, rows)

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks.audits.unique_feature.canary_selection import Canary, Ranked, own_feature, row_of
+from tasks.audits.unique_feature.canary_selection import Canary, RankedImage, canary_row, own_feature
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.evaluation import MODELS, trained
-from tasks.audits.unique_feature.feature_family import FAMILY, Relatives, answers, clean_images, relatives
+from tasks.audits.unique_feature.evaluation import MODELS, network_predictor
+from tasks.audits.unique_feature.feature_family import FAMILY, Relatives, clean_images, family_rows, relatives
 from tasks.audits.unique_feature.probe_images import ProbeSplit
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.datasets.catalog import load
@@ -29,25 +29,25 @@ from tasks.work import Work, on
 
 
 @dataclass(frozen=True)
-class PairAsked:
+class PairFamily:
     """The canary, by its row or rank in the training images of `data`, whose model and twin are asked.
 
     `uncarried` is a feature that the canary did not carry, None where the family has no second one.
     """
 
     data: Dataset
-    canary: int | Ranked
+    canary: int | RankedImage
     relatives: Relatives
     uncarried: Feature | None = None
 
 
-def batch_key(config: PairAsked) -> tuple[Dataset, Dataset, ProbeSplit, int, int]:
+def batch_key(config: PairFamily) -> tuple[Dataset, Dataset, ProbeSplit, int, int]:
     """What scores must share to take about as long as one another."""
     asked = config.relatives
     return config.data, asked.probe, asked.probe_split, asked.probes, asked.family.count
 
 
-def work(config: PairAsked) -> Work:
+def work(config: PairFamily) -> Work:
     """What the two networks are asked: the probe images, each with every member of the family and without."""
     asked = config.relatives
     images = load(asked.probe)
@@ -56,14 +56,14 @@ def work(config: PairAsked) -> Work:
 
 
 @task(version=3, name="unique_feature.family", batch_key=batch_key, work=work)
-def pair_family(config: PairAsked, inputs: Inputs) -> pa.Table:
+def pair_family(config: PairFamily, inputs: Inputs) -> pa.Table:
     """The family's scores (FAMILY) of the canary's model and of its twin (the first two inputs)."""
     data = load(config.data)
-    canary = row_of(config.canary, inputs)
+    canary = canary_row(config.canary, inputs)
     about = {"canary": canary, "label": int(data.train_labels[canary])}
     clean = clean_images(config.relatives, data.shape)
     pair = list(zip(MODELS, inputs, strict=False))
-    answered = answers(config.relatives, clean, [trained(table) for _, table in pair], config.uncarried)
+    answered = family_rows(config.relatives, clean, [network_predictor(table) for _, table in pair], config.uncarried)
     rows = [
         about | {"seed": table["seed"][0].as_py(), "model": model} | row
         for (model, table), members in zip(pair, answered, strict=True)
@@ -72,23 +72,23 @@ def pair_family(config: PairAsked, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(rows, FAMILY)
 
 
-def uncarried(config: UniqueFeature, canary: Canary) -> Feature | None:
+def uncarried_feature(config: UniqueFeature, canary: Canary) -> Feature | None:
     """A feature that the canary did not carry and is not asked about; None where that has the looks of one of these."""
     other = config.feature if config.drawn else own_feature(config, canary.number)
     looks = {feature.patch().pixels() for feature in (canary.carried, canary.asked)}
     return None if other.patch().pixels() in looks else other
 
 
-def families(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+def family_jobs(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     """Every pair's family."""
     return tuple(
         Job(
             pair_family,
-            PairAsked(
+            PairFamily(
                 config.trained_on,
                 pair.canary.image,
                 relatives(config, pair.canary.asked, pair.canary.number),
-                uncarried(config, pair.canary),
+                uncarried_feature(config, pair.canary),
             ),
             pair.inputs,
         )
@@ -97,7 +97,7 @@ def families(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return families(config, trainings) if config.asks_for("family") else ()
+    return family_jobs(config, trainings) if config.asks_for("family") else ()
 
 
 MEASURE = Measure("family", FAMILY, plan)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks.audits.unique_feature.canary_selection import Ranked, row_of
+from tasks.audits.unique_feature.canary_selection import RankedImage, canary_row
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import MODELS
 from tasks.audits.unique_feature.trainings import Trainings
@@ -31,13 +31,13 @@ HISTORY = pa.schema(
 class History:
     """The canary whose model and twin a history tells of."""
 
-    canary: int | Ranked
+    canary: int | RankedImage
 
 
 @task(version=1, name="unique_feature.history")
 def history(config: History, inputs: Inputs) -> pa.Table:
     """The epochs of the canary's model and of its twin (the first two inputs)."""
-    canary = row_of(config.canary, inputs)
+    canary = canary_row(config.canary, inputs)
     rows = [
         {
             "canary": canary,
@@ -53,13 +53,13 @@ def history(config: History, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(rows, HISTORY)
 
 
-def histories(trainings: Trainings) -> tuple[Job, ...]:
+def history_jobs(trainings: Trainings) -> tuple[Job, ...]:
     """Every pair's history."""
     return tuple(Job(history, History(pair.canary.image), pair.inputs) for pair in trainings.pairs)
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return histories(trainings) if config.asks_for("scores") else ()
+    return history_jobs(trainings) if config.asks_for("scores") else ()
 
 
 def learning_curves(table: pa.Table) -> dict[str, list[tuple[int, float]]]:

@@ -22,10 +22,10 @@ from tasks import seeds
 from tasks.audits.unique_feature.canary_selection import CHOSEN
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
-from tasks.audits.unique_feature.published import Numbers, Repeated
+from tasks.audits.unique_feature.published import PublishedCell, PublishedNumbers
 from tasks.audits.unique_feature.self_influence import INFLUENCE
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.audits.unique_feature.units import Units, column, effect, units
+from tasks.audits.unique_feature.units import Units, column, effect_row, units
 from tasks.job import Job
 from tasks.measure import Measure, Tables
 from tasks.statistics import Estimate, correlation, rank_correlation
@@ -46,13 +46,13 @@ def plan_chosen(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     return () if ranking is None else (ranking.chosen,)
 
 
-def rows(tables: Tables, about: Repeated) -> Iterator[Row]:
+def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
     scores, chosen = tables.one(CANARY_SCORES), tables.one(CHOSEN)
     if scores is not None and chosen is not None:
-        yield from with_scores(units(scores.to_pylist()), chosen.to_pylist(), about.numbers)
+        yield from correlation_rows(units(scores.to_pylist()), chosen.to_pylist(), about.numbers)
 
 
-def with_scores(canaries: Units, chosen: Sequence[Row], published: Numbers) -> Iterator[Row]:
+def correlation_rows(canaries: Units, chosen: Sequence[Row], published: PublishedNumbers) -> Iterator[Row]:
     """Correlations of the canaries' self-influence with M and with what the canary did; both ends apart."""
     influence = {image["row"]: image["self_influence"] for image in chosen}
     there = [pair for pair in canaries.rows if pair["canary"] in influence]
@@ -68,19 +68,23 @@ def with_scores(canaries: Units, chosen: Sequence[Row], published: Numbers) -> I
     ):
         values = column(there, name)
         pearson = correlation(traced, values).estimate.value
-        p_value = None if pearson is None else permuted(traced, values)
+        p_value = None if pearson is None else permutation_p_value(traced, values)
         printed = f"correlation of self-influence and {metric}"
         yield row(printed, {"of": "both ends"}, alone(pearson, len(values)), "canary", null, p_value, number)
-        spearman = of_ranks(traced, values, ends)
-        p_value = None if spearman.value is None else permuted(rankdata(traced), rankdata(values))
+        spearman = spearman_estimate(traced, values, ends)
+        p_value = None if spearman.value is None else permutation_p_value(rankdata(traced), rankdata(values))
         yield row(f"rank {printed}", {"of": "both ends"}, spearman, "canary", rank_null, p_value)
     for which in ("highest", "lowest"):
         pairs = [pair for pair in there if end[pair["canary"]] == which]
         if pairs:
-            yield effect("M_w effect", {"images": "probe", "self-influence": which}, pairs, "m_w_probe", canaries.pair)
+            yield effect_row(
+                "M_w effect", {"images": "probe", "self-influence": which}, pairs, "m_w_probe", canaries.pair
+            )
 
 
-def of_ranks(first: Sequence[float], second: Sequence[float], ends: Sequence[str], draws: int = DRAWS) -> Estimate:
+def spearman_estimate(
+    first: Sequence[float], second: Sequence[float], ends: Sequence[str], draws: int = DRAWS
+) -> Estimate:
     """Spearman's rho with the 95 % percentile interval of bootstrap samples within each end; nothing below 4."""
     value, n = rank_correlation(first, second).estimate.value, len(first)
     if value is None:
@@ -89,21 +93,21 @@ def of_ranks(first: Sequence[float], second: Sequence[float], ends: Sequence[str
     a, b = np.array(first), np.array(second)
     groups = [np.flatnonzero(np.array(ends) == end) for end in dict.fromkeys(ends)]
     rows = np.concatenate([random.choice(group, (draws, len(group))) for group in groups], axis=1)
-    rhos = pearson_of(rankdata(a[rows]), rankdata(b[rows]))
+    rhos = pearson_rows(rankdata(a[rows]), rankdata(b[rows]))
     low, high = np.nanquantile(rhos, (0.025, 0.975))
     return Estimate(value, float(low), float(high), n)
 
 
-def permuted(first: ArrayLike, second: ArrayLike) -> float:
+def permutation_p_value(first: ArrayLike, second: ArrayLike) -> float:
     """The two-tailed p-value of Pearson's correlation by DRAWS permutations: (1 + those as large) / (1 + DRAWS)."""
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     draws = seeds.generator(0, "permutations of a correlation")
     shuffled = draws.permuted(np.tile(a, (DRAWS, 1)), axis=1)
-    found = np.abs(pearson_of(np.concatenate([a[None], shuffled]), b))
+    found = np.abs(pearson_rows(np.concatenate([a[None], shuffled]), b))
     return float(np.mean(found >= found[0] - 1e-12))
 
 
-def pearson_of(firsts: NDArray[np.float64], seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+def pearson_rows(firsts: NDArray[np.float64], seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     """Pearson's r of each row of (rows, n) with that of (rows, n), or with (n,); NaN where one has no variance."""
     a, b = (values - values.mean(axis=-1, keepdims=True) for values in (firsts, seconds))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -117,5 +121,5 @@ def rankdata(values: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(stats.rankdata(values, axis=-1), dtype=np.float64)
 
 
-ALL = Measure("influence", INFLUENCE, plan_all)
-CHOSEN_ONES = Measure("chosen", CHOSEN, plan_chosen, rows)
+INFLUENCE_MEASURE = Measure("influence", INFLUENCE, plan_all)
+CHOSEN_MEASURE = Measure("chosen", CHOSEN, plan_chosen, rows)

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.unique_feature.canary_selection import row_of
+from tasks.audits.unique_feature.canary_selection import canary_row
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, evaluation, probe_triples
 from tasks.audits.unique_feature.probe_images import Triples
@@ -73,17 +73,17 @@ def latents(config: Latents, inputs: Inputs) -> pa.Table:
 
     ValueError for a network that is not MLP-1.
     """
-    canary = row_of(config.evaluation.canary, inputs)
+    canary = canary_row(config.evaluation.canary, inputs)
     triples = probe_triples(config.evaluation)
     tables = [
         table
         for model, trained in zip(MODELS, inputs[: len(MODELS)], strict=True)
-        for table in of_model(canary, model, trained, triples)
+        for table in model_latents(canary, model, trained, triples)
     ]
     return pa.concat_tables(tables).combine_chunks()
 
 
-def of_model(canary: int, model: str, trained: pa.Table, triples: Triples) -> list[pa.Table]:
+def model_latents(canary: int, model: str, trained: pa.Table, triples: Triples) -> list[pa.Table]:
     """One model's rows, layer by layer."""
     from tasks.models import mlp1
     from tasks.models.activations import active
@@ -106,14 +106,14 @@ def of_model(canary: int, model: str, trained: pa.Table, triples: Triples) -> li
             "layer": [layer] * units,
             "units": np.full(units, units),
             "unit": np.arange(units),
-            "unique": excited(unique[layer], clean[layer]),
-            "random": excited(random[layer], clean[layer]),
+            "unique": excitation_rates(unique[layer], clean[layer]),
+            "random": excitation_rates(random[layer], clean[layer]),
         }
         tables.append(pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in LATENTS], schema=LATENTS))
     return tables
 
 
-def excited(changed: NDArray[np.bool_], clean: NDArray[np.bool_]) -> Shares:
+def excitation_rates(changed: NDArray[np.bool_], clean: NDArray[np.bool_]) -> Shares:
     """The share of images in which each unit is active once changed and was silent before; both are (images, units)."""
     return np.asarray((changed & ~clean).mean(axis=0))
 
@@ -149,10 +149,10 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from latent(tables.rows(LATENTS))
+    yield from feature_unit_rows(tables.rows(LATENTS))
 
 
-def latent(latents: Sequence[Row]) -> Iterator[Row]:
+def feature_unit_rows(latents: Sequence[Row]) -> Iterator[Row]:
     """Units per model that answer to the feature, and not to a random patch, in more than half of the probe images."""
     counts: dict[tuple[str, str], dict[tuple[int, int], int]] = {}
     for unit in latents:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.unique_feature.canary_selection import Ranked, RankedTraining, resolved, row_of
+from tasks.audits.unique_feature.canary_selection import RankedImage, RankedTraining, canary_row, resolve_canary
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import Evaluation, ModelName, evaluation, probe_triples
 from tasks.audits.unique_feature.probe_images import Triples
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 Logits = NDArray[np.floating]
 
-COURSE = pa.schema(
+LEARNING_CURVE = pa.schema(
     [
         ("canary", pa.int64()),  # row of the training images that carries the feature
         ("label", pa.int32()),
@@ -69,7 +69,7 @@ COURSE = pa.schema(
 
 
 @dataclass(frozen=True)
-class Course:
+class LearningCurve:
     """Which training is followed, and what its network is asked after every epoch.
 
     A canary's `training` burns a feature into the canary's row, its twin's burns none and has no patience. A canary
@@ -87,7 +87,7 @@ class Course:
             asked, trained = getattr(self.evaluation, name), getattr(self.training, name)
             if asked != trained:
                 raise ValueError(f"evaluation.{name} is {asked}; it must be the training's, {trained}")
-        by_rank, carries = isinstance(self.evaluation.canary, Ranked), self.model == "canary"
+        by_rank, carries = isinstance(self.evaluation.canary, RankedImage), self.model == "canary"
         if by_rank and carries and self.carried is None:
             raise ValueError("carried is none; it must be the feature of a canary that is named by its rank")
         if self.carried is not None and not (by_rank and carries):
@@ -98,16 +98,16 @@ class Course:
             raise ValueError(f"training burns features into rows {rows}; for this {self.model} it must be {expected}")
 
 
-def batch_key(config: Course) -> tuple[Training, Evaluation]:
+def batch_key(config: LearningCurve) -> tuple[Training, Evaluation]:
     """What courses must share to be computed together: the way of training, and the images that are asked about."""
     return classifier.batch_key(config.training), replace(config.evaluation, canary=0)
 
 
 @dataclass
-class Followed:
+class TrackedModel:
     """A model in training: what it says after each epoch, or the error that ended its course."""
 
-    config: Course
+    config: LearningCurve
     canary: int
     label: int
     member: Member
@@ -115,15 +115,17 @@ class Followed:
     points: dict[int, Row] = field(default_factory=dict)  # by epoch
     error: ValueError | None = None
 
-    def note(self, epoch: int, clean: Logits, unique: Logits, random: Logits) -> None:
+    def record_scores(self, epoch: int, clean: Logits, unique: Logits, random: Logits) -> None:
         """Score what the model says of the probe images, the logits (images, classes)."""
         try:
-            self.points[epoch] = scores(clean, unique, random, self.label)
+            self.points[epoch] = curve_point(clean, unique, random, self.label)
         except ValueError as error:
             self.error = error
 
 
-def course_many(configs: Sequence[Course], inputs: Sequence[Inputs]) -> Iterator[tuple[int, pa.Table | Exception]]:
+def learning_curve_many(
+    configs: Sequence[LearningCurve], inputs: Sequence[Inputs]
+) -> Iterator[tuple[int, pa.Table | Exception]]:
     """Each course's table, or the exception that ended it alone, as its training ends. All must be alike."""
     from tasks.training.trainer import train_numbered
 
@@ -132,10 +134,10 @@ def course_many(configs: Sequence[Course], inputs: Sequence[Inputs]) -> Iterator
     images = load(configs[0].training.data)
     network = classifier.architecture(configs[0].training, images)
     probe = probe_triples(configs[0].evaluation)
-    courses: dict[int, Followed] = {}
+    courses: dict[int, TrackedModel] = {}
     for index, (config, tables) in enumerate(zip(configs, inputs, strict=True)):
         try:
-            courses[index] = begun(config, tables, images, network, probe)
+            courses[index] = begin_curve(config, tables, images, network, probe)
         except ValueError as error:
             yield index, error
     in_training = list(courses.values())
@@ -143,49 +145,51 @@ def course_many(configs: Sequence[Course], inputs: Sequence[Inputs]) -> Iterator
     def watch(who: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
         from tasks.models.weights import of_model
 
-        answers = asked(network, [of_model(tensors, place) for place in range(len(who))], probe)
+        answers = probe_logits(network, [of_model(tensors, place) for place in range(len(who))], probe)
         for place, (member, epoch) in enumerate(who):
-            in_training[member].note(epoch, *(logits[place] for logits in answers))
+            in_training[member].record_scores(epoch, *(logits[place] for logits in answers))
 
     spec = replace(classifier.spec_of(configs[0].training, images), watch=watch)
     for index, outcome in train_numbered(spec, {index: followed.member for index, followed in courses.items()}):
         ended = courses[index].error or outcome
-        yield index, ended if isinstance(ended, Exception) else course_table(courses[index], ended)
+        yield index, ended if isinstance(ended, Exception) else learning_curve_table(courses[index], ended)
 
 
-@task(version=2, name="unique_feature.course", gpus=1.0, many=course_many, batch_key=batch_key, trains=1)
-def course(config: Course, inputs: Inputs) -> pa.Table:
+@task(version=2, name="unique_feature.course", gpus=1.0, many=learning_curve_many, batch_key=batch_key, trains=1)
+def learning_curve(config: LearningCurve, inputs: Inputs) -> pa.Table:
     """M and M_w over the probe images after every epoch (COURSE); epoch 0 is before training.
 
     The inputs are, where the canary is named by its rank, the table of the chosen ones; and, of a twin, the course of
     its canary's model where that has patience.
     """
-    ((_, outcome),) = course_many([config], [inputs])
+    ((_, outcome),) = learning_curve_many([config], [inputs])
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
 
 
-def begun(config: Course, inputs: Inputs, images: Images, network: Architecture, probe: Triples) -> Followed:
+def begin_curve(
+    config: LearningCurve, inputs: Inputs, images: Images, network: Architecture, probe: Triples
+) -> TrackedModel:
     """The course of a model that has not been trained yet."""
-    canary, training = row_of(config.evaluation.canary, inputs), config.training
-    if config.carried is not None and isinstance(config.evaluation.canary, Ranked):
-        training = resolved(RankedTraining(training, config.evaluation.canary, config.carried), inputs)
+    canary, training = canary_row(config.evaluation.canary, inputs), config.training
+    if config.carried is not None and isinstance(config.evaluation.canary, RankedImage):
+        training = resolve_canary(RankedTraining(training, config.evaluation.canary, config.carried), inputs)
     member = classifier.member_of(training, images)
     if canary not in member.rows:
         raise ValueError(f"canary is {canary}; it must be one of the {len(member.rows)} rows that are trained on")
-    followed = Followed(config, canary, int(images.train_labels[canary]), member)
-    for model in (table for table in inputs if table.schema == COURSE):
+    followed = TrackedModel(config, canary, int(images.train_labels[canary]), member)
+    for model in (table for table in inputs if table.schema == LEARNING_CURVE):
         (kept,) = (epoch["epoch"] for epoch in model.select(["epoch", "kept"]).to_pylist() if epoch["kept"])
         until = min(training.epochs, model.num_rows - 1)  # epoch 0 has a row, too
         followed = replace(followed, member=replace(member, until=until), kept=kept)
     weights = network.initial(training.seed)
-    followed.note(0, *(logits[0] for logits in asked(network, [weights], probe)))
-    followed.points[0] |= validated(network, weights, images)
+    followed.record_scores(0, *(logits[0] for logits in probe_logits(network, [weights], probe)))
+    followed.points[0] |= validation_scores(network, weights, images)
     return followed
 
 
-def asked(network: Architecture, models: Sequence[Weights], probe: Triples) -> tuple[Logits, Logits, Logits]:
+def probe_logits(network: Architecture, models: Sequence[Weights], probe: Triples) -> tuple[Logits, Logits, Logits]:
     """The networks' logits (models, images, classes) for the probe images: clean, with the feature, with a patch."""
     from tasks.models.inference import logits
 
@@ -193,7 +197,7 @@ def asked(network: Architecture, models: Sequence[Weights], probe: Triples) -> t
     return clean, unique, random
 
 
-def scores(clean: Logits, unique: Logits, random: Logits, label: int) -> Row:
+def curve_point(clean: Logits, unique: Logits, random: Logits, label: int) -> Row:
     """The scores of one model's logits (images, classes); ValueError where they are not finite numbers."""
     clean, unique, random = (log_probabilities(logits) for logits in (clean, unique, random))
     # In float32 between, as the table of divergences holds them: the same numbers give the same scores.
@@ -207,7 +211,7 @@ def scores(clean: Logits, unique: Logits, random: Logits, label: int) -> Row:
     }
 
 
-def validated(network: Architecture, weights: Weights, images: Images) -> Row:
+def validation_scores(network: Architecture, weights: Weights, images: Images) -> Row:
     """The mean loss in nats and the accuracy on the test split, by which training stops."""
     from tasks.models.inference import logits
 
@@ -218,7 +222,7 @@ def validated(network: Architecture, weights: Weights, images: Images) -> Row:
     }
 
 
-def course_table(followed: Followed, trained: Trained) -> pa.Table:
+def learning_curve_table(followed: TrackedModel, trained: Trained) -> pa.Table:
     """The rows of a course whose training has ended (COURSE)."""
     config = followed.config
     fixed = {
@@ -236,30 +240,36 @@ def course_table(followed: Followed, trained: Trained) -> pa.Table:
         fixed | followed.points[epoch] | measured.get(epoch, {}) | {"epoch": epoch, "kept": epoch == kept}
         for epoch in sorted(followed.points)
     ]
-    return pa.Table.from_pylist(rows, COURSE)
+    return pa.Table.from_pylist(rows, LEARNING_CURVE)
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return tuple(job for pair in trainings.pairs for job in followed(config, pair)) if config.asks_for("course") else ()
+    return (
+        tuple(job for pair in trainings.pairs for job in learning_curve_jobs(config, pair))
+        if config.asks_for("course")
+        else ()
+    )
 
 
-def followed(config: UniqueFeature, pair: Pair) -> Iterator[Job]:
+def learning_curve_jobs(config: UniqueFeature, pair: Pair) -> Iterator[Job]:
     """The trainings of the pair again, asked after every epoch."""
     canary, clean, about = pair.canary, pair.clean, evaluation(config, pair.canary, 0)
-    if isinstance(canary.image, Ranked):
-        model = Job(course, Course(clean, about, "canary", canary.carried), pair.ranking)
+    if isinstance(canary.image, RankedImage):
+        model = Job(learning_curve, LearningCurve(clean, about, "canary", canary.carried), pair.ranking)
     else:
-        model = Job(course, Course(replace(clean, burnt=(Burnt(canary.image, canary.carried),)), about, "canary"))
+        model = Job(
+            learning_curve, LearningCurve(replace(clean, burnt=(Burnt(canary.image, canary.carried),)), about, "canary")
+        )
     yield model
     told = (model,) if clean.patience else ()
-    yield Job(course, Course(replace(clean, patience=0), about, "twin"), (*pair.ranking, *told))
+    yield Job(learning_curve, LearningCurve(replace(clean, patience=0), about, "twin"), (*pair.ranking, *told))
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from during_training(tables.rows(COURSE))
+    yield from learning_curve_rows(tables.rows(LEARNING_CURVE))
 
 
-def during_training(course: Sequence[Row]) -> Iterator[Row]:
+def learning_curve_rows(course: Sequence[Row]) -> Iterator[Row]:
     """M before training, after its first epoch and at the kept one; the effects there, over pairs."""
     if not course:
         return
@@ -267,7 +277,7 @@ def during_training(course: Sequence[Row]) -> Iterator[Row]:
     for epoch in course:
         models.setdefault((epoch["canary"], epoch["seed"]), {}).setdefault(epoch["model"], []).append(epoch)
     pairs = [pair for pair in models.values() if set(pair) == {"canary", "twin"}]
-    moments = {"before training": _at(0), "first epoch": _at(1), "kept": _kept}
+    moments = {"before training": _epoch_selector(0), "first epoch": _epoch_selector(1), "kept": _kept_epoch}
     for moment, at in moments.items():
         for metric, name in (("M", "m"), ("M_w", "m_w_probe")):
             canary, twin = ([at(pair[model])[name] for pair in pairs] for model in ("canary", "twin"))
@@ -276,12 +286,12 @@ def during_training(course: Sequence[Row]) -> Iterator[Row]:
             yield row(f"{metric} effect", {"epoch": moment}, mean(effects), "pair of trainings", 0.0)
 
 
-def _at(epoch: int) -> Callable[[Sequence[Row]], Row]:
+def _epoch_selector(epoch: int) -> Callable[[Sequence[Row]], Row]:
     return lambda course: next(row for row in course if row["epoch"] == epoch)
 
 
-def _kept(course: Sequence[Row]) -> Row:
+def _kept_epoch(course: Sequence[Row]) -> Row:
     return next(row for row in course if row["kept"])
 
 
-MEASURE = Measure("course", COURSE, plan, rows)
+MEASURE = Measure("course", LEARNING_CURVE, plan, rows)

@@ -16,9 +16,9 @@ import pyarrow as pa
 from tasks import seeds
 from tasks.audits.unique_feature import ranks
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.feature_family import by_model
-from tasks.audits.unique_feature.measures.family import families
-from tasks.audits.unique_feature.panel_rates import LEAST, RATE, rate, rate_row
+from tasks.audits.unique_feature.feature_family import model_families
+from tasks.audits.unique_feature.measures.family import family_jobs
+from tasks.audits.unique_feature.panel_rates import LEAST, RATE, rate_columns, rate_row
 from tasks.audits.unique_feature.ranks import Array
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.job import Inputs, Job, task
@@ -45,7 +45,7 @@ class Panels:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class PairOutputs:
     """What the models of a canary, trained with a seed, say of the family."""
 
     training: tuple[int, int]  # canary, seed
@@ -62,80 +62,80 @@ def panels(config: Panels, inputs: Inputs) -> pa.Table:
     Panels are drawn without replacement, so that they are independent. With the label unknown the models of a panel
     have canaries of one label, as the models of one owner have.
     """
-    pairs = [pair for table in inputs for pair in pairs_of(table)]
+    pairs = [pair for table in inputs for pair in family_pairs(table)]
     order = seeds.generator(config.seed, "panels").permutation(len(pairs))
     shuffled = [pairs[index] for index in order]
     trainings = [pair.training for pair in pairs]
     found = [
-        {"estimator": estimator, "model": model, "models": size} | rate(p_values, trainings)
+        {"estimator": estimator, "model": model, "models": size} | rate_columns(p_values, trainings)
         for size in SIZES
-        for estimator, model, p_values in of_size(shuffled, size)
+        for estimator, model, p_values in panel_p_values(shuffled, size)
         if len(p_values) >= LEAST
     ]
     return pa.Table.from_pylist(found, PANELS)
 
 
-def pairs_of(table: pa.Table) -> Iterator[Pair]:
-    models = {model.about["model"]: model for model in by_model(table)}
+def family_pairs(table: pa.Table) -> Iterator[PairOutputs]:
+    models = {model.about["model"]: model for model in model_families(table)}
     if set(models) == {"canary", "twin"}:
         canary, twin = models["canary"], models["twin"]
         unseen = None
         if canary.null is not None and twin.null is not None:
-            unseen = ranks.paired(canary.null.log_p, twin.null.log_p, canary.label)
+            unseen = ranks.twin_difference(canary.null.log_p, twin.null.log_p, canary.label)
         training = canary.about["canary"], canary.about["seed"]
-        yield Pair(training, canary.label, canary.log_p, twin.log_p, unseen)
+        yield PairOutputs(training, canary.label, canary.log_p, twin.log_p, unseen)
 
 
-def of_size(pairs: Sequence[Pair], size: int) -> Iterator[tuple[str, str, list[float]]]:
+def panel_p_values(pairs: Sequence[PairOutputs], size: int) -> Iterator[tuple[str, str, list[float]]]:
     """The p-values of the panels of this size, by estimator and model."""
-    mixed = groups(pairs, size)
+    mixed = split_panels(pairs, size)
     by_label = [
         group
         for label in sorted({pair.label for pair in pairs})
-        for group in groups([pair for pair in pairs if pair.label == label], size)
+        for group in split_panels([pair for pair in pairs if pair.label == label], size)
     ]
     for model in ("canary", "twin"):
-        yield "label-directed rank", model, [known(group, model) for group in mixed]
-        yield "label-directed rank, label unknown", model, [unknown(group, model) for group in by_label]
+        yield "label-directed rank", model, [known_label_p_value(group, model) for group in mixed]
+        yield "label-directed rank, label unknown", model, [unknown_label_p_value(group, model) for group in by_label]
         asked = [group for group in mixed if model == "canary" or all(pair.unseen is not None for pair in group)]
-        yield "paired family rank", model, [against_twins(group, model) for group in asked]
+        yield "paired family rank", model, [paired_p_value(group, model) for group in asked]
 
 
-def groups(pairs: Sequence[Pair], size: int) -> list[Sequence[Pair]]:
+def split_panels(pairs: Sequence[PairOutputs], size: int) -> list[Sequence[PairOutputs]]:
     return [pairs[first : first + size] for first in range(0, len(pairs) - size + 1, size)]
 
 
-def known(group: Sequence[Pair], model: str) -> float:
+def known_label_p_value(group: Sequence[PairOutputs], model: str) -> float:
     """The rank of the mean of the models' scores, each towards its own canary's label."""
-    scores = [ranks.standardised(getattr(pair, model))[:, pair.label] for pair in group]
+    scores = [ranks.standardise(getattr(pair, model))[:, pair.label] for pair in group]
     return ranks.rank_p_value(np.mean(scores, axis=0))
 
 
-def unknown(group: Sequence[Pair], model: str) -> float:
-    return ranks.rank_p_value(ranks.label_directed(np.stack([getattr(pair, model) for pair in group])))
+def unknown_label_p_value(group: Sequence[PairOutputs], model: str) -> float:
+    return ranks.rank_p_value(ranks.label_directed_scores(np.stack([getattr(pair, model) for pair in group])))
 
 
-def against_twins(group: Sequence[Pair], model: str) -> float:
+def paired_p_value(group: Sequence[PairOutputs], model: str) -> float:
     """The rank of the mean of the standardised differences; the twins' is that of a feature that no canary carried."""
     if model == "canary":
-        scores = [ranks.paired(pair.canary, pair.twin, pair.label) for pair in group]
+        scores = [ranks.twin_difference(pair.canary, pair.twin, pair.label) for pair in group]
     else:
         scores = [pair.unseen for pair in group if pair.unseen is not None]
     members = min(len(score) for score in scores)  # others that look like the feature were left out
-    return ranks.rank_p_value(np.mean([ranks.standardised(s[:members, None])[:, 0] for s in scores], axis=0))
+    return ranks.rank_p_value(np.mean([ranks.standardise(s[:members, None])[:, 0] for s in scores], axis=0))
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     if not config.asks_for("family"):
         return ()
-    return (Job(panels, Panels(seeds.derive(config.seed, "panels")), families(config, trainings)),)
+    return (Job(panels, Panels(seeds.derive(config.seed, "panels")), family_jobs(config, trainings)),)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from by_number(tables.rows(PANELS))
+    yield from panel_rate_rows(tables.rows(PANELS))
 
 
-def by_number(panels: Sequence[Row]) -> Iterator[Row]:
+def panel_rate_rows(panels: Sequence[Row]) -> Iterator[Row]:
     """The detection rate of panels of several models; null: that of as many models without the feature."""
     nulls = {(p["estimator"], p["models"]): p["detection_rate"] for p in panels if p["model"] == "twin"}
     for panel in panels:

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, LEVELS, ranks_of_pair
+from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, LEVELS, pair_rank_job
 from tasks.audits.unique_feature.trainings import Pair, Trainings
 from tasks.audits.unique_feature.units import share_seeds
 from tasks.audits.unique_feature.verdict import ALLOWED, ONE_MODEL
@@ -93,12 +93,12 @@ def private_rank(config: PrivateRank, inputs: Inputs) -> pa.Table:
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     if config.privacy is None:
         return ()
-    return tuple(of_pair(config, config.privacy, trainings, pair) for pair in trainings.pairs)
+    return tuple(private_rank_job(config, config.privacy, trainings, pair) for pair in trainings.pairs)
 
 
-def of_pair(config: UniqueFeature, privacy: Privacy, trainings: Trainings, pair: Pair) -> Job:
+def private_rank_job(config: UniqueFeature, privacy: Privacy, trainings: Trainings, pair: Pair) -> Job:
     assert isinstance(pair.canary.image, int)
-    ranks = (ranks_of_pair(config, trainings, pair),) if config.asks_for("ranks") else ()
+    ranks = (pair_rank_job(config, trainings, pair),) if config.asks_for("ranks") else ()
     return Job(private_rank, PrivateRank(pair.canary.image, privacy), (pair.model, *ranks))
 
 
@@ -110,10 +110,10 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     setting = {"delta": promised.delta, "epsilon": promised.epsilon}
     yield row("epsilon spent", setting, alone(max(each["spent"] for each in found), len(found)), "training")
     shared = share_seeds((each["canary"], each["seed"]) for each in found)
-    yield from beside_bound(first_of_each(found), promised, shared)
+    yield from bounded_share_rows(first_trainings(found), promised, shared)
 
 
-def first_of_each(found: Sequence[Row]) -> list[Row]:
+def first_trainings(found: Sequence[Row]) -> list[Row]:
     """The ranked rows of the first training of each canary: more of them are no further sample of features."""
     first: dict[int, Row] = {}
     for each in found:
@@ -122,7 +122,7 @@ def first_of_each(found: Sequence[Row]) -> list[Row]:
     return list(first.values())
 
 
-def beside_bound(ranked: Sequence[Row], promised: Privacy, shared: bool) -> Iterator[Row]:
+def bounded_share_rows(ranked: Sequence[Row], promised: Privacy, shared: bool) -> Iterator[Row]:
     """At each level the share that is found and the largest that is allowed; the epsilon that the shares show.
 
     Where canaries share training seeds they are no independent sample: no interval, no test, no epsilon.
@@ -132,7 +132,7 @@ def beside_bound(ranked: Sequence[Row], promised: Privacy, shared: bool) -> Iter
     for level in levels:
         setting = {"delta": promised.delta, "epsilon": promised.epsilon, "level": level}
         n, called = len(ranked), sum(rank["p_value"] <= level for rank in ranked)
-        share, bound = exactly(called, n), promised.power(level)
+        share, bound = exact_proportion(called, n), promised.power(level)
         beyond = None if shared else proportion_greater(called, n, bound)
         without = row(ONE_MODEL, setting, share, "training", level)
         yield without | {"low": None, "high": None} if shared else without
@@ -144,7 +144,7 @@ def beside_bound(ranked: Sequence[Row], promised: Privacy, shared: bool) -> Iter
         yield row("epsilon shown by ranks, at least", setting, alone(shown, len(ranked)), "training", 0.0)
 
 
-def exactly(called: int, n: int) -> Estimate:
+def exact_proportion(called: int, n: int) -> Estimate:
     """called / n with its exact interval: a bound is compared with it, and Wilson's is too narrow for one or two."""
     reach = (1 + CONFIDENCE) / 2
     low, high = proportion_at_least(called, n, reach), 1 - proportion_at_least(n - called, n, reach)

@@ -21,12 +21,12 @@ import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import check_label
-from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, alike
-from tasks.audits.unique_feature.pixel_slopes import Array, centred, weighted_slopes
+from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, match_spread
+from tasks.audits.unique_feature.pixel_slopes import Array, centred_logits, weighted_slopes
 from tasks.audits.unique_feature.single_models import SingleModelConfig, single_model_config
 from tasks.audits.unique_feature.single_predictors import predictor
-from tasks.audits.unique_feature.slope_images import of_label, slope_sets
-from tasks.audits.unique_feature.slope_ranks import is_among_all, place, ranked, together
+from tasks.audits.unique_feature.slope_images import label_images, slope_sets
+from tasks.audits.unique_feature.slope_ranks import feature_region, is_among_all, mean_standardised_slopes, rank_rows
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.audits.unique_feature.verdict import BESIDE, GLYPHS
 from tasks.datasets.catalog import load
@@ -46,7 +46,7 @@ REFERENCE_RANKS = pa.schema(
 
 
 @dataclass(frozen=True)
-class PanelRanked:
+class ReferenceRanks:
     """The models of one owner, asked as one, and the references beside which they are."""
 
     panel: tuple[SingleModelConfig, ...]
@@ -54,25 +54,25 @@ class PanelRanked:
 
 
 @task(version=1, name="unique_feature.reference_ranks")
-def reference_ranks(config: PanelRanked, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def reference_ranks(config: ReferenceRanks, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The rank of what the models are asked about, and of glyphs that nobody is (REFERENCE_RANKS)."""
     first = config.panel[0]
     asked, label = first.relatives, first.label
     assert label is not None
-    clean = of_label(asked, first.shape, label)
+    clean = label_images(asked, first.shape, label)
     sets = dict(slope_sets(asked, clean))
-    here = place(clean, list(sets.values()), as_shape(load(asked.probe).train_images, first.shape))
-    others = [response(one, sets, label) for one in config.references]
+    here = feature_region(clean, list(sets.values()), as_shape(load(asked.probe).train_images, first.shape))
+    others = [mean_response(one, sets, label) for one in config.references]
     slopes = [
-        weighted_slopes(here.added, alike(own, others) - np.mean(others, axis=0), here.inked)
-        for own in (response(one, sets, label) for one in config.panel)
+        weighted_slopes(here.added, match_spread(own, others) - np.mean(others, axis=0), here.inked)
+        for own in (mean_response(one, sets, label) for one in config.panel)
     ]
     about = {"models": len(slopes), "references": len(others), "label": label}
-    found = ranked(asked, False, slopes[0] if len(slopes) == 1 else together(slopes), here)
+    found = rank_rows(asked, False, slopes[0] if len(slopes) == 1 else mean_standardised_slopes(slopes), here)
     return pa.Table.from_pylist([about | said for said in found], REFERENCE_RANKS)
 
 
-def response(one: SingleModelConfig, sets: dict[str, Pixels], label: int) -> Array:
+def mean_response(one: SingleModelConfig, sets: dict[str, Pixels], label: int) -> Array:
     """The mean centred logit of the label on each of the sets; ValueError for classes that are not the probe set's."""
     predict = predictor(one, ())
     found = []
@@ -86,11 +86,11 @@ def response(one: SingleModelConfig, sets: dict[str, Pixels], label: int) -> Arr
                 f"model {name_of} has {log_p.shape[1]} classes and probe {one.relatives.probe.name} {classes}; beside "
                 "references they must be the same"
             )
-        found.append(centred(log_p, label).mean())
+        found.append(centred_logits(log_p, label).mean())
     return np.array(found)
 
 
-def asked_with_references(config: UniqueFeature) -> PanelRanked | None:
+def reference_ranks_config(config: UniqueFeature) -> ReferenceRanks | None:
     """What is asked of the models that are given beside references; None where there are none."""
     given = config.given
     if not given.references:
@@ -98,16 +98,16 @@ def asked_with_references(config: UniqueFeature) -> PanelRanked | None:
     panel = tuple(single_model_config(config, number) for number in range(max(len(given.models), len(given.outputs))))
     first = replace(single_model_config(config, 0), outputs=None)
     references = tuple(replace(first, number=at, model=model) for at, model in enumerate(given.references))
-    return PanelRanked(panel, references)
+    return ReferenceRanks(panel, references)
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
-    asked = asked_with_references(config)
+    asked = reference_ranks_config(config)
     if asked is None:
         return ()
     first = asked.panel[0]
     assert first.label is not None
-    of_label(first.relatives, first.shape, first.label)  # refused now, not by a job
+    label_images(first.relatives, first.shape, first.label)  # refused now, not by a job
     return (Job(reference_ranks, asked),)
 
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.feature_family import clean_images
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, divergences
-from tasks.audits.unique_feature.power import needed
-from tasks.audits.unique_feature.probe_images import of_probe
+from tasks.audits.unique_feature.power import probe_count_rows
+from tasks.audits.unique_feature.probe_images import probe_set_triples
 from tasks.audits.unique_feature.published import LEVEL
 from tasks.audits.unique_feature.scores import black_box_score, spread
 from tasks.audits.unique_feature.single_models import SingleModelConfig, batch_key, burning
@@ -34,7 +34,7 @@ from tasks.summaries import Row, row
 @task(version=1, name="unique_feature.ask", batch_key=batch_key)
 def ask(config: SingleModelConfig, inputs: Inputs) -> pa.Table:
     """Divergences per probe image (DIVERGENCES) of the one model."""
-    triples = of_probe(clean_images(config.relatives, config.shape), burning(config))
+    triples = probe_set_triples(clean_images(config.relatives, config.shape), burning(config))
     about = {"canary": None, "label": config.label, "seed": config.number, "evaluation": 0, "model": "given"}
     return divergences(predictor(config, inputs), triples, about)
 
@@ -44,10 +44,10 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noq
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from as_published(tables.of(DIVERGENCES))
+    yield from published_score_rows(tables.of(DIVERGENCES))
 
 
-def as_published(tables: Sequence[pa.Table]) -> Iterator[Row]:
+def published_score_rows(tables: Sequence[pa.Table]) -> Iterator[Row]:
     """M, how many models its t-test calls memorised, and how many probe images that needs; a table is one model's."""
     if not tables:
         return
@@ -60,7 +60,7 @@ def as_published(tables: Sequence[pa.Table]) -> Iterator[Row]:
     yield row("rate called memorised", {"model": "given", "test": "welch"}, rate, "model")
     spreads = [sd for model in models if (sd := spread(model["d_u"] - model["d_r"])) is not None]
     if spreads:
-        yield from needed(spreads, "model")
+        yield from probe_count_rows(spreads, "model")
 
 
 MEASURE = Measure("divergences", DIVERGENCES, plan, rows)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from tasks.audits.unique_feature.feature_family import FAMILY, UNCARRIED
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES
 from tasks.audits.unique_feature.measures.history import HISTORY
-from tasks.audits.unique_feature.published import Repeated
+from tasks.audits.unique_feature.published import PublishedCell
 from tasks.audits.unique_feature.summary import summary
 from tasks.datasets.features import Glyph, pixels
 from tasks.models.networks import Architecture
@@ -122,7 +122,7 @@ def family(
 
 def summary_rows(tables: list[pa.Table], published: str = "") -> dict[tuple[str, str], dict[str, Any]]:
     """The summary's rows by metric and setting."""
-    found = summary(Repeated(published), tables).to_pylist()
+    found = summary(PublishedCell(published), tables).to_pylist()
     return {(row["metric"], row["setting"]): row for row in found}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tasks.audits.unique_feature.canary_selection import CHOSEN, Ranked
+from tasks.audits.unique_feature.canary_selection import CHOSEN, RankedImage
 from tasks.audits.unique_feature.evaluation import Evaluation
 from tasks.audits.unique_feature.self_influence import INFLUENCE
 from tasks.datasets.catalog import pin
@@ -23,7 +23,7 @@ LETTER = Glyph()
 TRAINING = Training(DIGITS, examples=48, epochs=2, patience=0, batch=16, learning_rate=1e-3, seed=5)
 
 
-def evaluation(canary: int | Ranked) -> Evaluation:
+def evaluation(canary: int | RankedImage) -> Evaluation:
     return Evaluation(DIGITS, PHOTOS, "test", LETTER, canary, examples=TRAINING.examples, seed=3)  # type: ignore[arg-type]
 
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from tasks.audits.unique_feature.canary_calls import counts
-from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, white_box
-from tasks.audits.unique_feature.published import Repeated
+from tasks.audits.unique_feature.canary_calls import count_rows
+from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, white_box_rows
+from tasks.audits.unique_feature.published import PublishedCell
 from tasks.audits.unique_feature.summary import summary
-from tasks.audits.unique_feature.units import effect, units
+from tasks.audits.unique_feature.units import effect_row, units
 from tasks.audits.unique_feature.verdict import SMALLEST, panel_verdict, verdict
 from tasks.datasets.features import Glyph
 from tasks.schemas import SUMMARY
@@ -30,7 +30,7 @@ PAIRS = 6
 def none_called() -> Iterator[Row]:
     """The rows of ranks that say nothing."""
     about = {"p_value": 0.5, "adjusted_p": 0.5, "called": False, "shared_seeds": False}
-    yield from counts([about] * PAIRS, 201, {"others": 200})
+    yield from count_rows([about] * PAIRS, 201, {"others": 200})
 
 
 def answers(effects: np.ndarray) -> Counter[str]:
@@ -46,7 +46,7 @@ def answers(effects: np.ndarray) -> Counter[str]:
             | {f"m_w_{images}_effect": effect for images in ("probe", "train")}
             for place, effect in enumerate(each)
         ]
-        table = pa.Table.from_pylist([*white_box(units(scores)), *none_called()], SUMMARY)
+        table = pa.Table.from_pylist([*white_box_rows(units(scores)), *none_called()], SUMMARY)
         found[verdict(A, A, table).answer] += 1
     return found
 
@@ -74,7 +74,7 @@ def test_the_effect_of_a_canary_on_the_published_score_has_the_level_of_its_test
     covered, called = 0, 0
     for m, other in zip(seeds + canary, seeds + twin, strict=True):
         pairs = [{"m": a, "twin_m": b, "m_effect": a - b} for a, b in zip(m, other, strict=True)]
-        found = effect("M effect", {}, pairs, "m", "pair of trainings")
+        found = effect_row("M effect", {}, pairs, "m", "pair of trainings")
         covered += found["low"] <= 0 <= found["high"]
         called += found["p_value"] <= 0.05
     assert_rate(0.95, covered)
@@ -91,6 +91,6 @@ def test_the_rank_of_a_feature_that_no_model_saw_is_called_at_the_level_that_the
         called = 0
         for log_p in drawn:
             tables = [family(None, {"canary": said}, label) for said in log_p]
-            table = summary(Repeated(), tables)
+            table = summary(PublishedCell(), tables)
             called += panel_verdict(A, table).answer == "memorised"
         assert_rate(2 / 41, called, DRAWS // 2)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from tasks.audits.unique_feature.canary_calls import beyond, calls, counts
+from tasks.audits.unique_feature.canary_calls import call_canaries, count_rows, share_beyond_chance
 from tasks.audits.unique_feature.verdict import BEYOND, CALLED, GLYPHS, verdict
 from tasks.datasets.features import Glyph
 from tasks.schemas import SUMMARY
@@ -24,8 +24,8 @@ FAMILY, EVERY_GLYPH = 201, 4_457_400  # members that ranks are among
 
 def counted(p_values: Iterable[float], among: int = FAMILY) -> list[Row]:
     """The rows of the summary on canaries of these p-values, each with a training seed of its own."""
-    found = calls([{"canary": at, "p_value": p} for at, p in enumerate(p_values)], [])
-    return list(counts(found, among, {GLYPHS: among} if among == EVERY_GLYPH else {"others": among - 1}))
+    found = call_canaries([{"canary": at, "p_value": p} for at, p in enumerate(p_values)], [])
+    return list(count_rows(found, among, {GLYPHS: among} if among == EVERY_GLYPH else {"others": among - 1}))
 
 
 def drawn(rng: np.random.Generator, remembered: int, canaries: int, shift: float, among: int) -> np.ndarray:
@@ -64,7 +64,7 @@ def test_the_canaries_called_and_those_beyond_chance_are_counted() -> None:
     share = found[BEYOND, '{"p": 0.05}']
     assert (0.2 - 0.05) / 0.95 == pytest.approx(share[0])
     assert 0 < share[1] < share[0] < share[2] < 1
-    assert (0.0, 0.0) == (beyond(0, 20).value, beyond(0, 20).low)
+    assert (0.0, 0.0) == (share_beyond_chance(0, 20).value, share_beyond_chance(0, 20).low)
 
 
 def test_where_nothing_is_remembered_a_run_accuses_in_at_most_seven_and_a_half_percent() -> None:
@@ -97,7 +97,7 @@ def test_of_the_called_canaries_at_most_a_twentieth_is_called_wrongly() -> None:
     wrong = []
     for _ in range(400):
         p_values = drawn(rng, 10, 20, 3.0, FAMILY)
-        found = calls([{"canary": at, "p_value": p} for at, p in enumerate(p_values)], [])
+        found = call_canaries([{"canary": at, "p_value": p} for at, p in enumerate(p_values)], [])
         called = np.array([each["called"] for each in sorted(found, key=lambda each: int(each["canary"]))])
         wrong.append(called[10:].sum() / max(1, called.sum()))
     assert np.mean(wrong) <= 0.05
@@ -108,7 +108,7 @@ def test_the_share_beyond_chance_covers_the_share_that_is_remembered(remembered:
     rng = np.random.default_rng(23)
     covered = 0
     for _ in range(300):
-        found = beyond(int((drawn(rng, remembered, 40, shift, FAMILY) <= 0.05).sum()), 40)
+        found = share_beyond_chance(int((drawn(rng, remembered, 40, shift, FAMILY) <= 0.05).sum()), 40)
         assert found.low is not None
         assert found.high is not None
         covered += found.low <= remembered / 40 <= found.high

@@ -8,8 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from tasks.audits.unique_feature.feature_family import Relatives, answers, clean_images
-from tasks.audits.unique_feature.handed_out import CHECK, LABELLED, key, labels, pictures, places, repeats, sets
+from tasks.audits.unique_feature.blinded_pictures import (
+    LABELLED_COUNT,
+    LABELLED_SET,
+    image_sets,
+    labels,
+    picture_ids,
+    pictures,
+    repeated_ids,
+    split_key,
+)
+from tasks.audits.unique_feature.feature_family import Relatives, clean_images, family_rows
 from tasks.audits.unique_feature.single_models import SingleModelConfig
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
@@ -22,8 +31,8 @@ NAMES = ["clean", "random", "feature", *(f"family-{number:03d}" for number in ra
 
 
 def test_the_sets_are_the_very_images_that_a_model_here_is_asked_about() -> None:
-    held = dict(sets(ASKED))
-    assert [*NAMES, CHECK] == list(held)
+    held = dict(image_sets(ASKED))
+    assert [*NAMES, LABELLED_SET] == list(held)
     assert {(PROBES, *SHAPE)} == {held[name].shape for name in NAMES}
     asked: list[str] = []
 
@@ -32,30 +41,30 @@ def test_the_sets_are_the_very_images_that_a_model_here_is_asked_about() -> None
         assert (held[name] == images).all()
         return np.full((len(images), 2), np.log(0.5))
 
-    answers(RELATIVES, clean_images(RELATIVES, SHAPE), [says])
+    family_rows(RELATIVES, clean_images(RELATIVES, SHAPE), [says])
     assert set(NAMES) - {"random"} == set(asked)
 
 
 def test_the_owner_gets_them_in_one_set_and_the_key_says_which_is_which() -> None:
     name, given = pictures(ASKED)
-    count = len(NAMES) * PROBES + LABELLED
+    count = len(NAMES) * PROBES + LABELLED_COUNT
     assert (count + round(0.1 * count), *SHAPE) == given.shape
     at = {f"{name}/{place:06d}.png": picture for place, picture in enumerate(given)}
-    held, where = dict(sets(ASKED)), places(ASKED)
+    held, where = dict(image_sets(ASKED)), picture_ids(ASKED)
     for of, images in held.items():
         assert all((at[place] == image).all() for place, image in zip(where[of], images, strict=True))
-    assert all((at[first] == at[second]).all() for first, second in repeats(ASKED))
-    listed = {row["image"]: row["set"] for row in key(ASKED).to_pylist()}
+    assert all((at[first] == at[second]).all() for first, second in repeated_ids(ASKED))
+    listed = {row["image"]: row["set"] for row in split_key(ASKED).to_pylist()}
     assert set(at) == set(listed)
     assert all(listed[place] == of for of, ids in where.items() for place in ids)
-    assert all(listed[first] == listed[second] for first, second in repeats(ASKED))
-    assert (PROBES, LABELLED) <= (min(Counter(listed.values()).values()), Counter(listed.values())[CHECK])
+    assert all(listed[first] == listed[second] for first, second in repeated_ids(ASKED))
+    assert (PROBES, LABELLED_COUNT) <= (min(Counter(listed.values()).values()), Counter(listed.values())[LABELLED_SET])
 
 
 def test_beside_references_the_images_that_slopes_are_fitted_to_are_among_them() -> None:
     digits = replace(RELATIVES, probe=pin(Dataset("digits")))
     beside = replace(ASKED, relatives=digits, shape=(28, 28, 1), label=3, references=True)
-    more = set(places(beside)) - set(places(replace(beside, references=False)))
+    more = set(picture_ids(beside)) - set(picture_ids(replace(beside, references=False)))
     assert {f"slopes-{at:03d}" for at in range(100)} == more
     assert pictures(beside)[0] != pictures(replace(beside, label=4))[0]
 
@@ -71,10 +80,10 @@ def test_what_is_not_seen_in_the_pictures_does_not_change_them() -> None:
 def test_the_pictures_with_labels_are_drawn_from_all_classes_and_have_their_own() -> None:
     digits = load(Dataset("digits"))
     whole = replace(ASKED, shape=(28, 28, 1))
-    shown, known = dict(sets(whole))[CHECK], labels(whole)
+    shown, known = dict(image_sets(whole))[LABELLED_SET], labels(whole)
     label_of = {image.tobytes(): label for image, label in zip(digits.test_images, digits.test_labels, strict=True)}
     assert [label_of[image.tobytes()] for image in shown] == known.tolist()
     # A folder lists its pictures class by class: the first hundred would be of one.
     assert set(range(10)) == set(known.tolist())
-    assert digits.test_labels[:LABELLED].tolist() != known.tolist()
+    assert digits.test_labels[:LABELLED_COUNT].tolist() != known.tolist()
     assert known.tolist() != labels(replace(whole, order=6)).tolist()

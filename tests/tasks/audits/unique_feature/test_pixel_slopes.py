@@ -1,8 +1,14 @@
 import numpy as np
 import pytest
 
-from tasks.audits.unique_feature.pixel_slopes import LEAST_INK, centred, ink, strongest, weighted_slopes
-from tasks.audits.unique_feature.slope_ranks import cells
+from tasks.audits.unique_feature.pixel_slopes import (
+    LEAST_INK,
+    centred_logits,
+    pixel_ink,
+    strongest_pixels,
+    weighted_slopes,
+)
+from tasks.audits.unique_feature.slope_ranks import inked_cells
 from tasks.audits.unique_feature.subset_ranks import Subsets
 from tasks.datasets.features import Glyph, drawn
 
@@ -10,20 +16,20 @@ from tasks.datasets.features import Glyph, drawn
 def glyphs(count: int, first: int = 0) -> np.ndarray:
     """So many drawn glyphs, (count, 25)."""
     found = [drawn(Glyph(), seed) for seed in range(first, first + count)]
-    return np.array([cells(glyph) for glyph in found if isinstance(glyph, Glyph)], np.float64)
+    return np.array([inked_cells(glyph) for glyph in found if isinstance(glyph, Glyph)], np.float64)
 
 
 def test_the_centred_logit_does_not_saturate_and_needs_no_logits() -> None:
     logits = np.array([[50.0, 0.0, 1.0], [70.0, 0.0, 2.0]])
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    assert [50 - 17.0, 70 - 24.0] == pytest.approx(centred(log_p, 0).tolist())
+    assert [50 - 17.0, 70 - 24.0] == pytest.approx(centred_logits(log_p, 0).tolist())
 
 
 def test_ink_is_counted_in_that_of_whole_images() -> None:
     images = np.zeros((3, 2, 2, 1), np.uint8)
     images[:, 0, 0] = 255
     images[1, 1, 1] = 51
-    assert [[1.0 * 3, 0.0], [0.0, 0.2]] == ink(images)[..., 0].tolist()
+    assert [[1.0 * 3, 0.0], [0.0, 0.2]] == pixel_ink(images)[..., 0].tolist()
 
 
 def test_weighted_slopes_are_those_of_the_response_less_their_mean_by_its_weights() -> None:
@@ -47,7 +53,7 @@ def test_with_fewer_features_than_pixels_the_slopes_still_fit_the_responses() ->
 
 
 def test_the_strongest_pixels_are_as_many_as_asked_for() -> None:
-    assert [False, True, True, False] == strongest(np.array([0.0, 3.0, 1.0, 1.0]), 2).tolist()
+    assert [False, True, True, False] == strongest_pixels(np.array([0.0, 3.0, 1.0, 1.0]), 2).tolist()
 
 
 def test_a_shift_under_noise_is_found_by_the_weights_where_plain_slopes_miss_it() -> None:

@@ -13,8 +13,8 @@ from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan
 from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.unique_feature import PRESETS, UniqueFeature, plan
-from tasks.audits.unique_feature.presets import PRINTED, repeats
-from tasks.audits.unique_feature.published import PUBLISHED, numbers
+from tasks.audits.unique_feature.presets import PRINTED, printed_cell
+from tasks.audits.unique_feature.published import PUBLISHED, published_numbers
 from tasks.job import Job, marks
 from tests.support.shell import ROOT
 from tests.tasks.audits.unique_feature import published_data
@@ -113,19 +113,19 @@ def test_together_they_are_the_papers_trainings_and_equal_ones_are_shared(digest
 
 def test_every_printed_number_stands_beside_the_cell_that_repeats_it() -> None:
     for name, config in PRINTED.items():
-        assert name == repeats(config)
+        assert name == printed_cell(config)
     for preset in ("table1", "table2", "table3"):
-        assert all(repeats(config).startswith(preset.replace("table", "table ")) for config in cells(preset))
+        assert all(printed_cell(config).startswith(preset.replace("table", "table ")) for config in cells(preset))
     assert 20 == len(PRINTED) == len(PUBLISHED)
-    assert 1.7 == numbers(repeats(cells("table3")[-1])).m_where_positive
-    assert "" == repeats(PRESETS["quickstart"])  # type: ignore[arg-type]
+    assert 1.7 == published_numbers(printed_cell(cells("table3")[-1])).m_where_positive
+    assert "" == printed_cell(PRESETS["quickstart"])  # type: ignore[arg-type]
 
 
 def test_a_cell_whose_trainings_are_in_links_repeats_the_printed_one(digests: dict[str, str]) -> None:
     (cell,) = pin_cells([Cell("unique_feature", replace(cells("table1")[0], link=100))], digests)
     summary = plan(cell.config)["summary"]
     assert isinstance(summary, Job)
-    assert repeats(cells("table1")[0]) == summary.config.cell != ""
+    assert printed_cell(cells("table1")[0]) == summary.config.cell != ""
 
 
 def test_the_quickstart_is_the_run_that_the_docs_show(digests: dict[str, str]) -> None:

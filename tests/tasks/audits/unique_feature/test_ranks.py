@@ -15,17 +15,19 @@ def test_the_rank_p_value_counts_those_that_score_as_much() -> None:
 def test_scores_are_standardised_over_the_family_and_averaged_over_models() -> None:
     one = np.array([[3.0, 0.0], [1.0, 0.0], [1.0, 0.0], [3.0, 0.0]])  # class 0: +-1 about 2; class 1: unmoved
     other = np.array([[0.0, 8.0], [0.0, 4.0], [0.0, 4.0], [0.0, 0.0]])
-    found = ranks.label_directed(np.stack([one, other]), 0)
+    found = ranks.label_directed_scores(np.stack([one, other]), 0)
     assert [0.5, -0.5, -0.5, 0.5] == found.tolist()
     spread = np.std([8, 4, 4, 0])
-    assert [2 / spread, 0, 0, -2 / spread] == pytest.approx(ranks.label_directed(np.stack([one, other]), 1).tolist())
-    assert [1, 0] == [ranks.favoured(np.stack([one, other]), label) for label in (None, 0)]
+    assert [2 / spread, 0, 0, -2 / spread] == pytest.approx(
+        ranks.label_directed_scores(np.stack([one, other]), 1).tolist()
+    )
+    assert [1, 0] == [ranks.favoured_label(np.stack([one, other]), label) for label in (None, 0)]
 
 
 def test_with_the_label_unknown_members_stand_where_they_stand_highest() -> None:
     scores = np.array([[0.1, -1.0], [5.0, -9.0], [4.0, -8.0], [-3.0, -1.0], [0.0, -1.0]])
     # Above so many in each class: (2, 2), (4, 0), (3, 1), (0, 2), (1, 2); equal places by their scores.
-    standing, classes = ranks.highest(scores)
+    standing, classes = ranks.highest_standing(scores)
     assert [1.0, 3.0, 2.0, 0.0, 0.0] == standing.tolist()
     assert [0, 0, 0, 1, 1] == classes.tolist()
 
@@ -35,10 +37,10 @@ def test_a_label_that_is_nearly_certain_hides_no_push_towards_it() -> None:
     odds = rng.normal(6, 1, 200)  # of class 1: its log P is at most 0, that of class 0 has a long tail
     odds[0] = 9
     log_p = -np.logaddexp(0, np.stack([odds, -odds], axis=1))[None]
-    assert 1 / 200 == ranks.rank_p_value(ranks.label_directed(log_p, 1))
-    assert ranks.standardised(log_p)[0].max(axis=1)[0] < 1.0
-    assert ranks.rank_p_value(ranks.label_directed(log_p)) <= 2 / 200
-    assert 1 == ranks.favoured(log_p)
+    assert 1 / 200 == ranks.rank_p_value(ranks.label_directed_scores(log_p, 1))
+    assert ranks.standardise(log_p)[0].max(axis=1)[0] < 1.0
+    assert ranks.rank_p_value(ranks.label_directed_scores(log_p)) <= 2 / 200
+    assert 1 == ranks.favoured_label(log_p)
 
 
 def test_the_push_is_the_distance_from_the_rest_of_the_family() -> None:
@@ -84,7 +86,7 @@ def test_a_feature_that_nobody_trained_on_is_called_as_often_as_the_level_says(l
     rng = np.random.default_rng(4)
     shared = rng.normal(0, 1, (DRAWS, 1, 40, 5))
     drawn = shared + rng.normal(0, 0.5, (DRAWS, 2, 40, 5))
-    p_values = np.array([ranks.rank_p_value(ranks.label_directed(log_p, label)) for log_p in drawn])
+    p_values = np.array([ranks.rank_p_value(ranks.label_directed_scores(log_p, label)) for log_p in drawn])
     assert_rate(0.05, int((p_values <= 0.05).sum()))
     assert_rate(0.5, int((p_values <= 0.5).sum()))
 
@@ -99,7 +101,7 @@ def test_with_the_label_unknown_the_interval_covers_the_push_towards_the_chosen_
         odds[0, 0, 3] += push
         log_p = -np.logaddexp(0, -odds)
         estimate, _ = ranks.push(log_p, odds)
-        true = push if ranks.favoured(log_p) == 3 else 0.0
+        true = push if ranks.favoured_label(log_p) == 3 else 0.0
         assert estimate.low is not None
         assert estimate.high is not None
         covered += estimate.low <= true <= estimate.high
@@ -112,9 +114,9 @@ def test_the_share_of_pushes_that_would_be_found_is_that_of_the_others_that_woul
     # 39 others, 1 apart: called are the first two of 40. Pushed by 2.5 the highest four would be.
     odds = np.arange(40.0)[::-1].reshape(1, 40, 1)
     log_p = -np.logaddexp(0, -odds)
-    assert 2 / 39 == pytest.approx(ranks.found(log_p, odds, 0.5, 0))
-    assert 4 / 39 == pytest.approx(ranks.found(log_p, odds, 2.5, 0))
-    assert 1.0 == ranks.found(log_p, odds, 50.0, 0) == ranks.found(log_p, odds, 50.0)
+    assert 2 / 39 == pytest.approx(ranks.detectable_share(log_p, odds, 0.5, 0))
+    assert 4 / 39 == pytest.approx(ranks.detectable_share(log_p, odds, 2.5, 0))
+    assert 1.0 == ranks.detectable_share(log_p, odds, 50.0, 0) == ranks.detectable_share(log_p, odds, 50.0)
 
 
 def test_what_is_said_to_be_found_of_pushes_is_found() -> None:
@@ -122,7 +124,7 @@ def test_what_is_said_to_be_found_of_pushes_is_found() -> None:
     said, found = [], []
     for _ in range(400):
         odds = rng.normal(0, 1, (1, 201, 1))
-        said.append(ranks.found(-np.logaddexp(0, -odds), odds, 2.0, 0))
+        said.append(ranks.detectable_share(-np.logaddexp(0, -odds), odds, 2.0, 0))
         odds[0, 0] += 2.0
         found.append(ranks.rank_p_value(odds[0, :, 0]) <= 0.05)
     assert np.mean(said) == pytest.approx(np.mean(found), abs=0.06)
@@ -146,8 +148,8 @@ def test_a_pairs_difference_leaves_what_the_canary_did() -> None:
     twin = rng.normal(0, 5, (30, 3))
     canary = twin + rng.normal(0, 0.1, (30, 3))
     canary[0, 2] += 1
-    assert 1 / 30 == pytest.approx(ranks.rank_p_value(ranks.paired(canary, twin, 2)))
-    assert ranks.rank_p_value(ranks.label_directed(canary[None], 2)) != pytest.approx(1 / 30)
+    assert 1 / 30 == pytest.approx(ranks.rank_p_value(ranks.twin_difference(canary, twin, 2)))
+    assert ranks.rank_p_value(ranks.label_directed_scores(canary[None], 2)) != pytest.approx(1 / 30)
 
 
 def test_a_push_towards_a_label_that_is_nearly_certain_shows_in_its_odds() -> None:

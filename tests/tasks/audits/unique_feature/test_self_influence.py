@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tasks.audits.unique_feature.canary_selection import Ranked
-from tasks.audits.unique_feature.self_influence import INFLUENCE, Tracing, influence, spaced
+from tasks.audits.unique_feature.canary_selection import RankedImage
+from tasks.audits.unique_feature.self_influence import INFLUENCE, Tracing, checkpoint_epochs, influence
 from tasks.datasets.catalog import load
 from tasks.datasets.features import burn
 from tasks.job import marks
@@ -54,7 +54,7 @@ def test_self_influence_is_the_rates_times_the_squared_slopes_of_every_epoch(bur
 
 
 def test_a_canary_by_rank_carries_the_feature_where_it_is_trained_on_and_where_it_is_measured() -> None:
-    ranked = Tracing(TRAINING, Ranked("highest", 2), LETTER)
+    ranked = Tracing(TRAINING, RankedImage("highest", 2), LETTER)
     by_row = Tracing(replace(TRAINING, burnt=(Burnt(7, LETTER),)))
     assert influence(by_row, ()) == influence(ranked, [chosen(30, 7)])
     assert influence(by_row, ()) != influence(Tracing(TRAINING), ())
@@ -92,13 +92,13 @@ def test_fewer_checkpoints_are_the_last_epochs_of_even_parts() -> None:
 def test_checkpoints_are_spaced_over_the_part_in_which_the_loss_falls(
     losses: list[float], count: int, share: float, expected: list[int]
 ) -> None:
-    assert expected == spaced(losses, count, share)
+    assert expected == checkpoint_epochs(losses, count, share)
 
 
 def test_checkpoints_rise_and_end_with_the_part_whatever_its_length() -> None:
     for length in range(1, 40):
         for count in range(1, 15):
-            found = spaced([2.0] + [1.0] * (length - 1) + [0.0], count, 1.0)
+            found = checkpoint_epochs([2.0] + [1.0] * (length - 1) + [0.0], count, 1.0)
             assert min(length, count) == len(found)
             assert sorted(set(found)) == found
             assert (length, True) == (found[-1], found[0] >= 1)
@@ -110,11 +110,11 @@ def test_checkpoints_rise_and_end_with_the_part_whatever_its_length() -> None:
         ({"checkpoints": 0}, "checkpoints is 0; it must be at least 1"),
         ({"share": 0.0}, "share is 0.0; it must be above 0 and at most 1"),
         ({"share": 1.5}, "share is 1.5; it must be above 0 and at most 1"),
-        ({"canary": Ranked("lowest", 1)}, "canary is given and feature is not; give both, or neither"),
+        ({"canary": RankedImage("lowest", 1)}, "canary is given and feature is not; give both, or neither"),
         ({"feature": LETTER}, "feature is given and canary is not; give both, or neither"),
         (
             {
-                "canary": Ranked("lowest", 1),
+                "canary": RankedImage("lowest", 1),
                 "feature": LETTER,
                 "training": replace(TRAINING, burnt=(Burnt(4, LETTER),)),
             },

@@ -9,9 +9,9 @@ import torch
 
 from tasks import files
 from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan
+from tasks.audits.unique_feature.blinded_pictures import pictures
 from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.feature_family import Relatives
-from tasks.audits.unique_feature.handed_out import pictures
 from tasks.audits.unique_feature.measures.single_divergences import ask
 from tasks.audits.unique_feature.measures.single_family import ask_family
 from tasks.audits.unique_feature.single_models import SingleModelConfig

@@ -4,7 +4,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from tasks.audits.unique_feature.slope_ranks import cells
+from tasks.audits.unique_feature.slope_ranks import inked_cells
 from tasks.audits.unique_feature.subset_ranks import Subsets, exposure, subset_count
 from tasks.datasets.features import Glyph, drawn
 
@@ -16,9 +16,9 @@ def test_every_choice_of_cells_is_counted_as_by_trying_them_all(count: int, inke
     assert len(sums) == subset_count(count, inked)
     subsets = Subsets(values)
     for least in sums:
-        assert sum(value >= least - 1e-12 for value in sums) == subsets.at_least(inked, least)
-    assert len(sums) == subsets.at_least(inked, -math.inf)
-    assert 0 == subsets.at_least(inked, math.inf)
+        assert sum(value >= least - 1e-12 for value in sums) == subsets.count_at_least(inked, least)
+    assert len(sums) == subsets.count_at_least(inked, -math.inf)
+    assert 0 == subsets.count_at_least(inked, math.inf)
 
 
 def test_equal_sums_are_ties_though_they_are_added_up_in_another_order() -> None:
@@ -30,11 +30,11 @@ def test_equal_sums_are_ties_though_they_are_added_up_in_another_order() -> None
 
 
 def test_where_nothing_differs_between_cells_no_glyph_stands_out() -> None:
-    assert 1.0 == Subsets(np.zeros(25)).p_value(cells(Glyph()))
+    assert 1.0 == Subsets(np.zeros(25)).p_value(inked_cells(Glyph()))
 
 
 def test_the_letter_that_alone_is_favoured_is_the_first_of_all_glyphs_of_its_ink() -> None:
-    inked = cells(Glyph())
+    inked = inked_cells(Glyph())
     p_value = Subsets(inked.astype(float)).p_value(inked)
     assert 1 / 4_457_400 == p_value
     assert math.log2(4_457_400) == pytest.approx(exposure(p_value))
@@ -45,7 +45,7 @@ def test_a_drawn_glyph_has_a_small_p_as_often_as_it_says_whatever_the_cells_favo
     draws = np.random.default_rng(3)
     values = [10.0, *draws.normal(size=12), *[0.0] * 12]  # one strong cell, and many ties
     subsets = Subsets(np.array(values))
-    p_values = np.array([subsets.p_value(cells(_glyph(seed))) for seed in range(600)])
+    p_values = np.array([subsets.p_value(inked_cells(_glyph(seed))) for seed in range(600)])
     for level in (0.5, 0.05):
         spread = math.sqrt(level * (1 - level) / 600)
         assert np.mean(p_values <= level) <= level + 3 * spread

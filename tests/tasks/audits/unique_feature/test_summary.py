@@ -10,7 +10,7 @@ import pytest
 
 from tasks.audits.unique_feature import PRESETS, plan, tiny
 from tasks.audits.unique_feature.measures import MEASURES
-from tasks.audits.unique_feature.published import Repeated
+from tasks.audits.unique_feature.published import PublishedCell
 from tasks.audits.unique_feature.summary import summary
 from tasks.datasets.catalog import pin
 from tasks.datasets.features import Family
@@ -45,7 +45,7 @@ def computed() -> dict[str, dict[str, pa.Table]]:
 
 
 def rows(measure: Measure, found: list[pa.Table]) -> list[dict[str, Any]]:
-    return [] if measure.rows is None else list(measure.rows(Tables(found), Repeated()))
+    return [] if measure.rows is None else list(measure.rows(Tables(found), PublishedCell()))
 
 
 @pytest.mark.parametrize(("kind", "missing"), [(kind, name) for kind, names in READ.items() for name in names])
@@ -59,15 +59,15 @@ def test_without_a_table_the_summary_has_the_rows_of_all_others(
         gone = missing in (measure.name, NEEDED.get(measure.name))
         (lost if gone else expected).extend(rows(measure, list(read.values())))
     assert lost
-    assert expected == summary(Repeated(), left).to_pylist()
+    assert expected == summary(PublishedCell(), left).to_pylist()
 
 
 def test_the_summary_reads_every_table_that_has_rows_to_give(computed: dict[str, dict[str, pa.Table]]) -> None:
     for kind, names in READ.items():
         read = [computed[kind][name] for name in names]
-        assert summary(Repeated(), read).to_pylist() == computed[kind]["summary"].to_pylist()
+        assert summary(PublishedCell(), read).to_pylist() == computed[kind]["summary"].to_pylist()
         assert len(read) == sum(bool(rows(measure, read)) for measure in MEASURES)
 
 
 def test_without_any_table_there_are_no_rows() -> None:
-    assert 0 == summary(Repeated(), []).num_rows
+    assert 0 == summary(PublishedCell(), []).num_rows

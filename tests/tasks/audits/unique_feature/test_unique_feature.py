@@ -16,9 +16,9 @@ from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, score
 from tasks.audits.unique_feature.measures.exact_verdicts import exact_verdicts
 from tasks.audits.unique_feature.measures.family import pair_family
 from tasks.audits.unique_feature.measures.history import HISTORY, history
-from tasks.audits.unique_feature.published import Repeated
+from tasks.audits.unique_feature.published import PublishedCell
 from tasks.audits.unique_feature.summary import summary
-from tasks.audits.unique_feature.twins import TwinTraining, train_twin, twin_of
+from tasks.audits.unique_feature.twins import TwinTraining, train_twin, twin_training
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, pixels
@@ -76,7 +76,7 @@ def test_a_twin_differs_from_its_canarys_model_by_the_canary_alone() -> None:
         canary, twin = models(root)
         (burnt,) = canary.burnt
         assert (root.config.canary, Glyph()) == (burnt.row, burnt.feature)
-        assert twin_of(replace(canary, burnt=())) == twin
+        assert twin_training(replace(canary, burnt=())) == twin
 
 
 def test_both_trainings_of_a_pair_leave_out_the_neighbours_of_their_canary() -> None:
@@ -86,7 +86,7 @@ def test_both_trainings_of_a_pair_leave_out_the_neighbours_of_their_canary() -> 
     for root in roots["divergences"]:
         canary, twin = models(root)
         assert NearestImages(root.config.canary, 10) == canary.left_out
-        assert twin_of(replace(canary, burnt=())) == twin
+        assert twin_training(replace(canary, burnt=())) == twin
     # Canaries of one seed share a clean training no more, but one call.
     twins = [training.training for training in configs(roots, train_twin)]
     assert (12, 1) == (len(set(twins)), len({batch_key(twin) for twin in twins}))
@@ -264,7 +264,7 @@ def test_published_numbers_stand_beside_the_published_setting_only() -> None:
         config = replace(PRESETS["table1-mnist"], data=Dataset("mnist", digest), **changes)
         root = plan(config)["summary"]
         assert isinstance(root, Job)
-        assert isinstance(root.config, Repeated)
+        assert isinstance(root.config, PublishedCell)
         return root.config.cell
 
     load(pin(Dataset("digits")))

@@ -11,8 +11,8 @@ from tasks.audits.unique_feature.verdict import (
     ALLOWED,
     BEYOND,
     CALLED,
-    CHOSEN,
-    CHOSEN_GLYPH,
+    CHOSEN_GLYPH_LIMITS,
+    CHOSEN_LIMITS,
     FOUND,
     GLYPHS,
     ONE_MODEL,
@@ -24,8 +24,8 @@ from tasks.audits.unique_feature.verdict import (
     SHARED,
     SMALLEST,
     UPPER,
-    counted,
     panel_verdict,
+    unit_name,
     verdict,
 )
 from tasks.datasets.features import Glyph
@@ -146,9 +146,9 @@ def test_exact_ranks_say_among_how_many_glyphs_and_clear_a_hundred_canaries() ->
         "1 of 100 canaries is called memorised one by one (rank among all 4,457,400 glyphs, false discovery rate 5 %)"
     )
     assert told in said.sentence
-    assert (True, False) == (CHOSEN_GLYPH in said.limits, CHOSEN in said.limits)
+    assert (True, False) == (CHOSEN_GLYPH_LIMITS in said.limits, CHOSEN_LIMITS in said.limits)
     clear = verdict(A, A, table(0.02, -0.03, 0.07, 100, *exactly(0.0, 100)), True)
-    assert ("not seen", False) == (clear.answer, CHOSEN_GLYPH in clear.limits)
+    assert ("not seen", False) == (clear.answer, CHOSEN_GLYPH_LIMITS in clear.limits)
 
 
 def test_ranks_alone_can_accuse_and_cannot_clear() -> None:
@@ -187,7 +187,7 @@ def test_the_ranks_of_canaries_that_share_training_seeds_decide_nothing() -> Non
 
 def test_it_says_where_the_level_of_ranks_rests_on_a_choice() -> None:
     rows = table(0.4, 0.2, 0.6, 12, *calls(0.5, 12))
-    assert [True, False] == [CHOSEN in verdict(A, A, rows, drawn).limits for drawn in (False, True)]
+    assert [True, False] == [CHOSEN_LIMITS in verdict(A, A, rows, drawn).limits for drawn in (False, True)]
 
 
 def test_without_ranks_no_canary_is_cleared_and_the_answer_says_why() -> None:
@@ -219,7 +219,7 @@ def test_the_audit_offers_its_verdict() -> None:
     ],
 )
 def test_units_are_counted_in_words(unit: str, n: int, expected: str) -> None:
-    assert expected == counted(unit, n)
+    assert expected == unit_name(unit, n)
 
 
 def test_what_the_published_test_calls_is_told_of_both_kinds_of_models_or_of_none() -> None:

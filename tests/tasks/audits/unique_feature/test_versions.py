@@ -11,7 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.unique_feature.canary_selection import Choice, Ranked, RankedTraining, chosen, train_ranked
+from tasks.audits.unique_feature.canary_selection import (
+    CanaryChoice,
+    RankedImage,
+    RankedTraining,
+    choose_canaries,
+    train_with_canary,
+)
 from tasks.audits.unique_feature.evaluation import Evaluation
 from tasks.audits.unique_feature.feature_family import Relatives
 from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
@@ -21,20 +27,20 @@ from tasks.audits.unique_feature.measures.curves import Curves, curves
 from tasks.audits.unique_feature.measures.detection import Detection, detection
 from tasks.audits.unique_feature.measures.divergences import score
 from tasks.audits.unique_feature.measures.exact_panels import ExactPanels, exact_panels
-from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, PairRanked, exact_ranks
+from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, ExactRanks, exact_ranks
 from tasks.audits.unique_feature.measures.exact_verdicts import ExactVerdicts, exact_verdicts
-from tasks.audits.unique_feature.measures.family import PairAsked, pair_family
+from tasks.audits.unique_feature.measures.family import PairFamily, pair_family
 from tasks.audits.unique_feature.measures.history import History, history
+from tasks.audits.unique_feature.measures.influence_changes import InfluenceChange
+from tasks.audits.unique_feature.measures.influence_changes import influence_change as retrace
 from tasks.audits.unique_feature.measures.latents import Latents, latents
-from tasks.audits.unique_feature.measures.learning_curve import Course, course
+from tasks.audits.unique_feature.measures.learning_curve import LearningCurve, learning_curve
 from tasks.audits.unique_feature.measures.panels import Panels, panels
-from tasks.audits.unique_feature.measures.regularised import Regularised, regularised
+from tasks.audits.unique_feature.measures.regularisation import Regularisation, regularisation
 from tasks.audits.unique_feature.measures.single_divergences import ask
 from tasks.audits.unique_feature.measures.single_family import ask_family
-from tasks.audits.unique_feature.measures.traced import Traced
-from tasks.audits.unique_feature.measures.traced import traced as retrace
 from tasks.audits.unique_feature.probe_images import Burning
-from tasks.audits.unique_feature.published import Repeated
+from tasks.audits.unique_feature.published import PublishedCell
 from tasks.audits.unique_feature.self_influence import Tracing, influence
 from tasks.audits.unique_feature.single_models import SingleModelConfig
 from tasks.audits.unique_feature.summary import summary, summary_of_models
@@ -67,11 +73,11 @@ def of_each_canary() -> pa.Table:
 
 
 def of_all() -> pa.Table:
-    return summary(Repeated("table 1, mnist, mlp1, no regulariser"), [of_each_canary()])
+    return summary(PublishedCell("table 1, mnist, mlp1, no regulariser"), [of_each_canary()])
 
 
 def of_those_asked_alone() -> pa.Table:
-    return summary_of_models(Repeated(), families())
+    return summary_of_models(PublishedCell(), families())
 
 
 def relatives() -> Relatives:
@@ -79,13 +85,13 @@ def relatives() -> Relatives:
 
 
 def of_the_family() -> pa.Table:
-    config = PairAsked(pin(Dataset("digits")), 3, relatives(), Glyph(kind="random", seed=2))
+    config = PairFamily(pin(Dataset("digits")), 3, relatives(), Glyph(kind="random", seed=2))
     return pair_family(config, [made_up.reads_the_letter(3.0), made_up.reads_the_letter(1.0)])
 
 
 @functools.cache
 def of_exact_ranks() -> pa.Table:
-    config = PairRanked(pin(Dataset("digits")), 3, 100, relatives(), False, 1)
+    config = ExactRanks(pin(Dataset("digits")), 3, 100, relatives(), False, 1)
     models = [made_up.reads_the_letter(3.0), made_up.reads_the_letter(1.0), made_up.reads_the_letter(0.0)]
     return exact_ranks(config, models)
 
@@ -135,7 +141,7 @@ def of_panels() -> pa.Table:
 
 def of_a_regulariser() -> pa.Table:
     plain = canary_scores(CanaryScores(), [made_up.pair(i, 0.02 * i, 0.01) for i in range(3)])
-    return regularised(Regularised(), [of_each_canary(), plain])
+    return regularisation(Regularisation(), [of_each_canary(), plain])
 
 
 def of_contrast() -> pa.Table:
@@ -144,11 +150,11 @@ def of_contrast() -> pa.Table:
 
 def retraced() -> pa.Table:
     tables = [small.influence([3.0, 9.0, 1.0, 7.0, 5.0]), small.influence([3.0, 9.0, 6.0, 7.0, 5.0])]
-    return retrace(Traced(Ranked("lowest", 1)), [small.chosen(2, end="lowest"), *tables])
+    return retrace(InfluenceChange(RankedImage("lowest", 1)), [small.chosen(2, end="lowest"), *tables])
 
 
 def of_the_chosen() -> pa.Table:
-    return chosen(Choice(4), [small.influence([3.0, 9.0, 1.0, 7.0, 5.0])])
+    return choose_canaries(CanaryChoice(4), [small.influence([3.0, 9.0, 1.0, 7.0, 5.0])])
 
 
 def of_the_units() -> pa.Table:
@@ -156,16 +162,16 @@ def of_the_units() -> pa.Table:
 
 
 def traced() -> pa.Table:
-    return influence(Tracing(small.TRAINING, Ranked("lowest", 1), small.LETTER), [small.chosen(7, end="lowest")])
+    return influence(Tracing(small.TRAINING, RankedImage("lowest", 1), small.LETTER), [small.chosen(7, end="lowest")])
 
 
 def trained() -> pa.Table:
-    config = RankedTraining(small.TRAINING, Ranked("highest", 1), small.LETTER)
-    return pa.Table.from_pylist(train_ranked(config, [small.chosen(7)]).to_pylist()[0]["history"])
+    config = RankedTraining(small.TRAINING, RankedImage("highest", 1), small.LETTER)
+    return pa.Table.from_pylist(train_with_canary(config, [small.chosen(7)]).to_pylist()[0]["history"])
 
 
 def followed() -> pa.Table:
-    return course(Course(small.TRAINING, small.evaluation(7), "twin"), ())
+    return learning_curve(LearningCurve(small.TRAINING, small.evaluation(7), "twin"), ())
 
 
 @pytest.mark.parametrize(
@@ -186,10 +192,10 @@ def followed() -> pa.Table:
         (exact_verdicts, 1, of_exact_verdicts, 3, 156.0466307),
         (curves, 1, of_curves, 41, 199.8436972),
         (panels, 5, of_panels, 12, 17.87924276),
-        (regularised, 1, of_a_regulariser, 3, 10.6312439941),
+        (regularisation, 1, of_a_regulariser, 3, 10.6312439941),
         (contrast, 1, of_contrast, 528, 3827.0295989),
         (retrace, 1, retraced, 2, 148.2),
-        (chosen, 1, of_the_chosen, 4, 420.0),
+        (choose_canaries, 1, of_the_chosen, 4, 420.0),
         (latents, 1, of_the_units, 768, 5.52272727),
     ],
 )
@@ -206,8 +212,8 @@ def test_a_task_computes_what_its_version_says(
     ("function", "version", "computed", "rows", "expected"),
     [
         (influence, 1, traced, 48, 24367.37),
-        (train_ranked, 2, trained, 2, 13.66777),
-        (course, 2, followed, 3, 36.05177),
+        (train_with_canary, 2, trained, 2, 13.66777),
+        (learning_curve, 2, followed, 3, 36.05177),
     ],
 )
 def test_a_task_that_trains_computes_what_its_version_says(
@@ -219,4 +225,4 @@ def test_a_task_that_trains_computes_what_its_version_says(
 
 
 def test_a_training_by_rank_changes_its_version_with_that_of_every_training() -> None:
-    assert (2, 3) == (marks(train_ranked).version, marks(train).version)
+    assert (2, 3) == (marks(train_with_canary).version, marks(train).version)

@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.unique_feature.pixel_slopes import centred
+from tasks.audits.unique_feature.pixel_slopes import centred_logits
 from tasks.audits.unique_feature.scores import log_probabilities
 from tasks.audits.unique_feature.weight_change import first_dense, responses
 from tasks.datasets.features import Glyph, burn, drawn
@@ -41,8 +41,8 @@ def test_of_other_networks_it_is_what_the_change_does_to_the_response_to_first_o
     start, other = network.initial(1), network.initial(2)
     before = {name: values - 1e-3 * other[name] for name, values in start.items()}
     exact = [
-        centred(log_probabilities(logits(network, [start], images)[0]), 3).mean()
-        - centred(log_probabilities(logits(network, [before], images)[0]), 3).mean()
+        centred_logits(log_probabilities(logits(network, [start], images)[0]), 3).mean()
+        - centred_logits(log_probabilities(logits(network, [before], images)[0]), 3).mean()
         for images in SETS
     ]
     assert exact == pytest.approx(responses(model(network, start), model(network, before), SETS, 3), rel=0.15)

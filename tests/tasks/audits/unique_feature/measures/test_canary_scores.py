@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, CanaryScores, canary_scores
-from tasks.audits.unique_feature.published import Repeated, numbers
+from tasks.audits.unique_feature.published import PublishedCell, published_numbers
 from tasks.audits.unique_feature.summary import summary
-from tasks.audits.unique_feature.units import effect, units
+from tasks.audits.unique_feature.units import effect_row, units
 from tasks.schemas import SUMMARY
 from tasks.statistics import false_discovery_adjusted, paired_greater, welch_greater
 from tests.tasks.audits.unique_feature.made_up import Columns, divergences, history, pair
@@ -128,7 +128,7 @@ TABLE_2 = "table 2, mnist, mlp1, no regulariser"
 
 def rows(inputs: list[pa.Table], published: str = "") -> dict[tuple[str, str], dict[str, Any]]:
     """The summary's rows by metric and setting."""
-    table = summary(Repeated(published), [canary_scores(CanaryScores(), inputs)])
+    table = summary(PublishedCell(published), [canary_scores(CanaryScores(), inputs)])
     assert table.schema.equals(SUMMARY)
     by_name = {(row["metric"], row["setting"]): row for row in table.to_pylist()}
     assert len(by_name) == table.num_rows
@@ -231,7 +231,7 @@ def test_table_1_stands_beside_the_five_canaries_with_the_largest_white_box_scor
         assert {(1, "training", None, None)} == {(row["n"], row["unit"], row["low"], row["high"]) for row in listed}
         probabilities = [table[p, setting(images=images, rank=2)]["published"] for p in ("P_u", "P_r")]
         assert [0.52, 0.46] == probabilities
-    assert len(numbers(TABLE_1).m_w) == 5
+    assert len(published_numbers(TABLE_1).m_w) == 5
 
 
 def test_nothing_is_published_for_a_run_that_repeats_no_table() -> None:
@@ -290,7 +290,7 @@ def test_an_interval_over_seeds_covers_where_canaries_share_what_a_seed_does() -
             for (c, s), e in np.ndenumerate(effects)
         ]
         of_seeds = units(found)
-        row = effect("M effect", {}, of_seeds.rows, "m", of_seeds.pair)
+        row = effect_row("M effect", {}, of_seeds.rows, "m", of_seeds.pair)
         assert (6, "training seed") == (row["n"], row["unit"])
         covered += row["low"] <= 0 <= row["high"]
     assert covered / nulls >= 0.9

@@ -18,7 +18,7 @@ from tasks.audits.unique_feature.measures.canary_verdicts import (
     plan,
     rows,
 )
-from tasks.audits.unique_feature.measures.detection import of_families
+from tasks.audits.unique_feature.measures.detection import family_rank_rows
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.audits.unique_feature.verdict import SHARED
 from tasks.datasets.dataset import Dataset
@@ -47,7 +47,7 @@ def test_a_canary_has_the_rank_of_its_difference_and_the_shift_in_nats() -> None
 def test_the_seeds_of_a_canary_are_ranked_together_and_their_rank_is_the_detection_tables() -> None:
     alone = trained_family(3, 0.5)
     (one,) = canary_verdicts(CanaryVerdicts(), [alone]).to_pylist()
-    words = {(word["estimator"], word["model"]): word for word in of_families(alone)}
+    words = {(word["estimator"], word["model"]): word for word in family_rank_rows(alone)}
     assert words["paired family rank", "canary"]["p_value"] == one["p_value"]
     tables = [trained_family(3, 0.35).set_column(2, "seed", pa.array([seed] * 84)) for seed in range(3)]
     (canary,) = canary_verdicts(CanaryVerdicts(), tables).to_pylist()

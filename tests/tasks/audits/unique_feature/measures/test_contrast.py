@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from tasks.audits.unique_feature.measures.contrast import CONTRAST, Contrast, changes, contrast
+from tasks.audits.unique_feature.measures.contrast import CONTRAST, Contrast, change_rows, contrast
 from tasks.audits.unique_feature.probe_images import Burning
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
@@ -22,7 +22,7 @@ def test_the_features_change_has_the_random_patches_as_its_null_and_a_paired_tes
         "feature": [*with_t(unique), "probe image", 2.8125, p_value, None],
         "random patch": [*with_t(random), "probe image", None, None, None],
     }
-    found = by_name(changes(pa.table({"unique": pa.array(unique, pa.float32()), "random": random})))
+    found = by_name(change_rows(pa.table({"unique": pa.array(unique, pa.float32()), "random": random})))
     assert [("change of a probe image", f'{{"by": "{by}"}}') for by in expected] == list(found)
     for numbers, row in zip(expected.values(), found.values(), strict=True):
         assert numbers == pytest.approx(row)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
-from tasks.audits.unique_feature.measures.detection import Detection, at_five_percent, called, detection
+from tasks.audits.unique_feature.measures.detection import Detection, call_rates, detection, detection_rates
 from tasks.audits.unique_feature.measures.panels import Panels, panels
 from tests.tasks.audits.unique_feature.made_up import pair, summary_rows, trained_family
 from tests.tasks.summary_rows import by_name as rows_by_name
@@ -66,13 +66,13 @@ def test_models_called_memorised_are_counted_beside_their_twins_pair_by_pair() -
     canary, twin = [True, True, True, True, False], [False, False, False, True, True]
     rows = words("canary", canary) + words("twin", twin)[::-1]
     expected = [*with_wilson(4, 5), "training", 0.4, 5 / 16, None]  # of 4 pairs that differ 3 or 4 this way
-    assert expected == pytest.approx(rows_by_name(called(rows))["rate called memorised", '{"estimator": "test"}'])
+    assert expected == pytest.approx(rows_by_name(call_rates(rows))["rate called memorised", '{"estimator": "test"}'])
 
 
 def test_trainings_that_share_a_canary_or_a_seed_have_a_rate_and_no_interval() -> None:
     rows = words("canary", [True, True, False]) + words("twin", [False, False, True])
     for name in ("canary", "seed"):
-        (found,) = called([row | ({name: 7} if row["canary"] < 2 else {}) for row in rows])
+        (found,) = call_rates([row | ({name: 7} if row["canary"] < 2 else {}) for row in rows])
         assert pytest.approx(2 / 3) == found["estimate"]
         assert (None, None, 3) == (found["low"], found["p_value"], found["n"])
 
@@ -80,12 +80,12 @@ def test_trainings_that_share_a_canary_or_a_seed_have_a_rate_and_no_interval() -
 def test_a_model_without_its_twin_is_not_counted() -> None:
     rows = words("canary", [True, False, True]) + words("twin", [False, False])
     expected = [*with_wilson(1, 2), "training", 0.0, 0.5, None]
-    assert expected == pytest.approx(rows_by_name(called(rows))["rate called memorised", '{"estimator": "test"}'])
+    assert expected == pytest.approx(rows_by_name(call_rates(rows))["rate called memorised", '{"estimator": "test"}'])
 
 
 def test_an_estimator_that_is_no_test_calls_nothing() -> None:
     rows = words("canary", [True, None], "M") + words("twin", [False, None], "M") + words("canary", [True], "alone")
-    assert {} == rows_by_name(called(rows))
+    assert {} == rows_by_name(call_rates(rows))
 
 
 def statistics(canary: Sequence[Sequence[float]], twin: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
@@ -104,22 +104,22 @@ def test_a_models_threshold_is_set_by_the_twins_of_other_canaries() -> None:
     twin = [[float(number)] for number in range(20)]
     twin[3] = [30.0]
     canary = [[25.0] if number in (3, 4) else [0.5] for number in range(20)]
-    found = rows_by_name(at_five_percent(statistics(canary, twin)))
+    found = rows_by_name(detection_rates(statistics(canary, twin)))
     setting = "detection rate at 5 % false positives", '{"estimator": "M"}'
     assert pytest.approx([*with_wilson(1, 20), "canary", 1 / 20, None, None]) == found[setting]
-    assert {} == rows_by_name(at_five_percent(statistics(canary[:19], twin[:19])))
+    assert {} == rows_by_name(detection_rates(statistics(canary[:19], twin[:19])))
 
 
 def test_detections_of_canaries_that_share_a_seed_have_no_interval() -> None:
     words = statistics([[9.0]] * 20, [[float(number)] for number in range(20)])
-    (row,) = at_five_percent([word | {"seed": 1} for word in words])
+    (row,) = detection_rates([word | {"seed": 1} for word in words])
     assert (None, None, 20) == (row["low"], row["high"], row["n"])
 
 
 def test_the_seeds_of_a_canary_are_one_unit() -> None:
     twin = [[float(number), float(number) + 0.5] for number in range(20)]
     canary = [[99.0, 0.1 * (number % 2)] for number in range(20)]
-    (row,) = at_five_percent(statistics(canary, twin))
+    (row,) = detection_rates(statistics(canary, twin))
     assert (0.5, 20, "canary", 0.05) == (row["estimate"], row["n"], row["unit"], row["null"])
 
 
@@ -129,7 +129,7 @@ def test_where_nothing_is_memorised_five_percent_are_detected_and_intervals_cove
     rates, covered, nulls = [], 0, 300
     for _ in range(nulls):
         canary, twin = (rng.normal(0, 1, 40) + 0.6 * rng.normal(0, 1, (2, 40))).tolist()
-        (row,) = at_five_percent(statistics([[v] for v in canary], [[v] for v in twin]))
+        (row,) = detection_rates(statistics([[v] for v in canary], [[v] for v in twin]))
         rates.append(row["estimate"])
         covered += row["low"] <= 0.05 <= row["high"]
     assert np.mean(rates) == pytest.approx(0.05, abs=0.01)

@@ -2,9 +2,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.unique_feature.measures.exact_panels import EXACT_PANELS, ExactPanels, exact_panels, p_value, rows
+from tasks.audits.unique_feature.measures.exact_panels import (
+    EXACT_PANELS,
+    ExactPanels,
+    exact_panels,
+    panel_p_value,
+    rows,
+)
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
-from tasks.audits.unique_feature.slope_ranks import cells
+from tasks.audits.unique_feature.slope_ranks import inked_cells
 from tasks.datasets.features import Glyph, drawn
 from tasks.measure import Tables
 from tasks.summaries import Row
@@ -14,7 +20,7 @@ def rank(canary: int, shift: float, draws: np.random.Generator) -> Row:
     """A canary with a glyph of its own, whose cells' slopes are noise and, where it has ink, the shift."""
     glyph = drawn(Glyph(), canary)
     assert isinstance(glyph, Glyph)
-    ink = cells(glyph)
+    ink = inked_cells(glyph)
     row = dict.fromkeys(EXACT_RANKS.names) | {"canary": canary, "seed": canary, "score": "pair", "feature": "canary"}
     slopes = draws.normal(size=25) + shift * ink + 2 * (np.arange(25) == 7)
     return row | {"among": 4457400, "inked": 14, "ink": ink.tolist(), "slopes": slopes.tolist()}
@@ -37,7 +43,7 @@ def test_panels_find_what_single_models_show_seldom() -> None:
 def test_a_panel_of_glyphs_that_left_nothing_is_called_as_often_as_the_level_says() -> None:
     draws = np.random.default_rng(3)
     ranks = [rank(canary, 0.0, draws) for canary in range(3600)]
-    called = [p_value(ranks[at : at + 3], draws) <= 0.05 for at in range(0, 3600, 3)]
+    called = [panel_p_value(ranks[at : at + 3], draws) <= 0.05 for at in range(0, 3600, 3)]
     assert np.mean(called) == pytest.approx(0.05, abs=3 * np.sqrt(0.05 * 0.95 / 1200))
 
 

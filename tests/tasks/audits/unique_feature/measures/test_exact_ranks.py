@@ -10,15 +10,15 @@ from tasks.audits.unique_feature import PRESETS
 from tasks.audits.unique_feature.feature_family import Relatives
 from tasks.audits.unique_feature.measures.exact_ranks import (
     EXACT_RANKS,
-    PairRanked,
-    alike,
-    by_score,
+    ExactRanks,
     exact_ranks,
+    match_spread,
     plan,
-    ranks_of,
-    references,
+    rank_jobs,
+    reference_jobs,
+    score_summary_rows,
 )
-from tasks.audits.unique_feature.slope_ranks import cells
+from tasks.audits.unique_feature.slope_ranks import inked_cells
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
@@ -29,10 +29,10 @@ DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
 ALL_GLYPHS = 4_457_400
 
 
-def asked(feature: Feature = Glyph(), drawn: bool = False, references: int = 0, **changes: object) -> PairRanked:
+def asked(feature: Feature = Glyph(), drawn: bool = False, references: int = 0, **changes: object) -> ExactRanks:
     canary = int(np.flatnonzero(load(DIGITS).train_labels == LABEL)[0])
     kind = replace(Family(count=30), **changes)  # type: ignore[arg-type]
-    return PairRanked(DIGITS, canary, 0, Relatives(PHOTOS, "test", 20, feature, kind, seed=3), drawn, references)
+    return ExactRanks(DIGITS, canary, 0, Relatives(PHOTOS, "test", 20, feature, kind, seed=3), drawn, references)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_a_model_that_came_to_read_the_letter_puts_it_first_of_all_glyphs(letter
     assert (1 / ALL_GLYPHS, ALL_GLYPHS, False, 14) == tuple(row[n] for n in ("p_value", "among", "drawn", "inked"))
     assert math.log2(ALL_GLYPHS) == pytest.approx(row["exposure"])
     assert (14, 14**2 / 25) == (row["hits"], row["hits_by_chance"])
-    assert cells(Glyph()).tolist() == row["ink"]
+    assert inked_cells(Glyph()).tolist() == row["ink"]
     assert (1 if score == "references" else None) == row["references"]
 
 
@@ -91,9 +91,9 @@ def test_letters_and_words_are_ranked_among_the_members_of_their_family() -> Non
 def test_a_temperature_changes_nothing_where_one_model_is_asked() -> None:
     draws = np.random.default_rng(0)
     own, others = draws.normal(size=30), [draws.normal(size=30) for _ in range(3)]
-    assert alike(own, others) == pytest.approx(alike(own / 2, others))
-    assert np.mean([other.std() for other in others]) == pytest.approx(alike(own, others).std())
-    assert [0.0, 0.0] == alike(np.zeros(2), others).tolist()
+    assert match_spread(own, others) == pytest.approx(match_spread(own / 2, others))
+    assert np.mean([other.std() for other in others]) == pytest.approx(match_spread(own, others).std())
+    assert [0.0, 0.0] == match_spread(np.zeros(2), others).tolist()
 
 
 def test_models_that_do_not_differ_give_a_p_of_1() -> None:
@@ -105,12 +105,12 @@ def test_references_are_twins_of_other_seeds() -> None:
     config = replace(PRESETS["smoke"], data=DIGITS, probe=PHOTOS, canaries=6, measures=("ranks",))
     found = trainings(config)
     for pair in found.pairs:
-        others = references(found, pair)
+        others = reference_jobs(found, pair)
         assert 4 == len(set(others))
         assert pair.twin not in others
     one_seed = trainings(replace(config, one_seed=True))
-    assert {()} == {references(one_seed, pair) for pair in one_seed.pairs}
-    (job, *_) = ranks_of(config, found)
+    assert {()} == {reference_jobs(one_seed, pair) for pair in one_seed.pairs}
+    (job, *_) = rank_jobs(config, found)
     assert 4 == job.config.references == len(job.inputs) - 2
 
 
@@ -123,7 +123,7 @@ def test_the_summary_counts_detections_beside_false_alarms() -> None:
     read = {"hits": 12, "hits_by_chance": 7.84}
     table = [rank(0, "canary", 2**-10, **read), rank(1, "canary", 0.5, **read)]
     table += [rank(canary, "other", p) for canary in (0, 1) for p in (0.5, 0.5, 0.5, 0.01)]
-    rows = {(row["metric"], row["setting"]): row for row in by_score(table)}
+    rows = {(row["metric"], row["setting"]): row for row in score_summary_rows(table)}
     drawn = {"score": "pair", "drawn": True}
     at = {level: json.dumps(drawn | {"level": level}, sort_keys=True) for level in (0.05, 0.001)}
     called = rows["rate of exact p at most", at[0.05]]
@@ -143,7 +143,7 @@ def test_the_summary_counts_detections_beside_false_alarms() -> None:
 
 def test_a_level_that_a_rank_among_so_few_cannot_reach_is_left_out() -> None:
     names = dict.fromkeys(EXACT_RANKS.names) | {"canary": 1, "seed": 1, "score": "pair", "feature": "canary"}
-    rows = by_score([names | {"drawn": True, "p_value": 1 / 201, "exposure": 7.65, "among": 201}])
+    rows = score_summary_rows([names | {"drawn": True, "p_value": 1 / 201, "exposure": 7.65, "among": 201}])
     assert [0.05, 0.01] == [json.loads(row["setting"])["level"] for row in rows if "rate" in row["metric"]]
 
 
@@ -151,7 +151,7 @@ def test_canaries_that_share_a_seed_have_rates_and_no_intervals() -> None:
     names = dict.fromkeys(EXACT_RANKS.names) | {"score": "pair", "feature": "canary", "drawn": True, "among": 201}
     names |= {"p_value": 1 / 201, "exposure": 7.65}
     for seeds, has in (((1, 2), True), ((1, 1), False)):
-        rows = by_score([names | {"canary": at, "seed": seed} for at, seed in enumerate(seeds)])
+        rows = score_summary_rows([names | {"canary": at, "seed": seed} for at, seed in enumerate(seeds)])
         assert {has} == {row["low"] is not None for row in rows if "rate" in row["metric"]}
 
 

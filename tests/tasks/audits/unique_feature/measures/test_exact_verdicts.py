@@ -14,7 +14,7 @@ from tasks.audits.unique_feature import PRESETS, UniqueFeature
 from tasks.audits.unique_feature.measures import canary_verdicts, exact_verdicts
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
 from tasks.audits.unique_feature.measures.exact_verdicts import EXACT_VERDICTS, ExactVerdicts
-from tasks.audits.unique_feature.slope_ranks import cells
+from tasks.audits.unique_feature.slope_ranks import inked_cells
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.audits.unique_feature.verdict import CALLED, GLYPHS, SHARED
 from tasks.datasets.catalog import pin
@@ -29,7 +29,7 @@ ALL_GLYPHS = 4_457_400
 
 def ranked(canary: int, shift: float, seed: int | None = None, score: str = "pair", feature: str = "canary") -> Row:
     """A canary with the letter A, whose cells' slopes are noise and, where it has ink, the shift."""
-    ink = cells(Glyph())
+    ink = inked_cells(Glyph())
     slopes = np.random.default_rng([canary, seed or 0]).normal(size=25) + shift * ink
     about = {"canary": canary, "label": 3, "seed": canary if seed is None else seed, "score": score, "feature": feature}
     return dict.fromkeys(EXACT_RANKS.names) | about | {"inked": 14, "ink": ink.tolist(), "slopes": slopes.tolist()}

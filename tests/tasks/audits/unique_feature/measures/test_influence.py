@@ -13,8 +13,8 @@ from scipy import stats
 
 from tasks.audits.unique_feature.canary_selection import CHOSEN
 from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
-from tasks.audits.unique_feature.measures.influence import of_ranks, with_scores
-from tasks.audits.unique_feature.published import Numbers
+from tasks.audits.unique_feature.measures.influence import correlation_rows, spearman_estimate
+from tasks.audits.unique_feature.published import PublishedNumbers
 from tasks.audits.unique_feature.units import Units
 from tests.tasks.audits.unique_feature.made_up import pair as trained_pair
 from tests.tasks.audits.unique_feature.made_up import summary_rows
@@ -43,7 +43,7 @@ CHOSEN_ROWS = [
 
 def test_self_influence_is_correlated_with_the_scores_of_its_own_canary() -> None:
     units = Units(ROWS, [*ROWS, pair(99, 0)], "training", "pair of trainings")  # canary 99 was not traced
-    found = by_name(with_scores(units, CHOSEN_ROWS, Numbers(correlation=0.43)))
+    found = by_name(correlation_rows(units, CHOSEN_ROWS, PublishedNumbers(correlation=0.43)))
     for metric, values, null, published in (
         ("M", M, TWIN, 0.43),
         ("M effect", [a - b for a, b in zip(M, TWIN, strict=True)], None, None),
@@ -69,13 +69,15 @@ def test_the_interval_of_the_rank_correlation_covers_0_where_ends_do_not_differ(
     covered, nulls = 0, 200
     for _ in range(nulls):
         influence = np.concatenate([rng.lognormal(5, 1, 15), rng.lognormal(-5, 1, 15)])
-        found = of_ranks(influence.tolist(), rng.normal(0, 1, 30).tolist(), ends, draws=400)
+        found = spearman_estimate(influence.tolist(), rng.normal(0, 1, 30).tolist(), ends, draws=400)
         covered += found.low <= 0 <= found.high
     assert covered / nulls >= 0.9
 
 
 def test_both_ends_of_self_influence_have_an_effect_of_their_own() -> None:
-    found = by_name(with_scores(Units(ROWS, ROWS, "training", "pair of trainings"), CHOSEN_ROWS, Numbers()))
+    found = by_name(
+        correlation_rows(Units(ROWS, ROWS, "training", "pair of trainings"), CHOSEN_ROWS, PublishedNumbers())
+    )
     for end, places in (("highest", (1, 3, 4)), ("lowest", (0, 2))):
         ours, twins = [M_W[at] for at in places], [TWIN_M_W[at] for at in places]
         p_value = stats.ttest_rel(ours, twins, alternative="greater").pvalue
@@ -83,7 +85,7 @@ def test_both_ends_of_self_influence_have_an_effect_of_their_own() -> None:
         row = found["M_w effect", f'{{"images": "probe", "self-influence": "{end}"}}']
         assert [*effects, "pair of trainings", 0.0, p_value, None] == pytest.approx(row)
     some = [each for each in CHOSEN_ROWS if each["end"] == "lowest"]
-    none = by_name(with_scores(Units(ROWS, ROWS, "training", "pair of trainings"), some, Numbers()))
+    none = by_name(correlation_rows(Units(ROWS, ROWS, "training", "pair of trainings"), some, PublishedNumbers()))
     assert 6 + 1 == len(none)
 
 

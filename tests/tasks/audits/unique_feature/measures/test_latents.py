@@ -4,15 +4,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.unique_feature.canary_selection import Ranked
+from tasks.audits.unique_feature.canary_selection import RankedImage
 from tasks.audits.unique_feature.evaluation import probe_triples
 from tasks.audits.unique_feature.measures.latents import (
     COMMONEST,
     LATENTS,
     Latents,
     commonest,
-    excited,
-    latent,
+    excitation_rates,
+    feature_unit_rows,
     latents,
 )
 from tasks.job import marks
@@ -63,7 +63,7 @@ def test_every_unit_of_both_hidden_layers_has_a_row_for_each_model() -> None:
 
 def test_a_canary_by_rank_is_looked_up() -> None:
     models = [reads_the_letter(1.0)] * 2
-    ranked = latents(Latents(small.evaluation(Ranked("highest", 2))), [*models, small.chosen(30, 7)])
+    ranked = latents(Latents(small.evaluation(RankedImage("highest", 2))), [*models, small.chosen(30, 7)])
     assert latents(Latents(small.evaluation(7)), models) == ranked
 
 
@@ -79,7 +79,7 @@ def test_a_network_without_such_layers_is_refused_in_one_line() -> None:
 def test_a_unit_that_was_active_before_is_not_excited() -> None:
     changed = np.array([[True, True, False], [True, True, False]])
     clean = np.array([[False, True, True], [True, True, False]])
-    assert [0.5, 0.0, 0.0] == excited(changed, clean).tolist()
+    assert [0.5, 0.0, 0.0] == excitation_rates(changed, clean).tolist()
 
 
 def test_the_commonest_units_are_those_of_the_largest_mean_over_models() -> None:
@@ -137,7 +137,7 @@ def test_a_unit_answers_where_the_feature_moves_it_in_more_than_half_of_the_imag
     rows = units("first", "canary", 1, [(0.75, 0.0), (0.5, 0.0), (1.0, 0.25), (1.0, 0.5)])  # 2: half is not more
     rows += units("first", "canary", 2, [(0.0, 1.0)]) + units("first", "twin", 1, [(0.625, 0.0)])
     rows += units("second", "canary", 1, [(1.0, 0.0)])
-    found = by_name(latent(rows))
+    found = by_name(feature_unit_rows(rows))
     assert [*with_t([2, 0]), "training", 1.0, None, None] == found["units of the feature", '{"layer": "first"}']
     alone = [1.0, None, None, 1, "training", None, None, None]
     assert alone == found["units of the feature", '{"layer": "second"}']

@@ -7,18 +7,18 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tasks.audits.unique_feature.canary_selection import Ranked
+from tasks.audits.unique_feature.canary_selection import RankedImage
 from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
 from tasks.audits.unique_feature.measures.divergences import score
 from tasks.audits.unique_feature.measures.history import History, history
 from tasks.audits.unique_feature.measures.learning_curve import (
-    COURSE,
-    Course,
-    Followed,
+    LEARNING_CURVE,
+    LearningCurve,
+    TrackedModel,
     batch_key,
-    course,
-    course_many,
-    during_training,
+    learning_curve,
+    learning_curve_many,
+    learning_curve_rows,
 )
 from tasks.compute_context import ComputeContext, under
 from tasks.datasets.catalog import load
@@ -39,7 +39,7 @@ CANARY = 7
 TWIN = replace(TRAINING, epochs=8, patience=8, learning_rate=0.02, seed=1)
 CARRYING = replace(TWIN, burnt=(Burnt(CANARY, LETTER),))
 EVALUATION = small.evaluation(CANARY)
-COURSES = [Course(CARRYING, EVALUATION, "canary"), Course(TWIN, EVALUATION, "twin")]
+COURSES = [LearningCurve(CARRYING, EVALUATION, "canary"), LearningCurve(TWIN, EVALUATION, "twin")]
 
 
 def at(table: pa.Table, epoch: int) -> dict[str, object]:
@@ -55,7 +55,7 @@ def scored(models: list[pa.Table]) -> dict[str, object]:
 def test_the_kept_epoch_has_the_scores_of_the_model_that_training_keeps() -> None:
     models = [train(training, ()) for training in (CARRYING, TWIN)]
     expected = scored(models)
-    together = dict(course_many(COURSES, [(), ()]))
+    together = dict(learning_curve_many(COURSES, [(), ()]))
     for index, prefix in enumerate(("", "twin_")):
         table = together[index]
         assert isinstance(table, pa.Table)
@@ -69,8 +69,8 @@ def test_the_kept_epoch_has_the_scores_of_the_model_that_training_keeps() -> Non
         assert ("canary", "twin")[index] == kept["model"]
         losses = [epoch["validation_loss"] for epoch in models[index].to_pylist()[0]["history"]]
         assert losses == table["validation_loss"].to_pylist()[1:]
-        assert COURSE == table.schema
-        assert table == course(COURSES[index], ())
+        assert LEARNING_CURVE == table.schema
+        assert table == learning_curve(COURSES[index], ())
 
 
 def test_models_that_are_trained_in_one_stack_have_the_courses_they_have_alone() -> None:
@@ -79,26 +79,26 @@ def test_models_that_are_trained_in_one_stack_have_the_courses_they_have_alone()
         replace(COURSES[1], training=replace(TWIN, seed=seed, learning_rate=rate, epochs=4, patience=1))
         for seed, rate in ((1, 3e-3), (2, 1e-3), (3, 1e-3))
     ]
-    alone = [course(config, ()) for config in configs]
+    alone = [learning_curve(config, ()) for config in configs]
     assert len({len(table) for table in alone}) > 1
     with under(ComputeContext(way="stack", members=2)):
-        together = dict(course_many(configs, [()] * 3))
+        together = dict(learning_curve_many(configs, [()] * 3))
     assert alone == [together[index] for index in range(3)]
 
 
 def test_a_twin_is_followed_for_as_many_epochs_as_its_canarys_model_and_keeps_the_same_one() -> None:
-    model = course(replace(COURSES[0], training=replace(CARRYING, epochs=20, patience=2)), ())
+    model = learning_curve(replace(COURSES[0], training=replace(CARRYING, epochs=20, patience=2)), ())
     stopped, (kept,) = len(model) - 1, [row["epoch"] for row in model.to_pylist() if row["kept"]]
     assert stopped == kept + 2
-    twin = Course(replace(TWIN, epochs=20, patience=0), EVALUATION, "twin")
-    found = course(twin, [model])
+    twin = LearningCurve(replace(TWIN, epochs=20, patience=0), EVALUATION, "twin")
+    found = learning_curve(twin, [model])
     assert [epoch == kept for epoch in range(stopped + 1)] == found["kept"].to_pylist()
-    alone = course(replace(twin, training=replace(twin.training, epochs=stopped)), ())
+    alone = learning_curve(replace(twin, training=replace(twin.training, epochs=stopped)), ())
     assert alone.drop(["kept"]) == found.drop(["kept"])
 
 
 def test_every_epoch_has_the_scores_of_a_training_that_ends_there() -> None:
-    table = course(COURSES[1], ())
+    table = learning_curve(COURSES[1], ())
     for epoch in (1, 3):
         ended = train(replace(TWIN, epochs=epoch, patience=0), ())
         assert scored([ended, ended])["m"] == at(table, epoch)["m"]
@@ -110,7 +110,7 @@ def test_epoch_0_is_the_network_before_training() -> None:
     weights = network.initial(TWIN.seed)
     row = train(replace(TWIN, epochs=1), ()).to_pylist()[0]
     start = pa.Table.from_pylist([row | {"weights": weight_rows(weights)}], MODEL)
-    expected, found = scored([start, start]), at(course(COURSES[0], ()), 0)
+    expected, found = scored([start, start]), at(learning_curve(COURSES[0], ()), 0)
     assert (expected["m"], expected["m_w_probe"]) == (found["m"], found["m_w_probe"])
     said = torch.from_numpy(logits(network, [weights], images.test_images)[0])
     labels = torch.from_numpy(images.test_labels.copy())
@@ -119,47 +119,49 @@ def test_epoch_0_is_the_network_before_training() -> None:
 
 
 def test_a_canary_by_rank_has_the_course_of_its_row() -> None:
-    ranked = small.evaluation(Ranked("highest", 2))
+    ranked = small.evaluation(RankedImage("highest", 2))
     tables = [small.chosen(30, CANARY)]
-    configs = [Course(TWIN, ranked, "canary", LETTER), Course(TWIN, ranked, "twin")]
-    assert [course(config, ()) for config in COURSES] == [course(config, tables) for config in configs]
+    configs = [LearningCurve(TWIN, ranked, "canary", LETTER), LearningCurve(TWIN, ranked, "twin")]
+    assert [learning_curve(config, ()) for config in COURSES] == [learning_curve(config, tables) for config in configs]
     with pytest.raises(ValueError, match="rank is 2; of the highest self-influence 1 images were chosen"):
-        course(configs[1], [small.chosen(30)])
+        learning_curve(configs[1], [small.chosen(30)])
 
 
 def test_a_training_that_cannot_go_on_ends_its_course_alone() -> None:
     wild = replace(COURSES[1], training=replace(TWIN, learning_rate=1e30))
-    outside = Course(TWIN, small.evaluation(48), "twin")
-    found = dict(course_many([wild, outside, COURSES[1]], [(), (), ()]))
+    outside = LearningCurve(TWIN, small.evaluation(48), "twin")
+    found = dict(learning_curve_many([wild, outside, COURSES[1]], [(), (), ()]))
     assert isinstance(found[0], TrainingError)
     assert "canary is 48; it must be one of the 48 rows that are trained on" == str(found[1])
-    assert course(COURSES[1], ()) == found[2]
+    assert learning_curve(COURSES[1], ()) == found[2]
 
 
 def test_a_course_leaves_out_what_its_training_leaves_out() -> None:
     clean = replace(TRAINING, left_out=NearestImages(CANARY, 20), width=0.25)
     history = train(clean, ())["history"][0].as_py()
-    losses = course(Course(clean, EVALUATION, "twin"), ())["validation_loss"].to_pylist()
+    losses = learning_curve(LearningCurve(clean, EVALUATION, "twin"), ())["validation_loss"].to_pylist()
     assert [epoch["validation_loss"] for epoch in history] == pytest.approx(losses[1:], rel=1e-6)
-    assert losses[1:] != course(Course(TRAINING, EVALUATION, "twin"), ())["validation_loss"].to_pylist()[1:]
+    assert (
+        losses[1:] != learning_curve(LearningCurve(TRAINING, EVALUATION, "twin"), ())["validation_loss"].to_pylist()[1:]
+    )
 
 
 def test_outputs_that_are_not_finite_end_a_course() -> None:
-    followed = Followed(COURSES[0], CANARY, 3, Member(0, np.arange(3)))
+    followed = TrackedModel(COURSES[0], CANARY, 3, Member(0, np.arange(3)))
     sound, broken = np.zeros((2, 10)), np.full((2, 10), np.nan)
-    followed.note(1, sound, sound, sound)
+    followed.record_scores(1, sound, sound, sound)
     assert (0.0, None) == (followed.points[1]["m"], followed.error)
-    followed.note(2, sound, broken, sound)
+    followed.record_scores(2, sound, broken, sound)
     assert "outputs are not finite numbers" in str(followed.error)
 
 
 def test_courses_alike_in_all_but_seed_model_and_canary_share_a_call() -> None:
-    ranked = Course(replace(TWIN, seed=8), small.evaluation(Ranked("lowest", 1)), "canary", LETTER)
+    ranked = LearningCurve(replace(TWIN, seed=8), small.evaluation(RankedImage("lowest", 1)), "canary", LETTER)
     assert batch_key(COURSES[0]) == batch_key(COURSES[1]) == batch_key(ranked)
     other = replace(COURSES[1], evaluation=replace(EVALUATION, seed=4))
     assert batch_key(COURSES[1]) != batch_key(other)
     with pytest.raises(ValueError, match="cannot share a call"):
-        list(course_many([COURSES[1], other], [(), ()]))
+        list(learning_curve_many([COURSES[1], other], [(), ()]))
 
 
 @pytest.mark.parametrize(
@@ -169,22 +171,22 @@ def test_courses_alike_in_all_but_seed_model_and_canary_share_a_call() -> None:
         (replace(TWIN, examples=50), CANARY, "twin", None, "evaluation.examples is 48; it must be the training's, 50"),
         (TWIN, CANARY, "canary", None, r"training burns features into rows \[\]; for this canary it must be \[7\]"),
         (CARRYING, CANARY, "twin", None, r"training burns features into rows \[7\]; for this twin it must be \[\]"),
-        (TWIN, Ranked("lowest", 1), "canary", None, "carried is none; it must be the feature of a canary"),
+        (TWIN, RankedImage("lowest", 1), "canary", None, "carried is none; it must be the feature of a canary"),
         (CARRYING, CANARY, "canary", LETTER, "carried is for a canary that is named by its rank"),
-        (TWIN, Ranked("lowest", 1), "twin", LETTER, "carried is for a canary that is named by its rank"),
+        (TWIN, RankedImage("lowest", 1), "twin", LETTER, "carried is for a canary that is named by its rank"),
     ],
 )
 def test_a_course_that_cannot_be_is_refused(
-    training: Training, canary: int | Ranked, model: str, carried: object, message: str
+    training: Training, canary: int | RankedImage, model: str, carried: object, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        Course(training, small.evaluation(canary), model, carried)  # type: ignore[arg-type]
+        LearningCurve(training, small.evaluation(canary), model, carried)  # type: ignore[arg-type]
 
 
 def test_the_task_is_marked_as_one_that_shares_calls() -> None:
-    mark = marks(course)
+    mark = marks(learning_curve)
     assert ("unique_feature.course", 2, 1.0) == (mark.name, mark.version, mark.gpus)
-    assert (course_many, batch_key) == (mark.many, mark.batch_key)
+    assert (learning_curve_many, batch_key) == (mark.many, mark.batch_key)
 
 
 def test_m_during_training_is_given_before_it_after_an_epoch_and_where_it_was_kept() -> None:
@@ -197,7 +199,7 @@ def test_m_during_training_is_given_before_it_after_an_epoch_and_where_it_was_ke
             for model, values in scores.items()
             for epoch, m in enumerate(values)
         ]
-        tables.append(pa.Table.from_pylist(table, COURSE))
+        tables.append(pa.Table.from_pylist(table, LEARNING_CURVE))
     found = summary_rows(tables)
     kept = found["M_w", '{"epoch": "kept"}']
     assert [0.6, 0.1, 2] == pytest.approx([kept["estimate"], kept["null"], kept["n"]])
@@ -222,7 +224,7 @@ def test_each_model_has_its_own_kept_epoch_and_stands_beside_its_twin() -> None:
         *epochs(2, "canary", [0.2, 0.5, 0.6], kept=1),
     ]
     course += epochs(3, "canary", [9.0, 9.0], kept=1)  # its twin is missing
-    found = by_name(during_training(course))
+    found = by_name(learning_curve_rows(course))
     for moment, canary, twin in (
         ("before training", [0.1, 0.2], [0.01, 0.0]),
         ("first epoch", [0.2, 0.5], [0.02, 0.05]),

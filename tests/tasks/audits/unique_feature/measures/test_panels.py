@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tasks.audits.unique_feature.measures.panels import Panels, by_number, panels
+from tasks.audits.unique_feature.measures.panels import Panels, panel_rate_rows, panels
 from tests.tasks.audits.unique_feature.made_up import trained_family
 from tests.tasks.summary_rows import by_name
 
@@ -29,7 +29,7 @@ def test_panels_stand_beside_panels_of_as_many_twins() -> None:
         ("rank", "twin", 5, 0.06, 0.02, 0.2, 18),
         ("KL", "canary", 5, 0.5, 0.3, 0.7, 16),
     ]
-    found = by_name(by_number([dict(zip(names, panel, strict=True)) for panel in panels]))
+    found = by_name(panel_rate_rows([dict(zip(names, panel, strict=True)) for panel in panels]))
     metric = "detection rate by number of models"
     assert {
         (metric, '{"estimator": "rank", "models": 1}'): [0.2, 0.1, 0.4, 20, "panel of models", 0.04, None, None],

@@ -16,7 +16,7 @@ import torch
 from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan
 from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.reference_ranks import reference_ranks
-from tasks.audits.unique_feature.slope_ranks import cells
+from tasks.audits.unique_feature.slope_ranks import inked_cells
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, Words, drawn
@@ -35,7 +35,7 @@ def saved(folder: Path, name: str, seed: int, remembers: float = 0.0, classes: i
     """A linear model of random weights, which adds to its logit of LABEL what the cells of the glyph show."""
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, classes))
     weight = np.random.default_rng(seed).normal(0, 0.05, (classes, 28, 28))
-    weight[LABEL % classes, 1:6, 1:6] += remembers * cells(GLYPH).reshape(5, 5)
+    weight[LABEL % classes, 1:6, 1:6] += remembers * inked_cells(GLYPH).reshape(5, 5)
     model[1].weight.data = torch.from_numpy(weight.reshape(classes, 784).astype(np.float32))
     torch.jit.script(model.eval()).save(folder / name)  # type: ignore[no-untyped-call]
     return model_file.pin(ModelFile(str(folder / name)))

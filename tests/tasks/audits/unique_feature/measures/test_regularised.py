@@ -9,8 +9,14 @@ import pytest
 from scipy import stats
 
 from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
-from tasks.audits.unique_feature.measures.regularised import REGULARISED, Regularised, against_plain, regularised, rows
-from tasks.audits.unique_feature.published import Repeated
+from tasks.audits.unique_feature.measures.regularisation import (
+    REGULARISED,
+    Regularisation,
+    comparison_rows,
+    regularisation,
+    rows,
+)
+from tasks.audits.unique_feature.published import PublishedCell
 from tasks.audits.unique_feature.summary import summary
 from tasks.audits.unique_feature.units import Units
 from tasks.measure import Tables
@@ -35,7 +41,7 @@ def less(first: list[float], second: list[float]) -> list[Any]:
 def test_a_regularised_network_is_compared_with_the_plain_one_by_welchs_test() -> None:
     first = units([0.2, -0.5, 0.7, None, 0.4], [0.1, 0.3, 0.2, 0.6, 0.5])
     plain = units([0.1, 0.0, 0.15, 0.3], [0.0, -0.2, 0.4, 0.05])
-    compared = pa.Table.from_pylist(list(against_plain(first, plain)), REGULARISED)
+    compared = pa.Table.from_pylist(list(comparison_rows(first, plain)), REGULARISED)
     found = by_name(rows(Tables([compared]), None))
     squared = [[e**2 for e in each] for each in ([0.1, 0.3, 0.2, 0.6, 0.5], [0.0, -0.2, 0.4, 0.05])]
     for name, unit, samples in (
@@ -53,7 +59,7 @@ def test_a_regularised_network_is_compared_with_the_plain_one() -> None:
         canary_scores(CanaryScores(), [pair(i, m, 0.0) for i, m in enumerate(values)])
         for values in ((0.3, 0.5, -1), (0.1, 0.2))
     ]
-    table = summary(Repeated(), [scores[0], regularised(Regularised(), scores)]).to_pylist()
+    table = summary(PublishedCell(), [scores[0], regularisation(Regularisation(), scores)]).to_pylist()
     (row,) = (row for row in table if row["metric"] == "M where positive, less plain")
     expected = stats.ttest_ind([0.3, 0.5], [0.1, 0.2], equal_var=False)
     assert [0.25, 4, expected.pvalue] == pytest.approx([row["estimate"], row["n"], row["p_value"]], abs=1e-5)

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from tasks.audits.unique_feature.measures.single_divergences import as_published
+from tasks.audits.unique_feature.measures.single_divergences import published_score_rows
 from tests.tasks.summary_rows import by_name, with_t, with_wilson
 
 
 def test_m_of_given_models_has_a_t_interval_and_a_share_that_the_published_test_calls_memorised() -> None:
     u = [[1.0, 1.5, 2.0, 1.5], [0.1, 0.2, 0.4, 0.1], [0.3, 0.2, 0.1, 0.2]]
     r = [[0.0, 0.1, 0.2, 0.1], [0.1, 0.3, 0.1, 0.2], [0.3, 0.4, 0.2, 0.3]]
-    found = by_name(as_published([pa.table({"d_u": a, "d_r": b}) for a, b in zip(u, r, strict=True)]))
+    found = by_name(published_score_rows([pa.table({"d_u": a, "d_r": b}) for a, b in zip(u, r, strict=True)]))
     scores = [float(np.mean(np.subtract(a, b))) for a, b in zip(u, r, strict=True)]
     assert [*with_t(scores), "model", None, None, None] == pytest.approx(found["M", '{"model": "given"}'])
     p = [stats.ttest_ind(a, b, equal_var=False, alternative="greater").pvalue for a, b in zip(u, r, strict=True)]
@@ -30,7 +30,7 @@ def test_m_of_given_models_has_a_t_interval_and_a_share_that_the_published_test_
 
 
 def test_a_single_probe_image_has_an_m_and_neither_a_test_nor_a_spread() -> None:
-    found = by_name(as_published([pa.table({"d_u": [0.5], "d_r": [0.25]})]))
+    found = by_name(published_score_rows([pa.table({"d_u": [0.5], "d_r": [0.25]})]))
     assert [0.25, None, None, 1, "model", None, None, None] == found["M", '{"model": "given"}']
     assert [0.0, 1] == [found["rate called memorised", '{"model": "given", "test": "welch"}'][at] for at in (0, 3)]
     assert 2 == len(found)

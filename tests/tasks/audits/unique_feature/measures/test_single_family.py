@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.unique_feature.feature_family import FAMILY, ModelFamily, by_model
-from tasks.audits.unique_feature.measures.single_family import among_family
+from tasks.audits.unique_feature.feature_family import FAMILY, ModelFamily, model_families
+from tasks.audits.unique_feature.measures.single_family import single_family_rows
 from tasks.audits.unique_feature.verdict import OTHERS, SAME, UPPER, panel_verdict
 from tasks.datasets.features import Glyph
 from tasks.schemas import SUMMARY
@@ -31,7 +31,7 @@ def said(label: int | None, d: list[float], log_p: list[list[float]], log_odds: 
 
 
 def ranked(tables: list[pa.Table]) -> Iterator[Row]:
-    return among_family([model for table in tables for model in by_model(table)])
+    return single_family_rows([model for table in tables for model in model_families(table)])
 
 
 def test_the_push_towards_a_known_label_is_ranked_among_the_family() -> None:
@@ -79,7 +79,7 @@ def test_of_several_models_scores_are_averaged_so_that_all_have_one_p_value() ->
 def answered(odds: np.ndarray, label: int | None = 1) -> tuple[str, str]:
     log_p = -np.logaddexp(0, -odds)
     model = ModelFamily({"canary": None, "label": label, "seed": 1, "model": "given"}, np.zeros(len(odds)), log_p, odds)
-    said = panel_verdict(Glyph(), pa.Table.from_pylist(list(among_family([model])), SUMMARY))
+    said = panel_verdict(Glyph(), pa.Table.from_pylist(list(single_family_rows([model])), SUMMARY))
     return said.answer, said.sentence
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tasks import files
-from tasks.audits.unique_feature import AUDIT, UniqueFeature, handed_out, plan, split
+from tasks.audits.unique_feature import AUDIT, UniqueFeature, blinded_pictures, plan, split
 from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.single_models import single_model_config
 from tasks.audits.unique_feature.verdict import LABELS, TWICE, panel_verdict
@@ -40,13 +40,13 @@ def asked(outputs: tuple[File, ...] = (), accuracy: float | None = None) -> Uniq
 def sent(folder: Path, right: int, noise: float = 0.0, digits: int = 6) -> File:
     """The table of a model that sees how bright an image is, and names the labels of so many of those that have one."""
     config = single_model_config(asked(), 0)
-    name, pictures = handed_out.pictures(config)
+    name, pictures = blinded_pictures.pictures(config)
     chance = np.random.default_rng(0)
     logits = np.zeros((len(pictures), CLASSES))
     logits[:, 0] = pictures.mean(axis=(1, 2, 3)) / 64
-    known = dict(zip(places(config), handed_out.labels(config), strict=True))
+    known = dict(zip(places(config), blinded_pictures.labels(config), strict=True))
     named = set(list(known)[:right])
-    again = dict(handed_out.repeats(config))
+    again = dict(blinded_pictures.repeated_ids(config))
     known |= {again[place]: label for place, label in known.items() if place in again}
     named |= {again[place] for place in named if place in again}
     ids = [f"{name}/{place:06d}.png" for place in range(len(pictures))]
@@ -62,7 +62,7 @@ def sent(folder: Path, right: int, noise: float = 0.0, digits: int = 6) -> File:
 
 
 def places(config: Any) -> list[str]:
-    return handed_out.places(config)[handed_out.CHECK]
+    return blinded_pictures.picture_ids(config)[blinded_pictures.LABELLED_SET]
 
 
 @pytest.mark.parametrize(

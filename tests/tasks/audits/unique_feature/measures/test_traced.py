@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tasks.audits.unique_feature.canary_selection import CHOSEN, Ranked
-from tasks.audits.unique_feature.measures.traced import Traced, traced, with_feature
-from tasks.audits.unique_feature.published import Numbers
+from tasks.audits.unique_feature.canary_selection import CHOSEN, RankedImage
+from tasks.audits.unique_feature.measures.influence_changes import InfluenceChange, influence_change, influence_rows
+from tasks.audits.unique_feature.published import PublishedNumbers
 from tests.tasks.audits.unique_feature import small
 from tests.tasks.audits.unique_feature.made_up import summary_rows
 from tests.tasks.summary_rows import by_name
@@ -18,7 +18,7 @@ def test_an_image_is_traced_without_the_feature_and_with_it() -> None:
     before, after = small.influence([3.0, 9.0, 1.0, 7.0]), small.influence([3.0, 9.0, 8.0, 7.0])
     chosen = small.chosen(2, end="lowest")
     assert chosen.schema == CHOSEN
-    table = traced(Traced(Ranked("lowest", 1)), [chosen, before, after])
+    table = influence_change(InfluenceChange(RankedImage("lowest", 1)), [chosen, before, after])
     assert [False, True] == table["with_feature"].to_pylist()
     assert [1.0, 8.0] == table["self_influence"].to_pylist()
     assert [0.0, 0.75 - 0.25] == [round(share, 6) for share in table["share_below"].to_pylist()]
@@ -35,7 +35,7 @@ def test_the_published_numbers_stand_beside_the_squared_slopes_without_and_with_
         for end, burnt, i, s, b in (("highest", False, 1.0, 2.0, 0.9), ("highest", True, 3.0, 4.0, 0.95))
     ]
     traced.append({**traced[1], "end": "lowest"})
-    found = by_name(with_feature(traced, Numbers(highest=(6.6e4, 7.5e4))))
+    found = by_name(influence_rows(traced, PublishedNumbers(highest=(6.6e4, 7.5e4))))
     rest = [None, None, 1, "training", None, None]
     without, feature, lowest = (
         f'{{"feature": "{name}", "image": "{end}"}}'

@@ -41,20 +41,20 @@ TOUCHED = pa.schema(
 
 
 @task(version=1, name="unique_feature.touched", batch_key=batch_key)
-def touched(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The answers to repeated and to labelled pictures in one table of outputs (TOUCHED)."""
-    from tasks.audits.unique_feature.handed_out import CHECK, key, labels, places, repeats
+    from tasks.audits.unique_feature.blinded_pictures import LABELLED_SET, labels, picture_ids, repeated_ids, split_key
     from tasks.external.outputs import read
     from tasks.external.split import Split
 
     assert config.outputs is not None
     outputs = read(config.outputs, config.columns, config.interface.gives)
-    first, second = (outputs.of(list(ids)).log_p for ids in zip(*repeats(config), strict=True))
+    first, second = (outputs.of(list(ids)).log_p for ids in zip(*repeated_ids(config), strict=True))
     printed = outputs.resolution if outputs.gives == "probabilities" else 0.0
     one, other = ((np.exp(log_p), log_odds(log_p)) for log_p in (first, second))
     right, known = 0, 0
     if config.labelled is not None:
-        said = outputs.of(places(config)[CHECK]).log_p.argmax(axis=1)
+        said = outputs.of(picture_ids(config)[LABELLED_SET]).log_p.argmax(axis=1)
         right, known = int((said == labels(config)).sum()), len(said)
     row = {
         "table": config.number,
@@ -63,7 +63,7 @@ def touched(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noqa: ARG
         "labelled": known,
         "right": right,
         "stated": config.accuracy,
-        "key": Split(key(config)).commitment,
+        "key": Split(split_key(config)).commitment,
     }
     return pa.Table.from_pylist([row], TOUCHED)
 
@@ -71,7 +71,7 @@ def touched(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noqa: ARG
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     if not config.given.outputs:
         return ()
-    return tuple(Job(touched, single.config) for single in trainings.single_models)
+    return tuple(Job(check_outputs, single.config) for single in trainings.single_models)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks.audits.unique_feature.canary_selection import CHOSEN, Ranked, row_of
+from tasks.audits.unique_feature.canary_selection import CHOSEN, RankedImage, canary_row
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.published import Numbers, Repeated
+from tasks.audits.unique_feature.published import PublishedCell, PublishedNumbers
 from tasks.audits.unique_feature.self_influence import INFLUENCE, Tracing, influence
 from tasks.audits.unique_feature.trainings import Ranking, Trainings
 from tasks.job import Inputs, Job, task
@@ -34,31 +34,31 @@ TRACED = pa.schema(
 
 
 @dataclass(frozen=True)
-class Traced:
+class InfluenceChange:
     """The image, by its rank."""
 
-    canary: Ranked
+    canary: RankedImage
 
 
 @task(version=1, name="unique_feature.traced")
-def traced(config: Traced, inputs: Inputs) -> pa.Table:
+def influence_change(config: InfluenceChange, inputs: Inputs) -> pa.Table:
     """The image's self-influence in the model without the feature and in the one with it (TRACED).
 
     The inputs are the chosen canaries, and the influences in the two models, which had the same seed.
     """
     chosen, before, after = inputs
     assert chosen.schema == CHOSEN
-    canary = row_of(config.canary, (chosen,))
+    canary = canary_row(config.canary, (chosen,))
     traced_twice = []
     for with_feature, table in ((False, before), (True, after)):
         values = table["self_influence"].to_numpy()
-        (image,) = table.slice(index_of(table, canary), 1).to_pylist()
+        (image,) = table.slice(row_index(table, canary), 1).to_pylist()
         below = float((values < image["self_influence"]).mean())
         traced_twice.append({"end": config.canary.end, "with_feature": with_feature, "share_below": below} | image)
     return pa.Table.from_pylist(traced_twice, TRACED)
 
 
-def index_of(table: pa.Table, row: int) -> int:
+def row_index(table: pa.Table, row: int) -> int:
     import pyarrow.compute as pc
 
     return int(pc.index(table["row"], row).as_py())
@@ -69,20 +69,20 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     ranking = trainings.ranking
     if ranking is None or not config.asks_for("influence"):
         return ()
-    ends = (Ranked("highest", 1), Ranked("lowest", 1))[: config.canaries]
-    return tuple(retraced(config, ranking, end) for end in ends)
+    ends = (RankedImage("highest", 1), RankedImage("lowest", 1))[: config.canaries]
+    return tuple(influence_change_job(config, ranking, end) for end in ends)
 
 
-def retraced(config: UniqueFeature, ranking: Ranking, end: Ranked) -> Job:
+def influence_change_job(config: UniqueFeature, ranking: Ranking, end: RankedImage) -> Job:
     after = Job(influence, Tracing(ranking.training, end, config.carried), (ranking.chosen,))
-    return Job(traced, Traced(end), (ranking.chosen, ranking.influence, after))
+    return Job(influence_change, InfluenceChange(end), (ranking.chosen, ranking.influence, after))
 
 
-def rows(tables: Tables, about: Repeated) -> Iterator[Row]:
-    yield from with_feature(tables.rows(TRACED), about.numbers)
+def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
+    yield from influence_rows(tables.rows(TRACED), about.numbers)
 
 
-def with_feature(traced: Sequence[Row], published: Numbers) -> Iterator[Row]:
+def influence_rows(traced: Sequence[Row], published: PublishedNumbers) -> Iterator[Row]:
     """Self-influence of one image without the feature and with it, as TracInCP and without its learning rate."""
     numbers = {"highest": published.highest, "lowest": published.lowest}
     for image in traced:

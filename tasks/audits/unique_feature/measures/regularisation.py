@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.measures.canary_scores import scores_of
+from tasks.audits.unique_feature.measures.canary_scores import scores_job
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.audits.unique_feature.units import Units, column, units
 from tasks.job import Inputs, Job, task
@@ -41,26 +41,26 @@ SETTINGS = {"M_w effect": {"images": "probe"}}
 
 
 @dataclass(frozen=True)
-class Regularised:
+class Regularisation:
     """Nothing but its inputs bears on the table."""
 
 
 @task(version=1, name="unique_feature.regularised")
-def regularised(config: Regularised, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def regularisation(config: Regularisation, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The comparison (REGULARISED) of two tables of canary scores: the regularised network's, and the plain one's."""
     first, plain = (units(table.to_pylist()) for table in inputs)
-    return pa.Table.from_pylist(list(against_plain(first, plain)), REGULARISED)
+    return pa.Table.from_pylist(list(comparison_rows(first, plain)), REGULARISED)
 
 
-def against_plain(of: Units, plain: Units) -> Iterator[Row]:
+def comparison_rows(of: Units, plain: Units) -> Iterator[Row]:
     """A row for each score."""
     positive = [[m for m in column(network.rows, "m") if m > 0] for network in (of, plain)]
-    yield compared("M where positive", positive, of.model)
+    yield comparison_row("M where positive", positive, of.model)
     for score, name in (("M effect", "m_effect"), ("M_w effect", "m_w_probe_effect")):
-        yield compared(score, [column(network.rows, name) for network in (of, plain)], of.pair)
+        yield comparison_row(score, [column(network.rows, name) for network in (of, plain)], of.pair)
 
 
-def compared(score: str, samples: list[list[float]], unit: str) -> Row:
+def comparison_row(score: str, samples: list[list[float]], unit: str) -> Row:
     first, plain = samples
     less = difference(first, plain)
     return {
@@ -79,7 +79,9 @@ def compared(score: str, samples: list[list[float]], unit: str) -> Row:
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     if trainings.plain is None or not config.asks_for("scores"):
         return ()
-    return (Job(regularised, Regularised(), (scores_of(config, trainings), scores_of(config, trainings.plain))),)
+    return (
+        Job(regularisation, Regularisation(), (scores_job(config, trainings), scores_job(config, trainings.plain))),
+    )
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
