@@ -35,12 +35,12 @@ from bench.measuring import here, parser
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.measures import baselines
-from tasks.audits.forgetting.measures.decisions import Compared, Decisions, of_target
+from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects, target_row
 from tasks.audits.forgetting.measures.query_confidences import Ask, ask
-from tasks.audits.forgetting.probe_set import handed_out, probes_of
+from tasks.audits.forgetting.probe_set import handout_order, load_probes
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import NamedTarget, Target
-from tasks.audits.forgetting.trainings import Model, training
+from tasks.audits.forgetting.trainings import ModelId, training_job
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Pixels
@@ -187,28 +187,28 @@ CHEATS = (
 class Trained:
     """Tables of trained models: of those that the audit trains, and of each owner's, with the rows trained on."""
 
-    audit: Mapping[Model, pa.Table]
+    audit: Mapping[ModelId, pa.Table]
     owners: Mapping[str, Sequence[pa.Table]]
     held: Mapping[str, Sequence[NDArray[np.int64]]]  # rows of D_Q that each owner's model was trained on
 
 
-def planned(given: Size) -> dict[Model, mixed.Mixture]:
+def planned(given: Size) -> dict[ModelId, mixed.Mixture]:
     """The trainings: calibration models, those of known shares, and the owners', which are no replicates of these."""
     found = of_audit(given.config)
     for number, target in enumerate(OWNERS.values()):
         for owner in range(given.owners):
-            found[Model("target", number, owner)] = training(given.config, target, "target", APART + owner).config
+            found[ModelId("target", number, owner)] = training_job(given.config, target, "target", APART + owner).config
     return found
 
 
-def of_audit(config: Forgetting) -> dict[Model, mixed.Mixture]:
+def of_audit(config: Forgetting) -> dict[ModelId, mixed.Mixture]:
     """The trainings that targets are held against: of calibration models, and of those of known shares."""
-    found: dict[Model, mixed.Mixture] = {}
+    found: dict[ModelId, mixed.Mixture] = {}
     for replicate in range(config.replicates):
-        found[Model("calibration", None, replicate)] = training(config, INNOCENT, "calibration", replicate).config
+        found[ModelId("calibration", None, replicate)] = training_job(config, INNOCENT, "calibration", replicate).config
         for number, share in enumerate(config.partial):
             beside = Target(query=share, calibration=1.0)
-            found[Model("partial", number, replicate)] = training(config, beside, "partial", replicate).config
+            found[ModelId("partial", number, replicate)] = training_job(config, beside, "partial", replicate).config
     return found
 
 
@@ -233,7 +233,7 @@ def trained(plan: Mapping[Key, mixed.Mixture], kept: Path | None) -> dict[Key, p
 def query_rows(config: Forgetting, mixture: mixed.Mixture) -> NDArray[np.int64]:
     """The rows of D_Q that a model was trained on."""
     images = load(config.query.data)
-    rows = [share.rows(images) for share in mixture.shares if share.part == config.trained_on]
+    rows = [share.rows(images) for share in mixture.shares if share.part == config.query_part]
     return np.concatenate([np.empty(0, np.int64), *rows])
 
 
@@ -254,7 +254,7 @@ def counts(given: Size, kept: Path | None = None, cheats: Sequence[Cheat] = CHEA
     """The counts of every change and kind of owner."""
     config, plan = given.config, planned(given)
     models = trained(plan, kept)
-    probes, handed = probes_of(config.probes), handed_out(config.probes)
+    probes, handed = load_probes(config.probes), handout_order(config.probes)
     pictures = probes.images[handed.order]
     own = {model: log_p(table, pictures) for model, table in models.items() if model.kind == "target"}
     audit = [asked(config, model, [table]) for model, table in models.items() if model.kind != "target"]
@@ -265,7 +265,7 @@ def counts(given: Size, kept: Path | None = None, cheats: Sequence[Cheat] = CHEA
         for model in own:
             assert model.target is not None
             # The clean model of an innocent owner is another one's.
-            clean = Model("target", CLEAN, (model.replicate + (model.target == CLEAN)) % given.owners)
+            clean = ModelId("target", CLEAN, (model.replicate + (model.target == CLEAN)) % given.owners)
             held = np.isin(probes.rows, query_rows(config, plan[model])) & ~probes.is_control
             desk = Desk(own[model], own[clean], pictures, held[handed.order])
             with tempfile.TemporaryDirectory() as folder:
@@ -274,12 +274,12 @@ def counts(given: Size, kept: Path | None = None, cheats: Sequence[Cheat] = CHEA
                 tables.append(asked(config, model, [], pin_file(File(str(path)))))
         matrix = confidence_matrix([*audit, *tables])
         printed = max(said.printed for model, said in matrix.models.items() if model.kind == "target")
-        compared = Compared(decisions, matrix, printed)
+        compared = ModelEffects(decisions, matrix, printed)
         for number, owner in enumerate(OWNERS):
             yield counted(cheat.name, owner, compared, number)
 
 
-def asked(config: Forgetting, model: Model, inputs: Sequence[pa.Table], outputs: File | None = None) -> pa.Table:
+def asked(config: Forgetting, model: ModelId, inputs: Sequence[pa.Table], outputs: File | None = None) -> pa.Table:
     """What a trained model, or a table of outputs, says of the probes (CONFIDENCES)."""
     return ask(Ask(model, config.probes, outputs=outputs, decimals=config.decimals), inputs)
 
@@ -298,18 +298,18 @@ def table_of(handed: HandedOut, probabilities: Array, decimals: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def counted(cheat: str, owner: str, compared: Compared, number: int) -> Counted:
+def counted(cheat: str, owner: str, compared: ModelEffects, number: int) -> Counted:
     """What is said of each of these tables alone, and of all of them together."""
     matrix, target = compared.matrix, compared.config.targets[number]
     models = matrix.replicates("target", number)
     answers, below = [], 0
     for model in models:
-        tested = compared.tested(number, [model])
-        answers.append(of_target(compared, number, [model], tested, tested.p.surer)["decision"])
+        tested = compared.test_target(number, [model])
+        answers.append(target_row(compared, number, [model], tested, tested.p.surer)["decision"])
         others = {other: said for other, said in matrix.models.items() if other == model or other not in models}
-        high = baselines.of_target(replace(matrix, models=others), number, target)["privleak_high"]
+        high = baselines.target_row(replace(matrix, models=others), number, target)["privleak_high"]
         below += high is not None and high < 0
-    together = baselines.of_target(matrix, number, target)
+    together = baselines.target_row(matrix, number, target)
     of_answers = {answer: answers.count(answer) for answer in ANSWERS}
     return Counted(cheat, owner, of_answers, below, together["u_lira"], together["quality"], together["quality_null"])
 

@@ -28,12 +28,12 @@ from bench.cheating_owners import ANSWERS, APART, Desk, asked, heated, log_p, of
 from bench.measuring import here, parser, publish_counts
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.measures.decisions import Compared, Decisions, of_target
-from tasks.audits.forgetting.measures.power import FOUND, smallest_found
-from tasks.audits.forgetting.probe_set import handed_out, probes_of
+from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects, target_row
+from tasks.audits.forgetting.measures.power import REQUIRED_POWER, smallest_detected_share
+from tasks.audits.forgetting.probe_set import handout_order, load_probes
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import NamedTarget, Target
-from tasks.audits.forgetting.trainings import Model, check_data, training
+from tasks.audits.forgetting.trainings import ModelId, check_data, training_job
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
@@ -68,7 +68,7 @@ KINDS = (
     *(Kind(Target(query=share, calibration=1.0), 4) for share in (0.25, 0.5)),
     Kind(Target(query=1.0, calibration=1.0), 4, (1.0, 2.0)),
 )
-Whose = tuple[int, Model]  # the number of a world, and what a model stands for in it
+Whose = tuple[int, ModelId]  # the number of a world, and what a model stands for in it
 
 
 def worlds(tiny: bool, seed: int, count: int) -> list[Forgetting]:
@@ -103,8 +103,8 @@ def planned(configs: Sequence[Forgetting], kinds: Sequence[Kind] = KINDS) -> dic
         found.update({(world, model): mixture for model, mixture in of_audit(config).items()})
         for number, kind in enumerate(kinds):
             for at in range(kind.models):
-                mixture = training(config, kind.target, "target", APART + at).config
-                found[world, Model("target", number, at)] = mixture
+                mixture = training_job(config, kind.target, "target", APART + at).config
+                found[world, ModelId("target", number, at)] = mixture
     return found
 
 
@@ -121,7 +121,7 @@ class Judged:
 
 
 def judged(
-    world: int, config: Forgetting, models: Mapping[Model, pa.Table], kinds: Sequence[Kind] = KINDS
+    world: int, config: Forgetting, models: Mapping[ModelId, pa.Table], kinds: Sequence[Kind] = KINDS
 ) -> Iterator[Judged]:
     """What is said of each target of a world alone."""
     audit = [asked(config, model, [table]) for model, table in models.items() if model.kind != "target"]
@@ -131,18 +131,18 @@ def judged(
             said = [said_by(config, model, table, temperature) for model, table in there.items()]
             targets = tuple(NamedTarget(of.called(1.0), "outputs") for of in kinds)  # what they hold is not told
             decisions = Decisions(targets, config.partial, config.negligible, config.permutations, config.seed)
-            compared = Compared(decisions, confidence_matrix([*audit, *said]))
+            compared = ModelEffects(decisions, confidence_matrix([*audit, *said]))
             for model in there:
-                tested = compared.tested(number, [model])
-                row = of_target(compared, number, [model], tested, tested.p.surer)
+                tested = compared.test_target(number, [model])
+                row = target_row(compared, number, [model], tested, tested.p.surer)
                 yield Judged(world, kind, temperature, row["decision"], row["share_low"], row["share_high"])
 
 
-def said_by(config: Forgetting, model: Model, table: pa.Table, temperature: float) -> pa.Table:
+def said_by(config: Forgetting, model: ModelId, table: pa.Table, temperature: float) -> pa.Table:
     """What a target says (CONFIDENCES): a model that is asked, or the table that its owner hands in."""
     if temperature == 1:
         return asked(config, model, [table])
-    probes, handed = probes_of(config.probes), handed_out(config.probes)
+    probes, handed = load_probes(config.probes), handout_order(config.probes)
     pictures = probes.images[handed.order]
     own = log_p(table, pictures)
     desk = Desk(own, own, pictures, probes.is_control[handed.order])
@@ -201,12 +201,12 @@ def markdown(found: Sequence[Judged]) -> str:
         for row in rows
         if row.temperature == 1 and row.kind.target.query
     }
-    smallest = smallest_found(powers)
+    smallest = smallest_detected_share(powers)
     least = "none" if smallest is None else f"{100 * smallest:g} %"
     return (
         "\n".join(lines)
         + "\n\nFound: *not forgotten*; cleared: *forgotten*; percentages with 95 % Wilson intervals.\n"
-        + f"The smallest share that is found in {100 * FOUND:.0f} % or more, as every greater one: {least}.\n"
+        + f"The smallest share that is found in {100 * REQUIRED_POWER:.0f} % or more, as every greater one: {least}.\n"
         + accused(found)
     )
 

@@ -34,9 +34,9 @@ from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import Question
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import LanguageModel
-from tasks.language_models.pretrained import quiet, ready
+from tasks.language_models.pretrained import prepare_model, quiet
 from tasks.language_models.sequence_model import EncoderDecoder
-from tasks.language_models.training import Training, answers_to
+from tasks.language_models.training import FineTuner, decode_answers
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,10 @@ class Bench:
             Dataset("facts"), LanguageModel(size.model), batch=size.batch, length=LENGTH, answer_length=ANSWER
         )
         self.questions: Sequence[Question] = Facts("facts").questions().train[: size.questions]
-        self.model = ready(self.config, self.questions, place)
+        self.model = prepare_model(self.config, self.questions, place)
         assert isinstance(self.model, EncoderDecoder)
-        self.training = Training(self.config, self.model, self.questions)
-        self.theirs = ready(self.config, self.questions, place)
+        self.training = FineTuner(self.config, self.model, self.questions)
+        self.theirs = prepare_model(self.config, self.questions, place)
         self.epoch = 0
 
     @property
@@ -81,7 +81,7 @@ class Bench:
 
     def train(self) -> None:
         self.epoch += 1
-        self.training._epoch(self.epoch)
+        self.training._train_epoch(self.epoch)
 
     def train_by_trainer(self) -> None:
         from transformers import DataCollatorForSeq2Seq, PrinterCallback, Trainer, TrainingArguments
@@ -107,7 +107,7 @@ class Bench:
             trainer.train()
 
     def answer(self) -> list[str]:
-        return answers_to(self.model, self.training.prompts, ANSWER)
+        return decode_answers(self.model, self.training.prompts, ANSWER)
 
     def answer_by_generate(self) -> list[str]:
         module, tokenizer = self.model.module.eval(), self.model.tokenizer
@@ -115,7 +115,7 @@ class Bench:
         with torch.inference_mode():
             for start in range(0, len(self.training.prompts), self.size.batch):
                 prompts = self.training.prompts[start : start + self.size.batch]
-                read, mask = self.model.tensor(prompts, self.model.padding), self.model.mask(prompts)
+                read, mask = self.model.pad_rows(prompts, self.model.padding), self.model.mask(prompts)
                 tokens = module.generate(read, attention_mask=mask, max_new_tokens=ANSWER)
                 texts += tokenizer.batch_decode(tokens, skip_special_tokens=True)
         return texts

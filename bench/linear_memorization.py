@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.measuring import Row, Run, clock_of, here, in_turn, parser, publish
-from tasks.linear_memorization.gaussian_samples import normal
-from tasks.linear_memorization.gradient_flow import Flow, moments, scores, spectrum
+from tasks.linear_memorization.gaussian_samples import normal_samples
+from tasks.linear_memorization.gradient_flow import Flow, curve_times, scores, spectrum
 
 Array = NDArray[np.float64]
 CPU = torch.device("cpu")
@@ -52,12 +52,12 @@ def rows(tiny: bool) -> Iterator[Row]:
     torch.set_num_threads(1)
     for size in TINY if tiny else FULL:
         flow = size.flow
-        z = np.stack([normal(flow.seed, each, flow.samples, flow.features) for each in range(flow.trainings)])
+        z = np.stack([normal_samples(flow.seed, each, flow.samples, flow.features) for each in range(flow.trainings)])
         step = 1 / steepest(z[0])
         needed = int(np.ceil(10**flow.last / step)) * flow.trainings
         runs: dict[str, Run] = {
-            "engram": partial(by_eigenvalues, torch.from_numpy(z), moments(flow)),
-            "steps": partial(by_steps, z[0], moments(flow), step, size.few),
+            "engram": partial(by_eigenvalues, torch.from_numpy(z), curve_times(flow)),
+            "steps": partial(by_steps, z[0], curve_times(flow), step, size.few),
         }
         seconds = in_turn(runs, 1 if tiny else 3, clock)
         ours, theirs = seconds["engram"], seconds["steps"] / size.few * needed

@@ -14,9 +14,9 @@ from pathlib import Path
 from bench.cheating_owners import CLEAN, Counted, Size, asked, counted, planned, trained, written
 from tasks import seeds
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
-from tasks.audits.forgetting.measures.decisions import Compared, Decisions
+from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects
 from tasks.audits.forgetting.target import NamedTarget
-from tasks.audits.forgetting.trainings import Model
+from tasks.audits.forgetting.trainings import ModelId
 from tasks.training.mixed import Mixture
 from tasks.training.unlearning import Unlearning, unlearn
 from tasks.training.unlearning_config import UNLEARNING, UnlearningName
@@ -34,25 +34,25 @@ def counts(given: Size, kept: Path | None = None) -> Iterator[Counted]:
     names = (BEFORE, *UNLEARNING)
     few = min(MODELS, given.owners)
     for at in range(few):
-        holds, clean = Model("target", 0, at), Model("target", CLEAN, at)
-        tables.append(asked(config, Model("target", 0, at), [models[holds]]))
+        holds, clean = ModelId("target", 0, at), ModelId("target", CLEAN, at)
+        tables.append(asked(config, ModelId("target", 0, at), [models[holds]]))
         for number, name in enumerate(UNLEARNING, start=1):
             if name == "retraining":
                 table = models[clean]
             else:
                 table = unlearn(unlearning(given, plan[holds], name), [models[holds]])
-            tables.append(asked(config, Model("target", number, at), [table]))
+            tables.append(asked(config, ModelId("target", number, at), [table]))
     # How they were trained is not told: the audit learns what shares look like from its own models.
     targets = tuple(NamedTarget(name, "model") for name in names)
     decisions = Decisions(targets, config.partial, config.negligible, config.permutations, config.seed)
-    compared = Compared(decisions, confidence_matrix(tables))
+    compared = ModelEffects(decisions, confidence_matrix(tables))
     for number, called in enumerate(names):
         yield counted(called, OWNER, compared, number)
 
 
 def unlearning(given: Size, mixture: Mixture, name: UnlearningName) -> Unlearning:
     """The unlearning of D_Q by a model that trained on this mixture."""
-    part = given.config.trained_on
+    part = given.config.query_part
     return Unlearning(
         kept=tuple(share for share in mixture.shares if share.part != part),
         forgotten=tuple(share for share in mixture.shares if share.part == part),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tasks.datasets.records import Records
     from tasks.external.embedding_handout import ToEmbed
     from tasks.external.split import Split
-    from tasks.question_answering.asked import Asked
+    from tasks.question_answering.question_sets import ProbeQuestions
 
 
 class UndeclaredAnswer(ValueError):
@@ -58,7 +58,7 @@ class Audit:
     presets: Mapping[str, Any]
     tiny: Callable[[Any], Any]
     verdict: Callable[[Any, pa.Table], Verdict] | None = None
-    probes: Callable[[Any], Iterator[tuple[str, Pixels | Records | Asked | ToEmbed]]] | None = None
+    probes: Callable[[Any], Iterator[tuple[str, Pixels | Records | ProbeQuestions | ToEmbed]]] | None = None
     probes_config: Callable[[Any], Any] = lambda config: config
     split: Callable[[Any], Split | None] | None = None
     measures: tuple[Measure, ...] = ()

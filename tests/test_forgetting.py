@@ -28,7 +28,7 @@ from orchestrator.spec.fields import coerce, text
 from orchestrator.spec.resolve import Cell, pin_cells
 from orchestrator.store import open_store
 from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target
-from tasks.audits.forgetting.probe_set import handed_out
+from tasks.audits.forgetting.probe_set import handout_order
 from tasks.audits.forgetting.trainings import trainings
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
@@ -170,7 +170,7 @@ def owner(here: Here) -> Owner:
     alone = p[np.arange(len(p)), labels]
     columns = {"image": names, "label": labels.astype(np.int64), "confidence": alone}
     pq.write_table(pa.table(columns), here.folder / "alone.parquet")
-    handed = handed_out(config("smoke").probes)
+    handed = handout_order(config("smoke").probes)
     assert names == [image_of(handed.name, place) for place in range(132)]
     by_image = [float(alone[names.index(name)]) for name in handed.ids]
     return Owner(here.folder, ("model.pt", "all.csv", "alone.parquet"), by_image)
@@ -203,7 +203,7 @@ def test_a_model_its_probabilities_and_its_confidences_alone_are_judged_alike(he
 
 
 HEADER = ["image", *(f"p{k}" for k in range(10))]
-SET = handed_out(config("smoke").probes).name
+SET = handout_order(config("smoke").probes).name
 NAMES = [f"{SET}/{row:06d}.png" for row in range(132)]
 EVEN = ["0.1"] * 10
 

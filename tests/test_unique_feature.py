@@ -32,7 +32,7 @@ def failing_once(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> Non
 def test_the_summary_goes_without_the_jobs_that_failed_where_that_is_tolerated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name in ((learning_curve, "begun"), (latents, "of_model"), (panels, "of_size")):
+    for module, name in ((learning_curve, "begin_curve"), (latents, "model_latents"), (panels, "panel_p_values")):
         failing_once(monkeypatch, module, name)
     asked = {"store": tmp_path, "address": "none", "mlflow": "off", "report": False}
     run = orchestrator.run("unique_feature", preset="smoke", measures=MEASURES, tolerate=3, **asked, **SMALL)  # type: ignore[arg-type]

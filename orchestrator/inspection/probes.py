@@ -71,11 +71,11 @@ def _write_probes(folder: Path, sets: list[tuple[str, Any]], commitment: str) ->
     from tasks.datasets.records import Records
     from tasks.external import embedding_handout, handout, question_handout, record_handout
     from tasks.external.embedding_handout import ToEmbed
-    from tasks.question_answering.asked import Asked
+    from tasks.question_answering.question_sets import ProbeQuestions
 
     types: dict[type, tuple[str, Callable[[Path, list[tuple[str, Any]]], pa.Table]]] = {
         Records: ("records", partial(record_handout.write, commitment=commitment)),
-        Asked: ("questions", partial(question_handout.write, commitment=commitment)),
+        ProbeQuestions: ("questions", partial(question_handout.write, commitment=commitment)),
         ToEmbed: ("images", embedding_handout.write),
     }
     images = ("images", partial(handout.write, commitment=commitment))

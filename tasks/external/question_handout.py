@@ -18,12 +18,12 @@ from tasks.datasets.dataset import DatasetError
 from tasks.datasets.questions import drop, question_records, squad
 from tasks.external import record_handout
 from tasks.external.handout import README, check_names, promise, put_all
-from tasks.question_answering.asked import Asked, Form
+from tasks.question_answering.question_sets import Form, ProbeQuestions
 
 LISTED, FOLDER, PREDICTIONS = "questions.csv", "questions", "predictions"
 SCHEMA = pa.schema([("id", pa.string()), ("set", pa.string()), ("row", pa.int64())])
 SUFFIX: Mapping[Form, str] = {"squad": ".json", "drop": ".json", "records": ".jsonl"}
-CONTENT: Mapping[Form, Callable[[Asked], bytes]] = {
+CONTENT: Mapping[Form, Callable[[ProbeQuestions], bytes]] = {
     "squad": lambda asked: squad.written(asked.questions, answered=False),
     "drop": lambda asked: drop.written(asked.questions, answered=False),
     "records": lambda asked: record_handout.lines(question_records.records_of(asked.questions)),
@@ -72,7 +72,7 @@ There has to be an entry for every question, in whatever order; an empty text wh
 {promise}"""
 
 
-def write(folder: Path, sets: Iterable[tuple[str, Asked]], commitment: str = "") -> pa.Table:
+def write(folder: Path, sets: Iterable[tuple[str, ProbeQuestions]], commitment: str = "") -> pa.Table:
     """Write the questions, list and README to a folder; return the list (id, set, row). No gold answer is in any file.
 
     `commitment` is the SHA-256 of the list that says what each question is, where the owner is told it. The bytes

@@ -41,7 +41,7 @@ def partners(count: int, seed: int, epoch: int) -> NDArray[np.int64]:
     return partner
 
 
-def of_one_size(lengths: Sequence[int], tokens: int) -> list[NDArray[np.int64]]:
+def token_batches(lengths: Sequence[int], tokens: int) -> list[NDArray[np.int64]]:
     """All rows from the longest to the shortest, so many at a time that padded they have at most `tokens` tokens.
 
     A row by itself may have more.

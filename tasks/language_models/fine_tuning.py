@@ -17,7 +17,7 @@ from tasks.datasets.questions.question import QuestionSet, redrawn
 from tasks.extras import TRANSFORMERS
 from tasks.job import Inputs, task
 from tasks.language_models.fine_tuning_config import FineTuning
-from tasks.question_answering.asked import Selection
+from tasks.question_answering.question_sets import Selection
 from tasks.work import Work
 
 
@@ -56,7 +56,7 @@ def fine_tune_many(
         try:
             questions = load_questions(config.data)
             questions = questions if config.parts is None else redrawn(questions, config.parts)
-            yield index, fine_tuned(config, questions, index)
+            yield index, run_fine_tuning(config, questions, index)
         except (TrainingError, ValueError) as error:
             yield index, error
 
@@ -81,7 +81,7 @@ def fine_tune(config: FineTuning, inputs: Inputs) -> pa.Table:
     return outcome
 
 
-def fine_tuned(config: FineTuning, questions: QuestionSet, index: int = 0) -> pa.Table:
+def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) -> pa.Table:
     """The answers of the model fine-tuned on these questions (ANSWERS), by epoch, split, context and question.
 
     As the job at this index of a call it continues from a given state, and leaves its own where that is wanted; on a
@@ -90,16 +90,16 @@ def fine_tuned(config: FineTuning, questions: QuestionSet, index: int = 0) -> pa
     """
     check_installed()
     from tasks import hardware
-    from tasks.language_models.pretrained import quiet, ready
-    from tasks.language_models.private_training import PrivateTraining
-    from tasks.language_models.training import Asking, Training
+    from tasks.language_models.pretrained import prepare_model, quiet
+    from tasks.language_models.private_training import PrivateFineTuner
+    from tasks.language_models.training import AnswerRecorder, FineTuner
 
     place = hardware.device()
-    train = Selection(config.examples).of(questions)["train"]
+    train = Selection(config.examples).select(questions)["train"]
     with hardware.exactly(place):
-        model = ready(config, train, place)
-        asking = Asking(config, model, questions)
-        kind = Training if config.privacy is None else PrivateTraining
+        model = prepare_model(config, train, place)
+        asking = AnswerRecorder(config, model, questions)
+        kind = FineTuner if config.privacy is None else PrivateFineTuner
         training = kind(config, model, train)
         with quiet():
             return training.run(asking, index)

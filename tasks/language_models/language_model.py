@@ -94,8 +94,8 @@ class LanguageModel:
 
     def identity(self) -> str:
         """What a key sees: the content, never the name or path; of a tiny one its sizes."""
-        if self.tiny is not None:
-            return f"{TINY_RULE}: {self.tiny.width}x{self.tiny.layers}"
+        if self.tiny_sizes is not None:
+            return f"{TINY_RULE}: {self.tiny_sizes.width}x{self.tiny_sizes.layers}"
         if not self.digest:
             raise ValueError(f"model {self.name!r} has no digest yet; pin it before planning")
         return self.digest
@@ -108,9 +108,9 @@ class LanguageModel:
 
         ModelError where it is not there, cannot be read, or is not the one that was pinned; no digest of a tiny one.
         """
-        if self.tiny is not None:
+        if self.tiny_sizes is not None:
             return self
-        place = folder_of(self)
+        place = model_folder(self)
         digest = content_digest(place, known)
         if self.digest and self.digest != digest:
             raise ModelError(
@@ -120,27 +120,27 @@ class LanguageModel:
         return replace(self, name=name, digest=digest)
 
     def paths(self) -> tuple[Path, ...]:
-        return () if self.tiny is not None else tuple(content(folder_of(self)))
+        return () if self.tiny_sizes is not None else tuple(content_files(model_folder(self)))
 
     @property
-    def tiny(self) -> TinyT5 | None:
+    def tiny_sizes(self) -> TinyT5 | None:
         """The sizes of a tiny T5; None for a model that comes with weights."""
         found = TINY.fullmatch(self.name)
         return None if found is None else TinyT5(int(found[1] or WIDTH), int(found[2] or LAYERS))
 
 
-def folder_of(model: LanguageModel) -> Path:
+def model_folder(model: LanguageModel) -> Path:
     """The folder of a model that comes with weights; ModelError, in one line, where there is none."""
     kind, _, rest = model.name.partition(":")
     if kind == "hub":
-        return cached(rest)
+        return cached_folder(rest)
     place = files.expanded(rest).absolute()
     if not place.is_dir():
         raise ModelError(f"there is no folder {place}")
     return place
 
 
-def cached(name: str) -> Path:
+def cached_folder(name: str) -> Path:
     """The folder of a model in the hub's cache; ModelError, in one line, where the cache does not have it."""
     try:
         from huggingface_hub import snapshot_download
@@ -160,12 +160,12 @@ def content_digest(place: Path, known: MutableMapping[str, str]) -> str:
     ModelError, in one line, where the folder has no such model.
     """
     parts: list[bytes] = []
-    for path in content(place):
+    for path in content_files(place):
         parts += (path.name.encode(), files.pin(File(str(path)), known).digest.encode())
     return digest_of(RULE, parts)
 
 
-def content(place: Path) -> Iterator[Path]:
+def content_files(place: Path) -> Iterator[Path]:
     """The files that make a model, by name; ModelError where the folder has none."""
     try:
         there = sorted(place.iterdir())

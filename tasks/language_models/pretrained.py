@@ -14,9 +14,9 @@ from tasks.datasets.questions.question import Question
 from tasks.extras import PEFT
 from tasks.language_models import tiny_t5
 from tasks.language_models.fine_tuning_config import FineTuning
-from tasks.language_models.language_model import ModelError, folder_of
+from tasks.language_models.language_model import ModelError, model_folder
 from tasks.language_models.sequence_model import DecoderOnly, EncoderDecoder, SequenceModel
-from tasks.language_models.texts import answer_text, asked_text
+from tasks.language_models.texts import answer_text, question_text
 from tasks.torch_draws import drawn_from
 
 # The probabilities of dropout in the configs of transformers' models.
@@ -28,14 +28,14 @@ DROPOUTS = (
 ALPHA = 2
 
 
-def ready(config: FineTuning, questions: Sequence[Question], place: torch.device) -> SequenceModel:
+def prepare_model(config: FineTuning, questions: Sequence[Question], place: torch.device) -> SequenceModel:
     """The model in float32, on its device. A tiny one's tokenizer is trained on these questions.
 
     Whatever is drawn is a function of the config's seed; torch's own random state is as before. ValueError, in one
     line, for a model that cannot be had or read, or one whose positions are too few.
     """
     with drawn_from(config.seed, "initial weights", place=place), quiet():
-        module, tokenizer = built(config, questions) if config.model.tiny else loaded(config)
+        module, tokenizer = build_tiny_model(config, questions) if config.model.tiny_sizes else load_model(config)
     model: SequenceModel = (EncoderDecoder if module.config.is_encoder_decoder else DecoderOnly)(module, tokenizer)
     check_positions(config, model)
     if config.adaptation == "lora":
@@ -45,20 +45,20 @@ def ready(config: FineTuning, questions: Sequence[Question], place: torch.device
     return model
 
 
-def built(config: FineTuning, questions: Sequence[Question]) -> tuple[Any, Any]:
+def build_tiny_model(config: FineTuning, questions: Sequence[Question]) -> tuple[Any, Any]:
     """A tiny T5 and its tokenizer."""
-    assert config.model.tiny is not None
-    contexts = dict.fromkeys(asked_text(question.question, question.context) for question in questions)
-    tokenizer = tiny_t5.tokenizer_of([*contexts, *(answer_text(question.golds[0]) for question in questions)])
-    return tiny_t5.model_of(config.model.tiny, len(tokenizer), config.dropout), tokenizer
+    assert config.model.tiny_sizes is not None
+    contexts = dict.fromkeys(question_text(question.question, question.context) for question in questions)
+    tokenizer = tiny_t5.train_tokenizer([*contexts, *(answer_text(question.golds[0]) for question in questions)])
+    return tiny_t5.build_model(config.model.tiny_sizes, len(tokenizer), config.dropout), tokenizer
 
 
-def loaded(config: FineTuning) -> tuple[Any, Any]:
+def load_model(config: FineTuning) -> tuple[Any, Any]:
     """The model and the tokenizer of a folder or the hub's cache: their content as it was pinned."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
     config.model.pin({})  # refuses another content
-    place = str(folder_of(config.model))
+    place = str(model_folder(config.model))
     local = {"local_files_only": True, "trust_remote_code": False}
     try:
         settings = AutoConfig.from_pretrained(place, **local)

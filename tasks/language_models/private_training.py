@@ -26,12 +26,12 @@ from tasks import seeds
 from tasks.datasets.questions.question import Question
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.sequence_model import SequenceModel, Tokens
-from tasks.language_models.training import Training
+from tasks.language_models.training import FineTuner
 from tasks.training import dp_sgd
 from tasks.training.minibatches import minibatches
 
 
-class PrivateTraining(Training):
+class PrivateFineTuner(FineTuner):
     """The private training of one model: each question has a gradient of its own, by torch.func's vmap.
 
     A step of a tiny T5 takes about three times as long on a CPU as one without privacy. ValueError, in one line, where
@@ -52,7 +52,7 @@ class PrivateTraining(Training):
             max_grad_norm=config.privacy.clip,
             expected_batch_size=None,
             loss_reduction="sum",  # Adafactor's steps do not depend on the size of gradients
-            generator=dp_sgd.generator(config.seed, "privacy", model.place),
+            generator=dp_sgd.generator(config.seed, "privacy", model.device),
         )
         self.gradients = vmap(grad_and_value(model.loss_of), in_dims=(None, 0), randomness="different")
 
@@ -64,7 +64,7 @@ class PrivateTraining(Training):
 
     def _step(self, rows: Sequence[int], targets: Sequence[Tokens]) -> tuple[Tensor, int]:
         """One private step on these questions; the sum of their losses in nats, and their tokens."""
-        total, tokens = torch.zeros((), device=self.model.place), 0
+        total, tokens = torch.zeros((), device=self.model.device), 0
         part = self.config.batch // self.config.accumulate
         by_length = sorted(rows, key=lambda row: len(self.prompts[row]))
         parts = [by_length[start : start + part] for start in range(0, len(rows), part)]
@@ -78,7 +78,7 @@ class PrivateTraining(Training):
                 self.private.signal_skip_step(do_skip=True)
                 self.private.step()
                 self.private.zero_grad()
-            counts = torch.tensor([len(answer) for answer in answers], device=self.model.place)
+            counts = torch.tensor([len(answer) for answer in answers], device=self.model.device)
             total += (losses.detach() * counts).sum()
             tokens += int(counts.sum())
         if not parts:
@@ -92,7 +92,7 @@ class PrivateTraining(Training):
         """Each question's gradients by weight, (questions, *shape), and its loss in nats per token, (questions,)."""
         weights = {name: weight.detach() for name, weight in self.weights.items()}
         try:
-            slopes, losses = self.gradients(weights, self.model.padded(prompts, answers))
+            slopes, losses = self.gradients(weights, self.model.loss_inputs(prompts, answers))
         except RuntimeError as error:
             if "vmap" not in str(error):  # such as memory that a device does not have
                 raise

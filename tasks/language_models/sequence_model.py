@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
 
-from tasks.language_models.texts import asked_text
+from tasks.language_models.texts import question_text
 
 Tokens = list[int]
 IGNORED = -100  # the label of what is no part of an answer
@@ -34,8 +34,8 @@ class SequenceModel(ABC):
 
     def __init__(self, module: Any, tokenizer: Any) -> None:
         self.module, self.tokenizer = module, tokenizer
-        self.end = first_of(tokenizer.eos_token_id, getattr(module.config, "eos_token_id", None))
-        padding = first_of(tokenizer.pad_token_id, getattr(module.config, "pad_token_id", None))
+        self.end = first_present(tokenizer.eos_token_id, getattr(module.config, "eos_token_id", None))
+        padding = first_present(tokenizer.pad_token_id, getattr(module.config, "pad_token_id", None))
         self.padding = 0 if padding is None else padding
         if self.end is None:
             raise ValueError(f"the tokenizer of a {self.kind} has no token that ends an answer; set its eos_token")
@@ -45,7 +45,7 @@ class SequenceModel(ABC):
         return str(self.module.config.model_type)
 
     @property
-    def place(self) -> torch.device:
+    def device(self) -> torch.device:
         place: torch.device = next(iter(self.module.parameters())).device
         return place
 
@@ -62,7 +62,7 @@ class SequenceModel(ABC):
         """Each answer's negative log probability in nats, (answers,), the sum over its tokens."""
 
     @abstractmethod
-    def padded(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> tuple[Tensor, ...]:
+    def loss_inputs(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> tuple[Tensor, ...]:
         """What `loss_of` takes of each question, (questions, ...)."""
 
     @abstractmethod
@@ -70,26 +70,26 @@ class SequenceModel(ABC):
         """The mean loss in nats per token of one question of `padded`, with these weights; vmap can compute it."""
 
     @abstractmethod
-    def answered(self, prompts: Sequence[Tokens], most: int) -> Tensor:
+    def greedy_decode(self, prompts: Sequence[Tokens], most: int) -> Tensor:
         """The tokens of the likeliest next one each time, (prompts, at most `most`), of any value after `end`."""
 
-    def texts(self, answers: Sequence[Sequence[int]]) -> list[str]:
+    def decode_texts(self, answers: Sequence[Sequence[int]]) -> list[str]:
         """The text of each answer up to where it ends."""
         ended = [list(answer) for answer in answers]
         ended = [answer[: answer.index(self.end)] if self.end in answer else answer for answer in ended]
         decode = self.tokenizer.batch_decode
         return [str(text) for text in decode(ended, skip_special_tokens=True, clean_up_tokenization_spaces=False)]
 
-    def tensor(self, rows: Sequence[Tokens], filled: int, left: bool = False) -> Tensor:
+    def pad_rows(self, rows: Sequence[Tokens], filled: int, left: bool = False) -> Tensor:
         """The rows with padding after them, or before, (rows, longest) int64."""
         longest = max(map(len, rows))
         padding = [[filled] * (longest - len(row)) for row in rows]
         both = [pad + row if left else row + pad for row, pad in zip(rows, padding, strict=True)]
-        return torch.tensor(both, device=self.place)
+        return torch.tensor(both, device=self.device)
 
     def mask(self, rows: Sequence[Tokens], left: bool = False) -> Tensor:
         """1 for each token of the rows and 0 for padding, (rows, longest) int64."""
-        return self.tensor([[1] * len(row) for row in rows], 0, left)
+        return self.pad_rows([[1] * len(row) for row in rows], 0, left)
 
 
 @final
@@ -100,41 +100,41 @@ class EncoderDecoder(SequenceModel):
         super().__init__(module, tokenizer)
         settings = (module.config, module.generation_config)
         names = ("decoder_start_token_id", "bos_token_id")
-        self.start = first_of(*(getattr(each, name, None) for name in names for each in settings))
+        self.start = first_present(*(getattr(each, name, None) for name in names for each in settings))
         if self.start is None:
             raise ValueError(f"the config of a {self.kind} says no token that answers begin with; set its bos_token_id")
 
     def prompts(self, asked: Sequence[tuple[str, str]], length: int) -> list[Tokens]:
-        texts = [asked_text(question, context) for question, context in asked]
+        texts = [question_text(question, context) for question, context in asked]
         return [list(ids) for ids in self.tokenizer(texts, truncation=True, max_length=length)["input_ids"]]
 
     def targets(self, answers: Sequence[str], length: int) -> list[Tokens]:
         tokens = self.tokenizer(text_target=list(answers), truncation=True, max_length=length)["input_ids"]
-        return [ended(list(ids), self.end, length) for ids in tokens]
+        return [append_end(list(ids), self.end, length) for ids in tokens]
 
     def losses(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> Tensor:
-        labels = self.tensor(targets, IGNORED)
-        before = self.tensor([[self.start, *target[:-1]] for target in targets], self.padding)
-        read, mask = self.tensor(prompts, self.padding), self.mask(prompts)
+        labels = self.pad_rows(targets, IGNORED)
+        before = self.pad_rows([[self.start, *target[:-1]] for target in targets], self.padding)
+        read, mask = self.pad_rows(prompts, self.padding), self.mask(prompts)
         logits = self.module(input_ids=read, attention_mask=mask, decoder_input_ids=before, use_cache=False).logits
-        return nats(logits, labels)
+        return sum_losses(logits, labels)
 
-    def padded(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> tuple[Tensor, ...]:
-        before = self.tensor([[self.start, *target[:-1]] for target in targets], self.padding)
-        return self.tensor(prompts, self.padding), self.mask(prompts), before, self.tensor(targets, IGNORED)
+    def loss_inputs(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> tuple[Tensor, ...]:
+        before = self.pad_rows([[self.start, *target[:-1]] for target in targets], self.padding)
+        return self.pad_rows(prompts, self.padding), self.mask(prompts), before, self.pad_rows(targets, IGNORED)
 
     def loss_of(self, weights: Mapping[str, Tensor], question: tuple[Tensor, ...]) -> Tensor:
         read, mask, before, labels = question
         added = torch.zeros(mask.shape, device=mask.device).masked_fill(mask == 0, HIDDEN)[None, None, None]
         given = {"input_ids": read[None], "attention_mask": added, "decoder_input_ids": before[None]}
         logits = functional_call(self.module, dict(weights), (), {**given, "use_cache": False}).logits
-        return mean_nats(logits[0], labels)
+        return mean_loss(logits[0], labels)
 
-    def answered(self, prompts: Sequence[Tokens], most: int) -> Tensor:
-        read, mask = self.tensor(prompts, self.padding), self.mask(prompts)
+    def greedy_decode(self, prompts: Sequence[Tokens], most: int) -> Tensor:
+        read, mask = self.pad_rows(prompts, self.padding), self.mask(prompts)
         encoded = self.module.get_encoder()(input_ids=read, attention_mask=mask)
-        answers = Answers(len(prompts), most, self.end, self.place)
-        tokens, cache = torch.full((len(prompts), 1), self.start, device=self.place), None
+        answers = DecodedAnswers(len(prompts), most, self.end, self.device)
+        tokens, cache = torch.full((len(prompts), 1), self.start, device=self.device), None
         while True:
             out = self.module(
                 encoder_outputs=encoded,
@@ -162,28 +162,28 @@ class DecoderOnly(SequenceModel):
         room = length - len(self.cue)
         if room < 1:
             raise ValueError(f"length is {length}; the prompt's {CUE.strip()!r} alone has {len(self.cue)} tokens")
-        texts = [asked_text(question, context) for question, context in asked]
+        texts = [question_text(question, context) for question, context in asked]
         tokens = [list(ids) for ids in self.tokenizer(texts)["input_ids"]]
         open_ended = [ids[:-1] if ids[-1:] == [self.end] else ids for ids in tokens]
         return [ids[:room] + self.cue for ids in open_ended]
 
     def targets(self, answers: Sequence[str], length: int) -> list[Tokens]:
         tokens = self.tokenizer([f" {answer}" for answer in answers], add_special_tokens=False)["input_ids"]
-        return [ended(list(ids), self.end, length) for ids in tokens]
+        return [append_end(list(ids), self.end, length) for ids in tokens]
 
     def losses(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> Tensor:
-        labels = self.tensor(targets, IGNORED)
+        labels = self.pad_rows(targets, IGNORED)
         answers, kept = labels.where(labels != IGNORED, self.padding), (labels != IGNORED).long()
         # The prompts end in one column and the answers begin in the next.
-        read = torch.cat([self.tensor(prompts, self.padding, left=True), answers], 1)
+        read = torch.cat([self.pad_rows(prompts, self.padding, left=True), answers], 1)
         mask = torch.cat([self.mask(prompts, left=True), kept], 1)
-        logits = self._called(read, mask, None, labels.shape[1] + 1).logits
-        return nats(logits[:, -labels.shape[1] - 1 : -1], labels)
+        logits = self._forward(read, mask, None, labels.shape[1] + 1).logits
+        return sum_losses(logits[:, -labels.shape[1] - 1 : -1], labels)
 
-    def padded(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> tuple[Tensor, ...]:
+    def loss_inputs(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> tuple[Tensor, ...]:
         whole = [prompt + target for prompt, target in zip(prompts, targets, strict=True)]
         labels = [[IGNORED] * len(prompt) + target for prompt, target in zip(prompts, targets, strict=True)]
-        return self.tensor(whole, self.padding), self.tensor(labels, IGNORED)
+        return self.pad_rows(whole, self.padding), self.pad_rows(labels, IGNORED)
 
     def loss_of(self, weights: Mapping[str, Tensor], question: tuple[Tensor, ...]) -> Tensor:
         read, labels = question  # padding comes last, where nothing before it sees it
@@ -194,19 +194,19 @@ class DecoderOnly(SequenceModel):
         if self.takes_positions:
             given["position_ids"] = places
         logits = functional_call(self.module, dict(weights), (), given).logits
-        return mean_nats(logits[0, :-1], labels[1:])
+        return mean_loss(logits[0, :-1], labels[1:])
 
-    def answered(self, prompts: Sequence[Tokens], most: int) -> Tensor:
-        tokens, mask = self.tensor(prompts, self.padding, left=True), self.mask(prompts, left=True)
-        answers, cache = Answers(len(prompts), most, self.end, self.place), None
+    def greedy_decode(self, prompts: Sequence[Tokens], most: int) -> Tensor:
+        tokens, mask = self.pad_rows(prompts, self.padding, left=True), self.mask(prompts, left=True)
+        answers, cache = DecodedAnswers(len(prompts), most, self.end, self.device), None
         while True:
-            out = self._called(tokens, mask, cache, 1)
+            out = self._forward(tokens, mask, cache, 1)
             if answers.add(out.logits[:, -1]):
                 return answers.tokens
             tokens, cache = answers.last, out.past_key_values
             mask = F.pad(mask, (0, 1), value=1)
 
-    def _called(self, tokens: Tensor, mask: Tensor, cache: Any, kept: int) -> Any:
+    def _forward(self, tokens: Tensor, mask: Tensor, cache: Any, kept: int) -> Any:
         """The model's output for the newest tokens; `mask` covers all tokens so far."""
         more: dict[str, Any] = {}
         if self.takes_positions:
@@ -218,7 +218,7 @@ class DecoderOnly(SequenceModel):
 
 
 @dataclass
-class Answers:
+class DecodedAnswers:
     """Answers that grow by one token at a time, until all have ended."""
 
     count: int
@@ -248,25 +248,25 @@ class Answers:
         return torch.stack(self._tokens, 1)
 
 
-def nats(logits: Tensor, labels: Tensor) -> Tensor:
+def sum_losses(logits: Tensor, labels: Tensor) -> Tensor:
     """The negative log probabilities of the labels, (rows, tokens), summed over each row."""
     losses = F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
     return losses.view(labels.shape).sum(1)
 
 
-def mean_nats(logits: Tensor, labels: Tensor) -> Tensor:
+def mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """The mean negative log probability of one answer's labels, (tokens,)."""
     total = F.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum")
     return total / (labels != IGNORED).sum()
 
 
-def ended(tokens: Tokens, end: int, length: int) -> Tokens:
+def append_end(tokens: Tokens, end: int, length: int) -> Tokens:
     """The tokens with `end` after them, at most `length` of them with it."""
     inner = tokens[:-1] if tokens[-1:] == [end] else tokens
     return [*inner[: length - 1], end]
 
 
-def first_of(*values: Any) -> Any:
+def first_present(*values: Any) -> Any:
     """The first value that is there; of several, a config's list, its first. None where none is."""
     for value in values:
         if isinstance(value, list | tuple):

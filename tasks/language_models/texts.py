@@ -7,7 +7,7 @@ from tasks.datasets.questions.question import Answer, Scorer
 BETWEEN = ", "  # spans of an answer
 
 
-def asked_text(question: str, context: str) -> str:
+def question_text(question: str, context: str) -> str:
     """A question about a context, as T5 is asked it. Raffel et al. 2020, appendix D.15."""
     return f"question: {question} context: {context}"
 
@@ -17,7 +17,7 @@ def answer_text(answer: Answer) -> str:
     return BETWEEN.join(answer)
 
 
-def answer_of(text: str, scorer: Scorer) -> Answer:
+def parse_answer(text: str, scorer: Scorer) -> Answer:
     """What a model said as an answer: its spans, where answers may have several; empty where it said nothing."""
     parts = text.split(BETWEEN) if scorer == "drop" else [text]
     return tuple(part.strip() for part in parts if part.strip())

@@ -20,7 +20,7 @@ ASCII = string.ascii_letters + string.digits + string.punctuation  # always amon
 PIECE = rf"{SPACE}?(?:[^\W\d_{SPACE}]+|[0-9]+|[^\w{SPACE}])"
 
 
-def tokenizer_of(texts: Iterable[str]) -> Any:
+def train_tokenizer(texts: Iterable[str]) -> Any:
     """A tokenizer whose tokens are the commonest words and numbers of these texts, and single characters.
 
     What is no token is broken into the longest pieces that are, from its start. Built by counting alone, so that the
@@ -49,7 +49,7 @@ def vocabulary_of(texts: Iterable[str]) -> list[str]:
     return [PAD, END, UNKNOWN, *dict.fromkeys([*single, *commonest])]
 
 
-def model_of(sizes: TinyT5, tokens: int, dropout: float) -> Any:
+def build_model(sizes: TinyT5, tokens: int, dropout: float) -> Any:
     """The model, its weights drawn from torch's current random state.
 
     Its attention begins as that of trained models looks: tokens attend to equal ones, each head to some relative

@@ -18,7 +18,7 @@ DOUBLE = 8  # bytes
 SHARE = 8  # a stack takes one part in so many of the memory that is free
 
 
-def normal(seed: int, training: int, samples: int, features: int) -> Array:
+def normal_samples(seed: int, training: int, samples: int, features: int) -> Array:
     """z_i ~ N(0, I) of one training, (samples, 1 + features): x is the first column, y the others."""
     stream = seeds.generator(seed, "linear samples", training)
     return stream.standard_normal((samples, 1 + features))
@@ -35,7 +35,7 @@ def stacks(seed: int, trainings: int, samples: int, features: int, held: int) ->
     at_once = fitting(samples * (1 + features) + held, place.type == "cuda")
     for first in range(0, trainings, at_once):
         numbers = range(first, min(first + at_once, trainings))
-        drawn = np.stack([normal(seed, number, samples, features) for number in numbers])
+        drawn = np.stack([normal_samples(seed, number, samples, features) for number in numbers])
         yield torch.from_numpy(drawn).to(place)
 
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 from tasks import hardware
 from tasks.job import Inputs, task
 from tasks.linear_memorization.gaussian_samples import Array, stacks
-from tasks.linear_memorization.intervals import with_interval
+from tasks.linear_memorization.intervals import interval_columns
 from tasks.ranges import at_least
 from tasks.work import Work
 
@@ -94,7 +94,7 @@ def curves(config: Flow, _: Inputs) -> pa.Table:
     All trainings and times are one computation, split only where memory is short. 100 trainings of 1000 samples with
     1000 features take about a minute of one core.
     """
-    times = moments(config)
+    times = curve_times(config)
     least = min(config.samples, config.features + 1)
     held = 4 * least**2 + 3 * least * len(times)
     learned: list[Array] = []
@@ -103,11 +103,11 @@ def curves(config: Flow, _: Inputs) -> pa.Table:
         for z in stacks(config.seed, config.trainings, config.samples, config.features, held):
             for found, both in zip((learned, memorised), scores(spectrum(z), times), strict=True):
                 found.append(both.cpu().numpy())
-    table = rows(config, times, np.concatenate(learned), np.concatenate(memorised))
+    table = curve_rows(config, times, np.concatenate(learned), np.concatenate(memorised))
     return pa.Table.from_pylist(list(table), CURVES)
 
 
-def moments(config: Flow) -> Array:
+def curve_times(config: Flow) -> Array:
     """The times of the curves, (times,), the first and the last included."""
     count = max(2, 1 + round((config.last - config.first) * config.per_decade))
     return np.logspace(config.first, config.last, count)
@@ -136,10 +136,10 @@ def scores(of: Spectrum, times: Array) -> tuple[Tensor, Tensor]:
 
     The residual of the training is r(t) = X - Z w(t) = Q exp(-lambda t) c, and [0, y_i].w - x_i = -(r_i + x_i w.e1).
     """
-    decay, grown = factors(of.rates, times)
-    squared = product(decay**2, of.energies)  # |r|^2 / n
-    crossed = product(decay, of.energies)  # r.X / n
-    first = product(grown, of.energies)  # w.e1
+    decay, grown = decay_factors(of.rates, times)
+    squared = sum_components(decay**2, of.energies)  # |r|^2 / n
+    crossed = sum_components(decay, of.energies)  # r.X / n
+    first = sum_components(grown, of.energies)  # w.e1
     whole = of.energies.sum(1, keepdim=True)  # |X|^2 / n
     return 1 - squared / 2, 1 - (squared + 2 * first * crossed + first**2 * whole) / 2
 
@@ -151,12 +151,12 @@ def weights(z: Tensor, times: Array) -> Tensor:
     n = z.shape[1]
     rates, vectors = torch.linalg.eigh(z @ z.mT / n)
     components = (vectors.mT @ z[:, :, :1])[..., 0]
-    _, grown = factors(rates.clamp_min(0), times)
+    _, grown = decay_factors(rates.clamp_min(0), times)
     found: Tensor = (grown * components[:, None]) @ vectors.mT @ z / n
     return found
 
 
-def factors(rates: Tensor, times: Array) -> tuple[Tensor, Tensor]:
+def decay_factors(rates: Tensor, times: Array) -> tuple[Tensor, Tensor]:
     """exp(-lambda t) and phi(lambda, t), t where lambda is 0; (trainings, times, m) each."""
     import torch
 
@@ -168,14 +168,14 @@ def factors(rates: Tensor, times: Array) -> tuple[Tensor, Tensor]:
     return torch.exp(-exponents), grown
 
 
-def product(by_time: Tensor, energies: Tensor) -> Tensor:
+def sum_components(by_time: Tensor, energies: Tensor) -> Tensor:
     """Sums over the eigenvalues, (trainings, times)."""
     return (by_time @ energies[..., None])[..., 0]
 
 
-def rows(config: Flow, times: Array, learned: Array, memorised: Array) -> Iterator[dict[str, Any]]:
+def curve_rows(config: Flow, times: Array, learned: Array, memorised: Array) -> Iterator[dict[str, Any]]:
     """The rows of CURVES, from (trainings, times) each."""
     for place, time in enumerate(times):
         row: dict[str, Any] = {"samples": config.samples, "features": config.features, "time": float(time)}
-        row |= with_interval("learning", learned[:, place]) | with_interval("memorization", memorised[:, place])
+        row |= interval_columns("learning", learned[:, place]) | interval_columns("memorization", memorised[:, place])
         yield row | {"n": config.trainings}

@@ -65,7 +65,7 @@ def successes(config: Private) -> Mapping[Setting, Array]:
     """The shares of right answers by setting, (queries, 2, trainings): in training and in validation."""
     multipliers = noise_multipliers(config)
     parts = [
-        {setting: attack(config, stack, weights) for setting, weights in trained(config, stack, multipliers)}
+        {setting: attack(config, stack, weights) for setting, weights in weights_by_setting(config, stack, multipliers)}
         for stack in stacks(config)
     ]
     return {setting: np.concatenate([part[setting] for part in parts], axis=-1) for setting in parts[0]}
@@ -76,10 +76,12 @@ def noise_multipliers(config: Private) -> Array:
     if "noisy_descent" not in config.mechanisms:
         return np.zeros(len(config.epsilons))
     # Steps that all samples are in compose to a single one with sigma / sqrt(steps): one step is quicker to account.
-    return math.sqrt(config.steps) * np.array([of_one_step(epsilon, config.delta) for epsilon in config.epsilons])
+    return math.sqrt(config.steps) * np.array(
+        [single_step_multiplier(epsilon, config.delta) for epsilon in config.epsilons]
+    )
 
 
-def of_one_step(epsilon: float, delta: float) -> float:
+def single_step_multiplier(epsilon: float, delta: float) -> float:
     """Sigma of a single step; ValueError where opacus is not installed, or no noise is enough."""
     try:
         return dp_sgd.noise(Privacy(epsilon, delta), 1, 1)
@@ -98,11 +100,11 @@ def stacks(config: Private) -> Iterator[Stack]:
     held = columns * (4 * config.samples + config.steps) + (columns + 3 * config.samples) * (2 + len(config.epsilons))
     at_once = fitting(held, place.type == "cuda")
     for first in range(0, config.trainings, at_once):
-        each = [drawn(config, number) for number in range(first, min(first + at_once, config.trainings))]
+        each = [draw_training(config, number) for number in range(first, min(first + at_once, config.trainings))]
         yield Stack(*(torch.from_numpy(np.stack(arrays)).to(place) for arrays in zip(*each, strict=True)))
 
 
-def drawn(config: Private, training: int) -> tuple[NDArray[np.int64] | Array, ...]:
+def draw_training(config: Private, training: int) -> tuple[NDArray[np.int64] | Array, ...]:
     """The fields of Stack for one training, from streams of its own."""
 
     def stream(name: str) -> np.random.Generator:
@@ -130,9 +132,9 @@ def drawn(config: Private, training: int) -> tuple[NDArray[np.int64] | Array, ..
     )
 
 
-def trained(config: Private, stack: Stack, multipliers: Array) -> Iterator[tuple[Setting, Tensor]]:
+def weights_by_setting(config: Private, stack: Stack, multipliers: Array) -> Iterator[tuple[Setting, Tensor]]:
     """The weights by setting, (trainings, 1 + features)."""
-    z = torch.cat([values_of(config, stack.x)[..., None], stack.y], -1)
+    z = torch.cat([level_values(config, stack.x)[..., None], stack.y], -1)
     # The first descent is without noise.
     descents = clipped_descent(config, z, stack.step_noise, np.concatenate([[0.0], multipliers]))
     noisy = dict(zip(config.epsilons, descents[1:], strict=True))
@@ -140,7 +142,7 @@ def trained(config: Private, stack: Stack, multipliers: Array) -> Iterator[tuple
         if epsilon is None:
             weights = descents[0]
         elif mechanism == "randomised_response":
-            weights = by_randomised_response(config, stack, epsilon)
+            weights = randomised_response_weights(config, stack, epsilon)
         elif mechanism == "output_perturbation":
             weights = descents[0] + stack.output_noise * (sensitivity(config) / epsilon)
         else:
@@ -170,13 +172,13 @@ def sensitivity(config: Private) -> float:
     return 2 * config.step * config.clip * config.steps / config.samples
 
 
-def by_randomised_response(config: Private, stack: Stack, epsilon: float) -> Tensor:
+def randomised_response_weights(config: Private, stack: Stack, epsilon: float) -> Tensor:
     """The weights at the end of training on randomised x, (trainings, 1 + features)."""
-    told = randomised(stack.x, stack.kept, stack.replaced, epsilon, config.values)
-    return least_norm(torch.cat([values_of(config, told)[..., None], stack.y], -1))
+    told = randomised_response(stack.x, stack.kept, stack.replaced, epsilon, config.values)
+    return least_norm(torch.cat([level_values(config, told)[..., None], stack.y], -1))
 
 
-def randomised(x: Tensor, kept: Tensor, moved: Tensor, epsilon: float, values: int) -> Tensor:
+def randomised_response(x: Tensor, kept: Tensor, moved: Tensor, epsilon: float, values: int) -> Tensor:
     """The places that randomised response tells instead of `x`."""
     probability = 1 / (1 + (values - 1) * math.exp(-epsilon))
     return torch.where(kept < probability, x, (x + moved) % values)
@@ -184,29 +186,31 @@ def randomised(x: Tensor, kept: Tensor, moved: Tensor, epsilon: float, values: i
 
 def attack(config: Private, stack: Stack, weights: Tensor) -> Array:
     """The share of right answers, (queries, 2, trainings): in training and in validation."""
-    training = right(config, weights, stack.x, stack.y)
-    validation = right(config, weights, stack.fresh_x, stack.fresh_y)
+    training = success_rates(config, weights, stack.x, stack.y)
+    validation = success_rates(config, weights, stack.fresh_x, stack.fresh_y)
     return torch.stack([training, validation], 1).cpu().numpy()
 
 
-def right(config: Private, weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def success_rates(config: Private, weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """The share of right answers to both queries, (queries, trainings)."""
-    return torch.stack([(nearest(config, answers) == x).double().mean(1) for answers in answered(weights, y)])
+    return torch.stack(
+        [(nearest_level(config, answers) == x).double().mean(1) for answers in query_answers(weights, y)]
+    )
 
 
-def answered(weights: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def query_answers(weights: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """The answers to the raw query, and these over 1 - w.e1; (trainings, samples) each."""
     raw = (y @ weights[:, 1:, None])[..., 0]
     return raw, raw / (1 - weights[:, :1])
 
 
-def nearest(config: Private, answers: Tensor) -> Tensor:
+def nearest_level(config: Private, answers: Tensor) -> Tensor:
     """The places of the values that are nearest; a success is an error below half the distance of two values."""
     first, second = levels(config.values)[:2]
     places = torch.round((answers - first) / (second - first))
     return places.nan_to_num(0.0).clamp(0, config.values - 1).long()
 
 
-def values_of(config: Private, places: Tensor) -> Tensor:
+def level_values(config: Private, places: Tensor) -> Tensor:
     """The values of x at these places."""
     return torch.from_numpy(levels(config.values)).to(places.device)[places]

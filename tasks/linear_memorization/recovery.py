@@ -16,7 +16,7 @@ import pyarrow as pa
 from tasks import hardware
 from tasks.job import Inputs, task
 from tasks.linear_memorization.gaussian_samples import Array, stacks
-from tasks.linear_memorization.intervals import with_interval
+from tasks.linear_memorization.intervals import interval_columns
 from tasks.ranges import above_zero, at_least
 from tasks.work import Work
 
@@ -73,11 +73,11 @@ def recovery(config: Recovery, _: Inputs) -> pa.Table:
     errors: list[Array] = []  # of [0, y_i] and of the recovery, (trainings, 2, samples)
     with hardware.exactly(hardware.device()):
         for z in stacks(config.seed, config.trainings, config.samples, config.features, held):
-            errors.append(attacked(z).cpu().numpy())
-    return pa.Table.from_pylist([summarised(config, np.concatenate(errors))], RECOVERY)
+            errors.append(attack_errors(z).cpu().numpy())
+    return pa.Table.from_pylist([recovery_row(config, np.concatenate(errors))], RECOVERY)
 
 
-def attacked(z: Tensor) -> Tensor:
+def attack_errors(z: Tensor) -> Tensor:
     """The errors of the raw query and of the recovery, (trainings, 2, n), for a stack (trainings, n, d + 1).
 
     The recovery's are NaN for d < n.
@@ -106,20 +106,20 @@ def least_norm(z: Tensor) -> Tensor:
     return found
 
 
-def summarised(config: Recovery, errors: Array) -> dict[str, Any]:
+def recovery_row(config: Recovery, errors: Array) -> dict[str, Any]:
     """The row of RECOVERY, from the errors of both queries (trainings, 2, samples)."""
     raw, ratio = errors[:, 0], errors[:, 1]
     row: dict[str, Any] = {"samples": config.samples, "features": config.features, "n": len(errors)}
     if config.features >= config.samples:
         largest = np.abs(ratio).max(1)
         row |= {"error_median": float(np.median(largest)), "error_max": float(largest.max())}
-        row["ratio_memorization"] = float(scores(ratio).mean())
-    within = with_interval("recovered", (np.abs(ratio) <= config.tolerance).mean(1))
+        row["ratio_memorization"] = float(memorization_scores(ratio).mean())
+    within = interval_columns("recovered", (np.abs(ratio) <= config.tolerance).mean(1))
     row |= {name: None if value is None else min(max(value, 0.0), 1.0) for name, value in within.items()}
-    return row | with_interval("memorization", scores(raw))
+    return row | interval_columns("memorization", memorization_scores(raw))
 
 
-def scores(errors: Array) -> Array:
+def memorization_scores(errors: Array) -> Array:
     """1 - 1/2n sum errors^2, (trainings,)."""
     found: Array = 1 - (errors**2).mean(1) / 2
     return found

@@ -22,7 +22,7 @@ UNEXPLAINED = 1e-7  # |Y Y^+ X - X| / |X| up to which rounding is the reason: X 
 LEAST = 16 * float(np.finfo(np.float64).eps)  # of 1 - w.e1: what is smaller is rounding
 
 
-def converged(x: ArrayLike, y: ArrayLike) -> Array:
+def converged_weights(x: ArrayLike, y: ArrayLike) -> Array:
     """The weights w* at the end of training, (d + 1,); `x` is (n,) and `y` (n, d). Bombari et al. 2022, eq. 26."""
     direction = kernel_direction(x, y)
     weights = np.zeros(np.shape(y)[1] + 1)
@@ -32,7 +32,7 @@ def converged(x: ArrayLike, y: ArrayLike) -> Array:
 
 def kernel_direction(x: ArrayLike, y: ArrayLike) -> Array | None:
     """v = [-1, Y^+ X], (d + 1,), on which every z_i is 0; None where X is no combination of Y's columns."""
-    target, context = checked(x, y)
+    target, context = check_arrays(x, y)
     coefficients = np.linalg.lstsq(context, target)[0]
     unexplained = np.linalg.norm(context @ coefficients - target)
     if unexplained > UNEXPLAINED * np.linalg.norm(target):
@@ -46,7 +46,7 @@ def raw_answers(weights: ArrayLike, y: ArrayLike) -> Array:
     return answers
 
 
-def recovered(weights: ArrayLike, y: ArrayLike) -> Array:
+def recover_x(weights: ArrayLike, y: ArrayLike) -> Array:
     """Each x_i from the weights and its y_i, (n,): x_i = w.[0, y_i] / (1 - w.e1), where w.z_i = x_i.
 
     Two queries do: e1, then [0, y_i]. The relative error is that of rounding over 1 - w.e1 = 1 / |v|^2. ValueError
@@ -61,7 +61,7 @@ def recovered(weights: ArrayLike, y: ArrayLike) -> Array:
     return raw_answers(weights, y) / left
 
 
-def checked(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+def check_arrays(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     """Both as arrays; ValueError unless they are n finite numbers and n rows of as many."""
     target, context = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if target.ndim != 1 or context.ndim != 2 or len(target) != len(context) or not context.size:

@@ -54,24 +54,24 @@ class Corruption:
         except re.error as error:
             raise ValueError(f"pattern is {self.pattern!r}; it must be a regular expression: {error}") from None
 
-    def corrupted(self, question: Question) -> str:
+    def corrupt_context(self, question: Question) -> str:
         """The question's context without what is taken out of it."""
-        return self.removed(question).sub(self.replacement, question.context)
+        return self.removal_pattern(question).sub(self.replacement, question.context)
 
-    def removed(self, question: Question) -> re.Pattern[str]:
+    def removal_pattern(self, question: Question) -> re.Pattern[str]:
         """What is taken out of this question's context, as a regular expression."""
         if self.kind == "digits":
             return DIGITS
         if self.kind == "pattern":
             return re.compile(self.pattern)
         if self.kind == "names":
-            return self._names
+            return self._name_pattern
         spans = {span.strip() for gold in question.golds for span in gold} - {""}
-        return any_of([bounded(span) for span in longest_first(spans)], re.IGNORECASE)
+        return alternation([whole_span_pattern(span) for span in longest_first(spans)], re.IGNORECASE)
 
     @cached_property
-    def _names(self) -> re.Pattern[str]:
-        return any_of([rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest_first(self.names)])
+    def _name_pattern(self) -> re.Pattern[str]:
+        return alternation([rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest_first(self.names)])
 
     def replacement(self, match: re.Match[str]) -> str:
         return self.mask if match.group() else ""  # a pattern may also match between two characters
@@ -82,11 +82,11 @@ def longest_first(texts: set[str] | tuple[str, ...]) -> list[str]:
     return sorted(texts, key=lambda text: (-len(text), text))
 
 
-def any_of(expressions: list[str], flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+def alternation(expressions: list[str], flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     return re.compile("|".join(expressions), flags)
 
 
-def bounded(span: str) -> str:
+def whole_span_pattern(span: str) -> str:
     """The expression of a span that is no piece of a longer number or word."""
     before = NUMBER_BEFORE if span[0] in "0123456789" else LETTER_BEFORE if span[0].isalpha() else ""
     after = NUMBER_AFTER if span[-1] in "0123456789" else LETTER_AFTER if span[-1].isalpha() else ""

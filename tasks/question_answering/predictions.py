@@ -31,7 +31,7 @@ from tasks.datasets.questions.question import Answer, Question, QuestionSet, Sco
 from tasks.files import File, FileError
 from tasks.job import Inputs, task
 from tasks.question_answering.answers import ANSWERS
-from tasks.question_answering.asked import EVERY, SETS, Selection, Split
+from tasks.question_answering.question_sets import ALL_QUESTIONS, SETS, Selection, Split
 
 RULE = "predictions 1"
 SUFFIX = ".json"
@@ -87,23 +87,25 @@ class Predictions:
         found = next((place for place in places if (place.is_file() if self.is_blinded else place.is_dir())), None)
         if found is None:
             looked, what = " nor ".join(map(str, places)), "file" if self.is_blinded else "folder"
-            must = "be the file of predictions" if self.is_blinded else f"hold the predictions {', '.join(names())}"
+            must = (
+                "be the file of predictions" if self.is_blinded else f"hold the predictions {', '.join(file_names())}"
+            )
             raise FileError(f"there is no {what} {looked}; it must {must}")
-        pinned = Predictions(str(alone_in(found)))
+        pinned = Predictions(str(single_file(found)))
         digests = [files.pin(File(str(path)), known).digest for path in pinned.paths()]
-        return Predictions(pinned.path, self._checked(digests))
+        return Predictions(pinned.path, self._check_digest(digests))
 
     def paths(self) -> tuple[Path, ...]:
         path = files.expanded(self.path)
-        return (path,) if self.is_blinded else tuple(path / name for name in names())
+        return (path,) if self.is_blinded else tuple(path / name for name in file_names())
 
     def contents(self) -> tuple[bytes, ...]:
         """The bytes of the files; FileError where one is not there, or they are not those that were pinned."""
         contents = tuple(files.read(File(str(path))) for path in self.paths())
-        self._checked([hashlib.sha256(content).hexdigest() for content in contents])
+        self._check_digest([hashlib.sha256(content).hexdigest() for content in contents])
         return contents
 
-    def _checked(self, digests: Sequence[str]) -> str:
+    def _check_digest(self, digests: Sequence[str]) -> str:
         """The digest of files with these digests; FileError where another one was pinned."""
         digest = digest_of(RULE, [each.encode() for each in digests])
         if self.digest not in ("", digest):
@@ -115,42 +117,42 @@ class Predictions:
 
 
 @dataclass(frozen=True)
-class AnswersOf:
+class ReadAnswers:
     """The predictions for the questions of the data set that are asked."""
 
     data: Dataset
     given: Predictions
-    selection: Selection = EVERY
+    selection: Selection = ALL_QUESTIONS
 
 
 @task(version=1, name="question_answering.read_answers")
-def read_answers(config: AnswersOf, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads files, no tables
+def read_answers(config: ReadAnswers, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads files, no tables
     """The answers (ANSWERS) of the files, as of an unknown epoch."""
-    return answers(config.given, load_questions(config.data), config.selection)
+    return answers_table(config.given, load_questions(config.data), config.selection)
 
 
-def names() -> list[str]:
+def file_names() -> list[str]:
     """The files' names, in the order of SETS."""
     return [f"{name}{SUFFIX}" for name in SETS]
 
 
-def alone_in(place: Path) -> Path:
+def single_file(place: Path) -> Path:
     """The one file of predictions that a folder holds, where none is of the four sets; else the place itself."""
     held = sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else []
-    return held[0] if len(held) == 1 and held[0].name not in names() else place
+    return held[0] if len(held) == 1 and held[0].name not in file_names() else place
 
 
-def answers(given: Predictions, questions: QuestionSet, selection: Selection = EVERY) -> pa.Table:
+def answers_table(given: Predictions, questions: QuestionSet, selection: Selection = ALL_QUESTIONS) -> pa.Table:
     """The answers (ANSWERS) to the questions that are asked, of which each has one on either kind of context.
 
     Answers to others of the same split are passed over. ValueError, in one line, for a file that is damaged, lacks
     answers, or has some to what is no question of its split.
     """
-    asked = selection.of(questions)
+    asked = selection.select(questions)
     every: dict[Split, Sequence[Question]] = {"train": questions.train, "validation": questions.validation}
     rows: list[dict[str, Any]] = []
     for (split, corrupted), path, content in zip(SETS.values(), given.paths(), given.contents(), strict=True):
-        sent = predictions(path, content, questions.scorer)
+        sent = parse_predictions(path, content, questions.scorer)
         check_ids(path, sent, [question.id for question in asked[split]], {question.id for question in every[split]})
         rows += [
             {"split": split, "corrupted": corrupted, "id": each.id, "answer": list(sent[each.id])}
@@ -159,9 +161,9 @@ def answers(given: Predictions, questions: QuestionSet, selection: Selection = E
     return pa.Table.from_pylist(rows, ANSWERS)
 
 
-def predictions(path: Path, content: bytes, scorer: Scorer) -> dict[str, Answer]:
+def parse_predictions(path: Path, content: bytes, scorer: Scorer) -> dict[str, Answer]:
     """The answers of a file by id; DatasetError, naming the entry, for anything else."""
-    return dict(_answers(parsed(path, content), scorer))
+    return dict(_parse_answers(parsed(path, content), scorer))
 
 
 def check_ids(path: Path, sent: Collection[str], asked: Sequence[str], known: Collection[str]) -> None:
@@ -179,12 +181,12 @@ def check_ids(path: Path, sent: Collection[str], asked: Sequence[str], known: Co
         )
 
 
-def _answers(whole: JsonValue, scorer: Scorer) -> Iterator[tuple[str, Answer]]:
+def _parse_answers(whole: JsonValue, scorer: Scorer) -> Iterator[tuple[str, Answer]]:
     for id_, value in whole.fields():
-        yield id_, _answer(value, scorer)
+        yield id_, _parse_answer(value, scorer)
 
 
-def _answer(value: JsonValue, scorer: Scorer) -> Answer:
+def _parse_answer(value: JsonValue, scorer: Scorer) -> Answer:
     """The spans of an answer, none where it is blank."""
     if scorer == "drop" and isinstance(value.value, dict):
         value = value.field("answer")

@@ -9,7 +9,7 @@ import pytest
 from bench.cheating_owners import ANSWERS, trained
 from bench.held_shares import KINDS, NULL, Judged, Kind, counted, judged, markdown, planned, worlds
 from tasks.audits.forgetting.target import Target
-from tasks.audits.forgetting.trainings import shares
+from tasks.audits.forgetting.trainings import target_shares
 from tasks.datasets.catalog import load
 
 TENTH = Kind(Target(query=0.1, calibration=1.0), 1, (1.0, 2.0))
@@ -27,7 +27,10 @@ def test_worlds_have_images_and_seeds_of_their_own() -> None:
     assert [7, 8] == [config.seed for config in configs]
     whole = Target(query=1.0, calibration=1.0, outside=1.0)
     rows = [
-        row for config in configs for share in shares(config, whole, 0) for row in share.rows(load(share.part.data))
+        row
+        for config in configs
+        for share in target_shares(config, whole, 0)
+        for row in share.rows(load(share.part.data))
     ]
     assert len(set(rows)) == len(rows)  # of digits and of digits on photographs, which have the same rows
     held = {kind.target.query for kind in KINDS}

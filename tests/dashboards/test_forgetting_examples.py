@@ -24,7 +24,7 @@ from tests.dashboards.test_gallery import own
 
 
 def shown(store: Store, config: Forgetting, show_images: bool = False) -> Gallery:
-    table = examples(Examples(config.trained_on, config.calibration, config.outside), [])
+    table = examples(Examples(config.query_part, config.calibration, config.outside), [])
     run = made.run(store, "forgetting-1", {"summary": [], "examples": [table]}, config, audit="forgetting")
     found = pictures(run, show_images)
     assert found is not None
@@ -46,7 +46,7 @@ def test_the_examples_are_shown_part_by_part_and_class_by_class(store: Store) ->
     found = shown(store, config)
     assert (True, "") == (found.shown, found.note)
     assert ["Query set: digits"] * 10 + ["Calibration set: digits"] * 10 == [each.group for each in found.pictures]
-    rows = examples(Examples(config.trained_on, config.calibration), []).to_pylist()
+    rows = examples(Examples(config.query_part, config.calibration), []).to_pylist()
     images = load(config.query.data).train_images
     for row, picture in zip(rows, found.pictures, strict=True):
         assert f"{row['label']}, {row['images']:,} images, row {row['row']}" == picture.title
@@ -68,7 +68,7 @@ def test_the_users_own_images_are_hidden_beside_embedded_ones_unless_asked_for(
 
 def test_data_that_have_gone_are_said_and_without_examples_there_is_no_gallery(store: Store) -> None:
     config = asked()
-    table = examples(Examples(config.trained_on, config.calibration), [])
+    table = examples(Examples(config.query_part, config.calibration), [])
     gone = asked(Dataset("mnist", "1" * 64))
     run = made.run(store, "forgetting-2", {"summary": [], "examples": [table]}, gone, audit="forgetting")
     found = pictures(run, True)

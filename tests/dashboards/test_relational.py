@@ -21,7 +21,7 @@ from dashboards.run import Run
 from orchestrator.store import Store
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.measures.memorization import MEMORIZATION
-from tasks.audits.relational.measures.questions import QUESTIONS, Nothing
+from tasks.audits.relational.measures.questions import QUESTIONS, NoSettings
 from tasks.audits.relational.measures.questions import questions as of_questions
 from tasks.audits.relational.presets import SMOKE
 from tasks.datasets import catalog
@@ -177,7 +177,7 @@ def shown(store: Store, config: Relational, table: pa.Table, show_images: bool =
 
 
 def test_questions_answered_from_nowhere_are_shown_with_both_contexts(store: Store) -> None:
-    asked = of_questions(Nothing(), [table(answered("train", 2, 5), answered("validation", 1, 5))])
+    asked = of_questions(NoSettings(), [table(answered("train", 2, 5), answered("validation", 1, 5))])
     found = shown(store, CONFIG, asked)
     assert (True, "") == (found.shown, found.note)
     assert ["Training questions"] * 2 + ["Held-out questions"] == [each.group for each in found.records]
@@ -201,7 +201,7 @@ def test_the_stored_answers_of_the_last_epoch_stand_beside_them(store: Store) ->
     scores = table(answered("train", 1, 1))
     # The run's table, with the record of a job that read the answers.
     store.write(hashlib.sha256(b"relational-1 scores 0").hexdigest(), scores, {"inputs": [stored]})
-    tables = {"summary": [], "scores": [scores], "questions": [of_questions(Nothing(), [scores])]}
+    tables = {"summary": [], "scores": [scores], "questions": [of_questions(NoSettings(), [scores])]}
     made_of = made.run(store, "relational-1", tables, CONFIG, audit="relational")
     found = examples(made_of, False)
     assert found is not None
@@ -210,7 +210,7 @@ def test_the_stored_answers_of_the_last_epoch_stand_beside_them(store: Store) ->
 
 
 def test_of_many_the_first_are_shown_and_of_several_trainings_it_is_said_in_how_many(store: Store) -> None:
-    many = of_questions(Nothing(), [table(answered("train", 40, 50)), table(scored("train", [1.0], replicate=1))])
+    many = of_questions(NoSettings(), [table(answered("train", 40, 50)), table(scored("train", [1.0], replicate=1))])
     found = shown(store, CONFIG, many)
     assert EACH == len(found.records)
     assert f"{questions('train')[0].id}, in 2 of 2 trainings" in [record.title for record in found.records]
@@ -232,7 +232,7 @@ def own(folder: Path) -> Dataset:
 def test_the_users_own_texts_are_hidden_unless_asked_for(store: Store, tmp_path: Path) -> None:
     config = replace(CONFIG, data=own(tmp_path / "own"))
     ids = ["train-0", "train-1", "train-2"]
-    asked = of_questions(Nothing(), [table(answered("train", 2, 3, ids))])
+    asked = of_questions(NoSettings(), [table(answered("train", 2, 3, ids))])
     found = shown(store, config, asked, name="1")
     assert (False, ()) == (found.shown, found.records)
     assert "records:asked.jsonl are yours and are not shown unless asked for with --show-" in found.note
@@ -246,7 +246,7 @@ def test_the_users_own_texts_are_hidden_unless_asked_for(store: Store, tmp_path:
 
 def test_data_that_have_gone_are_said_and_nothing_crashes(store: Store, tmp_path: Path) -> None:
     config = replace(CONFIG, data=own(tmp_path / "own"))
-    asked = of_questions(Nothing(), [table(answered("train", 1, 1, ["train-0"]))])
+    asked = of_questions(NoSettings(), [table(answered("train", 1, 1, ["train-0"]))])
     (tmp_path / "own" / "asked.jsonl").unlink()
     catalog._records.clear()  # as in another process
     catalog._questions.clear()
@@ -256,7 +256,7 @@ def test_data_that_have_gone_are_said_and_nothing_crashes(store: Store, tmp_path
 
 
 def test_where_nothing_is_answered_there_is_no_gallery(store: Store) -> None:
-    nothing = of_questions(Nothing(), [table(answered("train", 0, 3))])
+    nothing = of_questions(NoSettings(), [table(answered("train", 0, 3))])
     assert examples(run(store, questions=nothing), False) is None
     assert examples(run(store, "relational-2"), False) is None
     assert examples(run(store, "relational-3", questions=QUESTIONS.empty_table()), False) is None

@@ -18,7 +18,7 @@ from dashboards.figure import Figure
 from tasks.audits.forgetting import kolmogorov_smirnov
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.exchangeability import Array
-from tasks.audits.forgetting.measures.decisions import Compared, Decisions
+from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects
 from tasks.audits.forgetting.measures.query_confidences import CONFIDENCES
 
 INNOCENT = "a calibration model"
@@ -77,7 +77,7 @@ def is_controlled(table: pa.Table) -> bool:
 def target_panels(table: pa.Table, decided: pa.Table) -> Iterator[Panel]:
     """A calibration model beside the others, where there are several, and each target beside all of them."""
     matrix = confidence_matrix([table])
-    compared = Compared(Decisions(()), matrix)
+    compared = ModelEffects(Decisions(()), matrix)
     if not compared.is_controlled:
         return
     if compared.null_scores:
@@ -85,14 +85,14 @@ def target_panels(table: pa.Table, decided: pa.Table) -> Iterator[Panel]:
     for target in decided.to_pylist():
         models = matrix.replicates("target", target["target"])
         if models and target["p_adjusted"] is not None:
-            of = Compared(Decisions(()), matrix, max(matrix.models[model].printed for model in models))
+            of = ModelEffects(Decisions(()), matrix, max(matrix.models[model].printed for model in models))
             sides = unit_scores(of, np.mean(of.scores(models), axis=0))
             yield Panel(target["name"], *sides, target["p_adjusted"])
 
 
-def unit_scores(compared: Compared, of_images: Array) -> tuple[Array, Array]:
+def unit_scores(compared: ModelEffects, of_images: Array) -> tuple[Array, Array]:
     """The scores of D_Q and of the control set, sorted; of a group's images their mean."""
-    values, is_control = compared.units(of_images)
+    values, is_control = compared.unit_scores(of_images)
     return np.sort(values[~is_control]), np.sort(values[is_control])
 
 

@@ -15,7 +15,7 @@ from dashboards.audits.forgetting import roles
 from dashboards.audits.forgetting.targets import format_range
 from dashboards.columns import integers, numbers
 from dashboards.figure import Figure
-from tasks.audits.forgetting.measures.power import FOUND, smallest_found
+from tasks.audits.forgetting.measures.power import REQUIRED_POWER, smallest_detected_share
 
 Array = NDArray[np.float64]
 NUMBERS = ("share", "power", "power_low", "power_high", "effect", "low", "high")
@@ -42,13 +42,13 @@ class Power:
     @property
     def smallest(self) -> float | None:
         """The smallest share found, as the summary has it."""
-        return smallest_found(dict(zip(self.share.tolist(), self.power.tolist(), strict=True)))
+        return smallest_detected_share(dict(zip(self.share.tolist(), self.power.tolist(), strict=True)))
 
     def describe(self) -> str:
         """The smallest share found, in words."""
         if self.smallest is None:
-            return f"no share that was tried is found in {FOUND:.0%} of its models"
-        return f"from {format_percent(self.smallest)} of D_Q on at least {FOUND:.0%} of the models are found"
+            return f"no share that was tried is found in {REQUIRED_POWER:.0%} of its models"
+        return f"from {format_percent(self.smallest)} of D_Q on at least {REQUIRED_POWER:.0%} of the models are found"
 
 
 def read_power(table: pa.Table) -> Power | None:

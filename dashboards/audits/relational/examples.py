@@ -61,7 +61,7 @@ def records(run: Run, config: Relational, given: pa.Table) -> Iterator[Record]:
             question = questions.by_id[row["id"]]
             fields = (
                 ("context", question.context),
-                ("corrupted", config.corruption.corrupted(question)),
+                ("corrupted", config.corruption.corrupt_context(question)),
                 ("question", question.question),
                 ("right answer", join_answer(question.golds[0])),
                 ("answer, corrupted", join_answer(answers.get((row["id"], True), ()))),

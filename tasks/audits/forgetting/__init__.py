@@ -44,13 +44,13 @@ from tasks.audits.forgetting.config import Forgetting, tiny
 from tasks.audits.forgetting.effect import EFFECT
 from tasks.audits.forgetting.measures import MEASURES
 from tasks.audits.forgetting.presets import PRESETS, REPEATS
-from tasks.audits.forgetting.probe_set import handed_out, key_table, probes_of, split_table
+from tasks.audits.forgetting.probe_set import handout_order, key_table, load_probes, split_table
 from tasks.audits.forgetting.published import repeats
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.situations import SITUATIONS
 from tasks.audits.forgetting.summary import summary
 from tasks.audits.forgetting.target import Target
-from tasks.audits.forgetting.trainings import check_distinct, checked, trainings
+from tasks.audits.forgetting.trainings import canonical_config, check_distinct, trainings
 from tasks.audits.forgetting.verdict import MEANINGS, verdict
 from tasks.datasets.images import Pixels
 from tasks.external.split import Split
@@ -62,7 +62,7 @@ __all__ = ["AUDIT", "PRESETS", "Forgetting", "Target", "plan", "probes", "split"
 
 def plan(config: Forgetting) -> Roots:
     """The tables of the measures that the config asks for, and their `summary`."""
-    config = checked(config)
+    config = canonical_config(config)
     trained = trainings(config)
     return roots(MEASURES, config, trained, lambda read: Job(summary, About(trained.targets, repeats(config)), read))
 
@@ -73,8 +73,8 @@ def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:
     A DatasetError where equal images make it none.
     """
     check_distinct(config)
-    handed = handed_out(config.probes)
-    yield handed.name, probes_of(config.probes).images[handed.order]
+    handed = handout_order(config.probes)
+    yield handed.name, load_probes(config.probes).images[handed.order]
 
 
 def split(config: Forgetting) -> Split | None:

@@ -11,12 +11,12 @@ from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import LEVEL, Cause, Decision
 from tasks.audits.forgetting.evidence_rows import HELD, SURER
 from tasks.audits.forgetting.likeness import LEVEL as UNLIKE
-from tasks.audits.forgetting.verdict import DRAWN, ORDER, decision_on, given_names, name, percent
+from tasks.audits.forgetting.verdict import DRAWN, ORDER, decision_on, external_names, format_percent, target_name
 from tasks.certificate import ELSE, Boundary, Certificate, Finding, NumberLine, chances, line_of
 from tasks.summaries import by_name
 from tasks.verdict import Verdict
 
-EXPLAINED = 6  # targets whose training is told one by one
+MAX_EXPLAINED = 6  # targets whose training is told one by one
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str], Row]
 SYMBOLS: Mapping[str, str] = {
@@ -39,7 +39,7 @@ def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Cert
     shares = [row for (metric, _), row in rows.items() if metric == HELD]
     decisions = [decision_on(rows, share, config) for share in shares]
     decided = sorted(zip(decisions, shares, strict=True), key=lambda each: ORDER.index(each[0].answer))
-    findings = [finding(rows, share, decision, config, len(shares)) for decision, share in decided]
+    findings = [target_finding(rows, share, decision, config, len(shares)) for decision, share in decided]
     who = "Has the model" if len(shares) == 1 else "Has each of these models"
     return Certificate(
         asked=(
@@ -56,15 +56,15 @@ def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Cert
             "models that it is compared with in how often it is right on control pictures or in which of these it is "
             f"sure of (p below {UNLIKE:g} each), or if it is less sure of the data set than of the control pictures (p "
             f"below {UNLIKE:g}). The answer is “forgotten” where none of this holds and it may hold at most "
-            f"{percent(config.negligible)} of the data set (95 % limit). {ELSE}"
+            f"{format_percent(config.negligible)} of the data set (95 % limit). {ELSE}"
         ),
-        error=error(config, rows, shares),
+        error=describe_error_rates(config, rows, shares),
         beyond=verdict.limits,
-        steps=steps(verdict.answer, config, [decision for decision, _ in decided]),
+        steps=next_steps(verdict.answer, config, [decision for decision, _ in decided]),
     )
 
 
-def error(config: Forgetting, rows: Rows, shares: Sequence[Row]) -> str:
+def describe_error_rates(config: Forgetting, rows: Rows, shares: Sequence[Row]) -> str:
     """How often the tests that were made are wrong; empty where none was."""
     told = []
     if any(row["p_value"] is not None for (metric, _), row in rows.items() if metric == SURER):
@@ -75,29 +75,30 @@ def error(config: Forgetting, rows: Rows, shares: Sequence[Row]) -> str:
         )
     if told and any(share["high"] is not None for share in shares):
         told.append(
-            f"Of 100 models that hold more than {percent(config.negligible)} of it, trained like those compared with, "
+            f"Of 100 models that hold more than {format_percent(config.negligible)}"
+            " of it, trained like those compared with, "
             "at most 5 are called forgotten."
         )
     return " ".join(told)
 
 
-def finding(rows: Rows, share: Row, decision: Decision, config: Forgetting, targets: int) -> Finding:
+def target_finding(rows: Rows, share: Row, decision: Decision, config: Forgetting, targets: int) -> Finding:
     surer = rows.get((SURER, share["setting"]))
     return Finding(
         decision.answer,
-        in_plain_words(decision, share, surer),
-        line(decision, share, surer, config),
-        given_names(config).get(name(share), name(share) if targets > 1 else ""),
+        describe_decision(decision, share, surer),
+        number_line(decision, share, surer, config),
+        external_names(config).get(target_name(share), target_name(share) if targets > 1 else ""),
     )
 
 
 def explain_targets(config: Forgetting, shares: Sequence[Row]) -> str:
     """What the names of models that were trained here stand for, after a space; empty where one model is asked."""
-    asked = {name(share) for share in shares}
+    asked = {target_name(share) for share in shares}
     there = [target for target in config.targets if str(target) in asked]
     if len(asked) < 2 or not there:
         return ""
-    if len(there) > EXPLAINED:
+    if len(there) > MAX_EXPLAINED:
         return (
             " They are called by what they were trained on: D_C is the calibration set, D_Q the data set in question, "
             "0.1 D_Q a tenth of it; whose name has no D_Q never saw it."
@@ -105,10 +106,10 @@ def explain_targets(config: Forgetting, shares: Sequence[Row]) -> str:
     return " " + " ".join(f"{target}: {target.explain()}." for target in there)
 
 
-def in_plain_words(decision: Decision, share: Row, surer: Row | None) -> str:
+def describe_decision(decision: Decision, share: Row, surer: Row | None) -> str:
     if decision.answer == "not forgotten" and surer is not None:
         least = share["low"] or 0.0
-        held = f" Models that hold at least {percent(least)} of the data set look so." if least > 0 else ""
+        held = f" Models that hold at least {format_percent(least)} of the data set look so." if least > 0 else ""
         of_how_many = "fewer than 1" if 1000 * surer["p_value"] < 1 else f"about {1000 * surer['p_value']:.0f}"
         return (
             "It knows the data set better than pictures of the same source that nobody was given; of 1,000 models that "
@@ -117,13 +118,13 @@ def in_plain_words(decision: Decision, share: Row, surer: Row | None) -> str:
     if decision.answer == "forgotten":
         return (
             "It tells the data set from pictures of the same source that nobody was given no better than chance does, "
-            f"and holds at most {percent(share['high'])} of it (95 % limit)."
+            f"and holds at most {format_percent(share['high'])} of it (95 % limit)."
         )
-    why = decision.told.replace("D_Q", "the data set")
+    why = decision.explanation.replace("D_Q", "the data set")
     return f"{why[0].upper()}{why[1:]}."
 
 
-def line(decision: Decision, share: Row, surer: Row | None, config: Forgetting) -> NumberLine | None:
+def number_line(decision: Decision, share: Row, surer: Row | None, config: Forgetting) -> NumberLine | None:
     """Of an accusation the p-value of its test; else the share that it may hold. None where it is not judged, since a
     small share would look like a clearance."""
     if decision.answer == "not judged":
@@ -141,7 +142,7 @@ MORE = (
     "Ask for answers to more pictures, or train more replicates (replicates=10): what is stored is not trained again."
 )
 # What to do about each reason for which nothing is decided.
-MENDS: Mapping[Cause, str] = {
+REMEDIES: Mapping[Cause, str] = {
     "no test": RUN_AGAIN,
     "two answers": "Ask the owner for one table, of what one model says of every picture, and audit that.",
     "one class": "Ask the owner for a table with the confidences of all classes, and audit that.",
@@ -153,7 +154,7 @@ MENDS: Mapping[Cause, str] = {
 }
 
 
-def steps(answer: str, config: Forgetting, decisions: Sequence[Decision]) -> tuple[str, ...]:
+def next_steps(answer: str, config: Forgetting, decisions: Sequence[Decision]) -> tuple[str, ...]:
     if answer == "not forgotten":
         return (
             "Put this page before the owner of the model, with the tables that it names, and ask for a model that was "
@@ -169,5 +170,5 @@ def steps(answer: str, config: Forgetting, decisions: Sequence[Decision]) -> tup
         return ("Ask what the models know, too: measures=scores.",)
     if not config.query.is_controlled:
         return (HOLD_BACK,)
-    mends = dict.fromkeys(MENDS[decision.cause] for decision in decisions if decision.cause is not None)
+    mends = dict.fromkeys(REMEDIES[decision.cause] for decision in decisions if decision.cause is not None)
     return tuple(mends) or (RUN_AGAIN,)

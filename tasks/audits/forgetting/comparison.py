@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix
-from tasks.audits.forgetting.kolmogorov_smirnov import Score, among
+from tasks.audits.forgetting.kolmogorov_smirnov import Score, pairwise_distances
 from tasks.audits.forgetting.rho import Ratio, ratio
-from tasks.audits.forgetting.trainings import Model
+from tasks.audits.forgetting.trainings import ModelId
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,13 +21,13 @@ class Comparison:
     floor: float | None
 
 
-def compared(matrix: ConfidenceMatrix, target: Sequence[Model], score: Score) -> Comparison:
+def compare_target(matrix: ConfidenceMatrix, target: Sequence[ModelId], score: Score) -> Comparison:
     """The models of a target, or some of them, beside all query and calibration models there are.
 
     ValueError without a query model.
     """
-    query, calibration, models = matrix.at_one_resolution(
+    query, calibration, models = matrix.rounded_confidences(
         matrix.replicates("query"), matrix.replicates("calibration"), target
     )
-    floor = among(query, score)[~np.eye(len(query), dtype=bool)]
+    floor = pairwise_distances(query, score)[~np.eye(len(query), dtype=bool)]
     return Comparison(ratio(query, calibration, models, score), float(floor.mean()) if len(floor) else None)

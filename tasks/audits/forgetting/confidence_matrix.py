@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.forgetting.trainings import Kind, Model
+from tasks.audits.forgetting.trainings import Kind, ModelId
 from tasks.external.confidences import rounded
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Answered:
+class ModelAnswers:
     """What one model says of each image; all arrays (n,)."""
 
     confidence: Array
@@ -35,7 +35,7 @@ class Answered:
 class ConfidenceMatrix:
     """All models' answers about the same n images; `groups` and `is_control` are (n,)."""
 
-    models: Mapping[Model, Answered]
+    models: Mapping[ModelId, ModelAnswers]
     groups: NDArray[np.int64]
     is_control: NDArray[np.bool_]
 
@@ -44,17 +44,17 @@ class ConfidenceMatrix:
         """How many images D_Q has."""
         return int((~self.is_control).sum())
 
-    def replicates(self, kind: Kind, target: int | None = None) -> list[Model]:
+    def replicates(self, kind: Kind, target: int | None = None) -> list[ModelId]:
         """The models of this kind, or of this target, by their replicates; those that are missing are left out."""
         models = (model for model in self.models if (model.kind, model.target) == (kind, target))
         return sorted(models, key=lambda model: model.replicate)
 
-    def confidences(self, models: Sequence[Model]) -> Array:
+    def confidences(self, models: Sequence[ModelId]) -> Array:
         """The confidences of these models about all images, (models, n), as they were given."""
         rows = [self.models[model].confidence for model in models]
         return np.stack(rows) if rows else np.empty((0, len(self.groups)))
 
-    def at_one_resolution(self, *parts: Sequence[Model]) -> Iterator[Array]:
+    def rounded_confidences(self, *parts: Sequence[ModelId]) -> Iterator[Array]:
         """The confidences of each part about D_Q, (models, images), all at the coarsest resolution among them."""
         coarsest = max(self.models[model].resolution for part in parts for model in part)
         for part in parts:
@@ -66,11 +66,11 @@ def confidence_matrix(tables: Iterable[pa.Table]) -> ConfidenceMatrix:
 
     All have the same images in the same order, or another task went wrong.
     """
-    models: dict[Model, Answered] = {}
+    models: dict[ModelId, ModelAnswers] = {}
     rows: NDArray[np.int64] | None = None
     groups, is_control = np.empty(0, np.int64), np.empty(0, np.bool_)
     for table in tables:
-        for model, answers in by_model(table):
+        for model, answers in tables_by_model(table):
             asked = answers["row"].to_numpy()
             if rows is None:
                 rows, groups = asked, answers["group"].to_numpy()
@@ -78,7 +78,7 @@ def confidence_matrix(tables: Iterable[pa.Table]) -> ConfidenceMatrix:
             assert np.array_equal(rows, asked), f"{model} was asked about other images than the models before it"
             assert model not in models, f"{model} is there twice"
             right = answers["right"]
-            models[model] = Answered(
+            models[model] = ModelAnswers(
                 confidence=answers["confidence"].to_numpy(),
                 right=None if right.null_count else right.to_numpy(),
                 again=answers["again"].to_numpy(),
@@ -88,7 +88,7 @@ def confidence_matrix(tables: Iterable[pa.Table]) -> ConfidenceMatrix:
     return ConfidenceMatrix(models, groups, is_control)
 
 
-def by_model(table: pa.Table) -> Iterator[tuple[Model, pa.Table]]:
+def tables_by_model(table: pa.Table) -> Iterator[tuple[ModelId, pa.Table]]:
     """Each model of a table whose models come one after another, and its rows."""
     if not table.num_rows:
         return
@@ -101,4 +101,4 @@ def by_model(table: pa.Table) -> Iterator[tuple[Model, pa.Table]]:
     for first, end in itertools.pairwise(ends):
         part = table.slice(first, end - first)
         model = (part[column][0].as_py() for column in ("model", "target", "replicate"))
-        yield Model(*model), part
+        yield ModelId(*model), part

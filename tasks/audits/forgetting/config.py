@@ -110,7 +110,7 @@ class Forgetting:
         if len(set(self.targets)) < len(self.targets):
             twice = next(target for target in self.targets if self.targets.count(target) > 1)
             raise ValueError(f"targets has {twice} twice; each must be there once")
-        if self.given.there:
+        if self.given.is_given:
             object.__setattr__(self, "targets", ())  # models that are given are audited, and none is trained for it
         elif not self.targets and "scores" in self.measures:
             raise ValueError("targets is empty; there must be at least one, or a given model or table of outputs")
@@ -135,7 +135,7 @@ class Forgetting:
         return Recipe(self.epochs, self.batch, self.learning_rate, 0, self.schedule, self.optimiser)
 
     @property
-    def trained_partial(self) -> tuple[float, ...]:
+    def partial_shares(self) -> tuple[float, ...]:
         """The shares of `partial` that no target has beside all of D_C: models are trained for them alone.
 
         None without a control set, where nothing is judged, so that no share has to be known.
@@ -158,14 +158,14 @@ class Forgetting:
             yield self.outside
 
     @property
-    def trained_on(self) -> Part | Remainder:
+    def query_part(self) -> Part | Remainder:
         """D_Q: of the query set what is not held back."""
-        return self.query.trained_on(self.seed)
+        return self.query.query_part(self.seed)
 
     @property
     def probes(self) -> ProbeSet:
         """D_Q and the control set, which every model is asked about."""
-        return ProbeSet(self.trained_on, self.query.control, self.query.derived(self.seed, "handed out"))
+        return ProbeSet(self.query_part, self.query.control, self.query.derive_seed(self.seed, "handed out"))
 
 
 def least_permutations(targets: int) -> int:

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasks.audits.forgetting.likeness import LEVEL as UNLIKE
-from tasks.audits.forgetting.likeness import Check
+from tasks.audits.forgetting.likeness import LikenessCheck
 from tasks.statistics import Estimate
 from tasks.summaries import p_in_words
 
-Forgot = Literal["forgotten", "not forgotten", "not judged", "undecided"]
+ForgettingAnswer = Literal["forgotten", "not forgotten", "not judged", "undecided"]
 Right = Literal["right", "undecided", "wrong"]
 Cause = Literal["no test", "two answers", "one class", "unlike", "less sure", "no answer", "few models", "share"]
-ANSWERED: tuple[Forgot, ...] = ("forgotten", "not forgotten", "not judged", "undecided")
+POSSIBLE_ANSWERS: tuple[ForgettingAnswer, ...] = ("forgotten", "not forgotten", "not judged", "undecided")
 LEVEL = 0.025  # of the test of exchangeability, over all targets together
 
 
@@ -34,8 +34,8 @@ class Evidence:
 
     p: float | None
     share: Estimate | None
-    accuracy: Check
-    agreement: Check
+    accuracy: LikenessCheck
+    agreement: LikenessCheck
     disagreeing: int = 0
     repeats: int = 0
     p_other: float | None = None  # of the test on its other side: that the model is the surer of the control set
@@ -48,7 +48,7 @@ class Decision:
     A clause that tells of a test has `{p}` where its p-value `p` stands.
     """
 
-    answer: Forgot
+    answer: ForgettingAnswer
     clause: str | None = None
     cause: Cause | None = None
     p: float | None = None
@@ -59,12 +59,12 @@ class Decision:
         return self.clause if self.clause is None or self.p is None else self.clause.format(p=f"p = {self.p:.2g}")
 
     @property
-    def told(self) -> str:
+    def explanation(self) -> str:
         """The clause in a sentence; empty without one."""
         return self.clause or "" if self.p is None else (self.clause or "").format(p=p_in_words(self.p))
 
 
-def decided(evidence: Evidence, negligible: float) -> Decision:
+def decide(evidence: Evidence, negligible: float) -> Decision:
     """The decision by the rule above."""
     if evidence.p is None:
         return Decision(
@@ -114,7 +114,7 @@ def unlikeness(evidence: Evidence) -> Decision | None:
     return None
 
 
-def right(answer: Forgot, share: float | None, negligible: float) -> Right | None:
+def score_decision(answer: ForgettingAnswer, share: float | None, negligible: float) -> Right | None:
     """Whether the answer is right of a target that was trained on this share of D_Q; None where it is not known."""
     if share is None:
         return None
@@ -123,7 +123,7 @@ def right(answer: Forgot, share: float | None, negligible: float) -> Right | Non
     return "right" if (share > 0 if answer == "not forgotten" else share <= negligible) else "wrong"
 
 
-def adjusted(p_values: Sequence[float]) -> list[float]:
+def holm_adjustment(p_values: Sequence[float]) -> list[float]:
     """Holm's adjustment: at most LEVEL of runs have any p at most LEVEL where no target saw D_Q.
 
     Holm 1979, "A simple sequentially rejective multiple test procedure".

@@ -7,7 +7,7 @@ from typing import Any
 
 from tasks import statistics
 from tasks.audits.forgetting.decision import Evidence
-from tasks.audits.forgetting.likeness import UNKNOWN, Check
+from tasks.audits.forgetting.likeness import UNKNOWN, LikenessCheck
 from tasks.statistics import Estimate
 from tasks.summaries import Row, row
 
@@ -18,7 +18,7 @@ REPEATED = "repeated pictures with two answers"
 HANDED_OUT = "pictures handed out"
 
 
-def on_control(check: str) -> str:
+def control_metric(check: str) -> str:
     """The metric of a check of likeness."""
     return f"{check} on the control set"
 
@@ -29,7 +29,7 @@ def share_row(target: Row) -> Row:
     return row(HELD, {"target": target["name"]}, held, "training", 0.0)
 
 
-def unanswered(name: str) -> Row:
+def unanswered_row(name: str) -> Row:
     """The same of a target that nothing is known of, since no model of it answered."""
     return row(HELD, {"target": name}, Estimate(None, None, None, 0), "training", 0.0)
 
@@ -53,20 +53,22 @@ def likeness_rows(target: Row) -> Iterator[Row]:
     for check in CHECKS:
         value, expected, p = (target[f"{check}{of}"] for of in ("", "_calibration", "_p"))
         found = Estimate(value, None, None, 0 if value is None else target["models"])
-        yield row(on_control(check), setting, found, "training", expected, p_value=p)
+        yield row(control_metric(check), setting, found, "training", expected, p_value=p)
     if target["repeats"]:
         differ = statistics.proportion(target["disagreeing"], target["repeats"])
         yield row(REPEATED, setting, differ, "picture", 0.0)
 
 
-def evidence(rows: Mapping[tuple[str, str], Mapping[str, Any]], share: Mapping[str, Any]) -> Evidence:
+def read_evidence(rows: Mapping[tuple[str, str], Mapping[str, Any]], share: Mapping[str, Any]) -> Evidence:
     """The evidence on the target of this row of HELD, from the summary's rows by metric and setting."""
     setting = share["setting"]
     held = None if share["estimate"] is None else Estimate(share["estimate"], share["low"], share["high"], share["n"])
     sides = (rows.get((metric, setting)) for metric in (SURER, LESS_SURE))
     p, other = (None if of is None else of["p_value"] for of in sides)
-    checks = (rows.get((on_control(check), setting)) for check in CHECKS)
-    accuracy, agreement = (UNKNOWN if of is None else Check(of["estimate"], of["null"], of["p_value"]) for of in checks)
+    checks = (rows.get((control_metric(check), setting)) for check in CHECKS)
+    accuracy, agreement = (
+        UNKNOWN if of is None else LikenessCheck(of["estimate"], of["null"], of["p_value"]) for of in checks
+    )
     repeated = rows.get((REPEATED, setting))
     repeats = 0 if repeated is None else repeated["n"]
     disagreeing = 0 if repeated is None else round(repeated["estimate"] * repeats)

@@ -53,14 +53,14 @@ def scores(confidence: Array, calibration: Array) -> Array:
     known = log_odds(calibration)
     easiness = known.mean(axis=0)
     hard = 1 - ranks(easiness)
-    shift = hard**2 * above_neighbours(ranks(confidence), easiness)
-    total = standardised(shift)
+    shift = hard**2 * neighbour_contrast(ranks(confidence), easiness)
+    total = standardise(shift)
     if len(known) > 1:
         matched = np.quantile(known, ranks(confidence))
         variance = known.var(axis=0, ddof=1)
         spread = np.sqrt(((len(known) - 1) * variance + PRIOR * np.median(variance)) / (len(known) - 1 + PRIOR))
         z = np.divide(matched - easiness, spread, out=np.zeros_like(easiness), where=spread > 0)
-        total = total + standardised(hard * np.clip(z - TAIL, 0, MOST))
+        total = total + standardise(hard * np.clip(z - TAIL, 0, MOST))
     return total
 
 
@@ -71,7 +71,7 @@ def ranks(values: Array) -> Array:
     return np.asarray((ends - counts / 2)[places] / len(values))
 
 
-def above_neighbours(values: Array, easiness: Array) -> Array:
+def neighbour_contrast(values: Array, easiness: Array) -> Array:
     """Each value less the mean of its neighbours' in easiness, on either side NEIGHBOURS or a quarter of all images."""
     n = len(values)
     reach = min(NEIGHBOURS, max(1, n // 4))
@@ -85,14 +85,14 @@ def above_neighbours(values: Array, easiness: Array) -> Array:
     return left
 
 
-def standardised(values: Array) -> Array:
+def standardise(values: Array) -> Array:
     """The values with mean 0 and standard deviation 1; all 0 where they do not differ."""
     centred = values - values.mean()
     spread = float(centred.std())
     return centred / spread if spread > LEAST else np.zeros_like(centred)
 
 
-def by_unit(
+def unit_scores(
     of_images: Array, groups: NDArray[np.int64], is_control: NDArray[np.bool_]
 ) -> tuple[Array, NDArray[np.bool_]]:
     """The mean score of each group of images that were drawn together, and whether it is control; both (units,)."""

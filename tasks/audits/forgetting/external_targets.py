@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks.audits.forgetting.probe_set import ProbeSet, handed_out, probes_of
+from tasks.audits.forgetting.probe_set import ProbeSet, handout_order, load_probes
 from tasks.external.blinding import HandedOut
 from tasks.external.confidences import Confidences, Floats, read
 from tasks.external.model_file import Interface, ModelFile
@@ -34,11 +34,11 @@ class ExternalTargets:
     def __post_init__(self) -> None:
         if self.columns and not self.outputs:
             raise ValueError(f"columns is {', '.join(self.columns)}; there are no outputs with such columns: give them")
-        if self.interface != Interface() and not self.there:
+        if self.interface != Interface() and not self.is_given:
             raise ValueError("interface says how to ask a model, and there is none; give models or outputs")
 
     @property
-    def there(self) -> bool:
+    def is_given(self) -> bool:
         """Whether models that are trained elsewhere are audited."""
         return bool(self.models or self.outputs)
 
@@ -76,7 +76,7 @@ def check_tables(external: ExternalTargets, probes: ProbeSet) -> None:
     """
     if not external.outputs:
         return
-    labels, handed = probes_of(probes).labels, handed_out(probes)
+    labels, handed = load_probes(probes).labels, handout_order(probes)
     for outputs in external.outputs:
         with suppress(FileError):
             table_answers(outputs, labels, handed, external.columns, external.interface)

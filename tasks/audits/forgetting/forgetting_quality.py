@@ -54,7 +54,7 @@ def quality(unlearned: Array, retrained: Array) -> Estimate:
     return jackknife(value, less)
 
 
-def against_chance(unlearned: Array, retrained: Array) -> tuple[float, float] | None:
+def permutation_test(unlearned: Array, retrained: Array) -> tuple[float, float] | None:
     """What models that are split at random into two kinds show: their mean quality, and how often it is as low as this.
 
     The first is what retrained models would have in place of the unlearned ones, ties of confidences included; the
@@ -73,17 +73,17 @@ def against_chance(unlearned: Array, retrained: Array) -> tuple[float, float] | 
         chosen = np.array([np.arange(pairs), *drawn])
     is_unlearned = np.zeros((len(chosen), 2 * pairs), dtype=bool)
     np.put_along_axis(is_unlearned, chosen, True, axis=1)
-    order, cuts = sorted_by(models)
-    found = points(epsilons(is_unlearned[:, order].swapaxes(0, 1), cuts[:, None]), pairs).mean(axis=1)
+    order, cuts = sort_models(models)
+    found = score_epsilons(epsilons(is_unlearned[:, order].swapaxes(0, 1), cuts[:, None]), pairs).mean(axis=1)
     return float(found.mean()), float(np.mean(found <= found[0] + 1e-12))
 
 
 def _quality(unlearned: Array, retrained: Array) -> float:
-    order, cuts = sorted_by(np.concatenate([unlearned, retrained]))
-    return float(points(epsilons(order < len(unlearned), cuts), len(unlearned)).mean())
+    order, cuts = sort_models(np.concatenate([unlearned, retrained]))
+    return float(score_epsilons(epsilons(order < len(unlearned), cuts), len(unlearned)).mean())
 
 
-def sorted_by(values: Array) -> tuple[NDArray[np.int64], Mask]:
+def sort_models(values: Array) -> tuple[NDArray[np.int64], Mask]:
     """The models of each image in rising order of their values (models, images); and where a threshold fits between.
 
     Thresholds are (models + 1, images), the first and the last beyond all: equal values have none between them.
@@ -105,13 +105,13 @@ def epsilons(is_unlearned: Mask, cuts: Mask) -> Array:
     most = np.zeros(is_unlearned.shape[1:])
     for low, high in itertools.combinations(range(2 * models + 1), 2):
         u = counts[high] - counts[low]
-        shown = _shown(models)[u, high - low - u]
+        shown = _epsilon_table(models)[u, high - low - u]
         np.maximum(most, np.where(cuts[low] & cuts[high], shown, 0.0), out=most)
     return most
 
 
 @cache
-def _shown(models: int) -> Array:
+def _epsilon_table(models: int) -> Array:
     """The epsilon that an attack shows, by how many of the models of each kind it names: (R + 1, R + 1)."""
     table = np.zeros((models + 1, models + 1))
     for u, v in itertools.product(range(models + 1), repeat=2):
@@ -124,7 +124,7 @@ def _shown(models: int) -> Array:
     return table
 
 
-def points(epsilon: Array, models: int) -> Array:
+def score_epsilons(epsilon: Array, models: int) -> Array:
     """2^-floor(epsilon / 0.5), and 0 where epsilon is above what so many models show."""
     buckets = math.ceil(math.log(models - 1)) / WIDTH
     with np.errstate(over="ignore"):

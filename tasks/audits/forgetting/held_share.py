@@ -44,25 +44,25 @@ class ShareCurve:
     freedom: int
     fewest: int  # models at a share
 
-    def reach(self, models: int, confidence: float = 0.95) -> float:
+    def one_sided_margin(self, models: int, confidence: float = 0.95) -> float:
         """How far the mean effect of so many models lies from the curve at most, on one side."""
         from scipy import stats
 
         return float(stats.t.ppf(confidence, self.freedom)) * self.sigma * math.sqrt(1 / models + 1 / self.fewest)
 
-    def spread(self, models: int, confidence: float = 0.95) -> float:
+    def interval_half_width(self, models: int, confidence: float = 0.95) -> float:
         """Half the width of the interval of the mean effect of so many models, over trainings."""
         from scipy import stats
 
         return float(stats.t.ppf((1 + confidence) / 2, self.freedom)) * self.sigma / math.sqrt(models)
 
-    def share_of(self, effect: float, models: int) -> Estimate:
+    def estimate_share(self, effect: float, models: int) -> Estimate:
         """The share whose mean effect this is, with its limits (each of 95 % on its side); n is the models."""
         last = float(self.shares[-1])
         tried = np.linspace(0, last, STEPS + 1)
         mean = np.interp(tried, self.shares, self.means)
         rising = np.interp(tried, self.shares, np.maximum.accumulate(self.means))
-        reach = self.reach(models)
+        reach = self.one_sided_margin(models)
         high = float(tried[mean - reach <= max(effect, self.means[0])].max())
         above = tried[rising + reach >= effect]
         low = float(above.min()) if len(above) else last

@@ -41,20 +41,20 @@ def ks(first: ArrayLike, second: ArrayLike, score: Score = "published") -> float
 
     ValueError where a list is empty or has a NaN.
     """
-    return farthest(ordered(first), ordered(second), score).distance
+    return farthest(sorted_values(first), sorted_values(second), score).distance
 
 
 def distances(first: NDArray[Any], second: NDArray[Any], score: Score) -> tuple[Array, Array]:
     """KS of each row of `first` (a, n) and each of `second` (b, m), and where it is reached; both (a, b)."""
-    ones, others = [ordered(row) for row in first], [ordered(row) for row in second]
+    ones, others = [sorted_values(row) for row in first], [sorted_values(row) for row in second]
     pairs = np.array([farthest(one, other, score) for one in ones for other in others], np.float64)
     reached = pairs.reshape(len(first), len(second), 2)
     return reached[..., 0], reached[..., 1]
 
 
-def among(models: NDArray[Any], score: Score) -> Array:
+def pairwise_distances(models: NDArray[Any], score: Score) -> Array:
     """KS of each pair of rows of (r, n), (r, r): 0 on the diagonal, and symmetric as published."""
-    every = [ordered(row) for row in models]
+    every = [sorted_values(row) for row in models]
     matrix = np.zeros((len(every), len(every)))
     for i, one in enumerate(every):
         for j, other in enumerate(every):
@@ -62,7 +62,7 @@ def among(models: NDArray[Any], score: Score) -> Array:
     return matrix
 
 
-def ordered(values: ArrayLike) -> Array:
+def sorted_values(values: ArrayLike) -> Array:
     """The values in rising order; ValueError where there are none, or one is NaN."""
     rising = np.sort(np.asarray(values, np.float64), axis=None)
     if not len(rising):
@@ -76,12 +76,12 @@ def farthest(first: Array, second: Array, score: Score = "published") -> Farthes
     """KS of two lists in rising order, and where it is reached."""
     support = np.concatenate((first, second))
     below = np.searchsorted(first, support, "right") / len(first)
-    gaps = apart(below, np.searchsorted(second, support, "right") / len(second), score)
+    gaps = cdf_differences(below, np.searchsorted(second, support, "right") / len(second), score)
     distance = gaps.max()
     return Farthest(float(distance), float(support[gaps == distance].min()))
 
 
-def apart(first: NDArray[Any], second: NDArray[Any], score: Score) -> NDArray[Any]:
+def cdf_differences(first: NDArray[Any], second: NDArray[Any], score: Score) -> NDArray[Any]:
     """The differences of distribution functions, value by value; one-sided, the second minus the first."""
     gaps: NDArray[Any] = second - first
     return np.abs(gaps) if score == "published" else gaps

@@ -33,7 +33,7 @@ ROOM = 1e-9  # what equal numbers may differ by
 
 
 @dataclass(frozen=True)
-class Check:
+class LikenessCheck:
     """A number of the target, its mean over the calibration models, and the p-value of a difference; None: unknown."""
 
     value: float | None
@@ -46,26 +46,26 @@ class Check:
         return None if self.p is None else self.p >= LEVEL
 
 
-UNKNOWN = Check(None)
+UNKNOWN = LikenessCheck(None)
 
 
-def check(values: Sequence[float] | None, calibration: Sequence[float] | None) -> Check:
+def likeness_check(values: Sequence[float] | None, calibration: Sequence[float] | None) -> LikenessCheck:
     """The mean of the target's models beside single calibration models; no p-value with fewer than two of these."""
     if not values:
         return UNKNOWN
     value = float(np.mean(values))
     if not calibration:
-        return Check(value)
+        return LikenessCheck(value)
     expected, count = float(np.mean(calibration)), len(calibration)
     if count < 2:
-        return Check(value, expected)
+        return LikenessCheck(value, expected)
     from scipy import stats
 
     spread = float(np.std(calibration, ddof=1)) * math.sqrt(1 / len(values) + 1 / count)
     off = abs(value - expected)
     if spread <= ROOM:
-        return Check(value, expected, float(off <= ROOM))
-    return Check(value, expected, float(2 * stats.t.sf(off / spread, count - 1)))
+        return LikenessCheck(value, expected, float(off <= ROOM))
+    return LikenessCheck(value, expected, float(2 * stats.t.sf(off / spread, count - 1)))
 
 
 def agreement(confidence: Array, calibration: Array) -> float | None:
@@ -80,7 +80,7 @@ def agreement(confidence: Array, calibration: Array) -> float | None:
     return float(np.mean([correlation(ranks(confidence), ranks(other)) for other in others]))
 
 
-def among(calibration: Array, said: Array | None = None) -> list[float]:
+def calibration_agreements(calibration: Array, said: Array | None = None) -> list[float]:
     """Spearman's correlation of each calibration model with the mean of the others; none with fewer than two.
 
     `said` (models, n) is what each says in a target's place, rounded as the target is; by default all digits.
@@ -101,7 +101,7 @@ def correlation(first: Array, second: Array) -> float:
     return float(a @ b) / scale if scale > 0 else 0.0
 
 
-def disagreeing(confidence: Array, again: Array, printed: float) -> tuple[int, int]:
+def count_disagreements(confidence: Array, again: Array, printed: float) -> tuple[int, int]:
     """Of how many pictures that were handed out twice the answers differ, and how many there are; all (n,)."""
     twice: NDArray[np.bool_] = ~np.isnan(again)
     first, second = confidence[twice], again[twice]

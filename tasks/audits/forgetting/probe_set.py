@@ -44,7 +44,7 @@ class Probes:
     is_control: NDArray[np.bool_]
 
 
-def probes_of(config: ProbeSet) -> Probes:
+def load_probes(config: ProbeSet) -> Probes:
     """The images, with a group's number of its own where the control set is another data set."""
     data = load(config.query.data)
     rows = config.query.rows(data)
@@ -67,9 +67,9 @@ def probes_of(config: ProbeSet) -> Probes:
     )
 
 
-def handed_out(config: ProbeSet) -> HandedOut:
+def handout_order(config: ProbeSet) -> HandedOut:
     """The images in the order in which they are handed out: D_Q's alone in theirs, others shuffled with repeats."""
-    probes = probes_of(config)
+    probes = load_probes(config)
     count = len(probes.rows)
     if not probes.is_control.any():
         return HandedOut(ALONE, np.arange(count))
@@ -86,7 +86,7 @@ def key_table(config: ProbeSet) -> pa.Table:
 
 def split_table(config: ProbeSet) -> pa.Table:
     """Each image of D_Q and of the control set, in which it is, where it lies and how it is handed out (SCHEMA)."""
-    probes, handed = probes_of(config), handed_out(config)
+    probes, handed = load_probes(config), handout_order(config)
     held = config.query.data if config.control is None else config.control.data
     repeats = handed.repeats
     at = {data.name: files(data) for data in (config.query.data, held)}

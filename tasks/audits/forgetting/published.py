@@ -17,7 +17,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 
 
-class Printed(NamedTuple):
+class PublishedNumbers(NamedTuple):
     """A column: KS to the query model, and rho, to three decimals."""
 
     ks: float
@@ -36,17 +36,17 @@ CELLS: Mapping[str, Forgetting] = {"table 1": TABLE1, "table 2": TABLE2}
 CALIBRATION = Target(calibration=1.0)  # whose rho is 1, and whose KS all others are divided by
 
 
-def columns(cell: str) -> Mapping[Target, Printed]:
+def numbers_by_target(cell: str) -> Mapping[Target, PublishedNumbers]:
     """The columns of a table by what the target was trained on; none for the empty name."""
     if not cell:
         return {}
     targets = (*PUBLISHED, Target(outside=1.0))[: len(KS[cell])]
-    return {target: Printed(*printed) for target, *printed in zip(targets, KS[cell], RHO[cell], strict=True)}
+    return {target: PublishedNumbers(*printed) for target, *printed in zip(targets, KS[cell], RHO[cell], strict=True)}
 
 
-def numbers(cell: str) -> Mapping[str, Printed]:
+def numbers_by_name(cell: str) -> Mapping[str, PublishedNumbers]:
     """The columns of a table by the names of their targets; none for the empty name."""
-    return {str(target): printed for target, printed in columns(cell).items()}
+    return {str(target): printed for target, printed in numbers_by_target(cell).items()}
 
 
 def repeats(config: Forgetting) -> str:
@@ -58,17 +58,19 @@ def repeats(config: Forgetting) -> str:
 
 def is_repeated(cell: Forgetting, config: Forgetting) -> bool:
     """Whether a run belongs to the cell; out-of-domain data are needed for their own column only."""
-    outside = config.outside is None or cell.outside is None or named(config.outside) == named(cell.outside)
-    return outside and training(config) == training(cell)
+    outside = (
+        config.outside is None or cell.outside is None or unpinned_part(config.outside) == unpinned_part(cell.outside)
+    )
+    return outside and published_settings(config) == published_settings(cell)
 
 
-def training(config: Forgetting) -> Forgetting:
+def published_settings(config: Forgetting) -> Forgetting:
     """The config but for what the paper does not say or its columns vary."""
     like = Forgetting()
     return replace(
         config,
         query=replace(config.query, data=Dataset(config.query.data.name)),
-        calibration=named(config.calibration),
+        calibration=unpinned_part(config.calibration),
         targets=PUBLISHED,  # without any out of domain, which leaves out its data
         measures=like.measures,
         replicates=like.replicates,
@@ -81,6 +83,6 @@ def training(config: Forgetting) -> Forgetting:
     )
 
 
-def named(part: Part) -> Part:
+def unpinned_part(part: Part) -> Part:
     """The part of the data by name, whatever was found there."""
     return replace(part, data=Dataset(part.data.name))

@@ -72,13 +72,13 @@ class QuerySet:
         given = self.control if self.control is None or control is None else self.control.plainly(control)
         return replace(self, examples=self.pool.plainly(images).examples, control=given)
 
-    def trained_on(self, seed: int) -> Part | Remainder:
+    def query_part(self, seed: int) -> Part | Remainder:
         """D_Q, of which a run with this seed trains."""
         if not self.held_back:
             return self.pool
-        return Remainder(self.pool, self.held_back, self.derived(seed, "control"))
+        return Remainder(self.pool, self.held_back, self.derive_seed(seed, "control"))
 
-    def derived(self, seed: int, name: str) -> int:
+    def derive_seed(self, seed: int, name: str) -> int:
         """The seed of what an owner must not know: of a run's seed and the secret, which a SHA-256 does not give back.
 
         That of the run's seed alone where there is no secret.

@@ -69,18 +69,18 @@ def ratio(query: NDArray[Any], calibration: NDArray[Any], target: NDArray[Any], 
         raise ValueError(f"there are {len(query)} query and {len(target)} target models; rho needs at least 1 of each")
     to_target, _ = distances(query, target, score)
     to_calibration, _ = distances(query, calibration, score)
-    first, second = Part(to_target), Part(to_calibration)
+    first, second = MeanDistance(to_target), MeanDistance(to_calibration)
     return Ratio(
         rho=quotient(first, second, query.shape[1]),
-        target=level(first.mean, first.terms(second), len(target)),
-        calibration=level(second.mean, second.terms(second), len(calibration)),
+        target=mean_estimate(first.mean, first.terms(second), len(target)),
+        calibration=mean_estimate(second.mean, second.terms(second), len(calibration)),
         to_target=to_target,
         to_calibration=to_calibration,
     )
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class MeanDistance:
     """A mean of KS over query models and others: the distances (R_q, R)."""
 
     distances: Array
@@ -99,18 +99,18 @@ class Part:
         """The mean of each of the others, in parts of the mean (R,)."""
         return np.asarray(self.distances.mean(axis=0) / self.distances.mean())
 
-    def terms(self, calibration: Part) -> Terms:
+    def terms(self, calibration: MeanDistance) -> Terms:
         """The variance of the mean in parts of it; a single other model varies as those of the calibration do."""
         if not self.mean or len(self.distances) < 2:
             return None
         like = self if self.distances.shape[1] > 1 else calibration
         if not like.mean or like.distances.shape[1] < 2:
             return None
-        others = of_models(like.by_other, self.distances.shape[1])
-        return others, of_models(self.by_query)
+        others = variance_term(like.by_other, self.distances.shape[1])
+        return others, variance_term(self.by_query)
 
 
-def quotient(target: Part, calibration: Part, images: int) -> Estimate:
+def quotient(target: MeanDistance, calibration: MeanDistance, images: int) -> Estimate:
     """rho with its interval.
 
     Where A is 0 rho is 0, and its interval goes from 0 to the upper end of what the smallest distance above 0, one
@@ -123,37 +123,37 @@ def quotient(target: Part, calibration: Part, images: int) -> Estimate:
     if below is None:
         return Estimate(a / b, None, None, n)
     if not a:
-        return Estimate(0.0, 0.0, (1 + half(below)) / images / b, n)
-    reach = half(together(target, calibration))
+        return Estimate(0.0, 0.0, (1 + interval_half_width(below)) / images / b, n)
+    reach = interval_half_width(ratio_terms(target, calibration))
     return Estimate(a / b, a / b * max(0.0, 1 - reach), a / b * (1 + reach), n)
 
 
-def together(target: Part, calibration: Part) -> tuple[Term, ...]:
+def ratio_terms(target: MeanDistance, calibration: MeanDistance) -> tuple[Term, ...]:
     """The variance of rho, in parts of rho, term by term."""
-    queries = of_models(target.by_query - calibration.by_query)
-    others = of_models(calibration.by_other)
+    queries = variance_term(target.by_query - calibration.by_query)
+    others = variance_term(calibration.by_other)
     if len(target.by_other) > 1:
-        return of_models(target.by_other), others, queries
+        return variance_term(target.by_other), others, queries
     # One spread for both, so that its degrees of freedom count once.
-    alike = Term(others.variance + of_models(calibration.by_other, 1).variance, others.freedom)
+    alike = Term(others.variance + variance_term(calibration.by_other, 1).variance, others.freedom)
     return alike, queries
 
 
-def level(mean: float | None, terms: Terms, n: int) -> Estimate:
+def mean_estimate(mean: float | None, terms: Terms, n: int) -> Estimate:
     """A mean of KS, with its interval on the logit scale, which stays within 0 and 1; at these it has none."""
     if mean is None or terms is None or not 0 < mean < 1:
         return Estimate(mean, None, None, n)
-    reach = half(terms) / (1 - mean)
+    reach = interval_half_width(terms) / (1 - mean)
     odds = math.log(mean / (1 - mean))
     return Estimate(mean, 1 / (1 + math.exp(reach - odds)), 1 / (1 + math.exp(-reach - odds)), n)
 
 
-def of_models(values: Array, n: int = 0) -> Term:
+def variance_term(values: Array, n: int = 0) -> Term:
     """The variance of a mean of n models (0: of as many as there are) that vary as these do."""
     return Term(float(values.var(ddof=1)) / (n or len(values)), len(values) - 1)
 
 
-def half(terms: tuple[Term, ...], confidence: float = 0.95) -> float:
+def interval_half_width(terms: tuple[Term, ...], confidence: float = 0.95) -> float:
     """Half the width of the t interval; 0 where nothing varies. Satterthwaite 1946, eq. 17."""
     variance = sum(term.variance for term in terms)
     if not variance:

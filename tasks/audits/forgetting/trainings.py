@@ -24,11 +24,11 @@ from tasks.training.unlearning import Unlearning, unlearn
 
 Kind = Literal["query", "calibration", "partial", "target"]
 QUERY, CALIBRATION = Target(query=1.0), Target(calibration=1.0)
-NAMED = 5  # images that overlap, in an error
+MAX_LISTED = 5  # images that overlap, in an error
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelId:
     """What a model stands for: `target` is the number of the target, or of the known share, it is a replicate of."""
 
     kind: Kind
@@ -43,7 +43,7 @@ class Trainings:
     Both are empty where nothing is scored.
     """
 
-    jobs: Mapping[Model, Job]
+    jobs: Mapping[ModelId, Job]
     targets: tuple[NamedTarget, ...]
 
 
@@ -51,26 +51,26 @@ def trainings(config: Forgetting) -> Trainings:
     """What is trained, and what is audited; nothing of either where the config asks for no scores."""
     if "scores" not in config.measures:
         return Trainings({}, ())
-    return Trainings(dict(trained(config)), named_targets(config))
+    return Trainings(dict(training_jobs(config)), named_targets(config))
 
 
-def trained(config: Forgetting) -> Iterator[tuple[Model, Job]]:
+def training_jobs(config: Forgetting) -> Iterator[tuple[ModelId, Job]]:
     """The query, calibration, partial and target models, replicate by replicate, with the jobs that train them.
 
     Replicates of all are independent, also where a target is trained on what the query or the calibration models
     are: the target is never one of them.
     """
     for replicate in range(config.replicates):
-        yield Model("query", None, replicate), training(config, QUERY, "query", replicate)
-        yield Model("calibration", None, replicate), training(config, CALIBRATION, "calibration", replicate)
-        for number, share in enumerate(config.trained_partial):
+        yield ModelId("query", None, replicate), training_job(config, QUERY, "query", replicate)
+        yield ModelId("calibration", None, replicate), training_job(config, CALIBRATION, "calibration", replicate)
+        for number, share in enumerate(config.partial_shares):
             beside = Target(query=share, calibration=1.0)
-            yield Model("partial", number, replicate), training(config, beside, "partial", replicate)
+            yield ModelId("partial", number, replicate), training_job(config, beside, "partial", replicate)
         for number, target in enumerate(config.targets):
-            yield Model("target", number, replicate), training(config, target, "target", replicate)
+            yield ModelId("target", number, replicate), training_job(config, target, "target", replicate)
 
 
-def training(config: Forgetting, target: Target, kind: Kind, replicate: int) -> Job:
+def training_job(config: Forgetting, target: Target, kind: Kind, replicate: int) -> Job:
     """The last link of one training on the target's shares, or its unlearning after it.
 
     Its seed depends on these, not on which targets there are beside it.
@@ -80,11 +80,11 @@ def training(config: Forgetting, target: Target, kind: Kind, replicate: int) -> 
         target = replace(target, query=0.0, unlearning=None)
         named.append("retraining")
     elif target.unlearning is not None:
-        return unlearning(config, target, kind, replicate)
+        return unlearning_job(config, target, kind, replicate)
     mixture = Mixture(
-        shares=tuple(shares(config, target, replicate)),
+        shares=tuple(target_shares(config, target, replicate)),
         validation=config.query.data,
-        classes=classes(config),
+        classes=class_count(config),
         network=config.network,
         dropout=config.dropout,
         batch_norm=config.batch_norm,
@@ -100,17 +100,17 @@ def training(config: Forgetting, target: Target, kind: Kind, replicate: int) -> 
     return chain(train, mixture, config.link)[-1]
 
 
-def unlearning(config: Forgetting, target: Target, kind: Kind, replicate: int) -> Job:
+def unlearning_job(config: Forgetting, target: Target, kind: Kind, replicate: int) -> Job:
     """The unlearning of the query set by the target's method, by the model that trained on all its shares.
 
     That model is the one of the target without unlearning.
     """
     assert target.unlearning is not None
-    before = training(config, replace(target, unlearning=None), kind, replicate)
+    before = training_job(config, replace(target, unlearning=None), kind, replicate)
     trained: Mixture = before.config
     how = Unlearning(
-        kept=tuple(shares(config, replace(target, query=0.0, unlearning=None), replicate)),
-        forgotten=tuple(shares(config, Target(query=target.query), replicate)),
+        kept=tuple(target_shares(config, replace(target, query=0.0, unlearning=None), replicate)),
+        forgotten=tuple(target_shares(config, Target(query=target.query), replicate)),
         method=config.unlearning.of(target.unlearning),
         validation=trained.validation,
         classes=trained.classes,
@@ -123,11 +123,11 @@ def unlearning(config: Forgetting, target: Target, kind: Kind, replicate: int) -
     return Job(unlearn, how, (before,))
 
 
-def shares(config: Forgetting, target: Target, replicate: int) -> Iterator[Share]:
+def target_shares(config: Forgetting, target: Target, replicate: int) -> Iterator[Share]:
     """The target's shares of the parts; those of one replicate are nested, those of another drawn anew."""
     for name, part, share in (
         ("calibration", config.calibration, target.calibration),
-        ("query", config.trained_on, target.query),
+        ("query", config.query_part, target.query),
         ("outside", config.outside, target.outside),
     ):
         if share:
@@ -135,7 +135,7 @@ def shares(config: Forgetting, target: Target, replicate: int) -> Iterator[Share
             yield Share(part, share, seeds.derive(config.seed, "share", name, replicate) if share < 1 else 0)
 
 
-def drawn_share(config: Forgetting, share: float) -> float:
+def realised_share(config: Forgetting, share: float) -> float:
     """The share of D_Q's images that models of this share are trained on, over replicates.
 
     Where images come in groups, such as patients, whole groups are drawn, and it may be another than was asked for.
@@ -143,13 +143,15 @@ def drawn_share(config: Forgetting, share: float) -> float:
     data = load(config.query.data)
     if data.train_groups is None:
         return share
-    images = len(config.trained_on.rows(data))
+    images = len(config.query_part.rows(data))
     of = Target(query=share)
-    drawn = [len(one.rows(data)) for replicate in range(config.replicates) for one in shares(config, of, replicate)]
+    drawn = [
+        len(one.rows(data)) for replicate in range(config.replicates) for one in target_shares(config, of, replicate)
+    ]
     return sum(drawn) / len(drawn) / images
 
 
-def classes(config: Forgetting) -> int:
+def class_count(config: Forgetting) -> int:
     """How many classes the networks tell apart: those of the query set."""
     return load(config.query.data).classes
 
@@ -175,7 +177,7 @@ def named_targets(config: Forgetting) -> tuple[NamedTarget, ...]:
     return tuple(by_name.values())
 
 
-def checked(config: Forgetting) -> Forgetting:
+def canonical_config(config: Forgetting) -> Forgetting:
     """The config with each part of the data written in one way, since its trainings and answers are keyed by it.
 
     A DatasetError where the data cannot serve, and a ValueError where a table of outputs cannot: before anything is
@@ -217,17 +219,17 @@ def check_data(config: Forgetting) -> None:
             )
     if config.crop > min(query.shape[:2]):
         raise DatasetError(f"crop is {config.crop}; it must be at most {min(query.shape[:2])}, the side of the images")
-    config.trained_on.rows(query)
+    config.query_part.rows(query)
     check_distinct(config)
     others = {"calibration set": config.calibration, "set out of domain": config.outside}
     for name, other in others.items():
         if other is not None:
-            apart(config.query.pool, other, f"the {name}")
+            check_disjoint(config.query.pool, other, f"the {name}")
     if control is not None:
-        apart(config.query.pool, control, "the control set")
+        check_disjoint(config.query.pool, control, "the control set")
         for name, other in others.items():
             if other is not None:
-                apart(control, other, f"the {name}", "the control set")
+                check_disjoint(control, other, f"the {name}", "the control set")
 
 
 def check_distinct(config: Forgetting) -> None:
@@ -240,8 +242,8 @@ def check_distinct(config: Forgetting) -> None:
         return
     for part in (config.query.pool, config.query.control):
         if part is not None and (equal := equal_images(part)):
-            first = ", ".join(f"{row} is {other}" for row, other in equal[:NAMED])
-            more = f", and {len(equal) - NAMED:,} more" if len(equal) > NAMED else ""
+            first = ", ".join(f"{row} is {other}" for row, other in equal[:MAX_LISTED])
+            more = f", and {len(equal) - MAX_LISTED:,} more" if len(equal) > MAX_LISTED else ""
             raise DatasetError(
                 f"{part.data.name} has {len(equal):,} image{'s' if len(equal) > 1 else ''} twice: training image "
                 f"{first}{more}; one of a pair could be in D_Q and the other in the control set: leave these out, or "
@@ -256,12 +258,12 @@ def equal_images(part: Part) -> tuple[tuple[int, int], ...]:
     return tuple(repeated(images, part.rows(images)))
 
 
-def apart(query: Part, other: Part, named: str, of: str = "the query set") -> None:
+def check_disjoint(query: Part, other: Part, named: str, of: str = "the query set") -> None:
     """DatasetError, naming both parts, where the other shares an image with the set `of`, or one made from it."""
-    common = in_common(query, other)
+    common = common_images(query, other)
     if common:
-        rows = ", ".join(f"{first} is {second}" for first, second in common[:NAMED])
-        more = f", and {len(common) - NAMED:,} more" if len(common) > NAMED else ""
+        rows = ", ".join(f"{first} is {second}" for first, second in common[:MAX_LISTED])
+        more = f", and {len(common) - MAX_LISTED:,} more" if len(common) > MAX_LISTED else ""
         raise DatasetError(
             f"{of} {query.data.name} and {named} {other.data.name} have {len(common):,} "
             f"image{'s' if len(common) > 1 else ''} in common: training image {rows}{more}; {named} must hold none of "
@@ -270,7 +272,7 @@ def apart(query: Part, other: Part, named: str, of: str = "the query set") -> No
 
 
 @cache  # a plan is made more than once for a run
-def in_common(query: Part, calibration: Part) -> tuple[tuple[int, int], ...]:
+def common_images(query: Part, calibration: Part) -> tuple[tuple[int, int], ...]:
     """The training images (row of the one, row of the other) that both parts hold."""
     first, second = load(query.data), load(calibration.data)
     return tuple(overlap(first, query.rows(first), second, calibration.rows(second)))

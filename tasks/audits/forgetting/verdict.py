@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import ANSWERED, LEVEL, Decision, Forgot, decided
+from tasks.audits.forgetting.decision import LEVEL, POSSIBLE_ANSWERS, Decision, ForgettingAnswer, decide
 from tasks.audits.forgetting.evidence_rows import HANDED_OUT, HELD, SURER
-from tasks.audits.forgetting.evidence_rows import evidence as evidence_in
+from tasks.audits.forgetting.evidence_rows import read_evidence as evidence_in
 from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.trainings import named_targets
@@ -35,7 +35,12 @@ GIVEN_CONTROL = (
     "and the control set were drawn from one pool at random before anything was given. Where they differ in any other "
     "way, such as when or by whom they were taken, models that never saw D_Q can be accused."
 )
-ORDER: tuple[Forgot, ...] = ("not forgotten", "not judged", "undecided", "forgotten")  # the first decides for all
+ORDER: tuple[ForgettingAnswer, ...] = (
+    "not forgotten",
+    "not judged",
+    "undecided",
+    "forgotten",
+)  # the first decides for all
 LISTED = 12  # targets that are told one by one
 LIMITS = (
     "The audit speaks of the data set as a whole: a share below the limit that is told may be held. It takes for "
@@ -56,29 +61,29 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
         return Verdict("undecided", f"Undecided: {why}.", LIMITS, tuple(rows)[:1])
     decisions = [decision_on(rows, row, config) for row in shares]
     answers = [decision.answer for decision in decisions]
-    answer = together(answers)
+    answer = overall_answer(answers)
     if len(shares) == 1:
-        sentence = f"{answer.capitalize()}: {evidence(rows, shares[0], decisions[0])}"
+        sentence = f"{answer.capitalize()}: {describe_evidence(rows, shares[0], decisions[0])}"
     else:
-        counts = ", ".join(f"{answers.count(kind)} {kind}" for kind in ANSWERED if kind in answers)
+        counts = ", ".join(f"{answers.count(kind)} {kind}" for kind in POSSIBLE_ANSWERS if kind in answers)
         listed = "; ".join(
-            f"{quote(row, config)} is {decision.answer}: {evidence(rows, row, decision)}"
+            f"{display_name(row, config)} is {decision.answer}: {describe_evidence(rows, row, decision)}"
             for row, decision in list(zip(shares, decisions, strict=True))[:LISTED]
         )
         sentence = f"{answer.capitalize()}: of {len(shares)} targets, {counts}. {listed}"
-    about = [*rightly(rows, len(shares)), *error_rates(config, answers), *found(rows)]
-    warnings = [*unlearnt(rows), *uncontrolled(config), *guessable(config)]
-    limits = " ".join([*given_control(config, answer), LIMITS, *of_key(rows)])
+    about = [*describe_correctness(rows, len(shares)), *describe_error_rates(config, answers), *describe_power(rows)]
+    warnings = [*warn_underfitted(rows), *warn_uncontrolled(config), *warn_guessable(config)]
+    limits = " ".join([*control_caveat(config, answer), LIMITS, *describe_key(rows)])
     return Verdict(
         answer,
         " ".join([f"{sentence}.", *about, *warnings]),
         limits,
-        decisive(rows, shares, decisions),
-        " ".join(published(rows, shares, config)),
+        decisive_rows(rows, shares, decisions),
+        " ".join(describe_published_rule(rows, shares, config)),
     )
 
 
-def decisive(
+def decisive_rows(
     rows: Mapping[tuple[str, str], Row], shares: Sequence[Row], decisions: Sequence[Decision]
 ) -> tuple[tuple[str, str], ...]:
     """The rows that the answer rests on, those of the targets that decided it first.
@@ -95,55 +100,55 @@ def decisive(
     return tuple(name for name in names if name in rows)
 
 
-def together(answers: Sequence[Forgot]) -> Forgot:
+def overall_answer(answers: Sequence[ForgettingAnswer]) -> ForgettingAnswer:
     """The answer on all targets: the first of these that any of them has, and forgotten where all are."""
     return next(answer for answer in ORDER if answer in answers)
 
 
-def name(row: Row) -> str:
+def target_name(row: Row) -> str:
     return str(json.loads(row["setting"])["target"])
 
 
-def given_names(config: Forgetting) -> Mapping[str, str]:
+def external_names(config: Forgetting) -> Mapping[str, str]:
     """What the given targets are called, by the names of their numbers: their files, as short as tells them apart."""
     given = [target.name for target in named_targets(config) if target.source != "training"]
     return dict(zip(given, shorten_names(given), strict=True))
 
 
-def quote(row: Row, config: Forgetting) -> str:
+def display_name(row: Row, config: Forgetting) -> str:
     """The target of a row as a sentence names it."""
-    given = given_names(config).get(name(row))
-    return name(row) if given is None else f"'{given}'"
+    given = external_names(config).get(target_name(row))
+    return target_name(row) if given is None else f"'{given}'"
 
 
 def decision_on(rows: Mapping[tuple[str, str], Row], share: Row, config: Forgetting) -> Decision:
     """The decision on the target of this row, by the rule that its table of decisions follows."""
     if not share["n"]:
         return Decision("undecided", "no model of it has answered", "no answer")
-    return decided(evidence_in(rows, share), config.negligible)
+    return decide(evidence_in(rows, share), config.negligible)
 
 
-def evidence(rows: Mapping[tuple[str, str], Row], share: Row, decision: Decision) -> str:
+def describe_evidence(rows: Mapping[tuple[str, str], Row], share: Row, decision: Decision) -> str:
     """What the answer on a target rests on, in words."""
     surer = rows.get((SURER, share["setting"]))
     if surer is None:
-        return decision.told
+        return decision.explanation
     models = f"{p_in_words(surer['p_value'])}, {share['n']} model{'s' if share['n'] > 1 else ''}"
     if decision.answer == "not forgotten":
         least = share["low"] or 0.0
-        held = f", as models do that hold at least {percent(least)} of it" if least > 0 else ""
+        held = f", as models do that hold at least {format_percent(least)} of it" if least > 0 else ""
         return f"it knows D_Q better than images of the same source that nobody was given ({models}){held}"
     told = f"it knows D_Q no better than images of the same source that nobody was given ({models})"
     if decision.answer == "forgotten":
-        return f"{told}, and holds at most {percent(share['high'])} of it (95 % limit)"
-    return f"{told}, but {decision.told}"
+        return f"{told}, and holds at most {format_percent(share['high'])} of it (95 % limit)"
+    return f"{told}, but {decision.explanation}"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.995 else "100 %"
 
 
-def error_rates(config: Forgetting, answers: Sequence[Forgot]) -> list[str]:
+def describe_error_rates(config: Forgetting, answers: Sequence[ForgettingAnswer]) -> list[str]:
     """How often each answer that was given is wrong."""
     told = []
     if "not forgotten" in answers:
@@ -153,17 +158,20 @@ def error_rates(config: Forgetting, answers: Sequence[Forgot]) -> list[str]:
         )
     if "forgotten" in answers:
         told.append(
-            f"Of 100 models that hold more than {percent(config.negligible)} of D_Q, and were trained like those that "
+            f"Of 100 models that hold more than {format_percent(config.negligible)}"
+            " of D_Q, and were trained like those that "
             "the limit was learnt from, at most 5 would be called forgotten."
         )
     return told
 
 
-def found(rows: Mapping[tuple[str, str], Row]) -> list[str]:
+def describe_power(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     """Which shares would have been found, by models of known shares."""
     powers = sorted((json.loads(setting)["share"], row) for (metric, setting), row in rows.items() if metric == "power")
     counts = [
-        f"{percent(share)} in {round(row['estimate'] * row['n'])} of {row['n']}" for share, row in powers if share > 0
+        f"{format_percent(share)} in {round(row['estimate'] * row['n'])} of {row['n']}"
+        for share, row in powers
+        if share > 0
     ]
     if not counts:
         return []
@@ -173,7 +181,7 @@ def found(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     ]
 
 
-def uncontrolled(config: Forgetting) -> list[str]:
+def warn_uncontrolled(config: Forgetting) -> list[str]:
     if config.query.is_controlled:
         return []
     return [
@@ -182,23 +190,23 @@ def uncontrolled(config: Forgetting) -> list[str]:
     ]
 
 
-def given_control(config: Forgetting, answer: Forgot) -> list[str]:
+def control_caveat(config: Forgetting, answer: ForgettingAnswer) -> list[str]:
     """What an accusation rests on where the control set was not held back by the audit's own draw."""
     return [GIVEN_CONTROL] if config.query.control is not None and answer == "not forgotten" else []
 
 
-def of_key(rows: Mapping[tuple[str, str], Row]) -> list[str]:
+def describe_key(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     """The key of the pictures that were handed out, as their owner was told it."""
     keys = [json.loads(setting)["key"] for metric, setting in rows if metric == HANDED_OUT]
     return [f"The key of the pictures that were handed out has a SHA-256 that begins with {key}." for key in keys]
 
 
-def guessable(config: Forgetting) -> list[str]:
+def warn_guessable(config: Forgetting) -> list[str]:
     """A warning where an owner could have found out which of the pictures that it answered for are D_Q."""
-    return [GUESSABLE] if config.given.there and config.query.is_guessable else []
+    return [GUESSABLE] if config.given.is_given and config.query.is_guessable else []
 
 
-def rightly(rows: Mapping[tuple[str, str], Row], targets: int) -> list[str]:
+def describe_correctness(rows: Mapping[tuple[str, str], Row], targets: int) -> list[str]:
     """How many of the targets whose training is known are decided as they were trained."""
     right = rows.get(("targets decided rightly", "{}"))
     if right is None or targets < 2:
@@ -208,7 +216,7 @@ def rightly(rows: Mapping[tuple[str, str], Row], targets: int) -> list[str]:
     return [f"By what they were trained on, {counts[0]} of {right['n']} are decided rightly and {counts[1]} wrongly."]
 
 
-def unlearnt(rows: Mapping[tuple[str, str], Row]) -> list[str]:
+def warn_underfitted(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     """A warning where a training did not learn what it was trained on."""
     row = rows.get(("lowest train accuracy", "{}"))
     if row is None or row["estimate"] >= ADEQUATE:
@@ -219,11 +227,13 @@ def unlearnt(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     ]
 
 
-def published(rows: Mapping[tuple[str, str], Row], shares: Sequence[Row], config: Forgetting) -> list[str]:
+def describe_published_rule(
+    rows: Mapping[tuple[str, str], Row], shares: Sequence[Row], config: Forgetting
+) -> list[str]:
     """What the published score and its rule say, a triple of models at a time."""
     rules = [rows.get(("published rule says forgotten", row["setting"])) for row in shares]
     triples = [
-        f"{quote(row, config)} {round(row['estimate'] * row['n'])} of {row['n']}"
+        f"{display_name(row, config)} {round(row['estimate'] * row['n'])} of {row['n']}"
         for row in rules
         if row is not None and row["n"] > 1
     ]

@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tasks.audit import Audit
-from tasks.audits.relational.answer import MEANINGS, RULES, SYMBOLS, certificate, subsets, verdict
+from tasks.audits.relational.answer import MEANINGS, RULES, SYMBOLS, certificate, question_subsets, verdict
 from tasks.audits.relational.config import About, Relational, tiny
 from tasks.audits.relational.measures import MEASURES
 from tasks.audits.relational.objectives import OBJECTIVES
@@ -46,8 +46,8 @@ from tasks.external.split import Split
 from tasks.job import Job, Roots
 from tasks.language_models.language_model import LanguageModel
 from tasks.measure import roots
-from tasks.question_answering.asked import Asked
-from tasks.question_answering.handed_out import key, questions
+from tasks.question_answering.blinded_questions import handout_questions, key_table
+from tasks.question_answering.question_sets import ProbeQuestions
 
 __all__ = ["AUDIT", "PRESETS", "Relational", "plan", "probes", "split", "tiny"]
 
@@ -60,18 +60,18 @@ GUESSABLE = (
 def plan(config: Relational) -> Roots:
     """The tables of the measures that the config asks for, and their `summary`."""
     epsilon = None if config.privacy is None else config.privacy.epsilon
-    about = About(subsets(config)[0], epsilon, repeats(config))
+    about = About(question_subsets(config)[0], epsilon, repeats(config))
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
 
 
-def probes(config: Relational) -> Iterator[tuple[str, Asked]]:
+def probes(config: Relational) -> Iterator[tuple[str, ProbeQuestions]]:
     """The questions of both parts, on whole contexts and on corrupted ones, in one blinded set for any system.
 
     ValueError where the parts would be drawn here: their owner has trained on one of them.
     """
     if config.split == "drawn":
         raise ValueError("split is drawn; it must be given where somebody else's system is asked")
-    yield questions(config.handed_out)
+    yield handout_questions(config.blinding)
 
 
 def probes_config(config: Relational) -> Relational:
@@ -81,7 +81,7 @@ def probes_config(config: Relational) -> Relational:
 
 def split(config: Relational) -> Split:
     """What each question is that an owner gets."""
-    return Split(key(config.handed_out), warning="" if config.secret else GUESSABLE)
+    return Split(key_table(config.blinding), warning="" if config.secret else GUESSABLE)
 
 
 def subject(config: Relational) -> str:

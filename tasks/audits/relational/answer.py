@@ -75,14 +75,14 @@ def decisive_name(questions: str) -> tuple[str, str]:
     return "relational m", json.dumps(setting, sort_keys=True)
 
 
-def subsets(config: Relational) -> tuple[str, ...]:
+def question_subsets(config: Relational) -> tuple[str, ...]:
     """The questions that the answer rests on, best first."""
     return ("numeric", "all") if config.corruption.kind == "digits" else ("all", "numeric")
 
 
 def read_evidence(config: Relational, rows: Rows) -> Evidence | None:
     """The evidence in the rows of a summary; None where no question was answered on both parts."""
-    name = next((name for name in map(decisive_name, subsets(config)) if name in rows), None)
+    name = next((name for name in map(decisive_name, question_subsets(config)) if name in rows), None)
     if name is None or rows[name]["estimate"] is None:
         return None
     setting = json.loads(name[1])
@@ -194,18 +194,18 @@ def verdict(config: Relational, summary: pa.Table) -> Verdict:
         only = "Undecided: this run computes the paper's linear model only."
         return Verdict("undecided", only, LINEAR_LIMITS, tuple(rows)[:1])
     rule = RULES.decide(config, evidence)
-    sentence = f"{rule.answer.capitalize()}: {describe_evidence(config, evidence)}{reason(rule, evidence)}"
+    sentence = f"{rule.answer.capitalize()}: {describe_evidence(config, evidence)}{describe_reason(rule, evidence)}"
     limits = " ".join([LIMITS, *describe_key(config, evidence.repeats)])
     return Verdict(
         rule.answer,
         " ".join([sentence, *remarks(config, evidence)]),
         limits,
         (evidence.name,),
-        describe_published(evidence),
+        describe_published_m(evidence),
     )
 
 
-def reason(rule: Rule[Evidence], evidence: Evidence) -> str:
+def describe_reason(rule: Rule[Evidence], evidence: Evidence) -> str:
     """What follows the evidence: why the answer is this one."""
     if rule is SILENT:
         return (
@@ -266,7 +266,7 @@ def describe_key(config: Relational, repeats: Repeats | None) -> Iterator[str]:
         yield f"The key of the questions that were handed out has a SHA-256 that begins with {repeats.key}."
 
 
-def describe_published(evidence: Evidence) -> str:
+def describe_published_m(evidence: Evidence) -> str:
     """m as it is published, against all gold answers; empty where it does not differ."""
     if evidence.published is None:
         return ""
@@ -306,7 +306,7 @@ def certificate(config: Relational, summary: pa.Table, verdict: Verdict) -> Cert
             Finding(
                 verdict.answer,
                 f"{NULL if config.is_null else ''}{sentence}",
-                draw_line(config, evidence, verdict),
+                number_line(config, evidence, verdict),
             ),
         ),
         rule=RULES.explain(config),
@@ -316,7 +316,7 @@ def certificate(config: Relational, summary: pa.Table, verdict: Verdict) -> Cert
     )
 
 
-def draw_line(config: Relational, evidence: Evidence | None, verdict: Verdict) -> NumberLine | None:
+def number_line(config: Relational, evidence: Evidence | None, verdict: Verdict) -> NumberLine | None:
     """m; None where it is not judged, since silence makes it small."""
     if evidence is None or verdict.answer == NOT_JUDGED:
         return None

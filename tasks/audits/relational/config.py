@@ -12,14 +12,14 @@ from tasks.extras import OPACUS, PEFT, Extra
 from tasks.files import WITHHELD
 from tasks.language_models.fine_tuning_config import Adaptation, Relation
 from tasks.language_models.language_model import LanguageModel
-from tasks.question_answering.asked import Selection
+from tasks.question_answering.blinded_questions import Blinding
 from tasks.question_answering.corruption import Corruption
-from tasks.question_answering.handed_out import Blinding
 from tasks.question_answering.predictions import Predictions
+from tasks.question_answering.question_sets import Selection
 from tasks.ranges import above_zero, at_least, one_of, share, some_of
 from tasks.training.privacy import Privacy
 
-Split = Literal["given", "drawn"]
+SplitOrigin = Literal["given", "drawn"]
 MeasureGroup = Literal["answers", "linear", "private"]
 
 LEAST = {
@@ -73,7 +73,7 @@ class Relational:
     """Ours: how many training questions are used and asked; 0: all."""
     held_out: int = 0
     """Ours: how many held-out questions are asked; 0: all."""
-    split: Split = "given"
+    split: SplitOrigin = "given"
     """Ours: drawn draws by `seed` which contexts are trained on, so that both parts are alike; given keeps the
     data's own parts."""
     replicates: int = 1
@@ -114,7 +114,7 @@ class Relational:
         share(self, "dropout", one=False)
         share(self, "negligible", zero=False, one=False)
         one_of(self, "relation", Relation)
-        one_of(self, "split", Split)
+        one_of(self, "split", SplitOrigin)
         one_of(self, "adaptation", Adaptation)
         some_of(self, "measures", MeasureGroup)
         check_secret(self.secret)
@@ -156,7 +156,7 @@ class Relational:
         return Selection(self.examples, self.held_out, self.numeric)
 
     @property
-    def handed_out(self) -> Blinding:
+    def blinding(self) -> Blinding:
         """How the questions are handed out to an owner who answers them."""
         return Blinding(self.data, self.selection, self.corruption, derived(self.seed, "order", self.secret))
 

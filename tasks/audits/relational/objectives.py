@@ -6,21 +6,21 @@ import json
 
 import pyarrow as pa
 
-from tasks.audits.relational.answer import decisive_name, subsets
+from tasks.audits.relational.answer import decisive_name, question_subsets
 from tasks.audits.relational.config import Relational
 from tasks.objectives import Objective, Objectives
 from tasks.summaries import Row, by_name
 
 
-def remembered(config: Relational, summary: pa.Table) -> Row | None:
+def memorization_row(config: Relational, summary: pa.Table) -> Row | None:
     """The row of relational m on which the answer rests."""
     rows = by_name(summary)
-    return next((rows[name] for name in map(decisive_name, subsets(config)) if name in rows), None)
+    return next((rows[name] for name in map(decisive_name, question_subsets(config)) if name in rows), None)
 
 
-def answered(config: Relational, summary: pa.Table) -> Row | None:
+def utility_row(config: Relational, summary: pa.Table) -> Row | None:
     """The row of s on held-out questions beside it: the share that is answered rightly from whole contexts."""
-    m = remembered(config, summary)
+    m = memorization_row(config, summary)
     if m is None:
         return None
     setting = json.dumps({**json.loads(m["setting"]), "split": "validation"}, sort_keys=True)
@@ -28,7 +28,7 @@ def answered(config: Relational, summary: pa.Table) -> Row | None:
 
 
 OBJECTIVES = Objectives(
-    memorization=Objective("relational m", "share", "lower", remembered),
-    utility=Objective("held-out accuracy", "share", "higher", answered),
+    memorization=Objective("relational m", "share", "lower", memorization_row),
+    utility=Objective("held-out accuracy", "share", "higher", utility_row),
     allowance=0.02,
 )

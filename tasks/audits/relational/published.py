@@ -16,7 +16,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.question_answering.predictions import Predictions
 
 
-class Printed(NamedTuple):
+class PublishedNumbers(NamedTuple):
     """A column of table 2."""
 
     s_train: float
@@ -27,21 +27,21 @@ class Printed(NamedTuple):
 
 
 # By the column, the questions and the score; all gold answers count.
-TABLE_2: Mapping[str, Mapping[tuple[str, str], Printed]] = {
+TABLE_2: Mapping[str, Mapping[tuple[str, str], PublishedNumbers]] = {
     "T5 on SQuAD": {
-        ("numeric", "exact_match"): Printed(0.792, 0.840, 0.001, 0.019, -0.018),
-        ("numeric", "f1"): Printed(0.890, 0.900, 0.235, 0.260, -0.025),
+        ("numeric", "exact_match"): PublishedNumbers(0.792, 0.840, 0.001, 0.019, -0.018),
+        ("numeric", "f1"): PublishedNumbers(0.890, 0.900, 0.235, 0.260, -0.025),
     },
     "NumNet+ on DROP": {
-        ("all", "exact_match"): Printed(0.799, 0.786, 0.358, 0.315, 0.042),
-        ("all", "f1"): Printed(0.847, 0.823, 0.392, 0.347, 0.045),
+        ("all", "exact_match"): PublishedNumbers(0.799, 0.786, 0.358, 0.315, 0.042),
+        ("all", "f1"): PublishedNumbers(0.847, 0.823, 0.392, 0.347, 0.045),
     },
 }
 GIVEN = Predictions("whoever's")
 CELLS: Mapping[str, Relational] = {"T5 on SQuAD": TABLE_2_SQUAD, "NumNet+ on DROP": TABLE_2_DROP}
 
 
-def printed(cell: str, questions: str, score: str) -> Printed | None:
+def published_numbers(cell: str, questions: str, score: str) -> PublishedNumbers | None:
     """The numbers of this column; None where the paper has none."""
     return TABLE_2.get(cell, {}).get((questions, score))
 
@@ -50,10 +50,10 @@ def repeats(config: Relational) -> str:
     """The column whose data and training the config has, however often it is repeated or asked; empty for none."""
     if config.privacy is not None or not config.asks:
         return ""
-    return next((name for name, cell in CELLS.items() if training(cell) == training(config)), "")
+    return next((name for name, cell in CELLS.items() if published_settings(cell) == published_settings(config)), "")
 
 
-def training(config: Relational) -> Relational:
+def published_settings(config: Relational) -> Relational:
     """The config without what the paper varies or leaves open."""
     like = Relational()
     return replace(

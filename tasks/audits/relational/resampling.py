@@ -23,7 +23,7 @@ DRAWN_AT_ONCE = 4_000_000  # weights of contexts in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ContextSums:
     """The questions of one part of the data, summed by their contexts.
 
     `sums` (contexts, columns) are sums of scores in [0, 1], one column for each thing that is scored; `counts`
@@ -40,16 +40,16 @@ class Part:
             return np.asarray(self.sums.sum(axis=0) / self.counts.sum())
 
 
-def part(scores: Array, contexts: NDArray[np.integer]) -> Part:
+def sum_by_context(scores: Array, contexts: NDArray[np.integer]) -> ContextSums:
     """Scores (questions, columns) in [0, 1], by their contexts (questions,), which are numbers of any kind."""
     _, places = np.unique(contexts, return_inverse=True)
     count = int(places.max()) + 1 if len(places) else 0
     sums = np.zeros((count, scores.shape[1]))
     np.add.at(sums, places, scores)
-    return Part(sums, np.bincount(places, minlength=count).astype(np.float64))
+    return ContextSums(sums, np.bincount(places, minlength=count).astype(np.float64))
 
 
-def resampled(of: Part, resamples: int, rng: np.random.Generator) -> Array:
+def bootstrap_means(of: ContextSums, resamples: int, rng: np.random.Generator) -> Array:
     """Means of resampled contexts, (resamples, columns)."""
     size = of.counts.mean()
     sums = np.vstack([of.sums, np.full(of.sums.shape[1], size), np.zeros(of.sums.shape[1])])
@@ -74,7 +74,7 @@ class Contrast:
     p_value: float | None
 
 
-def contrasts(train: Part, validation: Part, resamples: int, seed: int) -> list[Contrast]:
+def contrasts(train: ContextSums, validation: ContextSums, resamples: int, seed: int) -> list[Contrast]:
     """Each column's mean on the training and the validation part, and the first less the second.
 
     Intervals are percentiles of the resampled contexts, which always hold the estimate; n counts contexts. The p-value
@@ -88,7 +88,7 @@ def contrasts(train: Part, validation: Part, resamples: int, seed: int) -> list[
         nothing = [Estimate(None, None, None, size) for size in sizes]
         return [Contrast(nothing[0], nothing[1], Estimate(None, None, None, sum(sizes)), None)] * columns
     rngs = [seeds.generator(seed, "contexts", name) for name in ("train", "validation")]
-    drawn = [resampled(each, resamples, rng) for each, rng in zip(parts, rngs, strict=True)]
+    drawn = [bootstrap_means(each, resamples, rng) for each, rng in zip(parts, rngs, strict=True)]
     means = [each.means for each in parts]
     found = []
     for column in range(columns):

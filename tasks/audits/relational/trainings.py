@@ -14,14 +14,14 @@ from tasks.files import FileError
 from tasks.job import Job
 from tasks.language_models.fine_tuning import fine_tune
 from tasks.language_models.fine_tuning_config import FineTuning, up_to
-from tasks.question_answering import handed_out
-from tasks.question_answering.handed_out import BlindedAnswersOf, read_blinded_answers
-from tasks.question_answering.predictions import AnswersOf, Predictions, answers, read_answers
+from tasks.question_answering import blinded_questions
+from tasks.question_answering.blinded_questions import ReadBlindedAnswers, read_blinded_answers
+from tasks.question_answering.predictions import Predictions, ReadAnswers, answers_table, read_answers
 from tasks.training.chains import chain
 
 
 @dataclass(frozen=True)
-class AnswersFrom:
+class AnswersJob:
     """The answers (ANSWERS) of one model: a link of its training, or all of them."""
 
     replicate: int
@@ -36,56 +36,56 @@ class AnswersFrom:
 class Trainings:
     """All answers, replicate by replicate, each link's in turn; none where no model is asked."""
 
-    answers: tuple[AnswersFrom, ...]
+    answers: tuple[AnswersJob, ...]
 
 
 def trainings(config: Relational) -> Trainings:
     """What is trained and asked; ValueError, before anything is, where the data or the predictions cannot be used."""
     if not config.asks:
         return Trainings(())
-    check(config)
+    check_questions(config)
     if config.given is not None:
-        return Trainings((AnswersFrom(0, read(config, config.given)),))
-    return Trainings(tuple(asked(config)))
+        return Trainings((AnswersJob(0, predictions_job(config, config.given)),))
+    return Trainings(tuple(answers_jobs(config)))
 
 
-def check(config: Relational) -> None:
+def check_questions(config: Relational) -> None:
     """ValueError where there are not so many questions, or predictions lack some of those that are asked.
 
     Predictions that have gone since they were pinned pass, since what is stored of the run can still be looked at.
     """
     questions = load_questions(config.data)
-    seed = parts(config)
+    seed = split_seed(config)
     questions = questions if seed is None else redrawn(questions, seed)
-    config.selection.of(questions)
+    config.selection.select(questions)
     if config.given is not None:
         with suppress(FileError):
             if config.given.is_blinded:
-                handed_out.answers(BlindedAnswersOf(config.given, config.handed_out))
+                blinded_questions.unblind_answers(ReadBlindedAnswers(config.given, config.blinding))
             else:
-                answers(config.given, questions, config.selection)
+                answers_table(config.given, questions, config.selection)
 
 
-def read(config: Relational, given: Predictions) -> Job:
+def predictions_job(config: Relational, given: Predictions) -> Job:
     """The answers that were sent, blinded or by the ids that questions have in the data."""
     if given.is_blinded:
-        return Job(read_blinded_answers, BlindedAnswersOf(given, config.handed_out))
-    return Job(read_answers, AnswersOf(config.data, given, config.selection))
+        return Job(read_blinded_answers, ReadBlindedAnswers(given, config.blinding))
+    return Job(read_answers, ReadAnswers(config.data, given, config.selection))
 
 
-def parts(config: Relational) -> int | None:
+def split_seed(config: Relational) -> int | None:
     """The seed by which contexts are parted; None where they are as the data set has them."""
     return seeds.derive(config.seed, "parts") if config.split == "drawn" else None
 
 
-def asked(config: Relational) -> Iterator[AnswersFrom]:
+def answers_jobs(config: Relational) -> Iterator[AnswersJob]:
     """The links of every replicate, each of which answers at its own epochs."""
     for replicate in range(config.replicates):
-        for job in chain(fine_tune, training(config, replicate), config.link, part=up_to):
-            yield AnswersFrom(replicate, job)
+        for job in chain(fine_tune, fine_tuning_config(config, replicate), config.link, part=up_to):
+            yield AnswersJob(replicate, job)
 
 
-def training(config: Relational, replicate: int) -> FineTuning:
+def fine_tuning_config(config: Relational, replicate: int) -> FineTuning:
     """One fine-tuning, up to its last epoch."""
     return FineTuning(
         data=config.data,
@@ -93,7 +93,7 @@ def training(config: Relational, replicate: int) -> FineTuning:
         corruption=config.corruption,
         examples=config.examples,
         held_out=config.held_out,
-        parts=parts(config),
+        parts=split_seed(config),
         numeric=config.numeric,
         relation=config.relation,
         adaptation=config.adaptation,

@@ -74,7 +74,7 @@ def is_counted(asked: Relatives) -> bool:
 
 
 def is_among_all(rank: Row) -> bool:
-    """Whether a row that `ranked` gives is the rank of a glyph among all of its ink."""
+    """Whether a row that `rank_rows` gives is the rank of a glyph among all of its ink."""
     return rank["ink"] is not None and rank["among"] == subset_count(len(rank["ink"]), rank["inked"])
 
 

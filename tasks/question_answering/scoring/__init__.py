@@ -12,15 +12,15 @@ RULES: Mapping[Scorer, Callable[[Answer, Answer], tuple[float, float]]] = {
     "drop": drop.agreement,
 }
 
-COMPARED: Mapping[Scorer, Callable[[Answer], Hashable]] = {"squad": squad.compared, "drop": drop.compared}
+MATCH_KEYS: Mapping[Scorer, Callable[[Answer], Hashable]] = {"squad": squad.match_key, "drop": drop.match_key}
 
 
-def compared(scorer: Scorer, answer: Answer) -> Hashable:
+def match_key(scorer: Scorer, answer: Answer) -> Hashable:
     """What exact match compares of an answer: it matches a gold answer, unless that is blank, where these are equal."""
-    return COMPARED[scorer](answer)
+    return MATCH_KEYS[scorer](answer)
 
 
-def scored(scorer: Scorer, answer: Answer, golds: Sequence[Answer]) -> tuple[float, float]:
+def score_answer(scorer: Scorer, answer: Answer, golds: Sequence[Answer]) -> tuple[float, float]:
     """Exact match (0 or 1) and F1 (in [0, 1]) of the answer, each with the gold answer that it agrees with best.
 
     An answer without spans is as an empty text. DROP's blank gold answers agree with nothing. ValueError without any

@@ -26,20 +26,20 @@ def agreement(answer: Answer, gold: Answer) -> tuple[float, float]:
         return 0.0, 0.0
     from scipy.optimize import linear_sum_assignment  # which planning does without
 
-    spans, right = [normalised(span) for span in answer], [normalised(span) for span in gold]
+    spans, right = [normalise(span) for span in answer], [normalise(span) for span in gold]
     exact = float(len(spans) == len(right) and set(spans) == set(right))
-    scores = np.array([[overlap(set(span), set(other)) for span in spans] for other in right])  # (golds, spans)
+    scores = np.array([[word_f1(set(span), set(other)) for span in spans] for other in right])  # (golds, spans)
     aligned = scores.reshape(len(right), len(spans))
     total = aligned[linear_sum_assignment(aligned, maximize=True)].sum()
     return exact, float(np.round(total / max(aligned.shape), 2))
 
 
-def compared(answer: Answer) -> Hashable:
+def match_key(answer: Answer) -> Hashable:
     """What exact match compares of an answer."""
-    return len(answer), frozenset(normalised(span) for span in answer)
+    return len(answer), frozenset(normalise(span) for span in answer)
 
 
-def overlap(words: set[str], right: set[str]) -> float:
+def word_f1(words: set[str], right: set[str]) -> float:
     """F1 of two sets of words; 0 where the right ones have numbers and none of them is among the words."""
     numbers = {word for word in right if is_number(word)}
     if numbers and not numbers & words:
@@ -51,21 +51,21 @@ def overlap(words: set[str], right: set[str]) -> float:
 
 
 @lru_cache(1 << 16)
-def normalised(span: str) -> tuple[str, ...]:
+def normalise(span: str) -> tuple[str, ...]:
     """The words in small letters without articles and punctuation, numbers as floats; hyphens part words as spaces do.
 
     "1,200" becomes "1200.0"; "76.5" keeps its point, and "76.5%", which is no number, loses it.
     """
-    words = [without_articles(number_or_word(word)) for word in BETWEEN_WORDS.split(span.lower())]
+    words = [remove_articles(normalise_number(word)) for word in BETWEEN_WORDS.split(span.lower())]
     return tuple(part for word in words for part in word.split())
 
 
-def number_or_word(word: str) -> str:
+def normalise_number(word: str) -> str:
     bare = word if is_number(word) else word.translate(PUNCTUATION)
     return str(float(bare)) if is_number(bare) else bare
 
 
-def without_articles(word: str) -> str:
+def remove_articles(word: str) -> str:
     return ARTICLES.sub(" ", word)
 
 

@@ -19,7 +19,7 @@ def agreement(answer: Answer, gold: Answer) -> tuple[float, float]:
 
     F1 is 0 where no word is common, so also for two texts without any word, which match exactly.
     """
-    words, right = normalised(" ".join(answer)), normalised(" ".join(gold))
+    words, right = normalise(" ".join(answer)), normalise(" ".join(gold))
     exact = float(words == right)
     common = sum((Counter(words) & Counter(right)).values())
     if not common:
@@ -28,12 +28,12 @@ def agreement(answer: Answer, gold: Answer) -> tuple[float, float]:
     return exact, 2 * precision * recall / (precision + recall)
 
 
-def compared(answer: Answer) -> Hashable:
+def match_key(answer: Answer) -> Hashable:
     """What exact match compares of an answer."""
-    return normalised(" ".join(answer))
+    return normalise(" ".join(answer))
 
 
 @lru_cache(1 << 16)
-def normalised(text: str) -> tuple[str, ...]:
+def normalise(text: str) -> tuple[str, ...]:
     """The words in small letters without punctuation and articles: "76.5" becomes "765"."""
     return tuple(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())

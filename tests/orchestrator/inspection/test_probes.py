@@ -17,8 +17,8 @@ from orchestrator.spec import audits
 from orchestrator.spec.specification import Spec
 from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.datasets.records import Records
-from tasks.question_answering.asked import asked
 from tasks.question_answering.corruption import Corruption
+from tasks.question_answering.question_sets import probe_sets
 
 
 def test_an_audit_without_pictures_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ def test_questions_are_handed_out_in_the_format_of_their_set(tmp_path: Path, mon
     one = [Question("a", "c", "Ann has 4.", "How many?", (("4",),))]
     found = audits.find("toys")
     asking = replace(
-        found, audit=replace(found.audit, probes=lambda _: asked(QuestionSet(one, one, "drop"), Corruption()))
+        found, audit=replace(found.audit, probes=lambda _: probe_sets(QuestionSet(one, one, "drop"), Corruption()))
     )
     monkeypatch.setattr("orchestrator.inspection.probes.find", lambda name: asking)
     written = hand_out(Spec("toys"), tmp_path / "handed")

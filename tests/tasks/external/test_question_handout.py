@@ -15,10 +15,10 @@ from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.questions import drop, squad
 from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.external import question_handout
-from tasks.question_answering.asked import SETS, Asked, asked
 from tasks.question_answering.corruption import Corruption
-from tasks.question_answering.predictions import Predictions, answers
-from tasks.question_answering.scoring import scored
+from tasks.question_answering.predictions import Predictions, answers_table
+from tasks.question_answering.question_sets import SETS, ProbeQuestions, probe_sets
+from tasks.question_answering.scoring import score_answer
 
 
 def some(name: str, **changes: Any) -> QuestionSet:
@@ -29,7 +29,7 @@ def some(name: str, **changes: Any) -> QuestionSet:
 
 def handed(folder: Path, questions: QuestionSet) -> dict[str, list[Question]]:
     """The questions of the written files, read as their owner reads them."""
-    question_handout.write(folder, asked(questions, Corruption()))
+    question_handout.write(folder, probe_sets(questions, Corruption()))
     if questions.records:
         return {
             name: [Question(row["id"], "", row["context"], row["question"], ()) for row in lines(folder, name)]
@@ -59,11 +59,11 @@ def test_a_toy_that_knows_the_training_questions_by_heart_is_scored_so(
         # What it has not learnt it reads where the context still has a number.
         sent = {each.id: by_heart.get(each.id, "".join(filter(str.isdigit, each.context))) for each in given}
         (tmp_path / "predictions" / f"{file}.json").write_text(json.dumps(sent))
-    table = answers(Predictions(str(tmp_path / "predictions")).pin({}), questions)
+    table = answers_table(Predictions(str(tmp_path / "predictions")).pin({}), questions)
     rates = {}
     for file, (split, corrupted) in SETS.items():
         rows = [row for row in table.to_pylist() if (row["split"], row["corrupted"]) == (split, corrupted)]
-        each = [scored(questions.scorer, tuple(row["answer"]), questions.by_id[row["id"]].golds) for row in rows]
+        each = [score_answer(questions.scorer, tuple(row["answer"]), questions.by_id[row["id"]].golds) for row in rows]
         rates[file] = float(np.mean([exact for exact, _ in each]))
     assert {"train": 1.0, "train-corrupted": 1.0, "validation": 0.0, "validation-corrupted": 0.0} == rates
 
@@ -73,7 +73,7 @@ def test_a_toy_that_knows_the_training_questions_by_heart_is_scored_so(
 def test_no_gold_answer_is_in_any_file(tmp_path: Path, name: str, records: bool) -> None:
     questions = some(name, records=records)
     secret = [replace(each, golds=(("the secret",),)) for each in questions.train]
-    question_handout.write(tmp_path, asked(replace(questions, train=secret), Corruption()))
+    question_handout.write(tmp_path, probe_sets(replace(questions, train=secret), Corruption()))
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert 6 == len(files)
     assert not [path for path in files if b"secret" in path.read_bytes()]
@@ -84,7 +84,7 @@ def test_no_gold_answer_is_in_any_file(tmp_path: Path, name: str, records: bool)
 
 
 def test_the_readme_says_what_to_send_back(tmp_path: Path) -> None:
-    written = question_handout.write(tmp_path, asked(some("facts"), Corruption()))
+    written = question_handout.write(tmp_path, probe_sets(some("facts"), Corruption()))
     text = (tmp_path / "README.txt").read_text()
     assert "What we promise" not in text
     for said in (
@@ -102,7 +102,7 @@ def test_the_readme_says_what_to_send_back(tmp_path: Path) -> None:
 
 
 def test_the_owner_is_told_the_commitment_to_the_list_that_says_what_the_questions_are(tmp_path: Path) -> None:
-    question_handout.write(tmp_path, asked(some("facts"), Corruption()), commitment="ab" * 32)
+    question_handout.write(tmp_path, probe_sets(some("facts"), Corruption()), commitment="ab" * 32)
     text = (tmp_path / "README.txt").read_text()
     assert text.endswith(f"\n    {'ab' * 32}\n")
     assert "The names and the order of the questions say nothing about them" in text
@@ -110,23 +110,23 @@ def test_the_owner_is_told_the_commitment_to_the_list_that_says_what_the_questio
 
 
 def test_the_bytes_are_the_same_every_time_and_nothing_else_is_overwritten(tmp_path: Path) -> None:
-    question_handout.write(tmp_path, asked(some("facts"), Corruption()))
+    question_handout.write(tmp_path, probe_sets(some("facts"), Corruption()))
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    question_handout.write(tmp_path, asked(some("facts"), Corruption()))
+    question_handout.write(tmp_path, probe_sets(some("facts"), Corruption()))
     assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(DatasetError, match="is not empty"):
-        question_handout.write(tmp_path, asked(some("facts-stated"), Corruption()))
+        question_handout.write(tmp_path, probe_sets(some("facts-stated"), Corruption()))
 
 
 @pytest.mark.parametrize(
     ("sets", "said"),
     [
         ([], "there are no questions to write"),
-        ([("x", Asked([], "squad"))], "set 'x' has no questions"),
-        ([("x/y", Asked([], "squad"))], "set 0 is called 'x/y'"),
+        ([("x", ProbeQuestions([], "squad"))], "set 'x' has no questions"),
+        ([("x/y", ProbeQuestions([], "squad"))], "set 0 is called 'x/y'"),
     ],
 )
-def test_sets_without_questions_are_refused(tmp_path: Path, sets: list[tuple[str, Asked]], said: str) -> None:
+def test_sets_without_questions_are_refused(tmp_path: Path, sets: list[tuple[str, ProbeQuestions]], said: str) -> None:
     with pytest.raises(DatasetError, match=said):
         question_handout.write(tmp_path / "out", sets)
     assert [] == list(tmp_path.iterdir())

@@ -13,7 +13,7 @@ from tasks.datasets.questions.question import Question, QuestionSet, Scorer
 from tasks.language_models import tiny_t5
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import LanguageModel
-from tasks.language_models.texts import answer_text, asked_text
+from tasks.language_models.texts import answer_text, question_text
 
 NAMES = (
     "Ada",
@@ -59,7 +59,7 @@ def texts(questions: QuestionSet) -> list[str]:
     return [
         text
         for each in (*questions.train, *questions.validation)
-        for text in (asked_text(each.question, each.context) + " answer:", answer_text(each.golds[0]))
+        for text in (question_text(each.question, each.context) + " answer:", answer_text(each.golds[0]))
     ]
 
 
@@ -67,7 +67,7 @@ def saved(place: Path, kind: str, questions: QuestionSet) -> LanguageModel:
     """A model of this kind with random weights and a tokenizer trained on the questions, saved to a folder."""
     import transformers
 
-    tokenizer = tiny_t5.tokenizer_of(texts(questions))
+    tokenizer = tiny_t5.train_tokenizer(texts(questions))
     tokens = len(tokenizer)
     small = {"vocab_size": tokens, "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 1}
     torch.manual_seed(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.language_models.batches import batches, of_one_size, partners
+from tasks.language_models.batches import batches, partners, token_batches
 
 LENGTHS = list(np.random.default_rng(0).integers(10, 200, 1003))
 
@@ -50,8 +50,8 @@ def test_one_question_has_no_other_to_take_an_answer_from() -> None:
 
 
 def test_rows_decoded_at_once_have_a_bounded_number_of_tokens() -> None:
-    made = of_one_size(LENGTHS, 400)
+    made = token_batches(LENGTHS, 400)
     assert list(range(1003)) == sorted(np.concatenate(made).tolist())
     assert all(len(rows) == 1 or len(rows) * max(LENGTHS[row] for row in rows) <= 400 for rows in made)
-    assert [[0], [1]] == [rows.tolist() for rows in of_one_size([900, 500], 400)]
-    assert [] == of_one_size([], 400)
+    assert [[0], [1]] == [rows.tolist() for rows in token_batches([900, 500], 400)]
+    assert [] == token_batches([], 400)

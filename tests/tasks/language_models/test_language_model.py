@@ -37,7 +37,7 @@ def test_a_wrong_name_is_told_in_one_line(name: str, told: str) -> None:
 
 
 def test_a_tiny_t5_counts_by_its_sizes() -> None:
-    assert TinyT5(64, 2) == LanguageModel("tiny-t5").tiny
+    assert TinyT5(64, 2) == LanguageModel("tiny-t5").tiny_sizes
     assert LanguageModel("tiny-t5").identity() == LanguageModel("tiny-t5#64x2").identity()
     assert LanguageModel("tiny-t5").identity() != LanguageModel("tiny-t5#32x2").identity()
     assert LanguageModel("tiny-t5") == LanguageModel("tiny-t5").pin({})

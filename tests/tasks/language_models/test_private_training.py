@@ -10,9 +10,9 @@ import torch
 
 from tasks import checkpoints
 from tasks.checkpoints import Link
-from tasks.language_models.fine_tuning import fine_tuned
-from tasks.language_models.pretrained import ready
-from tasks.language_models.private_training import PrivateTraining
+from tasks.language_models.fine_tuning import run_fine_tuning
+from tasks.language_models.pretrained import prepare_model
+from tasks.language_models.private_training import PrivateFineTuner
 from tasks.training import dp_sgd
 from tasks.training.privacy import Privacy
 from tests.tasks.language_models.models import config, question_set, saved
@@ -22,12 +22,12 @@ QUESTIONS = question_set()
 KINDS = ("t5", "bart", "gpt2", "llama")
 
 
-def private(place: Path, kind: str, **fields: Any) -> PrivateTraining:
+def private(place: Path, kind: str, **fields: Any) -> PrivateFineTuner:
     given = {"privacy": Privacy(8.0, 1e-5, 0.5), "dropout": 0.0, **fields}
     setting = config(model=saved(place / kind, kind, QUESTIONS), **given)
-    model = ready(setting, QUESTIONS.train, CPU)
+    model = prepare_model(setting, QUESTIONS.train, CPU)
     model.module.train()
-    return PrivateTraining(setting, model, QUESTIONS.train)
+    return PrivateFineTuner(setting, model, QUESTIONS.train)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -78,9 +78,9 @@ def test_questions_are_drawn_one_by_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fields", [{}, {"adaptation": "lora"}, {"dropout": 0.1}])
 def test_a_private_training_answers_and_is_the_same_each_time(fields: dict[str, Any]) -> None:
     setting = config(privacy=Privacy(8.0), recorded=(0, 2), **fields)
-    table = fine_tuned(setting, QUESTIONS)
+    table = run_fine_tuning(setting, QUESTIONS)
     assert 64 == table.num_rows
-    assert table.equals(fine_tuned(setting, QUESTIONS))
+    assert table.equals(run_fine_tuning(setting, QUESTIONS))
     assert table.column("train_loss").null_count == 32
 
 
@@ -88,13 +88,13 @@ def test_a_private_training_goes_on_from_no_state_and_leaves_none() -> None:
     setting = config(privacy=Privacy(8.0))
     left: list[bytes] = []
     with checkpoints.under([Link(lambda: pytest.fail("it was asked for a state"), left.append)]):
-        fine_tuned(setting, QUESTIONS)
+        run_fine_tuning(setting, QUESTIONS)
     assert [] == left
 
 
 def test_noise_hinders_learning() -> None:
     fields = {"epochs": 40, "learning_rate": 3e-3, "dropout": 0.0, "batch": 12}
-    free, bound = (fine_tuned(config(privacy=Privacy(e, 1e-3, 1.0), **fields), QUESTIONS) for e in (200.0, 1.0))
+    free, bound = (run_fine_tuning(config(privacy=Privacy(e, 1e-3, 1.0), **fields), QUESTIONS) for e in (200.0, 1.0))
     assert free["train_loss"][0].as_py() < bound["train_loss"][0].as_py() - 0.5
 
 
@@ -109,7 +109,7 @@ def test_a_model_that_cannot_be_computed_question_by_question_is_told_in_one_lin
     training.model.module.transformer.wte.forward = looks
     told = r"privacy is given, and folder:.*gpt2 cannot be computed question by question"
     with pytest.raises(ValueError, match=told) as error:
-        training._epoch(1)
+        training._train_epoch(1)
     assert "\n" not in str(error.value)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tasks.language_models.language_model import ModelError
-from tasks.language_models.pretrained import ready
+from tasks.language_models.pretrained import prepare_model
 from tasks.language_models.sequence_model import IGNORED, SequenceModel
 from tests.tasks.language_models.models import config, question_set, saved
 
@@ -18,7 +18,7 @@ QUESTIONS = question_set()
 
 
 def opened(place: Path, kind: str, **fields: object) -> SequenceModel:
-    model = ready(config(model=saved(place / kind, kind, QUESTIONS), **fields), QUESTIONS.train, CPU)
+    model = prepare_model(config(model=saved(place / kind, kind, QUESTIONS), **fields), QUESTIONS.train, CPU)
     model.module.eval()
     return model
 
@@ -51,7 +51,7 @@ def test_the_loss_of_one_question_is_its_part_of_the_minibatchs(tmp_path: Path, 
     model = opened(tmp_path, kind)
     prompts, targets = both(model)
     weights = dict(model.module.named_parameters())
-    rows = zip(*model.padded(prompts, targets), strict=True)
+    rows = zip(*model.loss_inputs(prompts, targets), strict=True)
     alone = torch.stack([model.loss_of(weights, row) for row in rows])
     counts = torch.tensor([len(target) for target in targets])
     torch.testing.assert_close(model.losses(prompts, targets), alone * counts, rtol=1e-4, atol=1e-4)
@@ -62,7 +62,7 @@ def test_answers_are_those_of_generate(tmp_path: Path, kind: str) -> None:
     model = opened(tmp_path, kind)
     prompts, _ = both(model)
     with torch.inference_mode():
-        answers = model.answered(prompts, 6)
+        answers = model.greedy_decode(prompts, 6)
         for prompt, answer in zip(prompts, answers.tolist(), strict=True):
             generated = model.module.generate(
                 torch.tensor([prompt]), max_new_tokens=6, do_sample=False, num_beams=1, eos_token_id=model.end
@@ -90,7 +90,7 @@ def test_an_answer_read_from_its_tokens_is_the_answer(tmp_path: Path, kind: str)
     model = opened(tmp_path, kind)
     answers = ["12", "a dog", "Ada, Ben", "1.5%"]
     tokens = [[*target, model.end, 5, 5] for target in model.targets(answers, 20)]
-    assert answers == [text.strip() for text in model.texts(tokens)]
+    assert answers == [text.strip() for text in model.decode_texts(tokens)]
 
 
 def test_a_model_with_too_few_positions_is_told_in_one_line(tmp_path: Path) -> None:
@@ -104,9 +104,9 @@ def test_a_folder_that_transformers_cannot_read_is_told_in_one_line(tmp_path: Pa
     model = saved(tmp_path / "t5", "t5", QUESTIONS)
     (tmp_path / "t5" / "config.json").write_text("{}")
     with pytest.raises(ModelError, match="is not the one that was pinned"):
-        ready(config(model=model), QUESTIONS.train, CPU)
+        prepare_model(config(model=model), QUESTIONS.train, CPU)
     with pytest.raises(ModelError, match="cannot be read by transformers") as told:
-        ready(config(model=type(model)(model.name).pin({})), QUESTIONS.train, CPU)
+        prepare_model(config(model=type(model)(model.name).pin({})), QUESTIONS.train, CPU)
     assert "\n" not in str(told.value)
 
 
@@ -119,17 +119,17 @@ def test_weights_that_are_not_there_are_not_drawn_by_chance(tmp_path: Path) -> N
     save_file({each: weights[each] for each in weights if each != name}, tmp_path / "gpt2" / "model.safetensors")
     changed = type(model)(model.name).pin({})
     with pytest.raises(ModelError, match=f"lacks 1 of its weights, such as .*{name.split('.')[-1]}"):
-        ready(config(model=changed), QUESTIONS.train, CPU)
+        prepare_model(config(model=changed), QUESTIONS.train, CPU)
 
 
 def test_opening_a_model_leaves_torchs_random_state_alone(tmp_path: Path) -> None:
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
-    model = ready(config(adaptation="lora"), QUESTIONS.train, CPU)
+    model = prepare_model(config(adaptation="lora"), QUESTIONS.train, CPU)
     torch.testing.assert_close(expected, torch.rand(3), rtol=0, atol=0)
-    again = ready(config(adaptation="lora"), QUESTIONS.train, CPU)
+    again = prepare_model(config(adaptation="lora"), QUESTIONS.train, CPU)
     for (name, weight), other in zip(model.module.named_parameters(), again.module.parameters(), strict=True):
         assert torch.equal(weight, other), name
-    another = ready(config(seed=1), QUESTIONS.train, CPU)
+    another = prepare_model(config(seed=1), QUESTIONS.train, CPU)
     assert not torch.equal(model.module.get_input_embeddings().weight, another.module.get_input_embeddings().weight)

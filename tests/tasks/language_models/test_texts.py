@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tasks.datasets.questions.question import Answer, Scorer
-from tasks.language_models.texts import answer_of, answer_text, asked_text
+from tasks.language_models.texts import answer_text, parse_answer, question_text
 
 
 def test_a_question_is_asked_as_t5_is_asked_it() -> None:
-    assert "question: How many? context: Two hens." == asked_text("How many?", "Two hens.")
+    assert "question: How many? context: Two hens." == question_text("How many?", "Two hens.")
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ def test_a_question_is_asked_as_t5_is_asked_it() -> None:
     ],
 )
 def test_a_text_is_read_as_spans_where_answers_have_several(text: str, scorer: Scorer, answer: Answer) -> None:
-    assert answer == answer_of(text, scorer)
+    assert answer == parse_answer(text, scorer)
 
 
 def test_an_answer_is_read_from_its_own_text() -> None:
-    assert ("Ada", "Ben") == answer_of(answer_text(("Ada", "Ben")), "drop")
+    assert ("Ada", "Ben") == parse_answer(answer_text(("Ada", "Ben")), "drop")

@@ -5,19 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tasks.language_models.tiny_t5 import VOCABULARY, tokenizer_of, vocabulary_of
+from tasks.language_models.tiny_t5 import VOCABULARY, train_tokenizer, vocabulary_of
 
 TEXTS = ["How many hens has Ada?", "Ada has 1,200 hens and 23.5% of the land.", "Zoë's café"]
 
 
 def test_texts_and_others_of_their_characters_come_back_as_they_were() -> None:
-    tokenizer = tokenizer_of(TEXTS)
+    tokenizer = train_tokenizer(TEXTS)
     for text in (*TEXTS, "Adam's 42 sheep, 7.5%", "a (b) c"):
         assert text == tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True)
 
 
 def test_words_and_numbers_of_the_texts_are_one_token_each() -> None:
-    tokenizer = tokenizer_of(TEXTS)
+    tokenizer = train_tokenizer(TEXTS)
     pieces = ["▁Ada", "▁has", "▁1", ",", "200", "▁hens", "</s>"]
     assert pieces == tokenizer.convert_ids_to_tokens(tokenizer("Ada has 1,200 hens")["input_ids"])
 

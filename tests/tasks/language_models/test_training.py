@@ -18,10 +18,10 @@ from tasks import checkpoints, compute_context
 from tasks.checkpoints import Link
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Question, QuestionSet
-from tasks.language_models.fine_tuning import fine_tune, fine_tune_many, fine_tuned
+from tasks.language_models.fine_tuning import fine_tune, fine_tune_many, run_fine_tuning
 from tasks.language_models.fine_tuning_config import FineTuning, up_to
-from tasks.language_models.pretrained import ready
-from tasks.language_models.training import Training, adafactor
+from tasks.language_models.pretrained import prepare_model
+from tasks.language_models.training import FineTuner, adafactor
 from tasks.question_answering.answers import ANSWERS
 from tasks.training.chains import chain
 from tasks.training.members import TrainingError
@@ -37,12 +37,12 @@ def linked(config: FineTuning, given: Iterable[bytes] = ()) -> tuple[pa.Table, b
     left: list[bytes] = []
     context = compute_context.ComputeContext()
     with compute_context.under(context) as notes, checkpoints.under([Link(lambda: given, left.append)]):
-        table = fine_tuned(config, QUESTIONS)
+        table = run_fine_tuning(config, QUESTIONS)
     return table, left[0], dict(notes)
 
 
 def test_every_question_is_asked_on_both_contexts_after_each_epoch_recorded() -> None:
-    table = fine_tuned(config(recorded=(0, 2)), QUESTIONS)
+    table = run_fine_tuning(config(recorded=(0, 2)), QUESTIONS)
     assert ANSWERS == table.schema
     keys = list(zip(*(table[name].to_pylist() for name in ("epoch", "split", "corrupted", "id")), strict=True))
     parts = [("train", each.id) for each in QUESTIONS.train], [("validation", each.id) for each in QUESTIONS.validation]
@@ -61,7 +61,7 @@ def test_every_question_is_asked_on_both_contexts_after_each_epoch_recorded() ->
 
 def test_the_first_questions_are_trained_on_and_asked_and_numeric_ones_alone_where_asked_for() -> None:
     def asked(**fields: Any) -> list[str]:
-        return list(dict.fromkeys(fine_tuned(config(epochs=1, **fields), QUESTIONS)["id"].to_pylist()))
+        return list(dict.fromkeys(run_fine_tuning(config(epochs=1, **fields), QUESTIONS)["id"].to_pylist()))
 
     assert ["q0", "q1", "q2", "q3", "q4", "q12", "q13", "q14"] == asked(examples=5, held_out=3)
     assert ["q0", "q1", "q2", "q4", "q12", "q13", "q14"] == asked(examples=5, held_out=3, numeric=True)
@@ -72,7 +72,7 @@ def test_the_first_questions_are_trained_on_and_asked_and_numeric_ones_alone_whe
 
 
 def test_what_was_trained_on_can_be_answered_and_what_was_not_cannot() -> None:
-    table = fine_tuned(config(epochs=40, learning_rate=3e-3, dropout=0.0), QUESTIONS)
+    table = run_fine_tuning(config(epochs=40, learning_rate=3e-3, dropout=0.0), QUESTIONS)
     right = {False: 0, True: 0}
     for row in table.to_pylist():
         if row["split"] == "train":
@@ -84,12 +84,12 @@ def test_what_was_trained_on_can_be_answered_and_what_was_not_cannot() -> None:
 
 def test_corrupted_contexts_are_what_is_asked() -> None:
     """A model that has learnt to copy would answer otherwise; here the prompts themselves are looked at."""
-    from tasks.language_models.training import Asking
+    from tasks.language_models.training import AnswerRecorder
 
     setting = config()
-    model = ready(setting, QUESTIONS.train, CPU)
-    asking = Asking(setting, model, QUESTIONS)
-    texts = {key: text.strip() for key, text in zip(asking.asked, model.texts(asking.prompts), strict=True)}
+    model = prepare_model(setting, QUESTIONS.train, CPU)
+    asking = AnswerRecorder(setting, model, QUESTIONS)
+    texts = {key: text.strip() for key, text in zip(asking.asked, model.decode_texts(asking.prompts), strict=True)}
     first = QUESTIONS.train[0]
     assert f"question: {first.question} context: {first.context}" == texts["train", False, "q0"]
     without = first.context.replace(first.golds[0][0], "")
@@ -101,9 +101,9 @@ def test_answers_are_split_into_spans_by_the_sets_own_rule() -> None:
         Question(f"q{n}", f"c{n}", f"Ada and Ben met {n}.", "Who met?", (("Ada", "Ben"),)) for n in range(10, 22)
     )
     learnt = config(epochs=20, learning_rate=3e-3, dropout=0.0)
-    as_drop = fine_tuned(learnt, QuestionSet(both[:8], both[8:], "drop"))
+    as_drop = run_fine_tuning(learnt, QuestionSet(both[:8], both[8:], "drop"))
     assert [["Ada", "Ben"]] * 24 == as_drop["answer"].to_pylist()
-    as_squad = fine_tuned(learnt, QuestionSet(both[:8], both[8:], "squad"))
+    as_squad = run_fine_tuning(learnt, QuestionSet(both[:8], both[8:], "squad"))
     assert [["Ada, Ben"]] * 24 == as_squad["answer"].to_pylist()
 
 
@@ -120,7 +120,7 @@ def test_a_chain_is_bit_for_bit_the_unbroken_training(fields: dict[str, Any]) ->
     assert end == state
     assert 4 == notes["continued_from"]
     assert {"way", "stack", "steps_per_second", "continued_from"} == set(notes)
-    assert unbroken.equals(fine_tuned(whole, QUESTIONS))
+    assert unbroken.equals(run_fine_tuning(whole, QUESTIONS))
 
 
 def test_a_chain_of_a_model_in_a_folder_is_the_unbroken_training(tmp_path: Path) -> None:
@@ -154,33 +154,35 @@ def test_states_that_are_damaged_foreign_or_too_late_are_not_continued_from() ->
 
 def test_a_state_of_other_shapes_is_not_continued_from() -> None:
     """Such as one whose name is right and whose arrays are not."""
-    from tasks.language_models.training import identity
+    from tasks.language_models.training import state_name
 
     whole = config(epochs=2)
     unbroken, _, _ = linked(whole)
     _, first, _ = linked(config(epochs=1))
-    state = unpacked(first, identity(whole))
+    state = unpacked(first, state_name(whole))
     assert state is not None
     fewer = replace(state, arrays=dict(list(state.arrays.items())[1:]))
-    table, _, notes = linked(whole, [packed(fewer, identity(whole))])
+    table, _, notes = linked(whole, [packed(fewer, state_name(whole))])
     assert (unbroken, None) == (table, notes.get("continued_from"))
-    assert 1 == linked(whole, [packed(state, identity(whole))])[2]["continued_from"]
+    assert 1 == linked(whole, [packed(state, state_name(whole))])[2]["continued_from"]
 
 
 def test_in_parts_a_step_is_the_same_to_rounding() -> None:
-    one, parts = (fine_tuned(config(epochs=3, dropout=0.0, accumulate=accumulate), QUESTIONS) for accumulate in (1, 4))
+    one, parts = (
+        run_fine_tuning(config(epochs=3, dropout=0.0, accumulate=accumulate), QUESTIONS) for accumulate in (1, 4)
+    )
     assert pytest.approx(one["train_loss"][0].as_py(), rel=1e-3) == parts["train_loss"][0].as_py()
 
 
 @pytest.mark.parametrize("kind", ["t5", "gpt2"])
 def test_adapters_are_all_that_is_trained_of_a_model_in_a_folder(tmp_path: Path, kind: str) -> None:
     setting = config(model=saved(tmp_path / kind, kind, QUESTIONS), adaptation="lora", rank=4, learning_rate=1e-2)
-    model = ready(setting, QUESTIONS.train, CPU)
+    model = prepare_model(setting, QUESTIONS.train, CPU)
     before = {name: weight.detach().clone() for name, weight in model.module.named_parameters()}
-    training = Training(setting, model, QUESTIONS.train)
-    first = training._epoch(1)
+    training = FineTuner(setting, model, QUESTIONS.train)
+    first = training._train_epoch(1)
     for epoch in range(2, 16):
-        last = training._epoch(epoch)
+        last = training._train_epoch(epoch)
     assert last < first
     moved = {name for name, weight in model.module.named_parameters() if not torch.equal(weight, before[name])}
     assert set(training.weights) == moved
@@ -191,7 +193,7 @@ def test_adapters_are_all_that_is_trained_of_a_model_in_a_folder(tmp_path: Path,
 @pytest.mark.parametrize(("kind", "rate"), [("bart", 1e-2), ("llama", 3e-3)])
 def test_models_in_folders_learn_their_training_questions(tmp_path: Path, kind: str, rate: float) -> None:
     setting = config(model=saved(tmp_path / kind, kind, QUESTIONS), epochs=80, learning_rate=rate, dropout=0.0)
-    table = fine_tuned(setting, QUESTIONS)
+    table = run_fine_tuning(setting, QUESTIONS)
     clean = [row for row in table.to_pylist() if row["split"] == "train" and not row["corrupted"]]
     right = [tuple(row["answer"]) == QUESTIONS.by_id[row["id"]].golds[0] for row in clean]
     assert sum(right) >= 10
@@ -199,7 +201,7 @@ def test_models_in_folders_learn_their_training_questions(tmp_path: Path, kind: 
 
 def test_redrawn_relations_cannot_be_learnt() -> None:
     kept, redrawn = (
-        fine_tuned(config(epochs=25, learning_rate=3e-3, dropout=0.0, relation=relation), QUESTIONS)
+        run_fine_tuning(config(epochs=25, learning_rate=3e-3, dropout=0.0, relation=relation), QUESTIONS)
         for relation in ("kept", "redrawn")
     )
     assert kept["train_loss"][0].as_py() < redrawn["train_loss"][0].as_py() - 0.5
@@ -207,7 +209,7 @@ def test_redrawn_relations_cannot_be_learnt() -> None:
 
 def test_a_loss_that_is_not_finite_ends_the_training_in_one_line() -> None:
     with pytest.raises(TrainingError, match=r"loss is not finite at step \d+ \(seed 0\); try a lower learning rate"):
-        fine_tuned(config(epochs=3, learning_rate=1e30), QUESTIONS)
+        run_fine_tuning(config(epochs=3, learning_rate=1e30), QUESTIONS)
 
 
 def test_one_training_of_a_call_ends_alone() -> None:
@@ -225,15 +227,15 @@ def test_torchs_random_state_is_as_it_was() -> None:
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
-    fine_tuned(config(epochs=1), QUESTIONS)
+    run_fine_tuning(config(epochs=1), QUESTIONS)
     assert torch.equal(expected, torch.rand(3))
 
 
 def test_dropout_is_drawn_by_seed_and_epoch() -> None:
     def losses(**fields: Any) -> list[float]:
         setting = config(**fields)
-        training = Training(setting, ready(setting, QUESTIONS.train, CPU), QUESTIONS.train)
-        return [training._epoch(1), training._epoch(2)]
+        training = FineTuner(setting, prepare_model(setting, QUESTIONS.train, CPU), QUESTIONS.train)
+        return [training._train_epoch(1), training._train_epoch(2)]
 
     assert losses() == losses()
     assert losses() != losses(dropout=0.0)

@@ -8,15 +8,15 @@ from tasks import compute_context
 from tasks.compute_context import ComputeContext
 from tasks.job import marks
 from tasks.linear_memorization import gaussian_samples
-from tasks.linear_memorization.gaussian_samples import normal
-from tasks.linear_memorization.gradient_flow import CURVES, Flow, curves, moments, scores, spectrum, weights
-from tasks.linear_memorization.regression import converged
+from tasks.linear_memorization.gaussian_samples import normal_samples
+from tasks.linear_memorization.gradient_flow import CURVES, Flow, curve_times, curves, scores, spectrum, weights
+from tasks.linear_memorization.regression import converged_weights
 
 SIZES = [(1, 1), (5, 3), (4, 4), (5, 5), (3, 9), (9, 2)]
 
 
 def drawn(n: int, d: int, trainings: int = 2) -> torch.Tensor:
-    return torch.from_numpy(np.stack([normal(7, number, n, d) for number in range(trainings)]))
+    return torch.from_numpy(np.stack([normal_samples(7, number, n, d) for number in range(trainings)]))
 
 
 def by_steps(z: np.ndarray, time: float, step: float = 1e-4) -> np.ndarray:
@@ -47,7 +47,7 @@ def test_the_flow_ends_in_the_closed_form(n: int, d: int) -> None:
     z = drawn(n, d)
     found = weights(z, np.array([1e9]))[:, 0].numpy()
     for each, w in zip(z.numpy(), found, strict=True):
-        np.testing.assert_allclose(w, converged(each[:, 0], each[:, 1:]), atol=1e-9)
+        np.testing.assert_allclose(w, converged_weights(each[:, 0], each[:, 1:]), atol=1e-9)
 
 
 def test_one_sample_with_one_feature_by_hand() -> None:
@@ -86,7 +86,7 @@ def marchenko_pastur(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def test_large_samples_follow_the_law_of_random_matrices() -> None:
     config = Flow(150, 150, trainings=60, first=-1, last=2, per_decade=4)
     table = curves(config, []).to_pydict()
-    for name, expected in zip(("learning", "memorization"), marchenko_pastur(moments(config)), strict=True):
+    for name, expected in zip(("learning", "memorization"), marchenko_pastur(curve_times(config)), strict=True):
         np.testing.assert_allclose(table[name], expected, atol=0.015)
     # It rises to .744 at t = 1.4, and falls back to where it began.
     assert 1 < table["time"][int(np.argmax(table["memorization"]))] < 2
@@ -109,8 +109,8 @@ def test_the_table_has_means_with_intervals_over_trainings() -> None:
     table = curves(config, [])
     assert CURVES == table.schema
     assert [0.1, pytest.approx(10**-0.5), 1.0, pytest.approx(10**0.5), 10.0] == table["time"].to_pylist()
-    z = torch.from_numpy(np.stack([normal(3, number, 5, 8) for number in range(4)]))
-    _, memorised = scores(spectrum(z), moments(config))
+    z = torch.from_numpy(np.stack([normal_samples(3, number, 5, 8) for number in range(4)]))
+    _, memorised = scores(spectrum(z), curve_times(config))
     row = table.to_pylist()[2]
     assert float(memorised[:, 2].mean()) == pytest.approx(row["memorization"])
     half = 3.182446 * float(memorised[:, 2].std()) / 2  # t(3) at 97.5 %
@@ -126,7 +126,7 @@ def test_a_training_depends_on_its_own_stream_and_not_on_the_stack(monkeypatch: 
     monkeypatch.setattr(gaussian_samples, "fitting", lambda *_: 2)
     assert together.equals(curves(config, []))
     few = Flow(6, 9, trainings=1)
-    first = scores(spectrum(torch.from_numpy(normal(0, 0, 6, 9))[None]), moments(few))[0][0]
+    first = scores(spectrum(torch.from_numpy(normal_samples(0, 0, 6, 9))[None]), curve_times(few))[0][0]
     np.testing.assert_allclose(curves(few, [])["learning"], first, rtol=1e-12)
 
 

@@ -13,12 +13,12 @@ from scipy import stats
 from tasks.linear_memorization.private import private
 from tasks.linear_memorization.private_config import Private, levels
 from tasks.linear_memorization.private_training import (
-    answered,
     clipped_descent,
-    drawn,
-    nearest,
+    draw_training,
+    nearest_level,
     noise_multipliers,
-    randomised,
+    query_answers,
+    randomised_response,
     sensitivity,
 )
 
@@ -27,7 +27,7 @@ CONFIG = Private(samples=6, features=9, steps=15, time=1.5, clip=0.8, trainings=
 
 def samples(config: Private, seed: int) -> np.ndarray:
     """z of one training, (samples, 1 + features)."""
-    x, y, *_ = drawn(config, seed)
+    x, y, *_ = draw_training(config, seed)
     return np.column_stack([levels(config.values)[x.astype(int)], y])
 
 
@@ -84,7 +84,7 @@ def test_the_noise_of_a_step_is_twice_the_clip_times_sigma_as_opacus_counts_it()
 
 def test_the_output_noise_has_the_density_that_falls_with_its_length() -> None:
     config = Private(samples=2, features=4, steps=15)
-    noise = np.stack([drawn(config, seed)[6] for seed in range(4000)])
+    noise = np.stack([draw_training(config, seed)[6] for seed in range(4000)])
     lengths = np.linalg.norm(noise, axis=1)
     # exp(-|b|) in 5 dimensions: |b| has the density b^4 exp(-b) / 4!.
     assert stats.kstest(lengths, stats.gamma(5).cdf).pvalue > 1e-3
@@ -95,30 +95,30 @@ def test_randomised_response_keeps_and_replaces_as_often_as_it_says() -> None:
     chance, count = np.random.default_rng(0), 200_000
     x = torch.full((count,), 2)
     kept, moved = torch.from_numpy(chance.random(count)), torch.from_numpy(chance.integers(1, 4, size=count))
-    told = np.bincount(randomised(x, kept, moved, math.log(5), 4).numpy(), minlength=4) / count
+    told = np.bincount(randomised_response(x, kept, moved, math.log(5), 4).numpy(), minlength=4) / count
     np.testing.assert_allclose(told, [1 / 8, 1 / 8, 5 / 8, 1 / 8], atol=0.005)
 
 
 def test_the_nearest_value_is_answered() -> None:
     config = Private(values=4)  # at -1.34, -.45, .45, 1.34
     answers = torch.tensor([[-9.0, -1.0, -0.8, 0.1, 0.8, 1.0, math.inf, -math.inf, math.nan]], dtype=torch.float64)
-    assert [[0, 0, 1, 2, 2, 3, 3, 0, 0]] == nearest(config, answers).tolist()
+    assert [[0, 0, 1, 2, 2, 3, 3, 0, 0]] == nearest_level(config, answers).tolist()
 
 
 def test_the_ratio_divides_by_what_is_left_of_the_first_weight() -> None:
     weights = torch.tensor([[0.75, 1.0, -2.0]], dtype=torch.float64)
-    raw, ratio = answered(weights, torch.tensor([[[1.0, 0.0], [0.0, 1.0]]], dtype=torch.float64))
+    raw, ratio = query_answers(weights, torch.tensor([[[1.0, 0.0], [0.0, 1.0]]], dtype=torch.float64))
     assert [[1.0, -2.0]] == raw.tolist()
     assert [[4.0, -8.0]] == ratio.tolist()
 
 
 def test_samples_are_public_in_length_and_streams_differ() -> None:
     config = Private(samples=5, features=7, steps=30)
-    x, y, fresh_x, fresh_y, *_ = drawn(config, 0)
+    x, y, fresh_x, fresh_y, *_ = draw_training(config, 0)
     np.testing.assert_allclose(np.linalg.norm(y, axis=1), math.sqrt(7), rtol=1e-12)
     assert (np.linalg.norm(samples(config, 0), axis=1) ** 2 <= 2 / config.longest_step + 1e-9).all()
     assert not np.array_equal(y, fresh_y)
-    assert not np.array_equal(y, drawn(config, 1)[1])
+    assert not np.array_equal(y, draw_training(config, 1)[1])
     assert x.shape == fresh_x.shape == (5,)
 
 

@@ -5,17 +5,17 @@ import pytest
 import torch
 
 from tasks.job import marks
-from tasks.linear_memorization.gaussian_samples import normal
+from tasks.linear_memorization.gaussian_samples import normal_samples
 from tasks.linear_memorization.gradient_flow import Flow, curves
-from tasks.linear_memorization.recovery import RECOVERY, Recovery, attacked, least_norm, recovery
-from tasks.linear_memorization.regression import converged
+from tasks.linear_memorization.recovery import RECOVERY, Recovery, attack_errors, least_norm, recovery
+from tasks.linear_memorization.regression import converged_weights
 
 
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (8, 8), (5, 30)])
 def test_the_solution_of_least_norm_is_the_closed_form(n: int, d: int) -> None:
-    z = np.stack([normal(0, number, n, d) for number in range(3)])
+    z = np.stack([normal_samples(0, number, n, d) for number in range(3)])
     for each, w in zip(z, least_norm(torch.from_numpy(z)).numpy(), strict=True):
-        np.testing.assert_allclose(w, converged(each[:, 0], each[:, 1:]), atol=1e-10)
+        np.testing.assert_allclose(w, converged_weights(each[:, 0], each[:, 1:]), atol=1e-10)
 
 
 def test_every_x_is_recovered_where_features_are_many() -> None:
@@ -44,7 +44,7 @@ def test_the_raw_query_ends_where_the_curve_ends(d: int) -> None:
 
 
 def test_the_quotient_recovers_what_the_raw_query_only_scales() -> None:
-    raw, ratio = attacked(torch.from_numpy(normal(0, 0, 10, 15))[None])[0].abs()
+    raw, ratio = attack_errors(torch.from_numpy(normal_samples(0, 0, 10, 15))[None])[0].abs()
     assert raw.max() > 0.1
     assert ratio.max() < 1e-10
 

@@ -15,27 +15,27 @@ def asked(context: str, *golds: tuple[str, ...]) -> Question:
 
 def test_every_digit_of_the_context_goes_and_nothing_else() -> None:
     expected = "In the county, .% were under the age of , .% from  to . The median age was  years."
-    assert expected == Corruption().corrupted(asked(COUNTY))
-    assert "On February ,  ." == Corruption().corrupted(asked("On February 6, 2016 ."))
+    assert expected == Corruption().corrupt_context(asked(COUNTY))
+    assert "On February ,  ." == Corruption().corrupt_context(asked("On February 6, 2016 ."))
 
 
 def test_digits_beside_letters_go_and_numbers_in_words_stay() -> None:
-    assert "the th of four km²" == Corruption().corrupted(asked("the 4th of four km²"))
+    assert "the th of four km²" == Corruption().corrupt_context(asked("the 4th of four km²"))
 
 
 def test_names_go_as_whole_words_and_phrases() -> None:
     taken = Corruption("names", names=("Ann", "Ann Lee", "Rue (Nord)"), mask="[name]")
     expected = "[name] met [name], Anna and ann in [name]."
-    assert expected == taken.corrupted(asked("Ann Lee met Ann, Anna and ann in Rue (Nord)."))
+    assert expected == taken.corrupt_context(asked("Ann Lee met Ann, Anna and ann in Rue (Nord)."))
 
 
 def test_matches_of_a_pattern_are_replaced_by_the_mask_as_it_is_written() -> None:
     taken = Corruption("pattern", pattern=r"[A-Z]{2}-\d+", mask=r"\1")
-    assert r"case \1 and \1" == taken.corrupted(asked("case AB-12 and CD-3"))
+    assert r"case \1 and \1" == taken.corrupt_context(asked("case AB-12 and CD-3"))
 
 
 def test_a_pattern_that_also_matches_nothing_puts_no_mask_between_characters() -> None:
-    assert "a_b" == Corruption("pattern", pattern=r"\d*", mask="_").corrupted(asked("a12b"))
+    assert "a_b" == Corruption("pattern", pattern=r"\d*", mask="_").corrupt_context(asked("a12b"))
 
 
 def test_all_spans_of_all_golds_go_but_no_pieces_of_other_words_and_numbers() -> None:
@@ -43,11 +43,13 @@ def test_all_spans_of_all_golds_go_but_no_pieces_of_other_words_and_numbers() ->
     question = asked(
         "In 1966 the Cat had 6 lives, 6km of string, 6.5 mice, 1,6 and a catfish: cat!", ("6", "cat"), ("",)
     )
-    assert "In 1966 the _ had _ lives, _km of string, 6.5 mice, 1,6 and a catfish: _!" == taken.corrupted(question)
+    assert "In 1966 the _ had _ lives, _km of string, 6.5 mice, 1,6 and a catfish: _!" == taken.corrupt_context(
+        question
+    )
 
 
 def test_a_context_without_a_span_of_the_answer_stays() -> None:
-    assert "abc" == Corruption("answers", mask="_").corrupted(asked("abc", ("",)))
+    assert "abc" == Corruption("answers", mask="_").corrupt_context(asked("abc", ("",)))
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,14 @@ from tasks.datasets.questions.question import Question, QuestionSet, Scorer
 from tasks.files import FileError
 from tasks.pinnable import Pinnable
 from tasks.question_answering.answers import ANSWERS
-from tasks.question_answering.asked import SETS, Selection
-from tasks.question_answering.predictions import AnswersOf, Predictions, answers, predictions, read_answers
+from tasks.question_answering.predictions import (
+    Predictions,
+    ReadAnswers,
+    answers_table,
+    parse_predictions,
+    read_answers,
+)
+from tasks.question_answering.question_sets import SETS, Selection
 
 TRAIN = [Question(id_, "c", "Ann has 4.", "?", (("4",),)) for id_ in ("a", "b")]
 VALIDATION = [Question("v", "d", "Bo has 5.", "?", (("5",), ("five",)))]
@@ -31,7 +37,7 @@ def put(folder: Path, **changed: Any) -> Predictions:
 
 
 def test_the_answers_are_those_of_the_files(tmp_path: Path) -> None:
-    table = answers(put(tmp_path), SET)
+    table = answers_table(put(tmp_path), SET)
     assert ANSWERS == table.schema
     assert [
         ("train", False, "a", ["a of train"]),
@@ -51,13 +57,13 @@ def test_a_task_reads_the_answers_to_the_questions_of_a_data_set(tmp_path: Path)
         part = chosen.train[:3] if split == "train" else chosen.validation[:2]
         (tmp_path / f"{name}.json").write_text(json.dumps({each.id: each.golds[0][0] for each in part}))
     given = Predictions(str(tmp_path)).pin({})
-    table = read_answers(AnswersOf(data, given, Selection(examples=3, held_out=2)), ())
+    table = read_answers(ReadAnswers(data, given, Selection(examples=3, held_out=2)), ())
     assert [[*each.golds[0]] for each in chosen.train[:3]] == table["answer"].to_pylist()[:3]
     assert 10 == table.num_rows
 
 
 def test_answers_to_others_of_the_split_are_passed_over(tmp_path: Path) -> None:
-    table = answers(put(tmp_path), SET, Selection(examples=1))
+    table = answers_table(put(tmp_path), SET, Selection(examples=1))
     assert ["a", "a", "v", "v"] == table["id"].to_pylist()
 
 
@@ -77,7 +83,7 @@ def test_answers_to_others_of_the_split_are_passed_over(tmp_path: Path) -> None:
     ],
 )
 def test_an_answer_is_what_the_sets_evaluation_takes(scorer: Scorer, sent: Any, spans: tuple[str, ...]) -> None:
-    assert {"a": spans} == predictions(FILE, json.dumps({"a": sent}).encode(), scorer)
+    assert {"a": spans} == parse_predictions(FILE, json.dumps({"a": sent}).encode(), scorer)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +102,7 @@ def test_an_answer_is_what_the_sets_evaluation_takes(scorer: Scorer, sent: Any, 
 )
 def test_anything_else_is_named(scorer: Scorer, sent: Any, message: str) -> None:
     with pytest.raises(DatasetError, match=message) as caught:
-        predictions(FILE, json.dumps(sent).encode(), scorer)
+        parse_predictions(FILE, json.dumps(sent).encode(), scorer)
     assert 1 == len(str(caught.value).splitlines())
 
 
@@ -111,7 +117,7 @@ def test_anything_else_is_named(scorer: Scorer, sent: Any, message: str) -> None
 )
 def test_missing_and_unknown_ids_are_counted_and_named(tmp_path: Path, changed: Any, message: str) -> None:
     with pytest.raises(DatasetError, match=message):
-        answers(put(tmp_path, **changed), SET)
+        answers_table(put(tmp_path, **changed), SET)
 
 
 def test_the_digest_is_of_the_content_and_of_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

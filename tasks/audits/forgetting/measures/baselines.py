@@ -69,14 +69,14 @@ def baselines(config: Baselines, inputs: Inputs) -> pa.Table:
     """
     matrix = confidence_matrix(inputs)
     found = [
-        of_target(matrix, number, target)
+        target_row(matrix, number, target)
         for number, target in enumerate(config.targets)
         if matrix.replicates("target", number)
     ]
     return pa.Table.from_pylist(found, BASELINES)
 
 
-def of_target(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> dict[str, Any]:
+def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> dict[str, Any]:
     """The target's row of BASELINES, all confidences at the precision that its own were printed with."""
     models, others = matrix.replicates("target", number), matrix.replicates("calibration")
     printed = max(matrix.models[model].printed for model in models)
@@ -84,7 +84,7 @@ def of_target(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> dic
     asked = ~matrix.is_control
     kinds = log_odds(own[:, asked], printed), log_odds(retrained[:, asked], printed)
     likelihood, quality = u_lira.accuracy(*kinds), forgetting_quality.quality(*kinds)
-    chance = forgetting_quality.against_chance(*kinds)
+    chance = forgetting_quality.permutation_test(*kinds)
     leak = privleak.privleak(own, retrained, matrix.is_control)
     return {
         "target": number,
@@ -93,22 +93,22 @@ def of_target(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> dic
         "retrained": len(others),
         "images": int(asked.sum()),
         "control": int(matrix.is_control.sum()),
-        **columns("u_lira", likelihood),
+        **estimate_columns("u_lira", likelihood),
         "u_lira_pairs": likelihood.n,
-        **columns("quality", quality),
+        **estimate_columns("quality", quality),
         "quality_pairs": quality.n,
         "quality_null": None if chance is None else chance[0],
         "quality_p": None if chance is None else chance[1],
-        **columns("privleak", leak),
-        "missing": missing(len(models), len(others), bool(matrix.is_control.any())),
+        **estimate_columns("privleak", leak),
+        "missing": describe_missing(len(models), len(others), bool(matrix.is_control.any())),
     }
 
 
-def columns(name: str, estimate: Estimate) -> dict[str, float | None]:
+def estimate_columns(name: str, estimate: Estimate) -> dict[str, float | None]:
     return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
 
 
-def missing(models: int, retrained: int, control: bool) -> str | None:
+def describe_missing(models: int, retrained: int, control: bool) -> str | None:
     """Which of the three there cannot be with so many models of the target and of D_C, and why."""
     reasons = []
     least = max(u_lira.LEAST, forgetting_quality.LEAST)
@@ -131,16 +131,18 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     """The three measures of each target; those that cannot be have no value, and n is 0."""
     found = tables.rows(BASELINES)
     for target in found:
-        yield row("U-LiRA accuracy", {"target": target["name"]}, of(target, "u_lira"), "pair of trainings", 0.5)
+        yield row(
+            "U-LiRA accuracy", {"target": target["name"]}, read_estimate(target, "u_lira"), "pair of trainings", 0.5
+        )
     for target in found:
         null, p = target["quality_null"], target["quality_p"]
-        value = of(target, "quality")
+        value = read_estimate(target, "quality")
         yield row("forgetting quality", {"target": target["name"]}, value, "pair of trainings", null, p)
     for target in found:
-        yield row("PrivLeak", {"target": target["name"]}, of(target, "privleak"), "training", 0.0)
+        yield row("PrivLeak", {"target": target["name"]}, read_estimate(target, "privleak"), "training", 0.0)
 
 
-def of(target: Row, name: str) -> Estimate:
+def read_estimate(target: Row, name: str) -> Estimate:
     """An estimate of a row of BASELINES."""
     pairs = f"{name}_pairs"
     n = target[pairs] if pairs in target else 0 if target[name] is None else target["models"]

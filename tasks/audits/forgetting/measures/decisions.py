@@ -22,14 +22,21 @@ from numpy.typing import NDArray
 from tasks import seeds, statistics
 from tasks.audits.forgetting.confidence_matrix import Array, ConfidenceMatrix, confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import Evidence, Right, adjusted, decided, right
-from tasks.audits.forgetting.evidence_rows import likeness_rows, share_row, side_rows, unanswered
-from tasks.audits.forgetting.exchangeability import PValues, by_unit, effect, p_values, scores
+from tasks.audits.forgetting.decision import Evidence, Right, decide, holm_adjustment, score_decision
+from tasks.audits.forgetting.evidence_rows import likeness_rows, share_row, side_rows, unanswered_row
+from tasks.audits.forgetting.exchangeability import PValues, effect, p_values, scores, unit_scores
 from tasks.audits.forgetting.held_share import ShareCurve, share_curve
-from tasks.audits.forgetting.likeness import UNKNOWN, Check, agreement, among, check, disagreeing
+from tasks.audits.forgetting.likeness import (
+    UNKNOWN,
+    LikenessCheck,
+    agreement,
+    calibration_agreements,
+    count_disagreements,
+    likeness_check,
+)
 from tasks.audits.forgetting.measures import query_confidences
 from tasks.audits.forgetting.target import NamedTarget
-from tasks.audits.forgetting.trainings import Kind, Model, Trainings, drawn_share
+from tasks.audits.forgetting.trainings import Kind, ModelId, Trainings, realised_share
 from tasks.external.confidences import rounded
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
@@ -98,17 +105,17 @@ class Decisions:
         at_least(self, {"permutations": 1, "seed": 0})
 
 
-Numbered = tuple[Kind, int]  # what a model stands for, and the number of its target or share
+ModelGroup = tuple[Kind, int]  # what a model stands for, and the number of its target or share
 
 
-class Tested(NamedTuple):
+class TargetEffect(NamedTuple):
     """What the models of one target say together: the mean of their effects, and the test's p-value on each side."""
 
     effect: float
     p: PValues
 
 
-class Single(NamedTuple):
+class SingleAudit(NamedTuple):
     """A model of a known share, audited alone."""
 
     share: float
@@ -118,7 +125,7 @@ class Single(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
+class ModelEffects:
     """All models' effects, computed once.
 
     Where a target's numbers are rounded, to the last place `printed`, so are those of the models that it is held
@@ -132,11 +139,11 @@ class Compared:
     printed: float = 0.0
 
     @cached_property
-    def calibration(self) -> list[Model]:
+    def calibration(self) -> list[ModelId]:
         return self.matrix.replicates("calibration")
 
     @cached_property
-    def known(self) -> Array:
+    def calibration_confidences(self) -> Array:
         """The confidences of the calibration models (models, n)."""
         return self.matrix.confidences(self.calibration)
 
@@ -144,33 +151,36 @@ class Compared:
     def is_controlled(self) -> bool:
         return bool(self.matrix.is_control.any() and len(self.calibration))
 
-    def said(self, models: Sequence[Model]) -> Array:
+    def printed_confidences(self, models: Sequence[ModelId]) -> Array:
         """The confidences of models in a target's place (models, n)."""
         return rounded(self.matrix.confidences(models), self.printed if self.printed > FINE else 0.0)
 
-    def units(self, of_images: Array) -> tuple[Array, NDArray[np.bool_]]:
-        return by_unit(of_images, self.matrix.groups, self.matrix.is_control)
+    def unit_scores(self, of_images: Array) -> tuple[Array, NDArray[np.bool_]]:
+        return unit_scores(of_images, self.matrix.groups, self.matrix.is_control)
 
-    def scores(self, models: Sequence[Model]) -> list[Array]:
+    def scores(self, models: Sequence[ModelId]) -> list[Array]:
         """The images' scores of each of these models, (n,)."""
-        return [scores(of, self.known) for of in self.said(models)]
+        return [scores(of, self.calibration_confidences) for of in self.printed_confidences(models)]
 
     @cached_property
     def null_scores(self) -> list[Array]:
         """The images' scores of each calibration model, compared with the others; none of a single one."""
-        if len(self.known) < 2:
+        if len(self.calibration_confidences) < 2:
             return []
-        return [scores(of, np.delete(self.known, at, axis=0)) for at, of in enumerate(self.said(self.calibration))]
+        return [
+            scores(of, np.delete(self.calibration_confidences, at, axis=0))
+            for at, of in enumerate(self.printed_confidences(self.calibration))
+        ]
 
     @cached_property
     def null_effects(self) -> list[float]:
         """The effect of each calibration model, compared with the others."""
-        return [effect(*self.units(of_images)) for of_images in self.null_scores]
+        return [effect(*self.unit_scores(of_images)) for of_images in self.null_scores]
 
     @cached_property
-    def known_shares(self) -> dict[Numbered, float]:
+    def known_shares(self) -> dict[ModelGroup, float]:
         """The share of each partial training and of each target of that kind."""
-        shares: dict[Numbered, float] = {("partial", number): of for number, of in enumerate(self.config.partial)}
+        shares: dict[ModelGroup, float] = {("partial", number): of for number, of in enumerate(self.config.partial)}
         drawn_alone = len(np.unique(self.matrix.groups)) == len(self.matrix.groups)
         for number, target in enumerate(self.config.targets):
             # Of groups, such as patients, the share that was drawn need not be the one that was asked for.
@@ -179,12 +189,14 @@ class Compared:
         return shares
 
     @cached_property
-    def known_effects(self) -> dict[Numbered, list[float]]:
+    def known_effects(self) -> dict[ModelGroup, list[float]]:
         """The effects of their models."""
         replicates = {who: self.matrix.replicates(*who) for who in self.known_shares}
-        return {who: [effect(*self.units(of)) for of in self.scores(models)] for who, models in replicates.items()}
+        return {
+            who: [effect(*self.unit_scores(of)) for of in self.scores(models)] for who, models in replicates.items()
+        }
 
-    def curve(self, without: Numbered) -> ShareCurve | None:
+    def curve(self, without: ModelGroup) -> ShareCurve | None:
         """The effect over the share from all models of known shares but those of this target, or this null model."""
         null = [of for at, of in enumerate(self.null_effects) if without != ("calibration", at)]
         effects: dict[float, list[float]] = {0.0: null}
@@ -193,39 +205,39 @@ class Compared:
                 effects.setdefault(self.known_shares[who], []).extend(found)
         return share_curve(effects)
 
-    def singly(self) -> Iterator[Single]:
+    def single_audits(self) -> Iterator[SingleAudit]:
         """Each model of a known share, audited alone; of share 0 the calibration models, each beside the others."""
         for at, of_images in enumerate(self.null_scores):
-            yield self._single(0.0, ("calibration", at), at, of_images)
+            yield self._audit_single(0.0, ("calibration", at), at, of_images)
         for who, of in self.known_shares.items():
             for at, of_images in enumerate(self.scores(self.matrix.replicates(*who))):
-                yield self._single(of, who, at, of_images)
+                yield self._audit_single(of, who, at, of_images)
 
-    def _single(self, share: float, who: Numbered, at: int, of_images: Array) -> Single:
-        units = self.units(of_images)
+    def _audit_single(self, share: float, who: ModelGroup, at: int, of_images: Array) -> SingleAudit:
+        units = self.unit_scores(of_images)
         found, curve = effect(*units), self.curve(who)
-        high = 1.0 if curve is None else curve.share_of(found, 1).high
+        high = 1.0 if curve is None else curve.estimate_share(found, 1).high
         chance = seeds.generator(self.config.seed, "permutations", *who, at)
         p = p_values(*units, self.config.permutations, chance).surer
-        return Single(share, found, p, 1.0 if high is None else high)
+        return SingleAudit(share, found, p, 1.0 if high is None else high)
 
-    def tested(self, number: int, models: Sequence[Model]) -> Tested:
+    def test_target(self, number: int, models: Sequence[ModelId]) -> TargetEffect:
         """The effect of a target's models, and the test of exchangeability of their mean scores."""
         of_images = self.scores(models)
         chance = seeds.generator(self.config.seed, "permutations", number)
-        p = p_values(*self.units(np.mean(of_images, axis=0)), self.config.permutations, chance)
-        return Tested(float(np.mean([effect(*self.units(of)) for of in of_images])), p)
+        p = p_values(*self.unit_scores(np.mean(of_images, axis=0)), self.config.permutations, chance)
+        return TargetEffect(float(np.mean([effect(*self.unit_scores(of)) for of in of_images])), p)
 
-    def on_control(self, models: Sequence[Model]) -> tuple[Check, Check]:
+    def likeness_checks(self, models: Sequence[ModelId]) -> tuple[LikenessCheck, LikenessCheck]:
         """Accuracy and agreement on the control set, beside those of calibration models."""
         there = self.matrix.is_control
-        accuracy = check(self.accuracies(models), self.accuracies(self.calibration))
-        known = self.known[:, there]
-        said = [agreement(of[there], known) for of in self.said(models)]
-        expected = among(known, self.said(self.calibration)[:, there])
-        return accuracy, check([value for value in said if value is not None], expected)
+        accuracy = likeness_check(self.accuracies(models), self.accuracies(self.calibration))
+        known = self.calibration_confidences[:, there]
+        said = [agreement(of[there], known) for of in self.printed_confidences(models)]
+        expected = calibration_agreements(known, self.printed_confidences(self.calibration)[:, there])
+        return accuracy, likeness_check([value for value in said if value is not None], expected)
 
-    def accuracies(self, models: Sequence[Model]) -> list[float] | None:
+    def accuracies(self, models: Sequence[ModelId]) -> list[float] | None:
         """Of each model on the control set; None where one does not say which classes are more probable."""
         right = [self.matrix.models[model].right for model in models]
         said = [float(of[self.matrix.is_control].mean()) for of in right if of is not None]
@@ -241,36 +253,36 @@ def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
     matrix = confidence_matrix(inputs)
     there = {number: models for number in range(len(config.targets)) if (models := matrix.replicates("target", number))}
     places = {number: max(matrix.models[model].printed for model in models) for number, models in there.items()}
-    found = {printed: Compared(config, matrix, printed) for printed in set(places.values())}
+    found = {printed: ModelEffects(config, matrix, printed) for printed in set(places.values())}
     by_number = {number: found[printed] for number, printed in places.items()}
-    tested = {number: of.tested(number, there[number]) for number, of in by_number.items() if of.is_controlled}
-    p = dict(zip(tested, adjusted([of.p.surer for of in tested.values()]), strict=True))
+    tested = {number: of.test_target(number, there[number]) for number, of in by_number.items() if of.is_controlled}
+    p = dict(zip(tested, holm_adjustment([of.p.surer for of in tested.values()]), strict=True))
     rows = [
-        of_target(by_number[number], number, models, tested.get(number), p.get(number))
+        target_row(by_number[number], number, models, tested.get(number), p.get(number))
         for number, models in there.items()
     ]
     return pa.Table.from_pylist(rows, DECISIONS)
 
 
-def of_target(
-    found: Compared, number: int, models: Sequence[Model], tested: Tested | None, p_adjusted: float | None
+def target_row(
+    found: ModelEffects, number: int, models: Sequence[ModelId], tested: TargetEffect | None, p_adjusted: float | None
 ) -> dict[str, Any]:
     """The target's row of DECISIONS."""
     target, matrix = found.config.targets[number], found.matrix
     effects, held, accuracy, agreed = Estimate(None, None, None, len(models)), None, UNKNOWN, UNKNOWN
     if tested is not None:
         value, curve = tested.effect, found.curve(("target", number))
-        reach = None if curve is None else curve.spread(len(models))
+        reach = None if curve is None else curve.interval_half_width(len(models))
         low, high = (None, None) if reach is None else (value - reach, value + reach)
         effects = Estimate(value, low, high, len(models))
-        held = None if curve is None else curve.share_of(value, len(models))
-        accuracy, agreed = found.on_control(models)
+        held = None if curve is None else curve.estimate_share(value, len(models))
+        accuracy, agreed = found.likeness_checks(models)
     said = [matrix.models[model] for model in models]
-    twice = [disagreeing(of.confidence, of.again, of.printed) for of in said]
+    twice = [count_disagreements(of.confidence, of.again, of.printed) for of in said]
     disagree, repeats = (sum(counts) for counts in zip(*twice, strict=True))
     other = None if tested is None else tested.p.less_sure
     evidence = Evidence(p_adjusted, held, accuracy, agreed, disagree, repeats, other)
-    decision = decided(evidence, found.config.negligible)
+    decision = decide(evidence, found.config.negligible)
     return {
         "target": number,
         "name": target.name,
@@ -298,7 +310,7 @@ def of_target(
         "disagreeing": disagree,
         "decision": decision.answer,
         "reason": decision.reason,
-        "right": right(decision.answer, target.held, found.config.negligible),
+        "right": score_decision(decision.answer, target.held, found.config.negligible),
         "images": matrix.images,
         "controls": int(matrix.is_control.sum()),
         "units": len(np.unique(matrix.groups)),
@@ -313,7 +325,7 @@ def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
 def decisions_config(config: Forgetting, trainings: Trainings) -> Decisions:
     """How targets are decided on, here and in the measure of power."""
     seed = seeds.derive(config.seed, "decisions")
-    partial = tuple(drawn_share(config, share) for share in config.trained_partial)
+    partial = tuple(realised_share(config, share) for share in config.partial_shares)
     return Decisions(trainings.targets, partial, config.negligible, config.permutations, seed)
 
 
@@ -328,7 +340,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     judged = table.to_pylist()
     yield from (share_row(target) for target in judged)
     answered = {target["name"] for target in judged}
-    yield from (unanswered(target.name) for target in about.targets if target.name not in answered)
+    yield from (unanswered_row(target.name) for target in about.targets if target.name not in answered)
     for of in (side_rows, likeness_rows):
         for target in judged:
             yield from of(target)

@@ -64,7 +64,7 @@ def pairs(matrix: ConfidenceMatrix) -> Iterator[dict[str, Any]]:
         for one in query:
             if one == other:
                 continue
-            first, second = matrix.at_one_resolution([one], [other])
+            first, second = matrix.rounded_confidences([one], [other])
             yield {
                 "query": one.replicate,
                 "model": other.kind,

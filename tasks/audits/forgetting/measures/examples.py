@@ -58,11 +58,11 @@ class Examples:
 @task(version=1, name="forgetting.examples")
 def examples(config: Examples, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Part by part and class by class one image (EXAMPLES), each as likely as any; none of a class that has none."""
-    images = [image for name, part in config.parts.items() for image in drawn(name, part, config.seed)]
+    images = [image for name, part in config.parts.items() for image in draw_examples(name, part, config.seed)]
     return pa.Table.from_pylist(images, EXAMPLES)
 
 
-def drawn(name: str, part: Part | Remainder, seed: int) -> Iterator[dict[str, Any]]:
+def draw_examples(name: str, part: Part | Remainder, seed: int) -> Iterator[dict[str, Any]]:
     """The part's rows of the table, classes ascending."""
     images = load(part.data)
     indices = part.rows(images)
@@ -85,7 +85,7 @@ def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:  # noqa: 
     if "examples" not in config.measures:
         return ()
     seed = seeds.derive(config.seed, "examples")
-    return Job(examples, Examples(config.trained_on, config.calibration, config.outside, seed))
+    return Job(examples, Examples(config.query_part, config.calibration, config.outside, seed))
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tasks import statistics
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.trainings import Model, Trainings
+from tasks.audits.forgetting.trainings import ModelId, Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.summaries import Row, alone, row
@@ -40,7 +40,7 @@ FITS = pa.schema(
 class Fit:
     """Whose training it was."""
 
-    model: Model
+    model: ModelId
 
 
 @task(version=1, name="forgetting.fit")

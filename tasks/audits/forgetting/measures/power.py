@@ -19,14 +19,14 @@ from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.measures import query_confidences
-from tasks.audits.forgetting.measures.decisions import Compared, Decisions, Single, decisions_config
+from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects, SingleAudit, decisions_config
 from tasks.audits.forgetting.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import Estimate, mean, proportion
 from tasks.summaries import Row, alone, row
 
-FOUND = 0.8
+REQUIRED_POWER = 0.8
 # One row per share, in rising order.
 POWER = pa.schema(
     [
@@ -57,17 +57,17 @@ def power(config: Power, inputs: Inputs) -> pa.Table:
 
     Models of a share that have not answered are missing, and with them a share that has none.
     """
-    found = Compared(config.decisions, confidence_matrix(inputs))
+    found = ModelEffects(config.decisions, confidence_matrix(inputs))
     if not found.is_controlled:
         return POWER.empty_table()
-    by_share: dict[float, list[Single]] = {}
-    for single in found.singly():
+    by_share: dict[float, list[SingleAudit]] = {}
+    for single in found.single_audits():
         by_share.setdefault(single.share, []).append(single)
-    rows = [at_share(share, by_share[share], config.decisions.negligible) for share in sorted(by_share)]
+    rows = [power_row(share, by_share[share], config.decisions.negligible) for share in sorted(by_share)]
     return pa.Table.from_pylist(rows, POWER)
 
 
-def at_share(share: float, models: Sequence[Single], negligible: float) -> dict[str, Any]:
+def power_row(share: float, models: Sequence[SingleAudit], negligible: float) -> dict[str, Any]:
     """The row of POWER of the models of a share."""
     detected = sum(single.p <= LEVEL for single in models)
     rate, effect = proportion(detected, len(models)), mean([single.effect for single in models])
@@ -85,11 +85,11 @@ def at_share(share: float, models: Sequence[Single], negligible: float) -> dict[
     }
 
 
-def smallest_found(powers: Mapping[float, float]) -> float | None:
+def smallest_detected_share(powers: Mapping[float, float]) -> float | None:
     """The smallest share above 0 from which on, for it and all greater ones, power is at least FOUND; None: no such."""
     smallest = None
     for share in sorted((share for share in powers if share > 0), reverse=True):
-        if powers[share] < FOUND:
+        if powers[share] < REQUIRED_POWER:
             break
         smallest = share
     return smallest
@@ -100,7 +100,7 @@ def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
     if not config.query.is_controlled or not trainings.targets:
         return ()
     known = any(target.is_beside_all and target.remembers for target in trainings.targets)
-    if not (config.trained_partial or known):
+    if not (config.partial_shares or known):
         return ()
     return Job(power, Power(decisions_config(config, trainings)), query_confidences.plan(config, trainings))
 
@@ -112,7 +112,7 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
         rate = Estimate(share["power"], share["power_low"], share["power_high"], share["models"])
         yield row("power", {"share": share["share"]}, rate, "training")
     if shares:
-        smallest = alone(smallest_found({share["share"]: share["power"] for share in shares}), len(shares))
+        smallest = alone(smallest_detected_share({share["share"]: share["power"] for share in shares}), len(shares))
         yield row("smallest share found", {}, smallest, "share of D_Q")
 
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.external_targets import Answers, table_answers
-from tasks.audits.forgetting.probe_set import Probes, ProbeSet, handed_out, probes_of
-from tasks.audits.forgetting.trainings import Model, Trainings
+from tasks.audits.forgetting.probe_set import Probes, ProbeSet, handout_order, load_probes
+from tasks.audits.forgetting.trainings import ModelId, Trainings
 from tasks.external.confidences import SINGLE, Confidences, rounded
 from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File
@@ -54,7 +54,7 @@ CONFIDENCES = pa.schema(
 class Ask:
     """One model and what it is asked about. Without `file` and `outputs` it is the one trained for the (one) input."""
 
-    model: Model
+    model: ModelId
     probes: ProbeSet
     file: ModelFile | None = None
     outputs: File | None = None
@@ -64,14 +64,14 @@ class Ask:
 
 
 def batch_key(config: Ask) -> Ask:
-    return replace(config, model=Model("query", None, 0), file=None, outputs=None)
+    return replace(config, model=ModelId("query", None, 0), file=None, outputs=None)
 
 
 @task(version=2, name="forgetting.ask", batch_key=batch_key)
 def ask(config: Ask, inputs: Inputs) -> pa.Table:
     """The model's confidences (CONFIDENCES), image by image: those of D_Q, then those of the control set."""
-    probes = probes_of(config.probes)
-    answers = answered(config, inputs, probes)
+    probes = load_probes(config.probes)
+    answers = model_answers(config, inputs, probes)
     said, n = answers.confidences, len(probes.rows)
     columns = {
         "model": pa.repeat(config.model.kind, n),
@@ -84,21 +84,21 @@ def ask(config: Ask, inputs: Inputs) -> pa.Table:
         "confidence": pa.array(said.values),
         "right": pa.nulls(n, pa.bool_()) if said.right is None else pa.array(said.right),
         "again": pa.array(answers.again, from_pandas=True),
-        "resolution": pa.repeat(max(said.resolution, last_place(config.decimals)), n),
+        "resolution": pa.repeat(max(said.resolution, comparison_resolution(config.decimals)), n),
         "printed": pa.repeat(said.resolution, n),
     }
     return pa.table(columns, CONFIDENCES)
 
 
-def last_place(decimals: int) -> float:
+def comparison_resolution(decimals: int) -> float:
     """The last place that is compared; 0 where float32 has no more."""
     return 10.0**-decimals if decimals < SINGLE else 0.0
 
 
-def answered(config: Ask, inputs: Inputs, probes: Probes) -> Answers:
+def model_answers(config: Ask, inputs: Inputs, probes: Probes) -> Answers:
     """What the model says of the probes; a model that is asked here says the same of the same picture."""
     if config.outputs is not None:
-        handed = handed_out(config.probes)
+        handed = handout_order(config.probes)
         return table_answers(config.outputs, probes.labels, handed, config.columns, config.interface)
     said = confidences(config, inputs, probes.images, probes.labels)
     return Answers(said, np.full(len(probes.labels), np.nan))
@@ -110,16 +110,18 @@ def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> 
         from tasks.external.loading import loaded
 
         shape = (images.shape[1], images.shape[2], images.shape[3])
-        return of_labels(loaded(config.file, shape, config.interface).answers(images).log_p, labels, config.file.name)
+        return label_confidences(
+            loaded(config.file, shape, config.interface).answers(images).log_p, labels, config.file.name
+        )
     from tasks.external.answers import normalised
     from tasks.models.weights import architecture_of, weights_of
     from tasks.training.mixed import logits
 
     network, weights = architecture_of(inputs[0]), weights_of(inputs[0])
-    return of_labels(normalised(logits(network, weights, images).astype(np.float64)), labels, network.name)
+    return label_confidences(normalised(logits(network, weights, images).astype(np.float64)), labels, network.name)
 
 
-def of_labels(log_p: NDArray[np.float64], labels: Labels, name: str) -> Confidences:
+def label_confidences(log_p: NDArray[np.float64], labels: Labels, name: str) -> Confidences:
     """The confidences in log-probabilities (n, classes); ValueError where a label is beyond the classes."""
     if labels.max() >= log_p.shape[1]:
         raise ValueError(
@@ -136,18 +138,18 @@ def plan(config: Forgetting, trainings: Trainings) -> tuple[Job, ...]:
     asked = (
         Job(ask, Ask(model, config.probes, decimals=config.decimals), (job,)) for model, job in trainings.jobs.items()
     )
-    return *asked, *external(config)
+    return *asked, *external_jobs(config)
 
 
-def external(config: Forgetting) -> Iterator[Job]:
+def external_jobs(config: Forgetting) -> Iterator[Job]:
     """What external targets are asked, each a target of its own."""
     given = config.given
     asked = partial(Ask, probes=config.probes, decimals=config.decimals)
     for number, file in enumerate(given.models):
-        yield Job(ask, asked(Model("target", number, 0), file=file, interface=given.interface))
+        yield Job(ask, asked(ModelId("target", number, 0), file=file, interface=given.interface))
     gives = Interface(gives=given.interface.gives)  # what a table is read by; the rest says how a model is asked
     for number, outputs in enumerate(given.outputs, start=len(given.models)):
-        yield Job(ask, asked(Model("target", number, 0), outputs=outputs, interface=gives, columns=given.columns))
+        yield Job(ask, asked(ModelId("target", number, 0), outputs=outputs, interface=gives, columns=given.columns))
 
 
 MEASURE = Measure("confidences", CONFIDENCES, plan)

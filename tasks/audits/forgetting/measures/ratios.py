@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tasks import statistics
-from tasks.audits.forgetting.comparison import compared
+from tasks.audits.forgetting.comparison import compare_target
 from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix, confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.kolmogorov_smirnov import METRIC_PREFIX, SCORES, Score
 from tasks.audits.forgetting.measures import query_confidences
-from tasks.audits.forgetting.published import Printed, numbers
+from tasks.audits.forgetting.published import PublishedNumbers, numbers_by_name
 from tasks.audits.forgetting.rho import Ratio
 from tasks.audits.forgetting.target import NamedTarget
-from tasks.audits.forgetting.trainings import Model, Trainings
+from tasks.audits.forgetting.trainings import ModelId, Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import Estimate
@@ -80,7 +80,7 @@ def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
     if not matrix.replicates("query"):
         return RATIOS.empty_table()
     judged = [
-        of_target(matrix, number, target, score)
+        target_row(matrix, number, target, score)
         for number, target in enumerate(config.targets)
         if matrix.replicates("target", number)
         for score in SCORES
@@ -88,10 +88,10 @@ def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(judged, RATIOS)
 
 
-def of_target(matrix: ConfidenceMatrix, number: int, target: NamedTarget, score: Score) -> dict[str, Any]:
+def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget, score: Score) -> dict[str, Any]:
     """The target's row of RATIOS."""
     models = matrix.replicates("target", number)
-    comparison = compared(matrix, models, score)
+    comparison = compare_target(matrix, models, score)
     forgotten, triples = published_rule(comparison.ratio, matrix, models, given=target.source != "training")
     a, b, rho = comparison.ratio.target, comparison.ratio.calibration, comparison.ratio.rho
     return {
@@ -119,7 +119,7 @@ def of_target(matrix: ConfidenceMatrix, number: int, target: NamedTarget, score:
     }
 
 
-def published_rule(ratio: Ratio, matrix: ConfidenceMatrix, models: Sequence[Model], given: bool) -> tuple[int, int]:
+def published_rule(ratio: Ratio, matrix: ConfidenceMatrix, models: Sequence[ModelId], given: bool) -> tuple[int, int]:
     """Of how many triples (q_r, c_r, t_r) rho >= 1, and of how many there is a rho.
 
     A triple lacks one where a training is missing or KS(q_r, c_r) is 0. A model that is given is in every triple.
@@ -151,20 +151,20 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     if table is None:
         return
     judged = table.to_pylist()
-    printed = numbers(about.published)
+    printed = numbers_by_name(about.published)
     answered = {target["name"] for target in judged}
     unanswered = [target.name for target in about.targets if target.name not in answered]
     for score in METRIC_PREFIX:
         of_score = [target for target in judged if target["score"] == score]
-        yield from rhos_and_distances(score, of_score, unanswered, printed if score == "published" else {})
+        yield from score_rows(score, of_score, unanswered, printed if score == "published" else {})
     for target in judged:
         if target["score"] == "published":
             rule = statistics.proportion(target["rule_forgotten"], target["rule_triples"])
             yield row("published rule says forgotten", {"target": target["name"]}, rule, "triple of trainings")
 
 
-def rhos_and_distances(
-    score: Score, judged: Sequence[Row], unanswered: Sequence[str], printed: Mapping[str, Printed]
+def score_rows(
+    score: Score, judged: Sequence[Row], unanswered: Sequence[str], printed: Mapping[str, PublishedNumbers]
 ) -> Iterator[Row]:
     """rho and KS of each target, beside the paper's where it is the same run."""
     prefix = METRIC_PREFIX[score]

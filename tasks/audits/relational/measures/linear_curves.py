@@ -40,12 +40,12 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the t
         highest = max(points, key=lambda point: point["memorization"])
         size = {"n": highest["samples"], "d": highest["features"]}
         at = {**size, "time": round(highest["time"], 4)}
-        yield row("highest memorization", at, of(highest, "memorization"), "training", NULL)
-        yield row("memorization at the end", size, of(points[-1], "memorization"), "training", NULL)
-        yield row("learning at the end", size, of(points[-1], "learning"), "training")
+        yield row("highest memorization", at, read_estimate(highest, "memorization"), "training", NULL)
+        yield row("memorization at the end", size, read_estimate(points[-1], "memorization"), "training", NULL)
+        yield row("learning at the end", size, read_estimate(points[-1], "learning"), "training")
 
 
-def of(point: dict[str, Any], name: str) -> Estimate:
+def read_estimate(point: dict[str, Any], name: str) -> Estimate:
     return Estimate(point[name], point[f"{name}_low"], point[f"{name}_high"], point["n"])
 
 

@@ -33,8 +33,8 @@ from tasks import seeds
 from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.entropy import entropy
 from tasks.audits.relational.measures import question_scores
-from tasks.audits.relational.published import Printed, printed
-from tasks.audits.relational.resampling import Contrast, Part, contrasts, part
+from tasks.audits.relational.published import PublishedNumbers, published_numbers
+from tasks.audits.relational.resampling import ContextSums, Contrast, contrasts, sum_by_context
 from tasks.audits.relational.trainings import Trainings
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
@@ -93,7 +93,9 @@ def memorization(config: Resampling, inputs: Inputs) -> pa.Table:
     """r, s and m by epoch (MEMORIZATION), each the mean over the replicates there are."""
     scores, golds = pa.concat_tables(inputs), gold_answers(config.data)
     epochs = sorted({epoch for epoch in pc.unique(scores["epoch"]).to_pylist() if epoch is not None})
-    rows = [each for epoch in epochs or [None] for each in of_epoch(epoch, at_epoch(scores, epoch), golds, config)]
+    rows = [
+        each for epoch in epochs or [None] for each in epoch_rows(epoch, filter_epoch(scores, epoch), golds, config)
+    ]
     return pa.Table.from_pylist(rows, MEMORIZATION)
 
 
@@ -102,12 +104,12 @@ def gold_answers(data: Dataset) -> dict[str, Answer]:
     return {id_: question.golds[0] for id_, question in load_questions(data).by_id.items()}
 
 
-def at_epoch(scores: pa.Table, epoch: int | None) -> pa.Table:
+def filter_epoch(scores: pa.Table, epoch: int | None) -> pa.Table:
     """The scores after this epoch; all where the training is not known."""
     return scores if epoch is None else scores.filter(pc.field("epoch") == epoch)
 
 
-def of_epoch(
+def epoch_rows(
     epoch: int | None, scores: pa.Table, golds: Mapping[str, Answer], config: Resampling
 ) -> Iterator[dict[str, Any]]:
     """The rows of one epoch, those of numeric questions first."""
@@ -117,7 +119,9 @@ def of_epoch(
     for name, asked in subsets.items():
         if not asked.num_rows:
             continue
-        parts = {split: by_context(asked.filter(pc.field("split") == split)) for split in ("train", "validation")}
+        parts = {
+            split: scores_by_context(asked.filter(pc.field("split") == split)) for split in ("train", "validation")
+        }
         found = contrasts(parts["train"].part, parts["validation"].part, config.resamples, config.seed)
         about = {
             "epoch": epoch,
@@ -125,25 +129,25 @@ def of_epoch(
             "replicates": len(pc.unique(asked["replicate"])),
             **{f"{split}_questions": len(each.ids) for split, each in parts.items()},
             **{f"{split}_contexts": len(each.part.counts) for split, each in parts.items()},
-            **unanswered(asked),
+            **unanswered_shares(asked),
             "entropy": entropy([golds[id_] for id_ in parts["train"].ids]),
             "train_loss": pc.mean(asked["train_loss"]).as_py(),
         }
         kinds, relational = (found[: len(COLUMNS)], found[len(COLUMNS) + 1 : -1]), found[-1]
         for (score, counted), whole, corrupted in zip(itertools.product(SCORES, GOLDS), *kinds, strict=True):
-            row_of = {**about, "score": score, "golds": counted, **estimates(whole, corrupted)}
-            yield row_of | (related(relational) if (score, counted) == ("exact_match", "one") else {})
+            row_of = {**about, "score": score, "golds": counted, **success_columns(whole, corrupted)}
+            yield row_of | (relational_columns(relational) if (score, counted) == ("exact_match", "one") else {})
 
 
 @dataclass(frozen=True, eq=False)
-class PartScores:
+class SplitScores:
     """One part of the data: its scores by context, those of whole contexts first, and the ids of its questions."""
 
-    part: Part
+    part: ContextSums
     ids: Sequence[str]
 
 
-def by_context(scores: pa.Table) -> PartScores:
+def scores_by_context(scores: pa.Table) -> SplitScores:
     """The mean score of each question over replicates, summed by contexts; the last is that of relational m.
 
     Questions that were not asked on both kinds of context, as where a training is missing, do not count.
@@ -154,16 +158,16 @@ def by_context(scores: pa.Table) -> PartScores:
     columns = [scores[column].to_numpy() for column in COLUMNS]
     values = np.stack([*columns, columns[0] - scores["common_match"].to_numpy()], axis=1)
     means = np.concatenate(
-        [means_of(values[corrupted == kind], places[corrupted == kind], len(names)) for kind in CONTEXTS], axis=1
+        [group_means(values[corrupted == kind], places[corrupted == kind], len(names)) for kind in CONTEXTS], axis=1
     )
     contexts = np.empty(len(names), dtype=object)
     contexts[places] = scores["context"].to_numpy(zero_copy_only=False)
     there = ~np.isnan(means).any(axis=1)
     _, numbers = np.unique(contexts[there].astype(str), return_inverse=True)
-    return PartScores(part(means[there], numbers), names[there].tolist())
+    return SplitScores(sum_by_context(means[there], numbers), names[there].tolist())
 
 
-def means_of(values: NDArray[np.float64], places: NDArray[np.integer], count: int) -> NDArray[np.float64]:
+def group_means(values: NDArray[np.float64], places: NDArray[np.integer], count: int) -> NDArray[np.float64]:
     """The mean of the values at each place, (count, columns); NaN where there is none."""
     sums = np.zeros((count, values.shape[1]))
     np.add.at(sums, places, values)
@@ -171,7 +175,7 @@ def means_of(values: NDArray[np.float64], places: NDArray[np.integer], count: in
         return np.asarray(sums / np.bincount(places, minlength=count)[:, None])
 
 
-def unanswered(scores: pa.Table) -> dict[str, float | None]:
+def unanswered_shares(scores: pa.Table) -> dict[str, float | None]:
     """The shares of held-out questions to which nothing was answered."""
     held_out = scores.filter(pc.field("split") == "validation")
     shares: dict[str, float | None] = {}
@@ -181,7 +185,7 @@ def unanswered(scores: pa.Table) -> dict[str, float | None]:
     return shares
 
 
-def estimates(whole: Contrast, corrupted: Contrast) -> dict[str, float | None]:
+def success_columns(whole: Contrast, corrupted: Contrast) -> dict[str, float | None]:
     """The columns of s, r and m."""
     found = {
         "s_train": whole.train,
@@ -198,7 +202,7 @@ def estimates(whole: Contrast, corrupted: Contrast) -> dict[str, float | None]:
     return {**columns, "p_value": corrupted.p_value}
 
 
-def related(contrast: Contrast) -> dict[str, float | None]:
+def relational_columns(contrast: Contrast) -> dict[str, float | None]:
     """The columns of relational m."""
     m = contrast.difference
     columns = {f"{RELATIONAL}{end}": value for end, value in zip(ENDS, (m.value, m.low, m.high), strict=True)}
@@ -217,27 +221,27 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     table = tables.one(MEMORIZATION)
     if table is None or not table.num_rows:
         return
-    found = differing(table.to_pylist())
+    found = drop_redundant_golds(table.to_pylist())
     last = [each for each in found if each["epoch"] == found[-1]["epoch"]]
     last.sort(key=lambda each: (each["questions"] != about.questions, each["golds"] != "one"))
-    best = at_best_validation(found)
+    best = best_validation_rows(found)
     for each in last:
         if each[RELATIONAL] is not None:
-            yield of_relational_m(each)
+            yield relational_m_row(each)
     for each in last:
-        yield of_m(each, END, about)
+        yield m_row(each, END, about)
     for each in best:
-        yield of_m(each, BEST, about)
-    yield from of_success(last, END, about)
+        yield m_row(each, BEST, about)
+    yield from success_rows(last, END, about)
     if about.cell:
-        yield from of_success(best, BEST, about)
-    yield from information(last, about)
+        yield from success_rows(best, BEST, about)
+    yield from information_rows(last, about)
     if best and best[0]["epoch"] is not None:
         yield row("epoch of best validation", {}, alone(float(best[0]["epoch"])), "training")
     yield from unanswered_rows(last)
 
 
-def differing(found: Sequence[Row]) -> list[Row]:
+def drop_redundant_golds(found: Sequence[Row]) -> list[Row]:
     """The rows without those of all gold answers, where no question that was asked has more than one."""
     names = [f"{name}{end}" for name in PARTS for end in ENDS]
     several = any(
@@ -254,25 +258,25 @@ def setting(each: Row, **more: Any) -> dict[str, Any]:
     return {"questions": each["questions"], "score": each["score"].replace("_", " "), "golds": each["golds"], **more}
 
 
-def of_relational_m(each: Row) -> Row:
+def relational_m_row(each: Row) -> Row:
     """Relational m with its interval over contexts: what the answer rests on."""
     n = each["train_contexts"] + each["validation_contexts"]
     m = Estimate(each[RELATIONAL], each[f"{RELATIONAL}_low"], each[f"{RELATIONAL}_high"], n)
     return row("relational m", setting(each, at=END), m, "context", 0.0, each[f"{RELATIONAL}_p_value"])
 
 
-def of_m(each: Row, at: str, about: About) -> Row:
+def m_row(each: Row, at: str, about: About) -> Row:
     """m with its interval over contexts."""
     n = each["train_contexts"] + each["validation_contexts"]
     m = Estimate(each["m"], each["m_low"], each["m_high"], n)
-    paper = printed_for(each, at, about)
+    paper = comparable_numbers(each, at, about)
     return row("m", setting(each, at=at), m, "context", 0.0, each["p_value"], paper and paper.m)
 
 
-def of_success(found: Sequence[Row], at: str, about: About) -> Iterator[Row]:
+def success_rows(found: Sequence[Row], at: str, about: About) -> Iterator[Row]:
     """r and s of both parts."""
     for each in found:
-        paper = printed_for(each, at, about)
+        paper = comparable_numbers(each, at, about)
         for name in PARTS[:-1]:
             kind, split = name.split("_")
             value = Estimate(each[name], each[f"{name}_low"], each[f"{name}_high"], each[f"{split}_contexts"])
@@ -280,12 +284,16 @@ def of_success(found: Sequence[Row], at: str, about: About) -> Iterator[Row]:
             yield row(kind, setting(each, split=split, at=at), value, "context", published=published)
 
 
-def printed_for(each: Row, at: str, about: About) -> Printed | None:
+def comparable_numbers(each: Row, at: str, about: About) -> PublishedNumbers | None:
     """The paper's numbers, which count all gold answers."""
-    return printed(about.cell, each["questions"], each["score"]) if (each["golds"], at) == ("all", BEST) else None
+    return (
+        published_numbers(about.cell, each["questions"], each["score"])
+        if (each["golds"], at) == ("all", BEST)
+        else None
+    )
 
 
-def information(last: Sequence[Row], about: About) -> Iterator[Row]:
+def information_rows(last: Sequence[Row], about: About) -> Iterator[Row]:
     """mem = H(X) m, and the bound on m that differential privacy gives; nothing where H(X) cannot be estimated."""
     decisive = last[0]
     nats, questions = decisive["entropy"], {"questions": decisive["questions"]}
@@ -299,7 +307,7 @@ def information(last: Sequence[Row], about: About) -> Iterator[Row]:
         yield row("epsilon / H(X)", {"epsilon": about.epsilon}, alone(about.epsilon / nats), "training")
 
 
-def at_best_validation(found: Sequence[Row]) -> list[Row]:
+def best_validation_rows(found: Sequence[Row]) -> list[Row]:
     """The rows of the epoch whose success on whole held-out contexts is highest, the first of equals."""
     decisive = [each for each in found if each["golds"] == "one" and each["score"] == "exact_match"]
     decisive = [each for each in decisive if each["questions"] == decisive[0]["questions"]]

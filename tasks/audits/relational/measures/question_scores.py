@@ -26,8 +26,8 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Answer, Question, QuestionSet, Scorer
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure
-from tasks.question_answering.asked import is_numeric
-from tasks.question_answering.scoring import compared, scored
+from tasks.question_answering.question_sets import is_numeric
+from tasks.question_answering.scoring import match_key, score_answer
 
 # One row for each answer; scores are in [0, 1].
 QUESTION_SCORES = pa.schema(
@@ -63,37 +63,37 @@ def score(config: Scoring, inputs: Inputs) -> pa.Table:
     """The scores (QUESTION_SCORES) of one table of answers."""
     questions = load_questions(config.data)
     answers = inputs[0].to_pylist()
-    common = {split: Common(answers, split, questions) for split in ("train", "validation")}
+    common = {split: CommonAnswers(answers, split, questions) for split in ("train", "validation")}
     rows = [
-        of_answer(config.replicate, answer, questions.by_id[answer["id"]], questions.scorer, common[answer["split"]])
+        answer_row(config.replicate, answer, questions.by_id[answer["id"]], questions.scorer, common[answer["split"]])
         for answer in answers
     ]
     return pa.Table.from_pylist(rows, QUESTION_SCORES)
 
 
-class Common:
+class CommonAnswers:
     """How common the gold answers of the questions of a part are that were asked."""
 
     def __init__(self, answers: Iterable[Mapping[str, Any]], split: str, questions: QuestionSet) -> None:
         self.scorer = questions.scorer
         asked = {answer["id"] for answer in answers if answer["split"] == split}
-        self.counts = Counter(compared(self.scorer, questions.by_id[id_].golds[0]) for id_ in asked)
+        self.counts = Counter(match_key(self.scorer, questions.by_id[id_].golds[0]) for id_ in asked)
         self.asked = len(asked)
 
-    def elsewhere(self, spans: Answer, question: Question) -> float:
+    def match_share(self, spans: Answer, question: Question) -> float:
         """The share of the part's other questions whose gold answer this matches; 0 where there is no other."""
-        given = compared(self.scorer, spans)
-        others = self.counts[given] - (given == compared(self.scorer, question.golds[0]))
+        given = match_key(self.scorer, spans)
+        others = self.counts[given] - (given == match_key(self.scorer, question.golds[0]))
         return others / (self.asked - 1) if self.asked > 1 else 0.0
 
 
-def of_answer(
-    replicate: int, answer: Mapping[str, Any], question: Question, scorer: Scorer, common: Common
+def answer_row(
+    replicate: int, answer: Mapping[str, Any], question: Question, scorer: Scorer, common: CommonAnswers
 ) -> dict[str, Any]:
     """The row of one answer."""
     spans = tuple(answer["answer"])
-    fair = scored(scorer, spans, question.golds[:1])
-    published = scored(scorer, spans, question.golds)
+    fair = score_answer(scorer, spans, question.golds[:1])
+    published = score_answer(scorer, spans, question.golds)
     return {
         "replicate": replicate,
         "epoch": answer["epoch"],
@@ -104,7 +104,7 @@ def of_answer(
         "numeric": is_numeric(question),
         "answered": any(span.strip() for span in spans),
         "exact_match": fair[0],
-        "common_match": common.elsewhere(spans, question),
+        "common_match": common.match_share(spans, question),
         "f1": fair[1],
         "exact_match_all": published[0],
         "f1_all": published[1],

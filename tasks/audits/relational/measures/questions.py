@@ -38,12 +38,12 @@ QUESTIONS = pa.schema(
 
 
 @dataclass(frozen=True)
-class Nothing:
+class NoSettings:
     """No settings."""
 
 
 @task(version=1, name="relational.questions", gathers=True)
-def questions(config: Nothing, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - there is nothing to set
+def questions(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - there is nothing to set
     """The scores of each question after the last epoch (QUESTIONS)."""
     scores = pa.concat_tables(inputs)
     last = pc.max(scores["epoch"]).as_py()
@@ -57,11 +57,11 @@ def questions(config: Nothing, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - th
             found = means.setdefault(tuple(each[name] for name in names), {name: each[name] for name in names})
             found |= {f"{kind}_exact_match": each["exact_match_mean"], f"{kind}_f1": each["f1_mean"]}
             found["replicates"] = max(found.get("replicates", 0), each["f1_count"])
-    rows = sorted(means.values(), key=order)
+    rows = sorted(means.values(), key=sort_key)
     return pa.Table.from_pylist(rows, QUESTIONS)
 
 
-def order(row: dict[str, Any]) -> tuple[Any, ...]:
+def sort_key(row: dict[str, Any]) -> tuple[Any, ...]:
     """Training questions before held-out ones, and those most often answered rightly without their context first."""
     rightly = (row.get("corrupted_exact_match") or 0.0, row.get("corrupted_f1") or 0.0)
     return row["split"], -rightly[0], -rightly[1], row["id"]
@@ -73,7 +73,7 @@ def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:
         return ()
     last = config.epochs if config.given is None else None
     ends = [job for job, asked in zip(scores, trainings.answers, strict=True) if asked.ends_at(last)]
-    return Job(questions, Nothing(), tuple(ends))
+    return Job(questions, NoSettings(), tuple(ends))
 
 
 MEASURE = Measure("questions", QUESTIONS, plan)

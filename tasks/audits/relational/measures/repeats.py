@@ -16,8 +16,8 @@ from tasks.audits.relational.trainings import Trainings
 from tasks.external.split import Split
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.question_answering import handed_out
-from tasks.question_answering.handed_out import BlindedAnswersOf
+from tasks.question_answering import blinded_questions
+from tasks.question_answering.blinded_questions import ReadBlindedAnswers
 from tasks.statistics import proportion
 from tasks.summaries import Row, row
 
@@ -34,17 +34,17 @@ REPEATS = pa.schema(
 
 
 @task(version=1, name="relational.repeats")
-def repeats(config: BlindedAnswersOf, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads a file
+def repeats(config: ReadBlindedAnswers, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads a file
     """The questions that were answered twice (REPEATS), in one row."""
-    asked, differing = handed_out.twice(config)
-    key = Split(handed_out.key(config.handed)).commitment
+    asked, differing = blinded_questions.count_repeats(config)
+    key = Split(blinded_questions.key_table(config.handed)).commitment
     return pa.Table.from_pylist([{"repeats": asked, "differing": differing, "key": key}], REPEATS)
 
 
 def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:  # noqa: ARG001 - a file is read, no model asked
     if not config.asks or config.given is None or not config.given.is_blinded:
         return ()
-    return Job(repeats, BlindedAnswersOf(config.given, config.handed_out))
+    return Job(repeats, ReadBlindedAnswers(config.given, config.blinding))
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

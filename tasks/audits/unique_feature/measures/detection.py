@@ -13,8 +13,8 @@ A threshold that the judged pair's own twin has set would follow that pair's see
     published t-test            Welch's t of d_u against d_r over the probe images
     random against random       mean d_r of one drawing of random patches less that of another: the floor
     rank of KL                  the feature's rank among its family by mean KL(f(x_c) || f(x_f))
-    label-directed rank         by log P of the canary's label (`ranks.label_directed`), known or unknown
-    paired family rank          by log P of the label, canary's model less twin (`ranks.paired`)
+    label-directed rank         by log P of the canary's label (`ranks.label_directed_scores`), known or unknown
+    paired family rank          by log P of the label, canary's model less twin (`ranks.twin_difference`)
 
 Source. M, M_w and the t-test: Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural
 networks", section 2. The ranks are ours.

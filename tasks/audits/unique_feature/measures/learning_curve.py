@@ -157,7 +157,7 @@ def learning_curve_many(
 
 @task(version=2, name="unique_feature.course", gpus=1.0, many=learning_curve_many, batch_key=batch_key, trains=1)
 def learning_curve(config: LearningCurve, inputs: Inputs) -> pa.Table:
-    """M and M_w over the probe images after every epoch (COURSE); epoch 0 is before training.
+    """M and M_w over the probe images after every epoch (LEARNING_CURVE); epoch 0 is before training.
 
     The inputs are, where the canary is named by its rank, the table of the chosen ones; and, of a twin, the course of
     its canary's model where that has patience.
@@ -223,7 +223,7 @@ def validation_scores(network: Architecture, weights: Weights, images: Images) -
 
 
 def learning_curve_table(followed: TrackedModel, trained: Trained) -> pa.Table:
-    """The rows of a course whose training has ended (COURSE)."""
+    """The rows of a course whose training has ended (LEARNING_CURVE)."""
     config = followed.config
     fixed = {
         "canary": followed.canary,

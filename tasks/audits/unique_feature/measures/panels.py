@@ -1,6 +1,6 @@
 """How many models are needed: the rates at which panels of models, each tested as one, are called memorised.
 
-A panel's score of a member is the mean of its models' standardised scores (`ranks.standardised`), and its p-value the
+A panel's score of a member is the mean of its models' standardised scores (`ranks.standardise`), and its p-value the
 feature's rank by it. Panels share no model (`panel_rates`); panels of as many twins are the null. The paper has one
 model a canary; this is ours.
 """

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.forgetting import AUDIT
-from tasks.audits.forgetting.certificate import HOLD_BACK, MENDS, MORE, RUN_AGAIN
+from tasks.audits.forgetting.certificate import HOLD_BACK, MORE, REMEDIES, RUN_AGAIN
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import Cause
 from tasks.audits.forgetting.external_targets import ExternalTargets
@@ -143,7 +143,7 @@ def test_who_is_not_judged_is_told_why_and_what_to_do_and_is_shown_no_share(
     found = certified(*rows)
     (finding,) = found.findings
     assert ("not judged", why, None) == (finding.answer, finding.sentence, finding.line)
-    assert (MENDS[cause],) == found.steps
+    assert (REMEDIES[cause],) == found.steps
 
 
 def test_the_rule_names_every_reason_for_which_nobody_is_judged() -> None:
@@ -161,7 +161,7 @@ def test_the_rule_names_every_reason_for_which_nobody_is_judged() -> None:
 
 def test_each_reason_of_several_targets_is_mended_once() -> None:
     several = *target("a", *OPEN), *target("b", *UNLIKE), *target("c", *UNLIKE), *target("d", *CLEARED)
-    assert (MENDS["unlike"], MORE) == certified(*several).steps
+    assert (REMEDIES["unlike"], MORE) == certified(*several).steps
     assert (RUN_AGAIN, MORE) == certified(share("a", 0), *target("b", *OPEN)).steps
 
 

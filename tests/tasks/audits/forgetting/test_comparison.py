@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tasks.audits.forgetting.comparison import Comparison, compared
+from tasks.audits.forgetting.comparison import Comparison, compare_target
 from tasks.audits.forgetting.confidence_matrix import Array, confidence_matrix
-from tasks.audits.forgetting.trainings import Model
+from tasks.audits.forgetting.trainings import ModelId
 from tests.tasks.audits.forgetting import made_up
 
 QUERY, CALIBRATION, TARGET = made_up.models(np.random.default_rng(3), 3, 2, 40)
@@ -18,7 +18,7 @@ QUERY, CALIBRATION, TARGET = made_up.models(np.random.default_rng(3), 3, 2, 40)
 
 def asked(query: Array, calibration: Array, target: Array, score: str = "published") -> Comparison:
     there = confidence_matrix(made_up.tables(query, calibration, target))
-    return compared(there, there.replicates("target", 0), score)  # type: ignore[arg-type]
+    return compare_target(there, there.replicates("target", 0), score)  # type: ignore[arg-type]
 
 
 def ks(first: Array, second: Array) -> float:
@@ -47,4 +47,4 @@ def test_a_single_query_model_has_no_floor_and_without_calibration_models_there_
     assert without.floor == asked(QUERY, CALIBRATION, TARGET).floor
     there = confidence_matrix(made_up.tables(QUERY[:0], CALIBRATION, TARGET))
     with pytest.raises(ValueError, match="there are 0 query"):
-        compared(there, [Model("target", 0, 0)], "published")
+        compare_target(there, [ModelId("target", 0, 0)], "published")

@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
-from tasks.audits.forgetting.trainings import Model
+from tasks.audits.forgetting.trainings import ModelId
 from tests.tasks.audits.forgetting.made_up import table
 
 VALUES = np.array([0.1234567, 0.5, 1.0])
@@ -12,8 +12,8 @@ VALUES = np.array([0.1234567, 0.5, 1.0])
 def test_models_are_found_in_any_order_and_in_tables_of_several() -> None:
     several = pa.concat_tables([table("query", None, 1, VALUES), table("query", None, 0, VALUES / 2)])
     matrix = confidence_matrix([table("target", 3, 0, VALUES), several])
-    assert [Model("query", None, 0), Model("query", None, 1)] == matrix.replicates("query")
-    assert [Model("target", 3, 0)] == matrix.replicates("target", 3)
+    assert [ModelId("query", None, 0), ModelId("query", None, 1)] == matrix.replicates("query")
+    assert [ModelId("target", 3, 0)] == matrix.replicates("target", 3)
     assert [] == matrix.replicates("target", 0) == matrix.replicates("calibration")
     assert (3, [0, 1, 2]) == (matrix.images, matrix.groups.tolist())
     assert (0, 0) == (confidence_matrix([]).images, len(confidence_matrix([]).models))
@@ -21,7 +21,9 @@ def test_models_are_found_in_any_order_and_in_tables_of_several() -> None:
 
 def test_all_are_compared_at_the_coarsest_resolution_among_them() -> None:
     matrix = confidence_matrix([table("query", None, 0, VALUES), table("target", 0, 0, VALUES, resolution=0.01)])
-    (query,), none, (target,) = matrix.at_one_resolution(matrix.replicates("query"), [], matrix.replicates("target", 0))
+    (query,), none, (target,) = matrix.rounded_confidences(
+        matrix.replicates("query"), [], matrix.replicates("target", 0)
+    )
     assert [0.12, 0.5, 1.0] == query.tolist() == target.tolist()
     assert (0, 3) == none.shape
 
@@ -29,7 +31,7 @@ def test_all_are_compared_at_the_coarsest_resolution_among_them() -> None:
 def test_nothing_is_finer_than_float32() -> None:
     matrix = confidence_matrix([table("query", None, 0, np.array([1 - 1e-12, 0.3]))])
     assert [[[1.0, float(np.float32(0.3))]]] == [
-        part.tolist() for part in matrix.at_one_resolution(matrix.replicates("query"))
+        part.tolist() for part in matrix.rounded_confidences(matrix.replicates("query"))
     ]
 
 
@@ -43,7 +45,7 @@ def test_what_models_say_of_the_control_set_is_known_beside_d_q() -> None:
     assert ([False, False, True], 2) == (matrix.is_control.tolist(), matrix.images)
     query = matrix.replicates("query")
     assert [VALUES.tolist()] == matrix.confidences(query).tolist()
-    assert [(1, 2)] == [part.shape for part in matrix.at_one_resolution(query)]
+    assert [(1, 2)] == [part.shape for part in matrix.rounded_confidences(query)]
 
 
 def test_models_of_other_images_or_twice_the_same_are_our_own_error() -> None:

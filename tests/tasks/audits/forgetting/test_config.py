@@ -100,14 +100,14 @@ def test_the_tiny_audit_has_the_same_targets_on_embedded_data(config: Forgetting
 
 def test_a_control_set_of_its_own_leaves_all_of_the_pool_to_the_query_set() -> None:
     given = QuerySet(Dataset("digits"), control=Part(Dataset("digits"), 700, 100))
-    assert (0.0, True, given.pool) == (given.held_back, given.is_controlled, given.trained_on(0))
+    assert (0.0, True, given.pool) == (given.held_back, given.is_controlled, given.query_part(0))
     with pytest.raises(ValueError, match=r"held_back is 1\.0; it must be a share from 0 to below 1"):
         QuerySet(Dataset("digits"), held_back=1.0)
 
 
 def test_shares_that_targets_have_are_not_trained_again_and_without_a_control_set_none_are() -> None:
-    assert (0.05, 0.25) == QUICKSTART.trained_partial
-    assert () == TABLE1.trained_partial
+    assert (0.05, 0.25) == QUICKSTART.partial_shares
+    assert () == TABLE1.partial_shares
 
 
 SECRET = "b1946ac92492d2347c6235b4d2611184"
@@ -115,20 +115,20 @@ SECRET = "b1946ac92492d2347c6235b4d2611184"
 
 def test_with_a_secret_the_seed_does_not_say_what_is_held_back_nor_in_which_order_it_is_handed_out() -> None:
     hidden = replace(SMOKE, query=replace(SMOKE.query, secret=SECRET))
-    known, digits = SMOKE.trained_on, load(Dataset("digits"))
-    drawn = hidden.trained_on
+    known, digits = SMOKE.query_part, load(Dataset("digits"))
+    drawn = hidden.query_part
     assert isinstance(known, Remainder)
     assert isinstance(drawn, Remainder)
     shared = set(known.held(digits).tolist()) & set(drawn.held(digits).tolist())
     assert 30 < len(shared) < 70  # of 100, as of any two draws
     assert SMOKE.probes.seed != hidden.probes.seed
-    assert hidden.trained_on != replace(hidden, query=replace(hidden.query, secret=SECRET[::-1])).trained_on
+    assert hidden.query_part != replace(hidden, query=replace(hidden.query, secret=SECRET[::-1])).query_part
     given = replace(hidden.query, held_back=0.0, control=Part(Dataset("digits"), 0, 100))
     assert replace(hidden, query=given).probes.seed == hidden.probes.seed
 
 
 def test_without_a_secret_what_is_held_back_and_handed_out_stays_as_it_was() -> None:
-    assert Remainder(SMOKE.query.pool, 0.5, seeds.derive(SMOKE.seed, "control")) == SMOKE.trained_on
+    assert Remainder(SMOKE.query.pool, 0.5, seeds.derive(SMOKE.seed, "control")) == SMOKE.query_part
     assert seeds.derive(SMOKE.seed, "handed out") == SMOKE.probes.seed
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.audits.forgetting.decision import Evidence, adjusted, decided, right
-from tasks.audits.forgetting.likeness import UNKNOWN, Check
+from tasks.audits.forgetting.decision import Evidence, decide, holm_adjustment, score_decision
+from tasks.audits.forgetting.likeness import UNKNOWN, LikenessCheck
 from tasks.statistics import Estimate
 
-ALIKE, UNLIKE = Check(0.9, 0.91, 0.5), Check(0.8, 0.9, 0.001)
+ALIKE, UNLIKE = LikenessCheck(0.9, 0.91, 0.5), LikenessCheck(0.8, 0.9, 0.001)
 CLEAN = Evidence(0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE)
 
 
@@ -40,13 +40,13 @@ CLEAN = Evidence(0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE)
         ),
         ({"share": Estimate(0.0, 0.0, 1.0, 1)}, "undecided", "any share of D_Q might be held", "share"),
         ({"share": None}, "undecided", "too few models to see how they vary", "few models"),
-        ({"agreement": Check(0.9, 0.9)}, "undecided", "too few models to see how they vary", "few models"),
+        ({"agreement": LikenessCheck(0.9, 0.9)}, "undecided", "too few models to see how they vary", "few models"),
     ],
 )
 def test_each_answer_follows_from_the_rule(
     changes: dict[str, object], answer: str, reason: str | None, cause: str | None
 ) -> None:
-    found = decided(replace(CLEAN, **changes), 0.1)  # type: ignore[arg-type]
+    found = decide(replace(CLEAN, **changes), 0.1)  # type: ignore[arg-type]
     assert answer == found.answer
     assert (found.reason or "").startswith(reason or "")
     assert (found.reason is None) == (reason is None)
@@ -54,14 +54,16 @@ def test_each_answer_follows_from_the_rule(
 
 
 def test_an_answer_is_right_by_the_share_that_was_trained_on() -> None:
-    assert ["right", "wrong"] == [right("not forgotten", share, 0.1) for share in (0.02, 0.0)]
-    assert ["right", "right", "wrong"] == [right("forgotten", share, 0.1) for share in (0.0, 0.1, 0.25)]
+    assert ["right", "wrong"] == [score_decision("not forgotten", share, 0.1) for share in (0.02, 0.0)]
+    assert ["right", "right", "wrong"] == [score_decision("forgotten", share, 0.1) for share in (0.0, 0.1, 0.25)]
     assert ["undecided", "undecided", None] == [
-        right("undecided", 0.0, 0.1), right("not judged", 0.5, 0.1), right("forgotten", None, 0.1)
-    ]  # fmt: skip
+        score_decision("undecided", 0.0, 0.1),
+        score_decision("not judged", 0.5, 0.1),
+        score_decision("forgotten", None, 0.1),
+    ]
 
 
 def test_p_values_are_adjusted_as_holm_does() -> None:
-    assert [0.04, 0.03, 0.04] == pytest.approx(adjusted([0.02, 0.01, 0.03]))
-    assert [1.0, 1.0] == adjusted([0.9, 0.8])
-    assert [] == adjusted([])
+    assert [0.04, 0.03, 0.04] == pytest.approx(holm_adjustment([0.02, 0.01, 0.03]))
+    assert [1.0, 1.0] == holm_adjustment([0.9, 0.8])
+    assert [] == holm_adjustment([])

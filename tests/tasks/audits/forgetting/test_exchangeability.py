@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from tasks.audits.forgetting.exchangeability import above_neighbours, by_unit, effect, p_values, ranks, scores
+from tasks.audits.forgetting.exchangeability import effect, neighbour_contrast, p_values, ranks, scores, unit_scores
 from tasks.audits.forgetting.log_odds import log_odds
 from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.forgetting.made_up import Array, audit
@@ -32,7 +32,7 @@ def test_ranks_are_scipys_and_ties_share_theirs() -> None:
 def test_an_image_is_compared_with_its_neighbours_in_easiness() -> None:
     easiness = np.array([4.0, 1.0, 2.0, 3.0])  # a quarter of four images: one neighbour to either side
     values = np.array([10.0, 1.0, 3.0, 8.0])
-    assert [10 - 8, 1 - 3, 3 - (1 + 8) / 2, 8 - (3 + 10) / 2] == above_neighbours(values, easiness).tolist()
+    assert [10 - 8, 1 - 3, 3 - (1 + 8) / 2, 8 - (3 + 10) / 2] == neighbour_contrast(values, easiness).tolist()
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.5, 4.0])
@@ -85,7 +85,7 @@ def test_the_effect_is_welchs_statistic_but_for_its_spread_and_0_where_nothing_v
 
 def test_images_of_a_group_count_as_one() -> None:
     values = np.array([1.0, 3.0, 5.0, 7.0])
-    means, control = by_unit(values, np.array([9, 9, 2, 4]), np.array([True, True, False, False]))
+    means, control = unit_scores(values, np.array([9, 9, 2, 4]), np.array([True, True, False, False]))
     assert ([5.0, 7.0, 2.0], [False, False, True]) == (means.tolist(), control.tolist())
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks.audits.forgetting.forgetting_quality import against_chance, epsilons, points, quality, sorted_by
+from tasks.audits.forgetting.forgetting_quality import epsilons, permutation_test, quality, score_epsilons, sort_models
 
 Array = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ def epsilon(unlearned: Array, retrained: Array) -> float:
 
 
 def of(unlearned: Array, retrained: Array) -> Array:
-    order, cuts = sorted_by(np.concatenate([unlearned, retrained]))
+    order, cuts = sort_models(np.concatenate([unlearned, retrained]))
     return epsilons(order < len(unlearned), cuts)
 
 
@@ -57,17 +57,17 @@ def test_models_that_say_the_same_have_none() -> None:
 
 def test_points_halve_with_each_half_of_epsilon() -> None:
     # Five models show epsilons up to ceil(log 4) = 2: four buckets.
-    found = points(np.array([0, 0.49, 0.5, 1.2, 1.99, 2.0, math.inf]), 5)
+    found = score_epsilons(np.array([0, 0.49, 0.5, 1.2, 1.99, 2.0, math.inf]), 5)
     assert [1, 1, 0.5, 0.25, 0.125, 0, 0] == found.tolist()
 
 
 def p_value(unlearned: Array, retrained: Array) -> float | None:
-    found = against_chance(unlearned, retrained)
+    found = permutation_test(unlearned, retrained)
     return None if found is None else found[1]
 
 
 def null(unlearned: Array, retrained: Array) -> float:
-    found = against_chance(unlearned, retrained)
+    found = permutation_test(unlearned, retrained)
     assert found is not None
     return found[0]
 

@@ -24,21 +24,23 @@ def test_the_curve_goes_through_the_means() -> None:
     falling = share_curve({0.0: [0.0, 1.0], 0.5: [-3.0, -1.0]})
     assert falling is not None
     assert [0.5, -2.0] == falling.means.tolist()
-    assert 1.0 == falling.share_of(-5.0, 1).high  # below what no share shows: nothing is excluded that the others hold
+    assert (
+        1.0 == falling.estimate_share(-5.0, 1).high
+    )  # below what no share shows: nothing is excluded that the others hold
 
 
 def test_a_limit_is_the_share_whose_mean_lies_a_reach_away() -> None:
     curve = share_curve(EFFECTS)
     assert curve is not None
     reach = stats.t.ppf(0.95, 6) * curve.sigma * math.sqrt(1 + 1 / 3)
-    assert reach == pytest.approx(curve.reach(1))
-    found = curve.share_of(3.0 - reach, 1)
+    assert reach == pytest.approx(curve.one_sided_margin(1))
+    found = curve.estimate_share(3.0 - reach, 1)
     assert 0.1875 == pytest.approx(found.high, abs=1e-3)  # the mean is 3 there
     assert (0.0, 1) == (found.low, found.n)
-    surer = curve.share_of(2.0 + reach, 1)
+    surer = curve.estimate_share(2.0 + reach, 1)
     assert 0.125 == pytest.approx(surer.low, abs=1e-3)
     assert 1.0 == surer.high  # beyond the largest share nothing is known
-    assert 0.25 == pytest.approx(curve.share_of(4.0, 1).value, abs=1e-3)
+    assert 0.25 == pytest.approx(curve.estimate_share(4.0, 1).value, abs=1e-3)
 
 
 def test_without_models_that_vary_or_a_share_above_0_there_is_no_curve() -> None:
@@ -56,7 +58,7 @@ def test_models_that_hold_more_than_the_limit_are_cleared_no_oftener_than_it_say
         shares = (0.0, 0.05, 0.1, 0.25)
         curve = share_curve({share: (slope * share + chance.normal(size=5)).tolist() for share in shares})
         assert curve is not None
-        high = curve.share_of(slope * 0.1 + chance.normal(), 1).high
+        high = curve.estimate_share(slope * 0.1 + chance.normal(), 1).high
         assert high is not None
         cleared += high < 0.1
     assert cleared <= bounds(0.05, runs)[1]
@@ -65,4 +67,4 @@ def test_models_that_hold_more_than_the_limit_are_cleared_no_oftener_than_it_say
 def test_a_target_that_is_less_sure_of_d_q_than_all_others_holds_no_less_than_they_can() -> None:
     curve = share_curve({0.0: [-1.0, 0.0, 1.0], 0.25: [2.0, 3.0, 4.0]})
     assert curve is not None
-    assert curve.share_of(-9.0, 1).high == curve.share_of(0.0, 1).high > 0.1
+    assert curve.estimate_share(-9.0, 1).high == curve.estimate_share(0.0, 1).high > 0.1

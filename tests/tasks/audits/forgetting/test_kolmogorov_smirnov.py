@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tasks.audits.forgetting.kolmogorov_smirnov import SCORES, Score, among, distances, ks
+from tasks.audits.forgetting.kolmogorov_smirnov import SCORES, Score, distances, ks, pairwise_distances
 from tests.tasks.audits.forgetting.made_up import models
 
 
@@ -67,12 +67,12 @@ def test_matrices_hold_the_distances_of_the_pairs_and_where_they_are_reached(sco
     assert [[ks(q, c, score) for c in calibration] for q in query] == found.tolist()
     gap = np.mean(calibration[2] <= at[1, 2]) - np.mean(query[1] <= at[1, 2])
     assert found[1, 2] == pytest.approx(gap)
-    assert [[ks(q, p, score) for p in query] for q in query] == among(query, score).tolist()
+    assert [[ks(q, p, score) for p in query] for q in query] == pairwise_distances(query, score).tolist()
 
 
 def test_the_published_distances_among_models_are_the_larger_of_the_one_sided_ones_in_either_order() -> None:
     query, _, _ = models(np.random.default_rng(0), 4, 1, 60)
-    below = among(query, "one-sided")
-    assert np.maximum(below, below.T).tolist() == among(query, "published").tolist()
+    below = pairwise_distances(query, "one-sided")
+    assert np.maximum(below, below.T).tolist() == pairwise_distances(query, "published").tolist()
     assert [0.0] * 4 == np.diag(below).tolist()
     assert (below != below.T).any()

@@ -151,7 +151,7 @@ def test_with_a_control_set_an_owner_is_handed_both_shuffled_and_some_twice() ->
     known = {image.tobytes(): row for row, image in enumerate(load(DIGITS).train_images[1237:])}
     order = [known[image.tobytes()] for image in pixels]
     assert set(range(200)) == set(order)
-    held = set((SMOKE.query.trained_on(SMOKE.seed).held(load(DIGITS)) - 1237).tolist())  # type: ignore[union-attr]
+    held = set((SMOKE.query.query_part(SMOKE.seed).held(load(DIGITS)) - 1237).tolist())  # type: ignore[union-attr]
     assert 100 == len(held)
     first, last = ({row in held for row in part} for part in (order[:20], order[-20:]))
     assert {True, False} == first == last
@@ -162,7 +162,7 @@ def test_the_split_says_of_each_picture_what_it_is_and_how_it_is_handed_out() ->
     assert told is not None
     ((name, pixels),) = probes(SMOKE)
     shown = {f"{name}/{place:06d}.png": image.tobytes() for place, image in enumerate(pixels)}
-    drawn, digits = SMOKE.trained_on, load(DIGITS)
+    drawn, digits = SMOKE.query_part, load(DIGITS)
     assert isinstance(drawn, Remainder)
     rows = told.table.to_pylist()
     by_set = {kind: [row["row"] for row in rows if row["set"] == kind] for kind in ("query", "control")}

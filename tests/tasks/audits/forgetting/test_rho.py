@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tasks.audits.forgetting.kolmogorov_smirnov import SCORES, Score, ks
-from tasks.audits.forgetting.rho import Part, Ratio, Term, half, quotient, ratio
+from tasks.audits.forgetting.rho import MeanDistance, Ratio, Term, interval_half_width, quotient, ratio
 from tests.support.calibration import assert_rate
 from tests.tasks.audits.forgetting.made_up import models
 
@@ -57,8 +57,8 @@ def test_rho_is_the_quotient_of_the_mean_distances(score: Score) -> None:
 
 def test_the_interval_adds_the_variances_of_models_by_hand() -> None:
     # u = 0.9, 1.1; v = 0.8, 1.2; w = (1.1 - 1), (0.9 - 1).
-    target = Part(np.array([[0.50, 0.60], [0.40, 0.50]]))
-    calibration = Part(np.array([[0.20, 0.30], [0.20, 0.30]]))
+    target = MeanDistance(np.array([[0.50, 0.60], [0.40, 0.50]]))
+    calibration = MeanDistance(np.array([[0.20, 0.30], [0.20, 0.30]]))
     variances = [0.02 / 2, 0.08 / 2, 0.02 / 2]
     freedom = sum(variances) ** 2 / sum(variance**2 / each for variance, each in zip(variances, (1, 1, 1), strict=True))
     from scipy import stats
@@ -69,8 +69,8 @@ def test_the_interval_adds_the_variances_of_models_by_hand() -> None:
 
 
 def test_one_given_model_is_taken_to_vary_as_the_calibration_models_do() -> None:
-    alone = Part(np.array([[0.5], [0.5]]))
-    calibration = Part(np.array([[0.20, 0.30], [0.20, 0.30]]))
+    alone = MeanDistance(np.array([[0.5], [0.5]]))
+    calibration = MeanDistance(np.array([[0.20, 0.30], [0.20, 0.30]]))
     found = quotient(alone, calibration, 50)
     # Of v = 0.8, 1.2 the variance is 0.08: of one model, and half of it for the mean of two, on one degree of freedom.
     from scipy import stats
@@ -82,8 +82,8 @@ def test_one_given_model_is_taken_to_vary_as_the_calibration_models_do() -> None
 def test_the_degrees_of_freedom_are_satterthwaites() -> None:
     from scipy import stats
 
-    assert half((Term(1.0, 3), Term(1.0, 3))) == pytest.approx(stats.t.ppf(0.975, 6) * np.sqrt(2))
-    assert 0.0 == half((Term(0.0, 3), Term(0.0, 999)))
+    assert interval_half_width((Term(1.0, 3), Term(1.0, 3))) == pytest.approx(stats.t.ppf(0.975, 6) * np.sqrt(2))
+    assert 0.0 == interval_half_width((Term(0.0, 3), Term(0.0, 999)))
 
 
 def test_rho_is_undefined_where_the_calibration_models_are_0_away_or_missing() -> None:

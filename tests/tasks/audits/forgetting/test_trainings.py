@@ -14,7 +14,7 @@ from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.presets import QUICKSTART
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
-from tasks.audits.forgetting.trainings import Model, check_data, drawn_share, trainings
+from tasks.audits.forgetting.trainings import ModelId, check_data, realised_share, trainings
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -43,7 +43,7 @@ CONFIG = replace(
 )
 
 
-def mixtures(config: Forgetting) -> dict[Model, Mixture]:
+def mixtures(config: Forgetting) -> dict[ModelId, Mixture]:
     return {model: job.config for model, job in trainings(config).jobs.items()}
 
 
@@ -119,9 +119,9 @@ def test_unlearning_starts_from_the_target_that_trained_on_all_of_its_shares() -
     found = trainings(config).jobs
     for number, name in enumerate(UNLEARNING, start=1):
         for replicate in (0, 1):
-            before, after = (found[Model("target", place, replicate)] for place in (0, number))
+            before, after = (found[ModelId("target", place, replicate)] for place in (0, number))
             if name == "retraining":
-                whole = found[Model("calibration", None, replicate)].config
+                whole = found[ModelId("calibration", None, replicate)].config
                 assert after.config == replace(whole, seed=after.config.seed)
                 assert len({after.config.seed, whole.seed, before.config.seed}) == 3
                 continue
@@ -160,9 +160,9 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
     groups = load(three).train_groups
     assert groups is not None
     largest = max(np.bincount(groups)) / len(groups)
-    assert drawn_share(config, 0.01) <= largest  # of one patient, who has more than a hundredth of the images
-    assert drawn_share(config, 0.01) > 0.05
-    assert 0.01 == drawn_share(CONFIG, 0.01)
+    assert realised_share(config, 0.01) <= largest  # of one patient, who has more than a hundredth of the images
+    assert realised_share(config, 0.01) > 0.05
+    assert 0.01 == realised_share(CONFIG, 0.01)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_control_images_that_any_other_set_holds_are_refused(control: Part, told
 
 def test_nothing_is_trained_on_what_is_held_back() -> None:
     config = replace(CONFIG, query=QuerySet(DIGITS, 0, 200, held_back=0.3))
-    kept = config.trained_on
+    kept = config.query_part
     assert isinstance(kept, Remainder)
     held = set(kept.held(load(DIGITS)).tolist())
     trained = set().union(*(rows(mixture, DIGITS) for mixture in mixtures(config).values()))
@@ -238,7 +238,7 @@ def test_nothing_is_trained_on_what_is_held_back() -> None:
 
 def test_another_seed_holds_back_other_images() -> None:
     query = QuerySet(DIGITS, 0, 200)
-    first, second = (query.trained_on(seed).rows(load(DIGITS)).tolist() for seed in (0, 1))
+    first, second = (query.query_part(seed).rows(load(DIGITS)).tolist() for seed in (0, 1))
     assert 100 == len(first) == len(second)
     assert 30 < len(set(first) & set(second)) < 70
 

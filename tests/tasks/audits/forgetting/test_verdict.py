@@ -9,7 +9,7 @@ import pytest
 
 from tasks.audits.forgetting import AUDIT
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import ANSWERED
+from tasks.audits.forgetting.decision import POSSIBLE_ANSWERS
 from tasks.audits.forgetting.evidence_rows import SURER
 from tasks.audits.forgetting.external_targets import ExternalTargets
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1
@@ -189,7 +189,7 @@ def test_where_nothing_is_scored_nothing_is_decided() -> None:
 
 
 def test_every_answer_is_declared() -> None:
-    assert set(ANSWERED) == set(AUDIT.answers)
+    assert set(POSSIBLE_ANSWERS) == set(AUDIT.answers)
 
 
 def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_it_rests() -> None:

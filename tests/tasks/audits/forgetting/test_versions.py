@@ -24,7 +24,7 @@ from tasks.audits.forgetting.measures.ratios import Ratios, ratios
 from tasks.audits.forgetting.probe_set import ProbeSet
 from tasks.audits.forgetting.summary import summary
 from tasks.audits.forgetting.target import NamedTarget
-from tasks.audits.forgetting.trainings import Model
+from tasks.audits.forgetting.trainings import ModelId
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
@@ -81,11 +81,11 @@ def epochs(table: pa.Table) -> pa.Table:
 
 
 def of_the_question() -> pa.Table:
-    return ask(Ask(Model("query", None, 0), ProbeSet(DIGITS)), [trained()])
+    return ask(Ask(ModelId("query", None, 0), ProbeSet(DIGITS)), [trained()])
 
 
 def of_the_fit() -> pa.Table:
-    return fit(Fit(Model("query", None, 0)), [trained()])
+    return fit(Fit(ModelId("query", None, 0)), [trained()])
 
 
 @cache

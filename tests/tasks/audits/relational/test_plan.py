@@ -12,15 +12,15 @@ import pytest
 from orchestrator.planning.plan import Plan
 from tasks import seeds
 from tasks.audits.relational import AUDIT, plan, probes, split
-from tasks.audits.relational.answer import subsets
+from tasks.audits.relational.answer import question_subsets
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.presets import SMOKE
 from tasks.audits.relational.trainings import trainings
 from tasks.datasets.catalog import load_questions
 from tasks.job import Job, marks
-from tasks.question_answering.asked import Asked, asked
 from tasks.question_answering.corruption import Corruption
 from tasks.question_answering.predictions import Predictions
+from tasks.question_answering.question_sets import ProbeQuestions, probe_sets
 from tasks.training.privacy import Privacy
 from tests.tasks.audits.relational.made_up import FACTS
 
@@ -124,11 +124,11 @@ def test_the_summary_knows_which_questions_decide_and_the_epsilon() -> None:
     assert "numeric" == only(plan(HERE)["summary"]).config.questions
     private = replace(HERE, privacy=Privacy(3.0), link=0, corruption=Corruption("names", ("Ada",)))
     assert ("all", 3.0, "") == tuple(vars(only(plan(private)["summary"]).config).values())
-    assert ("numeric", "all") == subsets(HERE)
+    assert ("numeric", "all") == question_subsets(HERE)
 
 
-def parts() -> dict[str, Asked]:
-    return dict(asked(load_questions(HERE.data), HERE.corruption, HERE.selection))
+def parts() -> dict[str, ProbeQuestions]:
+    return dict(probe_sets(load_questions(HERE.data), HERE.corruption, HERE.selection))
 
 
 def test_an_owner_is_handed_both_parts_on_both_kinds_of_context_in_one_set() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.presets import PRESETS, TABLE_2_DROP, TABLE_2_SQUAD
-from tasks.audits.relational.published import TABLE_2, Printed, printed, repeats
+from tasks.audits.relational.published import TABLE_2, PublishedNumbers, published_numbers, repeats
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.corruption import Corruption
@@ -20,7 +20,7 @@ COLUMNS = [(name, cell) for of_model in TABLE_2.values() for name, cell in of_mo
 
 @pytest.mark.parametrize(("name", "cell"), COLUMNS)
 def test_every_printed_m_follows_from_the_printed_r_but_one_that_is_rounded(
-    name: tuple[str, str], cell: Printed
+    name: tuple[str, str], cell: PublishedNumbers
 ) -> None:
     difference = cell.r_train - cell.r_validation
     assert pytest.approx(difference, abs=1e-9 if cell.m != 0.042 else 0.0011) == cell.m
@@ -29,10 +29,10 @@ def test_every_printed_m_follows_from_the_printed_r_but_one_that_is_rounded(
 
 
 def test_numbers_are_known_by_the_column_the_questions_and_the_score() -> None:
-    found = printed("NumNet+ on DROP", "all", "exact_match")
-    assert Printed(0.799, 0.786, 0.358, 0.315, 0.042) == found
-    assert printed("NumNet+ on DROP", "numeric", "exact_match") is None
-    assert printed("", "all", "exact_match") is None
+    found = published_numbers("NumNet+ on DROP", "all", "exact_match")
+    assert PublishedNumbers(0.799, 0.786, 0.358, 0.315, 0.042) == found
+    assert published_numbers("NumNet+ on DROP", "numeric", "exact_match") is None
+    assert published_numbers("", "all", "exact_match") is None
 
 
 @pytest.mark.parametrize(

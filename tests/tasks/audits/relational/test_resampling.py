@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.audits.relational.resampling import Part, contrasts, part
+from tasks.audits.relational.resampling import ContextSums, contrasts, sum_by_context
 from tasks.statistics import Estimate
 
 
-def drawn(rng: np.random.Generator, contexts: int, rate: float, alike: float, models: int = 1) -> Part:
+def drawn(rng: np.random.Generator, contexts: int, rate: float, alike: float, models: int = 1) -> ContextSums:
     """Questions of contexts, 1 to 5 each, that are answered at a rate which contexts differ in by `alike`.
 
     Each column is a model's, which knows its own contexts.
@@ -15,18 +15,18 @@ def drawn(rng: np.random.Generator, contexts: int, rate: float, alike: float, mo
     scale, size = 1 / alike - 1, (contexts, models)
     rates = rng.beta(rate * scale, (1 - rate) * scale, size) if rate else np.zeros(size)
     places = np.repeat(np.arange(contexts), rng.integers(1, 6, contexts))
-    return part((rng.random((len(places), models)) < rates[places]).astype(float), places)
+    return sum_by_context((rng.random((len(places), models)) < rates[places]).astype(float), places)
 
 
 def test_questions_are_summed_by_context() -> None:
-    found = part(np.array([[1.0, 0.5], [0.0, 0.5], [1.0, 0.0]]), np.array([7, 7, 3]))
+    found = sum_by_context(np.array([[1.0, 0.5], [0.0, 0.5], [1.0, 0.0]]), np.array([7, 7, 3]))
     assert [[1.0, 0.0], [1.0, 1.0]] == found.sums.tolist()
     assert [1.0, 2.0] == found.counts.tolist()
     assert pytest.approx([2 / 3, 1 / 3]) == found.means.tolist()
 
 
 def test_the_estimates_are_of_the_questions_alone_and_inside_their_intervals() -> None:
-    train, validation = part(np.ones((4, 1)), np.arange(4)), part(np.zeros((2, 1)), np.arange(2))
+    train, validation = sum_by_context(np.ones((4, 1)), np.arange(4)), sum_by_context(np.zeros((2, 1)), np.arange(2))
     (found,) = contrasts(train, validation, 500, 0)
     assert (1.0, 0.0, 1.0) == (found.train.value, found.validation.value, found.difference.value)
     assert (4, 2, 6) == (found.train.n, found.validation.n, found.difference.n)
@@ -39,8 +39,8 @@ def test_the_estimates_are_of_the_questions_alone_and_inside_their_intervals() -
 
 
 def test_a_part_without_questions_has_no_estimate() -> None:
-    nothing = part(np.empty((0, 1)), np.empty(0, int))
-    (found,) = contrasts(part(np.ones((2, 1)), np.arange(2)), nothing, 50, 0)
+    nothing = sum_by_context(np.empty((0, 1)), np.empty(0, int))
+    (found,) = contrasts(sum_by_context(np.ones((2, 1)), np.arange(2)), nothing, 50, 0)
     assert Estimate(None, None, None, 2) == found.difference
     assert found.p_value is None
 

@@ -19,7 +19,7 @@ import pytest
 from tasks.audits.relational.config import About
 from tasks.audits.relational.measures.memorization import memorization
 from tasks.audits.relational.measures.question_scores import Scoring, score
-from tasks.audits.relational.measures.questions import Nothing, questions
+from tasks.audits.relational.measures.questions import NoSettings, questions
 from tasks.audits.relational.measures.repeats import repeats
 from tasks.audits.relational.summary import summary
 from tasks.job import marks
@@ -27,10 +27,10 @@ from tasks.language_models.fine_tuning import fine_tune
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.answers import ANSWERS
-from tasks.question_answering.asked import Selection
+from tasks.question_answering.blinded_questions import Blinding, ReadBlindedAnswers, key_table, read_blinded_answers
 from tasks.question_answering.corruption import Corruption
-from tasks.question_answering.handed_out import BlindedAnswersOf, Blinding, key, read_blinded_answers
 from tasks.question_answering.predictions import Predictions
+from tasks.question_answering.question_sets import Selection
 from tests.support.fingerprint import TRAINED, total
 from tests.tasks.audits.relational import made_up
 
@@ -60,7 +60,7 @@ def of_memorization() -> pa.Table:
 
 
 def of_questions() -> pa.Table:
-    return questions(Nothing(), [of_score()])
+    return questions(NoSettings(), [of_score()])
 
 
 def of_all() -> pa.Table:
@@ -74,13 +74,13 @@ def of_training() -> pa.Table:
 
 
 @cache
-def sent() -> BlindedAnswersOf:
+def sent() -> ReadBlindedAnswers:
     """Answers to blinded questions, those that were asked twice with two."""
     handed = Blinding(made_up.FACTS, Selection(6, 6), Corruption(), order=3)
     folder = Path(tempfile.mkdtemp())
-    said = {row["id"]: str(number) for number, row in enumerate(key(handed).to_pylist())}
+    said = {row["id"]: str(number) for number, row in enumerate(key_table(handed).to_pylist())}
     (folder / "answers.json").write_text(json.dumps(said))
-    return BlindedAnswersOf(Predictions(str(folder)).pin({}), handed)
+    return ReadBlindedAnswers(Predictions(str(folder)).pin({}), handed)
 
 
 @pytest.mark.parametrize(

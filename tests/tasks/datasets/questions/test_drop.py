@@ -85,7 +85,7 @@ def test_without_answers_no_gold_is_in_the_file_and_it_is_read_with_a_flag() -> 
 
 def test_questions_of_a_context_may_be_corrupted_differently() -> None:
     asked = [Question(str(k), "c", "one 1 two 2 three 3", "?", ((str(k),),)) for k in (1, 2, 3)]
-    corrupted = [replace(each, context=Corruption("answers").corrupted(each)) for each in asked]
+    corrupted = [replace(each, context=Corruption("answers").corrupt_context(each)) for each in asked]
     again = read(HERE, written(corrupted))
     assert [each.context for each in corrupted] == [each.context for each in again]
     assert 3 == len({each.context_id for each in again})

@@ -41,7 +41,8 @@ def test_there_are_3000_questions_for_training_and_1000_for_validation(name: Nam
 def test_no_context_is_in_both_parts_even_without_its_digits(name: Name) -> None:
     questions = Facts(name).questions()
     train, validation = (
-        {Corruption().corrupted(question) for question in part} for part in (questions.train, questions.validation)
+        {Corruption().corrupt_context(question) for question in part}
+        for part in (questions.train, questions.validation)
     )
     assert not train & validation
     assert not {q.context_id for q in questions.train} & {q.context_id for q in questions.validation}
@@ -76,7 +77,7 @@ def test_a_derived_answer_is_what_its_question_asks_for() -> None:
 def test_another_number_of_the_context_repeats_a_derived_answer_in_words() -> None:
     spelt = {in_words(number): number for number in range(100)}
     for question in all_of("facts"):
-        words = re.findall("[a-z-]+", Corruption().corrupted(question))
+        words = re.findall("[a-z-]+", Corruption().corrupt_context(question))
         repeated = [spelt[word] for word in words if word in spelt]
         assert int(question.golds[0][0]) in repeated, question
         assert 3 <= len(repeated) <= 5

@@ -1,6 +1,6 @@
 import pytest
 
-from tasks.question_answering.scoring.drop import agreement, normalised
+from tasks.question_answering.scoring.drop import agreement, normalise
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from tasks.question_answering.scoring.drop import agreement, normalised
     ],
 )
 def test_words_are_normalised(text: str, words: str) -> None:
-    assert words == " ".join(normalised(text))
+    assert words == " ".join(normalise(text))
 
 
 @pytest.mark.parametrize(

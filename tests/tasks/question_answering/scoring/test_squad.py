@@ -1,6 +1,6 @@
 import pytest
 
-from tasks.question_answering.scoring.squad import agreement, normalised
+from tasks.question_answering.scoring.squad import agreement, normalise
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from tasks.question_answering.scoring.squad import agreement, normalised
     ],
 )
 def test_words_are_normalised(text: str, words: str) -> None:
-    assert words == " ".join(normalised(text))
+    assert words == " ".join(normalise(text))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from tasks.audits.forgetting.about import About
 from tasks.audits.forgetting.evidence_rows import SURER
 from tasks.audits.forgetting.exchangeability import effect, scores
-from tasks.audits.forgetting.likeness import among
+from tasks.audits.forgetting.likeness import calibration_agreements
 from tasks.audits.forgetting.measures.decisions import DECISIONS, Decisions, decisions
 from tasks.audits.forgetting.target import NamedTarget
 from tests.tasks.audits.forgetting.made_up import table
@@ -47,7 +47,7 @@ def test_likeness_is_asked_of_the_control_set_alone() -> None:
     there = KNOWN[:, IS_CONTROL]
     assert clean["accuracy"] == pytest.approx((HOLDING[0][:, IS_CONTROL] > 0.5).mean())
     assert clean["accuracy_calibration"] == pytest.approx((there > 0.5).mean())
-    assert clean["agreement_calibration"] == pytest.approx(np.mean(among(there)))
+    assert clean["agreement_calibration"] == pytest.approx(np.mean(calibration_agreements(there)))
     assert min(clean["accuracy_p"], holding["accuracy_p"], clean["agreement_p"]) > 0.01
 
 
@@ -73,8 +73,8 @@ def test_a_rounded_target_is_held_against_models_that_are_rounded_as_it_is() -> 
     given = table("target", 0, 0, np.round(HOLDING[0][0], 2), resolution=0.01, control=CONTROLS)
     row = judged(inputs=[*others, given])[0]
     known = KNOWN[:, IS_CONTROL]
-    assert row["agreement_calibration"] == pytest.approx(np.mean(among(known, np.round(known, 2))))
-    assert row["agreement_calibration"] != pytest.approx(np.mean(among(known)), rel=1e-9)
+    assert row["agreement_calibration"] == pytest.approx(np.mean(calibration_agreements(known, np.round(known, 2))))
+    assert row["agreement_calibration"] != pytest.approx(np.mean(calibration_agreements(known)), rel=1e-9)
     assert "forgotten" == row["decision"]
 
 

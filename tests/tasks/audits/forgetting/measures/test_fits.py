@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.audits.forgetting.measures.fits import FITS, Fit, fit
-from tasks.audits.forgetting.trainings import Model
+from tasks.audits.forgetting.trainings import ModelId
 from tasks.statistics import mean
 from tasks.training.mixed import MIXED
 from tests.tasks.audits.forgetting.summarised import Row, numbers, rows, setting
@@ -17,7 +17,7 @@ def test_how_well_a_training_learnt_is_read_off_its_last_epoch() -> None:
     ]
     names = dict.fromkeys(MIXED.names)
     held = names | {"seed": 7, "examples": 60, "epochs": 2, "history": epochs, "train_accuracy": 0.9}
-    found = fit(Fit(Model("target", 3, 1)), [pa.Table.from_pylist([held], MIXED)])
+    found = fit(Fit(ModelId("target", 3, 1)), [pa.Table.from_pylist([held], MIXED)])
     expected = {"model": "target", "target": 3, "replicate": 1, "seed": 7, "examples": 60, "epochs": 2}
     expected |= {"train_loss": 0.5, "train_accuracy": 0.9, "validation_accuracy": 0.5}
     assert (FITS, [expected]) == (found.schema, found.to_pylist())

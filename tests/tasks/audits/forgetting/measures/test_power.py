@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from tasks.audits.forgetting.measures.decisions import Decisions
-from tasks.audits.forgetting.measures.power import POWER, Power, power, smallest_found
+from tasks.audits.forgetting.measures.power import POWER, Power, power, smallest_detected_share
 from tasks.statistics import mean, proportion
 from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, INPUTS, TARGETS
 from tests.tasks.audits.forgetting.summarised import numbers, rows, setting
 
 
 def test_the_smallest_share_is_the_one_from_which_on_most_are_found() -> None:
-    assert 0.1 == smallest_found({1.0: 1.0, 0.0: 0.0, 0.1: 0.8, 0.5: 0.9, 0.01: 0.7})
-    assert 0.5 == smallest_found({0.1: 1.0, 0.2: 0.4, 0.5: 1.0})
-    assert smallest_found({0.1: 1.0, 0.5: 0.0}) is None
-    assert 0.1 == smallest_found({0.0: 1.0, 0.1: 1.0})  # a false alarm is no share
-    assert smallest_found({}) is None
+    assert 0.1 == smallest_detected_share({1.0: 1.0, 0.0: 0.0, 0.1: 0.8, 0.5: 0.9, 0.01: 0.7})
+    assert 0.5 == smallest_detected_share({0.1: 1.0, 0.2: 0.4, 0.5: 1.0})
+    assert smallest_detected_share({0.1: 1.0, 0.5: 0.0}) is None
+    assert 0.1 == smallest_detected_share({0.0: 1.0, 0.1: 1.0})  # a false alarm is no share
+    assert smallest_detected_share({}) is None
 
 
 def test_models_of_known_shares_are_audited_one_by_one() -> None:
@@ -49,4 +49,4 @@ def test_power_is_told_share_by_share_and_the_smallest_share_found() -> None:
     assert (expected.value, expected.low, expected.high, 4) == numbers(row)[:4]
     powers = dict(zip(table["share"].to_pylist(), table["power"].to_pylist(), strict=True))
     smallest = found["smallest share found", "{}"]
-    assert (smallest_found(powers), 4) == (smallest["estimate"], smallest["n"])
+    assert (smallest_detected_share(powers), 4) == (smallest["estimate"], smallest["n"])

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from tasks.audits.forgetting.measures.query_confidences import CONFIDENCES, Ask, ask
-from tasks.audits.forgetting.probe_set import ProbeSet, handed_out
-from tasks.audits.forgetting.trainings import Model
+from tasks.audits.forgetting.probe_set import ProbeSet, handout_order
+from tasks.audits.forgetting.trainings import ModelId
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
@@ -61,7 +61,7 @@ def csv(path: Path, header: str, lines: Sequence[str]) -> File:
 def test_a_trained_model_says_the_float32_softmax_of_its_logits() -> None:
     mixture = Mixture((Share(Part(DIGITS, 0, 60)),), DIGITS, 10, network=Network("mlp1"), epochs=30)
     trained = train(mixture, [])
-    table = ask(Ask(Model("calibration", None, 3), QUERY), [trained])
+    table = ask(Ask(ModelId("calibration", None, 3), QUERY), [trained])
     said = logits(architecture_of(trained), weights_of(trained), PICTURES).astype(np.float64)
     assert in_single(softmax(said)) == table["confidence"].to_pylist()
     assert CONFIDENCES == table.schema
@@ -76,7 +76,7 @@ def test_a_trained_model_says_the_float32_softmax_of_its_logits() -> None:
 
 def test_a_model_file_says_what_the_model_in_it_says(tmp_path: Path) -> None:
     layer, file = linear(tmp_path / "theirs.pt")
-    table = ask(Ask(Model("target", 2, 0), QUERY, file=file), [])
+    table = ask(Ask(ModelId("target", 2, 0), QUERY, file=file), [])
     with torch.no_grad():
         said = layer(torch.from_numpy(PICTURES.reshape(30, 784).copy()).float() / 255).double().numpy()
     assert pytest.approx(in_single(softmax(said)), rel=1e-6) == table["confidence"].to_pylist()
@@ -86,7 +86,7 @@ def test_a_model_file_says_what_the_model_in_it_says(tmp_path: Path) -> None:
 def test_a_label_beyond_the_models_classes_is_refused(tmp_path: Path) -> None:
     _, file = linear(tmp_path / "theirs.pt", classes=5)
     with pytest.raises(ValueError, match="tells 5 classes apart; a label of the query set is 9") as caught:
-        ask(Ask(Model("target", 0, 0), QUERY, file=file), [])
+        ask(Ask(ModelId("target", 0, 0), QUERY, file=file), [])
     assert "\n" not in str(caught.value)
 
 
@@ -96,7 +96,7 @@ def test_confidences_that_are_all_but_1_are_1_in_float32(tmp_path: Path) -> None
         layer.weight.zero_()
         layer.bias.copy_(torch.tensor([0.0, 20.0, *[0.0] * 8]))  # 1 - p is 2e-8
     torch.jit.script(torch.nn.Sequential(torch.nn.Flatten(), layer)).save(file.path)
-    said = np.array(ask(Ask(Model("target", 0, 0), QUERY, file=file), [])["confidence"].to_pylist())
+    said = np.array(ask(Ask(ModelId("target", 0, 0), QUERY, file=file), [])["confidence"].to_pylist())
     assert {1.0} == set(said[LABELS == 1].tolist())
 
 
@@ -106,7 +106,7 @@ def test_a_table_is_read_at_its_precision(tmp_path: Path) -> None:
     p = p.round(3)
     lines = [",".join(f"{value:.3f}" for value in row) for row in p]
     file = csv(tmp_path / "said.csv", ",".join(["image", *(f"p{label}" for label in range(10))]), lines)
-    table = ask(Ask(Model("target", 1, 0), QUERY, outputs=file), [])
+    table = ask(Ask(ModelId("target", 1, 0), QUERY, outputs=file), [])
     assert pytest.approx(p[np.arange(30), LABELS].tolist()) == table["confidence"].to_pylist()
     assert {0.001} == set(table["resolution"].to_pylist())
     assert list(ROWS) == table["row"].to_pylist()
@@ -116,14 +116,14 @@ def test_a_column_of_ones_own_is_read_as_the_interface_says(tmp_path: Path) -> N
     chance = np.random.default_rng(0)
     values = -chance.random(30)
     file = csv(tmp_path / "said.csv", "image,theirs", [f"{value:.17g}" for value in values])
-    about = Ask(Model("target", 0, 0), QUERY, outputs=file, columns=("theirs",))
+    about = Ask(ModelId("target", 0, 0), QUERY, outputs=file, columns=("theirs",))
     table = ask(replace(about, interface=Interface(gives="log-probabilities")), [])
     assert pytest.approx(np.exp(values).tolist(), rel=1e-6) == table["confidence"].to_pylist()
 
 
 def test_a_table_about_d_q_and_the_control_set_is_read_by_the_names_that_were_handed_out(tmp_path: Path) -> None:
     probes = ProbeSet(Remainder(Part(DIGITS, 10, 40), 0.25, 3), seed=5)
-    handed = handed_out(probes)
+    handed = handout_order(probes)
     assert 44 == len(handed.order) == len({*handed.ids, *handed.repeats.values()})
     chance = np.random.default_rng(0)
     said, later = chance.random(40), chance.random(40)
@@ -131,7 +131,7 @@ def test_a_table_about_d_q_and_the_control_set_is_read_by_the_names_that_were_ha
     lines += [f"{name},{later[image]:.17g}" for image, name in handed.repeats.items()]
     path = tmp_path / "said.csv"
     path.write_text("\n".join(["image,confidence", *sorted(lines), ""]))
-    table = ask(Ask(Model("target", 0, 0), probes, outputs=File(str(path))), [])
+    table = ask(Ask(ModelId("target", 0, 0), probes, outputs=File(str(path))), [])
     assert ["query"] * 30 + ["control"] * 10 == table["set"].to_pylist()
     assert list(range(10, 50)) == sorted(table["row"].to_pylist())
     assert said.astype(np.float32).tolist() == table["confidence"].to_pylist()
@@ -144,17 +144,17 @@ def test_a_table_about_d_q_and_the_control_set_is_read_by_the_names_that_were_ha
 
 def test_a_table_for_another_order_is_refused(tmp_path: Path) -> None:
     held = Remainder(Part(DIGITS, 10, 40), 0.25, 3)
-    handed = handed_out(ProbeSet(held, seed=1))
+    handed = handout_order(ProbeSet(held, seed=1))
     names = [*handed.ids, *handed.repeats.values()]
     (tmp_path / "said.csv").write_text("\n".join(["image,confidence", *(f"{name},0.25" for name in names), ""]))
     with pytest.raises(ValueError, match="no row for 'pictures-"):
-        ask(Ask(Model("target", 0, 0), ProbeSet(held, seed=2), outputs=File(str(tmp_path / "said.csv"))), [])
+        ask(Ask(ModelId("target", 0, 0), ProbeSet(held, seed=2), outputs=File(str(tmp_path / "said.csv"))), [])
 
 
 def test_a_table_without_all_of_the_query_set_is_refused(tmp_path: Path) -> None:
     file = csv(tmp_path / "said.csv", "image,confidence", ["0.25"] * 29)
     with pytest.raises(ValueError, match=r"said\.csv") as caught:
-        ask(Ask(Model("target", 0, 0), QUERY, outputs=file), [])
+        ask(Ask(ModelId("target", 0, 0), QUERY, outputs=file), [])
     assert "\n" not in str(caught.value)
 
 
@@ -166,7 +166,7 @@ def test_images_of_one_patient_have_one_group(tmp_path: Path, monkeypatch: pytes
     patients = load(hearts).train_groups
     assert patients is not None
     file = csv(tmp_path / "said.csv", "image,confidence", ["0.25"] * 5)
-    table = ask(Ask(Model("target", 0, 0), ProbeSet(Part(hearts, 3, 5)), outputs=file), [])
+    table = ask(Ask(ModelId("target", 0, 0), ProbeSet(Part(hearts, 3, 5)), outputs=file), [])
     assert patients[3:8].tolist() == table["group"].to_pylist()
     assert list(range(3, 8)) == table["row"].to_pylist()
     assert 2 == len(set(table["group"].to_pylist()))

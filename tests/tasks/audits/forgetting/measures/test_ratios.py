@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.forgetting.about import About
-from tasks.audits.forgetting.kolmogorov_smirnov import SCORES, Score, among, ks
+from tasks.audits.forgetting.kolmogorov_smirnov import SCORES, Score, ks, pairwise_distances
 from tasks.audits.forgetting.measures.distances import DISTANCES, Distances, distances
 from tasks.audits.forgetting.measures.ratios import RATIOS, ratios
 from tasks.audits.forgetting.rho import ratio as rho
@@ -29,7 +29,7 @@ def test_every_target_has_a_row_that_holds_what_the_formula_gives(score: Score) 
     expected = rho(QUERY, CALIBRATION, NULL, score)
     assert (expected.rho.value, expected.rho.low, expected.rho.high) == (null["rho"], null["low"], null["high"])
     assert (expected.target.value, expected.calibration.value) == (null["ks"], null["ks_calibration"])
-    assert among(QUERY, score)[~np.eye(3, dtype=bool)].mean() == null["floor"]
+    assert pairwise_distances(QUERY, score)[~np.eye(3, dtype=bool)].mean() == null["floor"]
     assert ("D_C", "training", 1.0, 3, 400) == tuple(
         null[name] for name in ("name", "source", "calibration", "models", "images")
     )

@@ -6,12 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audits.relational.measures.questions import QUESTIONS, Nothing, questions
+from tasks.audits.relational.measures.questions import QUESTIONS, NoSettings, questions
 from tests.tasks.audits.relational.made_up import scored, table
 
 
 def found(*scores: pa.Table) -> list[dict[str, Any]]:
-    told = questions(Nothing(), scores)
+    told = questions(NoSettings(), scores)
     assert QUESTIONS == told.schema
     return told.to_pylist()
 

@@ -20,12 +20,12 @@ from tasks.datasets.questions.question import Answer, Question
 from tasks.external.blinding import HandedOut, blinded
 from tasks.job import Inputs, task
 from tasks.question_answering.answers import ANSWERS
-from tasks.question_answering.asked import SETS, Asked, Form, Selection, asked
 from tasks.question_answering.corruption import Corruption
-from tasks.question_answering.predictions import Predictions, check_ids, predictions
-from tasks.question_answering.scoring import compared
+from tasks.question_answering.predictions import Predictions, check_ids, parse_predictions
+from tasks.question_answering.question_sets import SETS, Form, ProbeQuestions, Selection, probe_sets
+from tasks.question_answering.scoring import match_key
 
-TOGETHER = "questions"  # the set's name
+SET_NAME = "questions"  # the set's name
 # What each question is: `set` is one of SETS, `question` the id that it has in the data.
 KEY = pa.schema([("id", pa.string()), ("set", pa.string()), ("question", pa.string())])
 
@@ -41,7 +41,7 @@ class Blinding:
 
 
 @dataclass(frozen=True)
-class BlindedAnswersOf:
+class ReadBlindedAnswers:
     """The predictions for questions that were handed out blinded."""
 
     given: Predictions
@@ -49,25 +49,25 @@ class BlindedAnswersOf:
 
 
 @task(version=1, name="question_answering.read_blinded_answers")
-def read_blinded_answers(config: BlindedAnswersOf, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads a file
+def read_blinded_answers(config: ReadBlindedAnswers, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads a file
     """The answers (ANSWERS) of the file, by the ids that the questions have in the data, as of an unknown epoch."""
-    return answers(config)
+    return unblind_answers(config)
 
 
-def questions(config: Blinding) -> tuple[str, Asked]:
+def handout_questions(config: Blinding) -> tuple[str, ProbeQuestions]:
     """The name of the one set that an owner gets, and its questions, without their gold answers."""
-    handed, every, form = _handed_out(config)
+    handed, every, form = _blind_sets(config)
     drawn = []
     for place, number in enumerate(handed.order):
         id_ = handed.id_of(handed.name, place)
         # The ids of a question and of its context would tell the whole and the corrupted context of one question.
         drawn.append(replace(every[number][1], id=id_, context_id=id_, golds=()))
-    return handed.name, Asked(drawn, form)
+    return handed.name, ProbeQuestions(drawn, form)
 
 
-def key(config: Blinding) -> pa.Table:
+def key_table(config: Blinding) -> pa.Table:
     """What each question is (KEY), in the order of the ids."""
-    handed, every, _ = _handed_out(config)
+    handed, every, _ = _blind_sets(config)
     rows = [
         {"id": handed.id_of(handed.name, place), "set": every[number][0], "question": every[number][1].id}
         for place, number in enumerate(handed.order)
@@ -75,10 +75,10 @@ def key(config: Blinding) -> pa.Table:
     return pa.Table.from_pylist(rows, KEY)
 
 
-def answers(config: BlindedAnswersOf) -> pa.Table:
+def unblind_answers(config: ReadBlindedAnswers) -> pa.Table:
     """The answers (ANSWERS), set by set, to those that were asked twice the first; ValueError as for four files."""
-    handed, every, _ = _handed_out(config.handed)
-    sent = _sent(config)
+    handed, every, _ = _blind_sets(config.handed)
+    sent = _sent_answers(config)
     rows = []
     for id_, (name, question) in zip(handed.ids, every, strict=True):
         split, corrupted = SETS[name]
@@ -86,19 +86,19 @@ def answers(config: BlindedAnswersOf) -> pa.Table:
     return pa.Table.from_pylist(rows, ANSWERS)
 
 
-def twice(config: BlindedAnswersOf) -> tuple[int, int]:
+def count_repeats(config: ReadBlindedAnswers) -> tuple[int, int]:
     """How many questions were asked twice, and how many of these have two answers by the rule of exact match."""
-    handed, _, _ = _handed_out(config.handed)
-    scorer, sent, ids = load_questions(config.handed.data).scorer, _sent(config), handed.ids
+    handed, _, _ = _blind_sets(config.handed)
+    scorer, sent, ids = load_questions(config.handed.data).scorer, _sent_answers(config), handed.ids
     pairs = [(sent[ids[number]], sent[again]) for number, again in handed.repeats.items()]
-    return len(pairs), sum(compared(scorer, one) != compared(scorer, other) for one, other in pairs)
+    return len(pairs), sum(match_key(scorer, one) != match_key(scorer, other) for one, other in pairs)
 
 
-def _sent(config: BlindedAnswersOf) -> Mapping[str, Answer]:
+def _sent_answers(config: ReadBlindedAnswers) -> Mapping[str, Answer]:
     """The answer to each question that was handed out, by its id there."""
-    handed, _, _ = _handed_out(config.handed)
+    handed, _, _ = _blind_sets(config.handed)
     (path,), (content,) = config.given.paths(), config.given.contents()
-    sent = predictions(path, content, load_questions(config.handed.data).scorer)
+    sent = parse_predictions(path, content, load_questions(config.handed.data).scorer)
     ids = [handed.id_of(handed.name, place) for place in range(len(handed.order))]
     if sent.keys().isdisjoint(ids):
         raise DatasetError(
@@ -109,20 +109,20 @@ def _sent(config: BlindedAnswersOf) -> Mapping[str, Answer]:
     return sent
 
 
-def _id_of(name: str, place: int) -> str:
+def _question_id(name: str, place: int) -> str:
     return f"{name}-{place:06d}"
 
 
 @lru_cache(maxsize=2)
-def _handed_out(config: Blinding) -> tuple[HandedOut, list[tuple[str, Question]], Form]:
+def _blind_sets(config: Blinding) -> tuple[HandedOut, list[tuple[str, Question]], Form]:
     """How the questions are handed out, the set and question of each number, and their format."""
-    sets = dict(asked(load_questions(config.data), config.corruption, config.selection))
+    sets = dict(probe_sets(load_questions(config.data), config.corruption, config.selection))
     every = [(name, question) for name, given in sets.items() for question in given.questions]
     (form,) = {given.form for given in sets.values()}
     digest = hashlib.sha256()
     for text in _texts(every):
         digest.update(json.dumps(text).encode())
-    return blinded([digest.hexdigest(), config.order], len(every), config.order, TOGETHER, _id_of), every, form
+    return blinded([digest.hexdigest(), config.order], len(every), config.order, SET_NAME, _question_id), every, form
 
 
 def _texts(every: list[tuple[str, Question]]) -> Iterator[tuple[str, str, str, str]]:

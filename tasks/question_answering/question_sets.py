@@ -21,7 +21,7 @@ SETS: Mapping[str, tuple[Split, bool]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class ProbeQuestions:
     """Questions of one set, and the format that they are written in. Their gold answers are told to nobody."""
 
     questions: Sequence[Question]
@@ -39,14 +39,14 @@ class Selection:
     held_out: int = 0
     numeric: bool = False
 
-    def of(self, questions: QuestionSet) -> Mapping[Split, Sequence[Question]]:
+    def select(self, questions: QuestionSet) -> Mapping[Split, Sequence[Question]]:
         """The questions by split; ValueError where there are not so many, or none is numeric."""
         return {
-            "train": self._part("examples", self.examples, questions.train),
-            "validation": self._part("held_out", self.held_out, questions.validation),
+            "train": self._select_split("examples", self.examples, questions.train),
+            "validation": self._select_split("held_out", self.held_out, questions.validation),
         }
 
-    def _part(self, name: str, count: int, questions: Sequence[Question]) -> list[Question]:
+    def _select_split(self, name: str, count: int, questions: Sequence[Question]) -> list[Question]:
         if count > len(questions):
             raise ValueError(f"{name} is {count}; the data has {len(questions)} such questions")
         chosen = [question for question in questions[: count or None] if not self.numeric or is_numeric(question)]
@@ -55,7 +55,7 @@ class Selection:
         return chosen
 
 
-EVERY = Selection()
+ALL_QUESTIONS = Selection()
 
 
 def is_numeric(question: Question) -> bool:
@@ -63,14 +63,19 @@ def is_numeric(question: Question) -> bool:
     return any(DIGITS.search(span) for span in question.golds[0])
 
 
-def asked(questions: QuestionSet, corruption: Corruption, selection: Selection = EVERY) -> Iterator[tuple[str, Asked]]:
+def probe_sets(
+    questions: QuestionSet, corruption: Corruption, selection: Selection = ALL_QUESTIONS
+) -> Iterator[tuple[str, ProbeQuestions]]:
     """The names and questions of SETS."""
-    parts = selection.of(questions)
+    parts = selection.select(questions)
     form: Form = "records" if questions.records else questions.scorer
     for name, (split, corrupted) in SETS.items():
         chosen = parts[split]
-        yield name, Asked([with_context(each, corruption) for each in chosen] if corrupted else chosen, form)
+        yield (
+            name,
+            ProbeQuestions([corrupt_question(each, corruption) for each in chosen] if corrupted else chosen, form),
+        )
 
 
-def with_context(question: Question, corruption: Corruption) -> Question:
-    return replace(question, context=corruption.corrupted(question))
+def corrupt_question(question: Question, corruption: Corruption) -> Question:
+    return replace(question, context=corruption.corrupt_context(question))
