@@ -45,7 +45,7 @@ from tasks.audits.forgetting.effect import EFFECT
 from tasks.audits.forgetting.measures import MEASURES
 from tasks.audits.forgetting.presets import PRESETS, REPEATS
 from tasks.audits.forgetting.probe_set import handout_order, key_table, load_probes, split_table
-from tasks.audits.forgetting.published import repeats
+from tasks.audits.forgetting.published import printed_cell
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.situations import SITUATIONS
 from tasks.audits.forgetting.summary import summary
@@ -64,7 +64,9 @@ def plan(config: Forgetting) -> Roots:
     """The tables of the measures that the config asks for, and their `summary`."""
     config = canonical_config(config)
     trained = trainings(config)
-    return roots(MEASURES, config, trained, lambda read: Job(summary, About(trained.targets, repeats(config)), read))
+    return roots(
+        MEASURES, config, trained, lambda read: Job(summary, About(trained.targets, printed_cell(config)), read)
+    )
 
 
 def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:

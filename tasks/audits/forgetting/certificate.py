@@ -11,7 +11,7 @@ from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import LEVEL, Cause, Decision
 from tasks.audits.forgetting.evidence_rows import HELD, SURER
 from tasks.audits.forgetting.likeness import LEVEL as UNLIKE
-from tasks.audits.forgetting.verdict import DRAWN, ORDER, decision_on, external_names, format_percent, target_name
+from tasks.audits.forgetting.verdict import DRAWN, ORDER, external_names, format_percent, read_decision, target_name
 from tasks.certificate import ELSE, Boundary, Certificate, Finding, NumberLine, chances, line_of
 from tasks.summaries import by_name
 from tasks.verdict import Verdict
@@ -37,7 +37,7 @@ SYMBOLS: Mapping[str, str] = {
 def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Certificate:
     rows = by_name(summary)
     shares = [row for (metric, _), row in rows.items() if metric == HELD]
-    decisions = [decision_on(rows, share, config) for share in shares]
+    decisions = [read_decision(rows, share, config) for share in shares]
     decided = sorted(zip(decisions, shares, strict=True), key=lambda each: ORDER.index(each[0].answer))
     findings = [target_finding(rows, share, decision, config, len(shares)) for decision, share in decided]
     who = "Has the model" if len(shares) == 1 else "Has each of these models"

@@ -22,7 +22,7 @@ from tasks.statistics import Estimate
 from tasks.summaries import p_in_words
 
 ForgettingAnswer = Literal["forgotten", "not forgotten", "not judged", "undecided"]
-Right = Literal["right", "undecided", "wrong"]
+DecisionScore = Literal["right", "undecided", "wrong"]
 Cause = Literal["no test", "two answers", "one class", "unlike", "less sure", "no answer", "few models", "share"]
 POSSIBLE_ANSWERS: tuple[ForgettingAnswer, ...] = ("forgotten", "not forgotten", "not judged", "undecided")
 LEVEL = 0.025  # of the test of exchangeability, over all targets together
@@ -114,7 +114,7 @@ def unlikeness(evidence: Evidence) -> Decision | None:
     return None
 
 
-def score_decision(answer: ForgettingAnswer, share: float | None, negligible: float) -> Right | None:
+def score_decision(answer: ForgettingAnswer, share: float | None, negligible: float) -> DecisionScore | None:
     """Whether the answer is right of a target that was trained on this share of D_Q; None where it is not known."""
     if share is None:
         return None

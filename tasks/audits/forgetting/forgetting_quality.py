@@ -11,7 +11,7 @@ An image whose epsilon is above ceil(log(R - 1)), the most that R models show, c
 Triantafillou et al. 2024, "Are we making progress in unlearning? Findings from the first NeurIPS unlearning
 competition", section 3, and their released evaluation; here every threshold is tried, either way round, and delta is 0.
 They have R = 512. With few models attacks succeed by chance, so that the quality of models that are retrained
-themselves is far below 1, and where many confidences are equal above that again: `against_chance` says what it is.
+themselves is far below 1, and where many confidences are equal above that again: `permutation_test` says what it is.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from tasks.datasets.mixtures import Part, Remainder, Rows, groups_of
 from tasks.external.blinding import HandedOut, blinded
 from tasks.external.split import SCHEMA, key_of
 
-ALONE = "query"  # the set's name without a control set
+SET_NAME = "query"  # the set's name without a control set
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def handout_order(config: ProbeSet) -> HandedOut:
     probes = load_probes(config)
     count = len(probes.rows)
     if not probes.is_control.any():
-        return HandedOut(ALONE, np.arange(count))
+        return HandedOut(SET_NAME, np.arange(count))
     parts = [config.query, *([] if config.control is None else [config.control])]
     content = [[part.data.identity() for part in parts], probes.rows.tolist(), config.seed]
     return blinded(content, count, config.seed)

@@ -49,14 +49,14 @@ def numbers_by_name(cell: str) -> Mapping[str, PublishedNumbers]:
     return {str(target): printed for target, printed in numbers_by_target(cell).items()}
 
 
-def repeats(config: Forgetting) -> str:
+def printed_cell(config: Forgetting) -> str:
     """The table with this data and training, whichever targets are audited and however often; empty for none."""
     if "scores" not in config.measures:
         return ""
-    return next((name for name, cell in CELLS.items() if is_repeated(cell, config)), "")
+    return next((name for name, cell in CELLS.items() if matches_cell(cell, config)), "")
 
 
-def is_repeated(cell: Forgetting, config: Forgetting) -> bool:
+def matches_cell(cell: Forgetting, config: Forgetting) -> bool:
     """Whether a run belongs to the cell; out-of-domain data are needed for their own column only."""
     outside = (
         config.outside is None or cell.outside is None or unpinned_part(config.outside) == unpinned_part(cell.outside)

@@ -59,7 +59,7 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
     if not shares:
         why = "this run shows images only" if "scores" not in config.measures else "nothing has been decided"
         return Verdict("undecided", f"Undecided: {why}.", LIMITS, tuple(rows)[:1])
-    decisions = [decision_on(rows, row, config) for row in shares]
+    decisions = [read_decision(rows, row, config) for row in shares]
     answers = [decision.answer for decision in decisions]
     answer = overall_answer(answers)
     if len(shares) == 1:
@@ -72,7 +72,7 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
         )
         sentence = f"{answer.capitalize()}: of {len(shares)} targets, {counts}. {listed}"
     about = [*describe_correctness(rows, len(shares)), *describe_error_rates(config, answers), *describe_power(rows)]
-    warnings = [*warn_underfitted(rows), *warn_uncontrolled(config), *warn_guessable(config)]
+    warnings = [*warn_underfitting(rows), *warn_missing_control(config), *warn_guessable(config)]
     limits = " ".join([*control_caveat(config, answer), LIMITS, *describe_key(rows)])
     return Verdict(
         answer,
@@ -121,7 +121,7 @@ def display_name(row: Row, config: Forgetting) -> str:
     return target_name(row) if given is None else f"'{given}'"
 
 
-def decision_on(rows: Mapping[tuple[str, str], Row], share: Row, config: Forgetting) -> Decision:
+def read_decision(rows: Mapping[tuple[str, str], Row], share: Row, config: Forgetting) -> Decision:
     """The decision on the target of this row, by the rule that its table of decisions follows."""
     if not share["n"]:
         return Decision("undecided", "no model of it has answered", "no answer")
@@ -181,7 +181,7 @@ def describe_power(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     ]
 
 
-def warn_uncontrolled(config: Forgetting) -> list[str]:
+def warn_missing_control(config: Forgetting) -> list[str]:
     if config.query.is_controlled:
         return []
     return [
@@ -216,7 +216,7 @@ def describe_correctness(rows: Mapping[tuple[str, str], Row], targets: int) -> l
     return [f"By what they were trained on, {counts[0]} of {right['n']} are decided rightly and {counts[1]} wrongly."]
 
 
-def warn_underfitted(rows: Mapping[tuple[str, str], Row]) -> list[str]:
+def warn_underfitting(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     """A warning where a training did not learn what it was trained on."""
     row = rows.get(("lowest train accuracy", "{}"))
     if row is None or row["estimate"] >= ADEQUATE:

@@ -38,7 +38,7 @@ from tasks.audits.relational.config import About, Relational, tiny
 from tasks.audits.relational.measures import MEASURES
 from tasks.audits.relational.objectives import OBJECTIVES
 from tasks.audits.relational.presets import PRESETS, REPEATS
-from tasks.audits.relational.published import repeats
+from tasks.audits.relational.published import printed_cell
 from tasks.audits.relational.situations import SITUATIONS
 from tasks.audits.relational.summary import summary
 from tasks.audits.relational.trainings import trainings
@@ -60,7 +60,7 @@ GUESSABLE = (
 def plan(config: Relational) -> Roots:
     """The tables of the measures that the config asks for, and their `summary`."""
     epsilon = None if config.privacy is None else config.privacy.epsilon
-    about = About(question_subsets(config)[0], epsilon, repeats(config))
+    about = About(question_subsets(config)[0], epsilon, printed_cell(config))
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
 
 

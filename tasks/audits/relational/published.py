@@ -46,7 +46,7 @@ def published_numbers(cell: str, questions: str, score: str) -> PublishedNumbers
     return TABLE_2.get(cell, {}).get((questions, score))
 
 
-def repeats(config: Relational) -> str:
+def printed_cell(config: Relational) -> str:
     """The column whose data and training the config has, however often it is repeated or asked; empty for none."""
     if config.privacy is not None or not config.asks:
         return ""

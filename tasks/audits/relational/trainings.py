@@ -43,13 +43,13 @@ def trainings(config: Relational) -> Trainings:
     """What is trained and asked; ValueError, before anything is, where the data or the predictions cannot be used."""
     if not config.asks:
         return Trainings(())
-    check_questions(config)
+    check_data(config)
     if config.given is not None:
         return Trainings((AnswersJob(0, predictions_job(config, config.given)),))
     return Trainings(tuple(answers_jobs(config)))
 
 
-def check_questions(config: Relational) -> None:
+def check_data(config: Relational) -> None:
     """ValueError where there are not so many questions, or predictions lack some of those that are asked.
 
     Predictions that have gone since they were pinned pass, since what is stored of the run can still be looked at.

@@ -2,7 +2,8 @@
 
 By self-influence they are the training images that pull hardest and least at a network's weights. Which rows those are
 is known once a network without canaries has been trained. So that a plan knows beforehand what will be computed, its
-jobs name a canary by its rank (`RankedImage`), and the table of the chosen ones, among their inputs, says which row that is.
+jobs name a canary by its rank (`RankedImage`), and the table of the
+chosen ones, among their inputs, says which row that is.
 
 Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", sections 3.1.1 and A.5.
 """

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tasks import seeds, statistics
 from tasks.audits.forgetting.confidence_matrix import Array, ConfidenceMatrix, confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import Evidence, Right, decide, holm_adjustment, score_decision
+from tasks.audits.forgetting.decision import DecisionScore, Evidence, decide, holm_adjustment, score_decision
 from tasks.audits.forgetting.evidence_rows import likeness_rows, share_row, side_rows, unanswered_row
 from tasks.audits.forgetting.exchangeability import PValues, effect, p_values, scores, unit_scores
 from tasks.audits.forgetting.held_share import ShareCurve, share_curve
@@ -83,7 +83,7 @@ DECISIONS = pa.schema(
     ]
 )
 FINE = 1.5e-6  # a last place: six decimals and more
-METRIC_OF_RIGHT: Mapping[Right, str] = {
+METRIC_BY_SCORE: Mapping[DecisionScore, str] = {
     "right": "targets decided rightly",
     "undecided": "targets undecided",
     "wrong": "targets decided wrongly",
@@ -346,7 +346,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
             yield from of(target)
     known = [target["right"] for target in judged if target["right"] is not None]
     if known:
-        for answer, metric in METRIC_OF_RIGHT.items():
+        for answer, metric in METRIC_BY_SCORE.items():
             yield row(metric, {}, statistics.proportion(known.count(answer), len(known)), "target")
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.presets import TABLE1, TABLE2
-from tasks.audits.forgetting.published import CALIBRATION, numbers_by_name, numbers_by_target, repeats
+from tasks.audits.forgetting.published import CALIBRATION, numbers_by_name, numbers_by_target, printed_cell
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
 from tasks.datasets.dataset import Dataset
@@ -26,13 +26,15 @@ def test_numbers_are_known_by_the_names_of_targets() -> None:
 
 
 def test_a_run_repeats_the_table_whose_data_and_training_it_has() -> None:
-    assert "table 1" == repeats(TABLE1)
-    assert "table 1" == repeats(replace(TABLE1, targets=(CALIBRATION,), replicates=2, seed=3, negligible=0.2, link=5))
-    assert "table 1" == repeats(replace(TABLE1, query=QuerySet(Dataset("mnist", "0f"), held_back=0.0)))
-    assert "table 2" == repeats(TABLE2)
-    assert "" == repeats(replace(TABLE1, measures=("examples",)))
-    assert "" == repeats(replace(TABLE1, epochs=3))
-    assert "" == repeats(replace(TABLE1, query=QuerySet(Dataset("mnist"))))
-    assert "" == repeats(replace(TABLE1, query=QuerySet(Dataset("mnist"), 0, 1000, held_back=0.0)))
-    assert "" == repeats(replace(TABLE1, outside=Part(Dataset("photos"))))
-    assert "" == repeats(Forgetting(query=QuerySet(Dataset("digits"))))
+    assert "table 1" == printed_cell(TABLE1)
+    assert "table 1" == printed_cell(
+        replace(TABLE1, targets=(CALIBRATION,), replicates=2, seed=3, negligible=0.2, link=5)
+    )
+    assert "table 1" == printed_cell(replace(TABLE1, query=QuerySet(Dataset("mnist", "0f"), held_back=0.0)))
+    assert "table 2" == printed_cell(TABLE2)
+    assert "" == printed_cell(replace(TABLE1, measures=("examples",)))
+    assert "" == printed_cell(replace(TABLE1, epochs=3))
+    assert "" == printed_cell(replace(TABLE1, query=QuerySet(Dataset("mnist"))))
+    assert "" == printed_cell(replace(TABLE1, query=QuerySet(Dataset("mnist"), 0, 1000, held_back=0.0)))
+    assert "" == printed_cell(replace(TABLE1, outside=Part(Dataset("photos"))))
+    assert "" == printed_cell(Forgetting(query=QuerySet(Dataset("digits"))))

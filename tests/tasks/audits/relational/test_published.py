@@ -8,7 +8,7 @@ import pytest
 
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.presets import PRESETS, TABLE_2_DROP, TABLE_2_SQUAD
-from tasks.audits.relational.published import TABLE_2, PublishedNumbers, published_numbers, repeats
+from tasks.audits.relational.published import TABLE_2, PublishedNumbers, printed_cell, published_numbers
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.corruption import Corruption
@@ -45,12 +45,12 @@ def test_numbers_are_known_by_the_column_the_questions_and_the_score() -> None:
     ],
 )
 def test_a_run_repeats_the_column_whose_data_and_training_it_has(config: Relational) -> None:
-    assert "T5 on SQuAD" == repeats(config)
+    assert "T5 on SQuAD" == printed_cell(config)
 
 
 def test_whoevers_predictions_on_drop_are_given_stand_beside_those_of_numnet() -> None:
-    assert "NumNet+ on DROP" == repeats(replace(TABLE_2_DROP, given=Predictions("elsewhere", "a" * 64)))
-    assert "" == repeats(replace(TABLE_2_DROP, given=None))
+    assert "NumNet+ on DROP" == printed_cell(replace(TABLE_2_DROP, given=Predictions("elsewhere", "a" * 64)))
+    assert "" == printed_cell(replace(TABLE_2_DROP, given=None))
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_whoevers_predictions_on_drop_are_given_stand_beside_those_of_numnet() -
     ],
 )
 def test_another_training_or_other_questions_repeat_nothing(config: Relational) -> None:
-    assert "" == repeats(config)
+    assert "" == printed_cell(config)
 
 
 def test_of_the_presets_those_of_table_2_have_numbers_beside_them() -> None:
     cells = {name: cell if isinstance(cell, tuple) else (cell,) for name, cell in PRESETS.items()}
-    found = {name for name, configs in cells.items() if any(repeats(config) for config in configs)}
+    found = {name for name, configs in cells.items() if any(printed_cell(config) for config in configs)}
     assert {"table1", "table2_squad", "table2_drop"} == found  # table 1's T5 on SQuAD is table 2's
