@@ -29,9 +29,9 @@ from tasks.audits.density import Density
 from tasks.audits.density.about import about
 from tasks.audits.density.measures.distribution import Gain
 from tasks.audits.density.measures.scores import FOUND, PLANTED, significance
-from tasks.audits.density.memorization import Array, Indices, lowered
-from tasks.audits.density.reassignment import least_found, p_values, reassigned
-from tasks.audits.density.tail import LEAST_DRAWS, adjusted, alone, found_in
+from tasks.audits.density.memorization import Array, Indices, lower_log_p
+from tasks.audits.density.reassignment import least_found, p_values, reassign_models
+from tasks.audits.density.tail import LEAST_DRAWS, adjust_p_values, alone, found_in
 from tasks.audits.density.verdict import answered
 from tasks.statistics import Estimate
 from tasks.summaries import Row
@@ -53,7 +53,7 @@ def counted_rows(
     p = p_values(log_p, out, config.permutations, chance, negligible=config.negligible)
     columns = {
         "p_value": p,
-        "p_adjusted": adjusted(p, config.estimator == "loo"),
+        "p_adjusted": adjust_p_values(p, config.estimator == "loo"),
         "m_matched": p,
         "found_from": pa.array(found.tolist() + [None] * (len(p) - len(found)), pa.float64()),
     }
@@ -76,8 +76,8 @@ def enough(config: Density, log_p: Array, out: Indices, chance: np.random.Genera
     Planted as in a run, where memory is searched for that is just enough: here it is either enough or not.
     """
     log_p = log_p[:few]
-    held_out = reassigned(log_p, out[:few], chance)
-    raised = lowered(log_p, held_out, -config.detectable)
+    held_out = reassign_models(log_p, out[:few], chance)
+    raised = lower_log_p(log_p, held_out, -config.detectable)
     p = p_values(raised, held_out, config.permutations, chance, negligible=config.negligible)
     return np.where(p <= alone(len(out), config.estimator == "loo"), config.detectable, np.inf)
 
@@ -148,7 +148,7 @@ def counted(case: Case, seed: int) -> Counted:
         count = round(rows["observations memorised"]["estimate"] * case.observations)
         called, others = called + (count > 0), others + (count > case.planted)
         if not run:
-            held_out = reassigned(log_p[:SHOWN], out[:SHOWN], chance)
+            held_out = reassign_models(log_p[:SHOWN], out[:SHOWN], chance)
             level = alone(case.observations, dependent=False)
             found = found_in(least_found(log_p[:SHOWN], held_out, level, config.negligible), FOUND)
     return Counted(case, answers, called, others, found)

@@ -35,10 +35,10 @@ from tasks.datasets.dataset import Dataset
 from tasks.self_supervised import views
 from tasks.self_supervised.criterion import VICReg
 from tasks.self_supervised.encoder import DEVIATION, MEAN
-from tasks.self_supervised.encoder_config import of_pretraining
+from tasks.self_supervised.encoder_config import encoder_of_pretraining
 from tasks.self_supervised.held_pictures import Squares, resident
 from tasks.self_supervised.learners import learner
-from tasks.self_supervised.networks import Network, begun
+from tasks.self_supervised.networks import Network, initial_network
 from tasks.self_supervised.pretraining_config import Augmentation, Pretraining
 from tasks.self_supervised.pretraining_loop import Training
 from tasks.self_supervised.training_set import TrainingSet
@@ -98,7 +98,7 @@ class Bench:
         self.optimiser = LARS(self.theirs.parameters(), lr=self.training.rate, momentum=0.9, weight_decay=1e-6)
 
     def network(self) -> Network:
-        return begun(of_pretraining(self.config), 0, 0).to(self.place)
+        return initial_network(encoder_of_pretraining(self.config), 0, 0).to(self.place)
 
     def train(self) -> None:
         """An epoch."""
@@ -109,7 +109,7 @@ class Bench:
         number = next(self.numbers)
         order = self.training._order(number)
         for step, (places, squares) in enumerate(zip(order, self.training.images.held.minibatches(order), strict=True)):
-            drawn = views.drawn(0, number, step, len(places))
+            drawn = views.draw_views(0, number, step, len(places))
             self.training._images(squares, self.training.sizes[torch.from_numpy(places)], drawn)
 
     def naive(self) -> None:

@@ -78,7 +78,7 @@ class Denoising:
         noise = images(draws.normal(NOISE, (rows, numbers), dtype), self.shape)
         clean = images(batch.pixels.to(dtype) / 127.5 - 1, self.shape)
         vectors = self.vectors(clean.device)[batch.labels].to(dtype)
-        noised = mixed(clean, noise, self.kept(clean.device, dtype)[times])
+        noised = add_noise(clean, noise, self.signal_shares(clean.device, dtype)[times])
         found = self.noise(tensors, noised, times, vectors, batch.mode)
         apart = (found - noise).square().reshape(rows, models, -1)
         return apart.mean(2).t()
@@ -121,7 +121,7 @@ class Denoising:
             self._vectors[place] = self._vectors[torch.device("cpu")].to(place)
         return self._vectors[place]
 
-    def kept(self, place: torch.device, dtype: torch.dtype) -> Tensor:
+    def signal_shares(self, place: torch.device, dtype: torch.dtype) -> Tensor:
         """alpha_bar of every time, (steps,)."""
         if (place, dtype) not in self._signal:
             values = signal(self.config.schedule, self.config.steps)
@@ -129,7 +129,7 @@ class Denoising:
         return self._signal[place, dtype]
 
 
-def mixed(clean: Tensor, noise: Tensor, kept: Tensor) -> Tensor:
+def add_noise(clean: Tensor, noise: Tensor, kept: Tensor) -> Tensor:
     """Images x_t: sqrt(kept) of the clean ones and sqrt(1 - kept) of the noise, (rows, models * 3, side, side).
 
     `kept` (models, rows) is alpha_bar_t. Ho et al. 2020, eq. 4.

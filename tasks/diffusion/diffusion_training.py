@@ -27,7 +27,7 @@ class Scale:
     deviation: NDArray[np.float32]
 
     @classmethod
-    def of(cls, vectors: Vectors) -> Scale:
+    def from_vectors(cls, vectors: Vectors) -> Scale:
         """ValueError where a vector is not finite. A number that never changes has deviation 1."""
         wrong = int((~np.isfinite(vectors).all(1)).sum())
         if wrong:
@@ -36,7 +36,7 @@ class Scale:
         deviation[deviation == 0] = 1
         return cls(vectors.mean(0, dtype=np.float64).astype(np.float32), deviation.astype(np.float32))
 
-    def of_unit(self, vectors: Vectors) -> Vectors:
+    def standardise(self, vectors: Vectors) -> Vectors:
         return ((vectors - self.mean) / self.deviation).astype(np.float32)
 
 
@@ -49,7 +49,7 @@ class TrainedDiffusion:
     history: tuple[Epoch, ...]
 
 
-def trained(
+def fit_diffusion(
     config: Diffusion, pixels: NDArray[np.uint8], vectors: Vectors, of: str = "", index: int = 0
 ) -> TrainedDiffusion:
     """The diffusion model of these images (n, side, side, 3), given the vector of each.
@@ -69,12 +69,12 @@ def trained(
             f"there are {len(vectors)} vectors, and images {'x'.join(map(str, pixels.shape))}; they must be two or "
             f"more, as many as vectors, of {side} x {side} x 3"
         )
-    scale = Scale.of(vectors)
+    scale = Scale.from_vectors(vectors)
     held = held_out(config, len(pixels))
     learnt = np.setdiff1d(np.arange(len(pixels)), held)
     assessed = held if len(held) else learnt  # the training's loss, where there are too few to hold any out
     images = Images(pixels[learnt], learnt, pixels[assessed], assessed, len(pixels))
-    learning = Denoising(config, scale.of_unit(vectors), minibatches(len(learnt), config.batch))
+    learning = Denoising(config, scale.standardise(vectors), minibatches(len(learnt), config.batch))
     spec = Spec(learning, config.recipe, images)
     member = Member(config.seed, np.arange(len(learnt)))
     linked = Linked(f"diffusion 1: {replace(config, epochs=1)} of {of}", config.epochs)

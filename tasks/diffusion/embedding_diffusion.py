@@ -78,19 +78,21 @@ def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
     from tasks.datasets.boxed.evaluation import evaluated
     from tasks.datasets.boxed.partition import parted
     from tasks.datasets.catalog import load_boxed
-    from tasks.diffusion.diffusion_training import trained
+    from tasks.diffusion.diffusion_training import fit_diffusion
     from tasks.self_supervised.encoder import encoder
 
     (snapshots,) = inputs
     pictures = load_boxed(config.images.data, config.images.correlation)
     rows = parted(pictures, config.images.partition).rows(config.images.part)
     weights = last_weights(snapshots)
-    vectors = embedded(encoder(config.encoder, weights, hardware.device()), pictures, rows, config.encoder.resolution)
+    vectors = embed_pictures(
+        encoder(config.encoder, weights, hardware.device()), pictures, rows, config.encoder.resolution
+    )
     shown = evaluated(pictures, rows, config.diffusion.resolution)
     # A state is of one encoder: of other weights, vectors are others.
     images = replace(config.images, data=Dataset("", config.images.data.digest))  # wherever they lie
     of = f"{images} seen by {config.encoder} {digest(weights)}"
-    return diffusion_table(trained(config.diffusion, shown, vectors, of), config.kept)
+    return diffusion_table(fit_diffusion(config.diffusion, shown, vectors, of), config.kept)
 
 
 def last_weights(snapshots: pa.Table) -> dict[str, NDArray[np.float32]]:
@@ -110,12 +112,14 @@ def digest(weights: dict[str, NDArray[np.float32]]) -> str:
     return content.hexdigest()
 
 
-def embedded(model: Encoder, pictures: BoxedPictures, rows: NDArray[np.int64], resolution: int) -> NDArray[np.float32]:
+def embed_pictures(
+    model: Encoder, pictures: BoxedPictures, rows: NDArray[np.int64], resolution: int
+) -> NDArray[np.float32]:
     """The backbone's embeddings of these pictures as in evaluation, (rows, features)."""
     from tasks.datasets.boxed.evaluation import portions
-    from tasks.self_supervised.encoder import collected
+    from tasks.self_supervised.encoder import collect_embeddings
 
-    return collected(model.embedded, [0], portions(pictures, rows, resolution), len(rows))[0]
+    return collect_embeddings(model.embed, [0], portions(pictures, rows, resolution), len(rows))[0]
 
 
 # The table
@@ -129,8 +133,8 @@ def diffusion_table(model: TrainedDiffusion, kept: bool = True) -> pa.Table:
         "epochs": len(model.history),
         "train_loss": [epoch.train_loss for epoch in model.history],
         "validation_loss": [epoch.validation_loss for epoch in model.history],
-        "mean": packed(model.scale.mean),
-        "deviation": packed(model.scale.deviation),
+        "mean": pack_floats(model.scale.mean),
+        "deviation": pack_floats(model.scale.deviation),
         "weights": rows(model.weights),
     }
     return pa.Table.from_pylist([values] if kept else [], DIFFUSION)
@@ -146,7 +150,7 @@ def model_of(table: pa.Table) -> tuple[dict[str, NDArray[np.float32]], Scale]:
     return weights_of(table, 0), Scale(mean, deviation)
 
 
-def packed(values: NDArray[np.float32]) -> bytes:
+def pack_floats(values: NDArray[np.float32]) -> bytes:
     return np.ascontiguousarray(values, "<f4").tobytes()
 
 
@@ -155,9 +159,9 @@ def draw(
 ) -> NDArray[np.uint8]:
     """A picture for each embedding (n, features), (n, side, side, 3), by the model in a DIFFUSION table.
 
-    `names` name the noise that each begins as, `steps` are DDIM's: see `tasks.diffusion.sampling.drawn`.
+    `names` name the noise that each begins as, `steps` are DDIM's: see `tasks.diffusion.sampling.sample_images`.
     """
-    from tasks.diffusion.sampling import drawn
+    from tasks.diffusion.sampling import sample_images
 
     weights, scale = model_of(table)
-    return drawn(config, weights, scale.of_unit(vectors), names, steps, seed)
+    return sample_images(config, weights, scale.standardise(vectors), names, steps, seed)

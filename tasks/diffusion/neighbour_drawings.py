@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.diffusion.embedding_diffusion import EmbeddingDiffusion, draw, embedded, last_weights
+from tasks.diffusion.embedding_diffusion import EmbeddingDiffusion, draw, embed_pictures, last_weights
 
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures
@@ -35,7 +35,7 @@ def drawn_from_neighbours(
 
     model = encoder(config.encoder, last_weights(snapshots), hardware.device())
     rows, places = np.unique(neighbours, return_inverse=True)
-    vectors = embedded(model, pictures, rows, config.encoder.resolution)
+    vectors = embed_pictures(model, pictures, rows, config.encoder.resolution)
     return draw(config.diffusion, diffusion, mean_of(vectors, places.reshape(neighbours.shape)), names, steps, seed)
 
 

@@ -79,10 +79,12 @@ def train_pixel_classifier(config: PixelTraining, inputs: Inputs) -> pa.Table:  
     pictures = load_boxed(config.images.data, config.images.correlation)
     rows = parted(pictures, config.images.partition).rows(config.images.part)
     shown = evaluated(pictures, rows, config.resolution)
-    return trained(config, shown, pictures.labels[rows], len(pictures.names))
+    return train_classifier(config, shown, pictures.labels[rows], len(pictures.names))
 
 
-def trained(config: PixelTraining, pixels: NDArray[np.uint8], labels: NDArray[np.int64], classes: int) -> pa.Table:
+def train_classifier(
+    config: PixelTraining, pixels: NDArray[np.uint8], labels: NDArray[np.int64], classes: int
+) -> pa.Table:
     """The classifier (PIXEL_CLASSIFIER) of these pictures (n, side, side, 3), labels (n,) in [0, classes).
 
     TrainingError where a loss is not finite; ValueError for fewer than ten pictures.
@@ -110,7 +112,7 @@ def trained(config: PixelTraining, pixels: NDArray[np.uint8], labels: NDArray[np
     return pa.Table.from_pylist([row], PIXEL_CLASSIFIER)
 
 
-def classified(table: pa.Table, pixels: NDArray[np.uint8]) -> NDArray[np.int64]:
+def classify(table: pa.Table, pixels: NDArray[np.uint8]) -> NDArray[np.int64]:
     """The label that a PIXEL_CLASSIFIER says of each picture (n, side, side, 3): (n,)."""
     from tasks.models.inference import logits
     from tasks.models.weights import architecture_of, weights_of

@@ -21,7 +21,7 @@ TOGETHER = {"cpu": 32, "cuda": 256}  # images that are drawn at a time
 Predict = Callable[[Tensor, int], Tensor]
 
 
-def drawn(
+def sample_images(
     config: Diffusion,
     weights: Weights,
     vectors: NDArray[np.float32],
@@ -45,12 +45,12 @@ def drawn(
             some = slice(first, first + TOGETHER[place.type])
             started = np.stack([noise(seed, name, config.resolution) for name in names[some]])
             images[some] = as_bytes(
-                _drawn(learning, tensors, vectors[some], torch.from_numpy(started).to(place), steps)
+                _sample(learning, tensors, vectors[some], torch.from_numpy(started).to(place), steps)
             )
     return images
 
 
-def _drawn(
+def _sample(
     learning: Denoising, tensors: Mapping[str, Tensor], vectors: NDArray[np.float32], started: Tensor, steps: int
 ) -> Tensor:
     conditions = torch.from_numpy(np.array(vectors, np.float32)).to(started.device)[None]
@@ -59,11 +59,11 @@ def _drawn(
         times = torch.full((1, len(x)), time, device=x.device)
         return learning.noise(tensors, x, times, conditions, EVALUATION)
 
-    kept = learning.kept(torch.device("cpu"), torch.float64).numpy()
-    return denoised(predict, started, kept, steps, bounded=True)
+    kept = learning.signal_shares(torch.device("cpu"), torch.float64).numpy()
+    return denoise(predict, started, kept, steps, bounded=True)
 
 
-def denoised(predict: Predict, x: Tensor, kept: Array, steps: int, bounded: bool = False) -> Tensor:
+def denoise(predict: Predict, x: Tensor, kept: Array, steps: int, bounded: bool = False) -> Tensor:
     """The images that noise becomes, of the shape of `x`, in so many of the diffusion's steps, evenly apart.
 
         x_(t-1) = sqrt(alpha_bar_(t-1)) x_0 + sqrt(1 - alpha_bar_(t-1)) e,

@@ -31,7 +31,7 @@ def network(layers: Layers, x: Tensor, times: Tensor, vectors: Tensor, config: U
     `vectors` are (models, rows, features). Where autocast is on, convolutions and attention compute in its precision
     and all else in that of the weights.
     """
-    unet = Blocks(layers, embedded(layers, times, vectors, config), config)
+    unet = Blocks(layers, embed_conditions(layers, times, vectors, config), config)
     width = config.widths[0]
     x = unet.conv("first", x, width)
     passed = [x]
@@ -53,7 +53,7 @@ def network(layers: Layers, x: Tensor, times: Tensor, vectors: Tensor, config: U
     return unet.conv("last", silu(unet.norm("last.norm", x)), 3, start=ZERO)
 
 
-def embedded(layers: Layers, times: Tensor, vectors: Tensor, config: UNet) -> Tensor:
+def embed_conditions(layers: Layers, times: Tensor, vectors: Tensor, config: UNet) -> Tensor:
     """The embedding of times and vectors that conditions all norms: (models, rows, 4 widths[0])."""
     with exact(vectors):
         units = GROWTH * config.widths[0]
@@ -107,11 +107,11 @@ class Blocks:
     def residual(self, name: str, x: Tensor, channels: int, resampling: Resampling = "") -> Tensor:
         """A residual block of two convolutions, the second of which starts at 0. It may halve or double the images."""
         before = x.shape[1] // self.layers.models
-        inside = resampled(silu(self.norm(f"{name}.norm1", x)), resampling)
+        inside = resample(silu(self.norm(f"{name}.norm1", x)), resampling)
         inside = self.conv(f"{name}.conv1", inside, channels)
         inside = silu(self.norm(f"{name}.norm2", inside))
         inside = self.conv(f"{name}.conv2", inside, channels, start=ZERO)
-        x = resampled(x, resampling)
+        x = resample(x, resampling)
         if before != channels:
             x = self.conv(f"{name}.shortcut", x, channels, 1)
         return x + inside
@@ -138,7 +138,7 @@ class Blocks:
         return x + self.conv(f"{name}.found", found, channels, 1, ZERO)
 
 
-def resampled(x: Tensor, resampling: Resampling) -> Tensor:
+def resample(x: Tensor, resampling: Resampling) -> Tensor:
     """Images of half the side, by means of four pixels, or of twice the side, by repeating them."""
     if resampling == "down":
         return avg_pool2d(x, 2)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.job import Inputs, task
 from tasks.self_supervised.criterion import Supervised
-from tasks.self_supervised.encoder_config import of_pretraining
+from tasks.self_supervised.encoder_config import encoder_of_pretraining
 from tasks.self_supervised.pretraining_config import Pretraining
 from tasks.self_supervised.snapshots import epochs, weights_of
 
@@ -72,10 +72,10 @@ def fine_tune(config: ClassifierTuning, inputs: Inputs) -> pa.Table:
     from tasks.datasets.catalog import load_boxed
 
     images = config.training.images
-    return fine_tuned(config, load_boxed(images.data, images.correlation), inputs)
+    return fine_tune_encoder(config, load_boxed(images.data, images.correlation), inputs)
 
 
-def fine_tuned(config: ClassifierTuning, pictures: BoxedPictures, inputs: Inputs) -> pa.Table:
+def fine_tune_encoder(config: ClassifierTuning, pictures: BoxedPictures, inputs: Inputs) -> pa.Table:
     """The weights (SNAPSHOTS) of a snapshot's encoder fine-tuned on the config's part of these pictures.
 
     TrainingError where a loss is not finite; ValueError, in one line, where there is no such snapshot.
@@ -88,15 +88,15 @@ def fine_tuned(config: ClassifierTuning, pictures: BoxedPictures, inputs: Inputs
     from tasks.self_supervised.training_set import training_set
 
     place, training = hardware.device(), config.training
-    snapshots, row = chosen(config, inputs)
+    snapshots, row = choose_snapshot(config, inputs)
     with hardware.exactly(place):
-        network = unset(of_pretraining(training), 0)
+        network = unset(encoder_of_pretraining(training), 0)
         load(network, weights_of(snapshots, row), training.backbone)
         learning = learners.tuning(network.to(place), len(pictures.names), training.seed)
         return Training(training, learning, training_set(training, pictures, place), place).run()
 
 
-def chosen(config: ClassifierTuning, inputs: Inputs) -> tuple[pa.Table, int]:
+def choose_snapshot(config: ClassifierTuning, inputs: Inputs) -> tuple[pa.Table, int]:
     """The table and the row of the snapshot to start from."""
     there = {epoch: (table, row) for table in inputs for row, epoch in enumerate(epochs(table))}
     start = max(there, default=0) if config.start is None else config.start

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from tasks import hardware
-from tasks.self_supervised.encoder_config import EncoderConfig, of_pretraining
+from tasks.self_supervised.encoder_config import EncoderConfig, encoder_of_pretraining
 from tasks.self_supervised.networks import Network, tensors, unset
 from tasks.self_supervised.pretraining_config import Pretraining
 from tasks.self_supervised.snapshots import Weights
@@ -32,7 +32,7 @@ class Encoder:
         """The number of the last layer; a supervised model's is that of its logits."""
         return self.network.depth
 
-    def embedded(self, images: NDArray[np.uint8], layers: Sequence[int]) -> dict[int, Tensor]:
+    def embed(self, images: NDArray[np.uint8], layers: Sequence[int]) -> dict[int, Tensor]:
         """The embeddings of images (n, r, r, 3) by layer: each (n, d) float32, on the CPU.
 
         Layer 0 is the backbone, `depth` the last. Images are normalised as in training. A few are embedded at a time,
@@ -48,20 +48,20 @@ class Encoder:
         with hardware.exactly(self.place), torch.inference_mode():
             for start in range(0, max(1, len(images)), together):
                 some = images[start : start + together]
-                found = self._layers(padded(some, together))
+                found = self._layers(pad_images(some, together))
                 for layer, kept in parts.items():
                     kept.append(found[layer][: len(some)].float().cpu())
         return {layer: torch.cat(kept).clone() for layer, kept in parts.items()}
 
     def _layers(self, images: NDArray[np.uint8]) -> list[Tensor]:
         pixels = torch.from_numpy(images).to(self.place).permute(0, 3, 1, 2)  # already by channels last
-        return self.network.layers(normalised(pixels.float() / 255))
+        return self.network.layers(normalise(pixels.float() / 255))
 
 
 Embed = Callable[[NDArray[np.uint8], Sequence[int]], Mapping[int, ArrayLike]]
 
 
-def collected(
+def collect_embeddings(
     embed: Embed, layers: Sequence[int], portions: Iterable[NDArray[np.uint8]], count: int
 ) -> dict[int, NDArray[np.float32]]:
     """The embeddings of `count` images that come some at a time, by layer, (count, d) each.
@@ -80,14 +80,14 @@ def collected(
     return found
 
 
-def padded(images: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
+def pad_images(images: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
     """The images, and black ones to make up the number."""
     if len(images) == count:
         return np.ascontiguousarray(images)
     return np.concatenate([images, np.zeros((count - len(images), *images.shape[1:]), np.uint8)])
 
 
-def normalised(images: Tensor) -> Tensor:
+def normalise(images: Tensor) -> Tensor:
     """Images (n, 3, h, w) from 0 to 1, minus ImageNet's mean and over its standard deviation."""
     mean, deviation = (images.new_tensor(numbers).view(3, 1, 1) for numbers in (MEAN, DEVIATION))
     return (images - mean) / deviation
@@ -95,7 +95,7 @@ def normalised(images: Tensor) -> Tensor:
 
 def encoder(config: Pretraining | EncoderConfig, weights: Weights, place: torch.device) -> Encoder:
     """The encoder with these weights, as a snapshot has them; ValueError, in one line, where they are another's."""
-    built = of_pretraining(config) if isinstance(config, Pretraining) else config
+    built = encoder_of_pretraining(config) if isinstance(config, Pretraining) else config
     classes = len(weights[CLASSIFIER]) if CLASSIFIER in weights else 0
     network = unset(built, classes)
     load(network, weights, f"{built.backbone} with a projector of {built.projector}")

@@ -28,6 +28,6 @@ class EncoderConfig:
         return backbone.extras(self.backbone)
 
 
-def of_pretraining(config: Pretraining) -> EncoderConfig:
+def encoder_of_pretraining(config: Pretraining) -> EncoderConfig:
     """The encoder that a training trains."""
     return EncoderConfig(config.backbone, config.projector, config.augmentation.resolution)

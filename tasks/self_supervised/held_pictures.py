@@ -85,7 +85,7 @@ class Squares:
         return self.pictures.squares(self.of[rows], self.side)
 
 
-def held(pictures: BoxedPictures, rows: NDArray[np.int64], side: int, place: torch.device, what: str) -> Held:
+def hold_pictures(pictures: BoxedPictures, rows: NDArray[np.int64], side: int, place: torch.device, what: str) -> Held:
     """These pictures as squares for a device.
 
     Those that do not fit are in the cache folder (`tasks.datasets.picture_cache`), under a digest of `what`, which must

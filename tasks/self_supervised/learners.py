@@ -35,7 +35,7 @@ class Learner(Protocol):
     views: int
     coupled: bool  # whether the loss of a picture depends on the others of its minibatch
 
-    def embedded(self, images: Tensor) -> Tensor:
+    def embed(self, images: Tensor) -> Tensor:
         """What the loss is of: (views, n, d) for images (views n, 3, r, r), one view after another."""
 
     def targets(self, images: Tensor) -> Pair | None:
@@ -44,10 +44,10 @@ class Learner(Protocol):
     def loss(self, embeddings: Tensor, targets: Pair | None, labels: Tensor, moment: Moment) -> Tensor:
         """The mean loss of pictures of these classes, given what `embedded` and `targets` made of their images."""
 
-    def stepped(self, moment: Moment) -> None:
+    def after_step(self, moment: Moment) -> None:
         """What follows a step of the optimiser."""
 
-    def beside(self) -> Mapping[str, Tensor]:
+    def state_beside(self) -> Mapping[str, Tensor]:
         """What a state holds beside the trained modules."""
 
 
@@ -79,8 +79,8 @@ class Joint:
         self.trained = nn.ModuleDict({"encoder": network})
         self.network, self.loss_of = network, loss_of
 
-    def embedded(self, images: Tensor) -> Tensor:
-        return paired(self.network(images))
+    def embed(self, images: Tensor) -> Tensor:
+        return pair_views(self.network(images))
 
     def targets(self, images: Tensor) -> Pair | None:  # noqa: ARG002
         return None
@@ -88,10 +88,10 @@ class Joint:
     def loss(self, embeddings: Tensor, targets: Pair | None, labels: Tensor, moment: Moment) -> Tensor:  # noqa: ARG002
         return self.loss_of(embeddings[0], embeddings[1])
 
-    def stepped(self, moment: Moment) -> None:
+    def after_step(self, moment: Moment) -> None:
         """Nothing follows."""
 
-    def beside(self) -> Mapping[str, Tensor]:
+    def state_beside(self) -> Mapping[str, Tensor]:
         return {}
 
 
@@ -103,7 +103,7 @@ class Teacher:
         self.slow: list[Tensor] = list(self.copy.parameters())
         self.fast: list[Tensor] = list(network.parameters())
 
-    def embedded(self, images: Tensor) -> Pair:
+    def embed(self, images: Tensor) -> Pair:
         with torch.no_grad():
             first, second = self.copy(images).float().chunk(2)
         return first, second
@@ -127,20 +127,20 @@ class Predicting:
         self.trained = nn.ModuleDict({"encoder": network, "predictor": predictor})
         self.teacher = Teacher(network)
 
-    def embedded(self, images: Tensor) -> Tensor:
-        return paired(self.trained["predictor"](self.trained["encoder"](images)))
+    def embed(self, images: Tensor) -> Tensor:
+        return pair_views(self.trained["predictor"](self.trained["encoder"](images)))
 
     def targets(self, images: Tensor) -> Pair | None:
-        return self.teacher.embedded(images)
+        return self.teacher.embed(images)
 
     def loss(self, embeddings: Tensor, targets: Pair | None, labels: Tensor, moment: Moment) -> Tensor:  # noqa: ARG002
         assert targets is not None
         return byol.loss((embeddings[0], embeddings[1]), targets)
 
-    def stepped(self, moment: Moment) -> None:
+    def after_step(self, moment: Moment) -> None:
         self.teacher.follow(byol.momentum(self.config.momentum, moment.progress))
 
-    def beside(self) -> Mapping[str, Tensor]:
+    def state_beside(self) -> Mapping[str, Tensor]:
         return self.teacher.parameters()
 
 
@@ -158,11 +158,11 @@ class Distilling:
         self.said: list[Tensor] = []  # sums over pictures of this step
         self.pictures = 0
 
-    def embedded(self, images: Tensor) -> Tensor:
-        return paired(self.trained["encoder"](images))
+    def embed(self, images: Tensor) -> Tensor:
+        return pair_views(self.trained["encoder"](images))
 
     def targets(self, images: Tensor) -> Pair | None:
-        return self.teacher.embedded(images)
+        return self.teacher.embed(images)
 
     def loss(self, embeddings: Tensor, targets: Pair | None, labels: Tensor, moment: Moment) -> Tensor:  # noqa: ARG002
         assert targets is not None
@@ -171,13 +171,13 @@ class Distilling:
         temperature = self.config.teacher_temperature(moment.epoch)
         return dino.loss(self.config, (embeddings[0], embeddings[1]), targets, self.centre, temperature)
 
-    def stepped(self, moment: Moment) -> None:
+    def after_step(self, moment: Moment) -> None:
         mean = torch.stack(self.said).sum(0) / self.pictures
         self.centre.lerp_(mean, 1 - self.config.centre)
         self.said, self.pictures = [], 0
         self.teacher.follow(byol.momentum(self.config.momentum, moment.progress))
 
-    def beside(self) -> Mapping[str, Tensor]:
+    def state_beside(self) -> Mapping[str, Tensor]:
         return {**self.teacher.parameters(), "centre": self.centre}
 
 
@@ -189,7 +189,7 @@ class Classifying:
     def __init__(self, trained: nn.ModuleDict, logits: Callable[[Tensor], Tensor]) -> None:
         self.trained, self.logits = trained, logits
 
-    def embedded(self, images: Tensor) -> Tensor:
+    def embed(self, images: Tensor) -> Tensor:
         return self.logits(images).float()[None]
 
     def targets(self, images: Tensor) -> Pair | None:  # noqa: ARG002
@@ -198,10 +198,10 @@ class Classifying:
     def loss(self, embeddings: Tensor, targets: Pair | None, labels: Tensor, moment: Moment) -> Tensor:  # noqa: ARG002
         return functional.cross_entropy(embeddings[0], labels)
 
-    def stepped(self, moment: Moment) -> None:
+    def after_step(self, moment: Moment) -> None:
         """Nothing follows."""
 
-    def beside(self) -> Mapping[str, Tensor]:
+    def state_beside(self) -> Mapping[str, Tensor]:
         return {}
 
 
@@ -214,6 +214,6 @@ def tuning(network: Network, classes: int, seed: int) -> Classifying:
     return Classifying(trained, lambda images: trained["layer"](network.backbone(images)))
 
 
-def paired(embeddings: Tensor) -> Tensor:
+def pair_views(embeddings: Tensor) -> Tensor:
     """(2 n, d) as (2, n, d), in float32."""
     return embeddings.float().view(2, -1, embeddings.shape[1])

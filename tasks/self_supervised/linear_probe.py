@@ -72,16 +72,16 @@ def linear_probe(config: LinearProbe, inputs: Inputs) -> pa.Table:
     """How often probes on each snapshot are right (PROBES). The inputs are SNAPSHOTS, of one or more links."""
     from tasks.datasets.catalog import load_boxed
 
-    return probed(config, load_boxed(config.images.data, config.images.correlation), inputs)
+    return probe_snapshots(config, load_boxed(config.images.data, config.images.correlation), inputs)
 
 
-def probed(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs) -> pa.Table:
+def probe_snapshots(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs) -> pa.Table:
     """How often probes on each snapshot of these tables are right about pictures (PROBES)."""
     import torch
 
     from tasks import hardware
     from tasks.datasets.boxed.evaluation import portions
-    from tasks.self_supervised.encoder import collected, encoder
+    from tasks.self_supervised.encoder import collect_embeddings, encoder
 
     place, resolution = hardware.device(), config.encoder.resolution
     parts = parted(pictures, config.images.partition)
@@ -92,19 +92,21 @@ def probed(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs) -> pa.T
             encoding = encoder(config.encoder, weights_of(snapshots, row), place)
             layers = config.layers or (0, encoding.depth)
             embeddings = {
-                split: collected(encoding.embedded, layers, portions(pictures, of, resolution), len(of))
+                split: collect_embeddings(encoding.embed, layers, portions(pictures, of, resolution), len(of))
                 for split, of in splits.items()
             }
             for layer in layers:
                 train = torch.from_numpy(embeddings["train"][layer]).to(place)
-                weights = trained(config, train, pictures.labels[splits["train"]], len(pictures.names))
+                weights = train_probe(config, train, pictures.labels[splits["train"]], len(pictures.names))
                 for split, of in splits.items():
                     right = correct(weights, torch.from_numpy(embeddings[split][layer]).to(place), pictures.labels[of])
                     rows.append({"epoch": epoch, "layer": layer, "split": split, "correct": right, "n": len(of)})
     return pa.Table.from_pylist(rows, schema=PROBES)
 
 
-def trained(config: LinearProbe, embeddings: Tensor, labels: NDArray[np.int64], classes: int) -> tuple[Tensor, Tensor]:
+def train_probe(
+    config: LinearProbe, embeddings: Tensor, labels: NDArray[np.int64], classes: int
+) -> tuple[Tensor, Tensor]:
     """The probe's weights (classes, d) and constants (classes,), trained on embeddings (n, d) of these classes.
 
     Both start at 0, so that only the order of pictures is drawn.

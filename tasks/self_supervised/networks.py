@@ -87,7 +87,7 @@ def transformer(name: str, resolution: int) -> tuple[nn.Module, int]:
     return cast(nn.Module, network), int(network.num_features)
 
 
-def begun(config: EncoderConfig, classes: int, seed: int) -> Network:
+def initial_network(config: EncoderConfig, classes: int, seed: int) -> Network:
     """The network with its initial weights, which are a function of the seed; on the CPU."""
     with drawn_from(seed, "initial weights", place=torch.device("cpu")):
         return Network(config, classes)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.job import Inputs, task
 from tasks.self_supervised.criterion import Supervised
-from tasks.self_supervised.encoder_config import of_pretraining
+from tasks.self_supervised.encoder_config import encoder_of_pretraining
 from tasks.self_supervised.pretraining_config import Pretraining
 from tasks.work import Work
 
@@ -50,7 +50,7 @@ def pretrain_many(
     for index, config in enumerate(configs):
         try:
             pictures = load_boxed(config.images.data, config.images.correlation)
-            yield index, pretrained(config, pictures, index)
+            yield index, pretrain_encoder(config, pictures, index)
         except (TrainingError, ValueError) as error:
             yield index, error
 
@@ -66,7 +66,7 @@ def pretrain(config: Pretraining, inputs: Inputs) -> pa.Table:
     return outcome
 
 
-def pretrained(config: Pretraining, pictures: BoxedPictures, index: int = 0) -> pa.Table:
+def pretrain_encoder(config: Pretraining, pictures: BoxedPictures, index: int = 0) -> pa.Table:
     """The weights (SNAPSHOTS) of an encoder trained on the config's part of these pictures.
 
     As the job at this index of a call it continues from a given state, and leaves its own where that is wanted; on a
@@ -75,13 +75,13 @@ def pretrained(config: Pretraining, pictures: BoxedPictures, index: int = 0) -> 
     """
     from tasks import hardware
     from tasks.self_supervised.learners import learner
-    from tasks.self_supervised.networks import begun
+    from tasks.self_supervised.networks import initial_network
     from tasks.self_supervised.pretraining_loop import Training
     from tasks.self_supervised.training_set import training_set
 
     place = hardware.device()
     with hardware.exactly(place):
         classes = len(pictures.names) if isinstance(config.criterion, Supervised) else 0
-        network = begun(of_pretraining(config), classes, config.seed).to(place)
+        network = initial_network(encoder_of_pretraining(config), classes, config.seed).to(place)
         learning = learner(config.criterion, network, config.projector, config.seed)
         return Training(config, learning, training_set(config, pictures, place), place).run(index)

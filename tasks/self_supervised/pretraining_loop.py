@@ -76,7 +76,7 @@ class Training:
         losses = []
         for step, (places, squares) in enumerate(zip(order, self.images.held.minibatches(order), strict=True)):
             moment = Moment(epoch, (epoch - 1 + (step + 1) / len(order)) / self.config.schedule)
-            drawn = views.drawn(self.config.seed, epoch, step, len(places), self.learner.views)
+            drawn = views.draw_views(self.config.seed, epoch, step, len(places), self.learner.views)
             losses.append(self._step(places, squares, drawn, moment, self.rate * float(factors[step])))
         found = torch.stack(losses).double().cpu().numpy()
         bad = np.flatnonzero(~np.isfinite(found))
@@ -110,12 +110,16 @@ class Training:
         for parameter in self.parameters:
             parameter.grad = None
         whole = self.learner.coupled and len(parts) > 1
-        loss = self._coupled(parts, images, labels, moment) if whole else self._apart(parts, images, labels, moment)
+        loss = (
+            self._coupled_gradients(parts, images, labels, moment)
+            if whole
+            else self._apart(parts, images, labels, moment)
+        )
         gradients = [parameter.grad for parameter in self.parameters]
         assert all(gradient is not None for gradient in gradients)
         self.steps += 1
         self.optimiser.step([gradient for gradient in gradients if gradient is not None], rate, self.steps)
-        self.learner.stepped(moment)
+        self.learner.after_step(moment)
         return loss
 
     def _apart(self, parts: list[slice], images: Callable[[slice], Tensor], labels: Tensor, moment: Moment) -> Tensor:
@@ -124,14 +128,16 @@ class Training:
         for part in parts:
             seen = images(part)
             with self._precision():
-                embeddings, targets = self.learner.embedded(seen), self.learner.targets(seen)
+                embeddings, targets = self.learner.embed(seen), self.learner.targets(seen)
             loss = self.learner.loss(embeddings, targets, labels[part], moment)
             loss = loss * ((part.stop - part.start) / len(labels))
             loss.backward()
             total += loss.detach()
         return total
 
-    def _coupled(self, parts: list[slice], images: Callable[[slice], Tensor], labels: Tensor, moment: Moment) -> Tensor:
+    def _coupled_gradients(
+        self, parts: list[slice], images: Callable[[slice], Tensor], labels: Tensor, moment: Moment
+    ) -> Tensor:
         """Gradients of a loss of the whole minibatch, in the memory of a part.
 
         First the embeddings of all parts without a graph, then the loss and its gradient with respect to them, then the
@@ -143,14 +149,14 @@ class Training:
             for part in parts:
                 seen = images(part)
                 with self._precision():
-                    found.append(self.learner.embedded(seen))
+                    found.append(self.learner.embed(seen))
         embeddings = torch.cat(found, 1).requires_grad_()
         loss = self.learner.loss(embeddings, None, labels, moment)
         (slopes,) = torch.autograd.grad(loss, embeddings)
         for part in parts:
             seen = images(part)
             with self._precision():
-                again = self.learner.embedded(seen)
+                again = self.learner.embed(seen)
             again.backward(slopes[:, part])  # type: ignore[no-untyped-call]
         return loss.detach()
 
@@ -170,7 +176,7 @@ class Training:
         arrays = {f"weight {name}": tensor for name, tensor in tensors(self.trained).items()}
         for moment, values in self.optimiser.moments.items():
             arrays |= {f"{moment} {name}": value for name, value in zip(self.names, values, strict=True)}
-        return arrays | {f"beside {name}": tensor for name, tensor in self.learner.beside().items()}
+        return arrays | {f"beside {name}": tensor for name, tensor in self.learner.state_beside().items()}
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: tuple(tensor.shape) for name, tensor in self._arrays().items()}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tasks.datasets.boxed.partition import parted
 from tasks.datasets.boxed.pictures import BoxedPictures
-from tasks.self_supervised.held_pictures import Held, held, side_of
+from tasks.self_supervised.held_pictures import Held, hold_pictures, side_of
 from tasks.self_supervised.pretraining_config import Pretraining
 
 
@@ -31,4 +31,4 @@ def training_set(config: Pretraining, pictures: BoxedPictures, place: torch.devi
     rows = parted(pictures, config.images.partition).rows(config.images.part)
     sizes = pictures.sizes[rows]
     side = side_of(config.augmentation.resolution, config.augmentation.side, sizes)
-    return TrainingSet(held(pictures, rows, side, place, str(config.images)), sizes, pictures.labels[rows])
+    return TrainingSet(hold_pictures(pictures, rows, side, place, str(config.images)), sizes, pictures.labels[rows])

@@ -38,7 +38,7 @@ COLUMNS = {name: WINDOW + at for at, name in enumerate(NAMES)}
 NUMBERS = WINDOW + len(NAMES)
 
 
-def drawn(seed: int, epoch: int, step: int, rows: int, views: int = 2) -> Tensor:
+def draw_views(seed: int, epoch: int, step: int, rows: int, views: int = 2) -> Tensor:
     """The uniform numbers of a step's views, (views, rows, NUMBERS) on the CPU, the same on every device."""
     generator = torch.Generator().manual_seed(seeds.derive(seed, "views", epoch, step))
     return torch.rand(views, rows, NUMBERS, generator=generator)
@@ -70,8 +70,8 @@ def drawing(config: Augmentation, numbers: Tensor, sizes: Tensor, view: int) -> 
 
     brightness, contrast = factor("brightness", BRIGHTNESS), factor("contrast", CONTRAST)
     turn = 2 * math.pi * (factor("hue", HUE) - 1)
-    mixed = hue(turn) @ greyed(factor("saturation", SATURATION))
-    mixed = greyed(1 - (number("grey") < config.grey).float()) @ mixed
+    mixed = hue(turn) @ mix_with_grey(factor("saturation", SATURATION))
+    mixed = mix_with_grey(1 - (number("grey") < config.grey).float()) @ mixed
     low, high = (config.resolution * end for end in SIGMAS)
     sigma = torch.where(number("blur") < config.blur, low + (high - low) * number("sigma"), 0)
     solarised = number("solarise") < (config.solarise if view == 1 else 0)
@@ -110,7 +110,7 @@ def windows(config: Augmentation, numbers: Tensor, sizes: Tensor) -> Tensor:
     return torch.stack([left, top, left + wide, top + high], 1)
 
 
-def greyed(keeping: Tensor) -> Tensor:
+def mix_with_grey(keeping: Tensor) -> Tensor:
     """Colours mixed with their grey, of which they keep the share `keeping` (n,) of their own: (n, 3, 3)."""
     own = torch.eye(3)
     grey = torch.tensor(GREY).expand(3, 3)
@@ -128,18 +128,18 @@ def view(config: Augmentation, squares: Tensor, drawn: Drawing) -> Tensor:
     """The normalised view (n, 3, r, r) of pictures held as squares (n, 3, s, s), bytes or float32 from 0 to 255."""
     n, side, resolution, place = len(squares), squares.shape[2], config.resolution, squares.device
     bounds, flipped, mixing, contrast = (
-        sent(part, place) for part in (drawn.windows, drawn.flipped, drawn.mixing, drawn.contrast)
+        send(part, place) for part in (drawn.windows, drawn.flipped, drawn.mixing, drawn.contrast)
     )
-    sigma = None if drawn.sigma is None else sent(drawn.sigma, place)
+    sigma = None if drawn.sigma is None else send(drawn.sigma, place)
     across = sampling(bounds[:, 0], bounds[:, 2], side, resolution, sigma)
     across = torch.where(flipped[:, None, None], across.flip(1), across)
     down = sampling(bounds[:, 1], bounds[:, 3], side, resolution, sigma)
     x = torch.bmm(squares.to(torch.float32).reshape(n, 3 * side, side), across.transpose(1, 2))
     x = torch.matmul(down[:, None], x.view(n, 3, side, resolution)).view(n, 3, -1)
-    return recoloured(x, mixing / 255, contrast / 255, drawn.solarised).view(n, 3, resolution, resolution)
+    return recolour(x, mixing / 255, contrast / 255, drawn.solarised).view(n, 3, resolution, resolution)
 
 
-def recoloured(x: Tensor, mixing: Tensor, contrast: Tensor, solarised: Tensor) -> Tensor:
+def recolour(x: Tensor, mixing: Tensor, contrast: Tensor, solarised: Tensor) -> Tensor:
     """Colours (n, 3, places) mixed (n, 3, 3), drawn to their mean grey by a share (n,), cut off, and normalised."""
     mean, deviation, grey = (x.new_tensor(numbers) for numbers in (MEAN, DEVIATION, GREY))
     constant = (contrast * (x.mean(2) @ grey))[:, None] - mean
@@ -147,7 +147,7 @@ def recoloured(x: Tensor, mixing: Tensor, contrast: Tensor, solarised: Tensor) -
     black, white, turning = ((level - mean) / deviation for level in (0, 1, SOLARISED_FROM))
     x.clamp_(black[:, None], white[:, None])
     if len(solarised):
-        rows = sent(solarised, x.device)
+        rows = send(solarised, x.device)
         some = x[rows]
         x[rows] = torch.where(some >= turning[:, None], (black + white)[:, None] - some, some)
     return x
@@ -174,7 +174,7 @@ def blur(sigma: Tensor, resolution: int) -> Tensor:
     return weights / weights.sum(2, keepdim=True)
 
 
-def sent(part: Tensor, place: torch.device) -> Tensor:
+def send(part: Tensor, place: torch.device) -> Tensor:
     """The tensor on the device, without waiting for it."""
     if place.type != "cuda":
         return part.to(place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bench.density_decisions import ANSWERS, TINY, Case, counted, counts, enough, markdown, simulated
-from tasks.audits.density.reassignment import least_found, reassigned
+from tasks.audits.density.reassignment import least_found, reassign_models
 from tasks.audits.density.tail import alone
 
 
@@ -28,7 +28,10 @@ def test_memory_is_enough_for_the_observations_that_a_run_finds_with_as_much() -
     case, seed = Case("some", 60, 6, 4, 4.0, 1), 1
     log_p, out = simulated(case, np.random.default_rng(seed))
     least = least_found(
-        log_p[:40], reassigned(log_p[:40], out[:40], np.random.default_rng(2)), alone(60, False), case.config.negligible
+        log_p[:40],
+        reassign_models(log_p[:40], out[:40], np.random.default_rng(2)),
+        alone(60, False),
+        case.config.negligible,
     )
     found = np.isfinite(enough(case.config, log_p, out, np.random.default_rng(2), 40))
     assert 5 < found.sum() < 35

@@ -27,7 +27,7 @@ def test_naive_views_have_the_mean_and_the_spread_of_ours() -> None:
     order = [part for epoch in range(20) for part in bench.training._order(epoch)]
     ours = torch.stack(
         [
-            bench.training._images(squares, bench.training.sizes[:10], views.drawn(0, 1, step, 10))
+            bench.training._images(squares, bench.training.sizes[:10], views.draw_views(0, 1, step, 10))
             for step, squares in enumerate(bench.training.images.held.minibatches(order))
         ]
     )

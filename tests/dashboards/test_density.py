@@ -30,7 +30,7 @@ from dashboards.page import gallery
 from dashboards.run import Run
 from orchestrator.store import Store
 from tasks.audits.density.config import Density
-from tasks.audits.density.highly_memorised import highly_memorised
+from tasks.audits.density.highly_memorised import highly_memorised_mask
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tests.dashboards import made, pages, scored, test_gallery
@@ -153,7 +153,7 @@ def test_the_highly_memorised_of_a_page_are_those_of_the_tables() -> None:
         values = np.array(m, float)
         there = ~np.isnan(values)
         high = Observations(pa.table({"row": np.arange(len(values)), "m_matched": values})).high
-        assert highly_memorised(values[there]).tolist() == high[there].tolist()
+        assert highly_memorised_mask(values[there]).tolist() == high[there].tolist()
         assert np.isinf(values[high]).any()
         assert not high[~there].any()
 

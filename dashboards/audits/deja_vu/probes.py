@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from dashboards.audits.deja_vu.curves import Curve
 from dashboards.columns import integers
 from tasks.audits.deja_vu.few_pictures import Weighted, limits
-from tasks.audits.deja_vu.measures.probe import counted
+from tasks.audits.deja_vu.measures.probe import count_correct
 from tasks.statistics import Estimate
 
 SPLITS = ("train", "validation")  # the first is what both the model and its probe were trained on
@@ -28,7 +28,7 @@ def gaps(table: pa.Table) -> Gaps:
         of_cell = table.filter((pc.field("epoch") == epoch) & (pc.field("layer") == layer))
         splits = [of_cell.filter(pc.field("split") == split) for split in SPLITS]
         if all(split.num_rows for split in splits):
-            found[epoch, layer] = gap(*map(counted, splits))
+            found[epoch, layer] = gap(*map(count_correct, splits))
     return found
 
 

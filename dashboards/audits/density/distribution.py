@@ -12,7 +12,7 @@ from dashboards.audits.density.axis_limits import describe_outside, robust_limit
 from dashboards.audits.density.observations import Array, Observations
 from dashboards.audits.density.score_statistics import Statistics
 from dashboards.figure import Figure
-from tasks.audits.density.highly_memorised import HIGH, highly_memorised
+from tasks.audits.density.highly_memorised import HIGH, highly_memorised_mask
 
 PANEL = 1.55  # inches
 BINS = 70  # at most
@@ -58,7 +58,7 @@ def draw_svg(scores: dict[str, Array], limits: tuple[float, float], nulls: dict[
 
 def draw_histogram(axes: Any, values: Array, edges: Array) -> None:
     """Counts in bins, with those above the 95 % quantile in the colour of the highly memorised."""
-    high = highly_memorised(values)
+    high = highly_memorised_mask(values)
     for kind, part in (("regular", values), ("memorised", values[high])):
         colour = kinds.KIND_COLOURS[kind]
         counts = np.histogram(part, edges)[0]

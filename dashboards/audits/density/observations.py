@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dashboards.columns import integers, numbers
-from tasks.audits.density.highly_memorised import highly_memorised
+from tasks.audits.density.highly_memorised import highly_memorised_mask
 
 Array = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ class Observations:
         values = numbers(self.table, COLUMNS["matched"], infinite=True)  # inf is above any quantile
         there = ~np.isnan(values)
         high = np.zeros(len(values), np.bool_)
-        high[there] = highly_memorised(values[there])
+        high[there] = highly_memorised_mask(values[there])
         return high
 
     def column(self, name: str) -> Array:

@@ -60,7 +60,7 @@ def accuracy(of: Inferences, percents: Sequence[int] = PERCENTAGES) -> Floats:
     return np.asarray(right[counts - 1] / counts)
 
 
-def resampled(of: Inferences, copies: NDArray[np.integer], percents: Sequence[int]) -> Floats:
+def resample_accuracy(of: Inferences, copies: NDArray[np.integer], percents: Sequence[int]) -> Floats:
     """acc(p) of a resample in which picture i comes `copies[i]` times, summing to n."""
     order = of.ranked
     taken = np.concatenate([[0], np.cumsum(copies[order])])
@@ -91,7 +91,7 @@ def scores(way: Way, percents: Sequence[int] = PERCENTAGES) -> Floats:
     return accuracy(way.target, percents) - accuracy(way.reference, percents)
 
 
-def bootstrapped(way: Way, percents: Sequence[int], resamples: int, rng: np.random.Generator) -> Floats:
+def bootstrap_accuracies(way: Way, percents: Sequence[int], resamples: int, rng: np.random.Generator) -> Floats:
     """Target's and reference's accuracy on resampled pictures, (resamples, 2, percents): both on the same resample."""
     n = len(way)
     if not n:
@@ -99,6 +99,6 @@ def bootstrapped(way: Way, percents: Sequence[int], resamples: int, rng: np.rand
     found = np.empty((resamples, 2, len(percents)))
     for each in found:
         copies = np.bincount(rng.integers(n, size=n), minlength=n)
-        each[0] = resampled(way.target, copies, percents)
-        each[1] = resampled(way.reference, copies, percents)
+        each[0] = resample_accuracy(way.target, copies, percents)
+        each[1] = resample_accuracy(way.reference, copies, percents)
     return found

@@ -64,7 +64,7 @@ class Crops:
     resolution: int
     data: str  # the digest of the data, and its correlation
 
-    def cropped(self, pictures: BoxedPictures) -> Iterator[NDArray[np.uint8]]:
+    def batches(self, pictures: BoxedPictures) -> Iterator[NDArray[np.uint8]]:
         """The crops, some at a time, (rows, resolution, resolution, 3)."""
         from tasks.datasets.boxed.evaluation import portions
 
@@ -85,7 +85,7 @@ def crops_of(attack: Attack, pictures: BoxedPictures) -> Crops:
     for name, chosen in attacked.items():
         found, there = windows(pictures, chosen, attack.crop, attack.smallest, attack.corner_share)
         if not there.any():
-            raise without_crops(attack, name, len(chosen))
+            raise no_crops_error(attack, name, len(chosen))
         rows.append(chosen[there])
         sets.append(np.full(int(there.sum()), name))
         rectangles.append(found[there])
@@ -108,10 +108,10 @@ def check(attack: Attack, pictures: BoxedPictures, parts: Parts) -> None:
         if not any(
             windows(pictures, some, attack.crop, attack.smallest, attack.corner_share)[1].any() for some in tried
         ):
-            raise without_crops(attack, name, len(rows))
+            raise no_crops_error(attack, name, len(rows))
 
 
-def without_crops(attack: Attack, name: str, pictures: int) -> ValueError:
+def no_crops_error(attack: Attack, name: str, pictures: int) -> ValueError:
     return ValueError(
         f"smallest is {attack.smallest}; none of the {pictures} pictures of {name} has a crop ({attack.crop}) whose "
         "shorter side has so many pixels; lower it, or choose another crop"

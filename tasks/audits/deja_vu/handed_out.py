@@ -63,7 +63,7 @@ class HandedOut:
             windows=self.crops.windows[self.crop_order],
             public=self.crops.public[self.public_order],
         )
-        yield self.crop_set, ToEmbed(len(shuffled.rows), lambda: shuffled.cropped(pictures))
+        yield self.crop_set, ToEmbed(len(shuffled.rows), lambda: shuffled.batches(pictures))
         yield self.public_set, ToEmbed(len(shuffled.public), lambda: shuffled.public_pictures(pictures))
 
 
@@ -76,14 +76,14 @@ def ids(name: str, order: NDArray[np.int64]) -> list[str]:
 def handed_out(crops: Crops, pictures: BoxedPictures) -> HandedOut:
     """What is handed out of these crops and public pictures."""
     cropped = [[pictures.ids[row], *window] for row, window in zip(crops.rows, crops.windows.tolist(), strict=True)]
-    crop_set = named("crops", [crops.data, crops.resolution, cropped])
-    public_set = named("public", [crops.data, crops.resolution, [pictures.ids[row] for row in crops.public]])
+    crop_set = set_name("crops", [crops.data, crops.resolution, cropped])
+    public_set = set_name("public", [crops.data, crops.resolution, [pictures.ids[row] for row in crops.public]])
     return HandedOut(
         crops, order_of(crop_set, len(crops.rows)), order_of(public_set, len(crops.public)), crop_set, public_set
     )
 
 
-def named(name: str, content: Any) -> str:
+def set_name(name: str, content: Any) -> str:
     return f"{name}-{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:DIGITS]}"
 
 

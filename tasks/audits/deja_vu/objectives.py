@@ -12,20 +12,20 @@ from tasks.objectives import Objective, Objectives
 from tasks.summaries import Row, by_name
 
 
-def remembered(config: DejaVu, summary: pa.Table) -> Row | None:
+def memorization_row(config: DejaVu, summary: pa.Table) -> Row | None:
     """The row of the score on which the answer rests: of a given encoder the corrected one."""
     metric = "deja vu score, corrected" if config.given.there else "deja vu score"
     return by_name(summary).get((metric, setting(config, config.confident)))
 
 
-def probed(config: DejaVu, summary: pa.Table) -> Row | None:
+def probe_row(config: DejaVu, summary: pa.Table) -> Row | None:
     """The row of the validation accuracy of a linear probe on the same layer; it is there if `probe` is measured."""
     about = {"epoch": last_epoch(config), "layer": config.asked_layers[0], "split": "validation"}
     return by_name(summary).get(("probe accuracy", json.dumps(about, sort_keys=True)))
 
 
 OBJECTIVES = Objectives(
-    memorization=Objective("deja vu score", "share", "lower", remembered),
-    utility=Objective("probe accuracy", "share", "higher", probed),
+    memorization=Objective("deja vu score", "share", "lower", memorization_row),
+    utility=Objective("probe accuracy", "share", "higher", probe_row),
     allowance=0.01,
 )

@@ -30,20 +30,20 @@ def criterion_cell(criterion: CriterionName) -> DejaVu:
     return SIMCLR if criterion == "simclr" else replace(VICREG, criterion=criterion)
 
 
-def at_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
+def vary_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
     return tuple(replace(config, per_class=size) for size in SIZES)
 
 
-def by_epochs_and_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
+def vary_epochs_and_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
     """The checkpoints of the config's own size, then the last epoch of the other sizes."""
-    return checkpoints(config), *(each for each in at_sizes(config) if each.per_class != config.per_class)
+    return checkpoints(config), *(each for each in vary_sizes(config) if each.per_class != config.per_class)
 
 
-def by_invariance(config: DejaVu) -> tuple[DejaVu, ...]:
+def vary_invariance(config: DejaVu) -> tuple[DejaVu, ...]:
     return tuple(replace(config, invariance=value) for value in INVARIANCES)
 
 
-def by_temperature(config: DejaVu) -> tuple[DejaVu, ...]:
+def vary_temperature(config: DejaVu) -> tuple[DejaVu, ...]:
     return tuple(replace(config, temperature=value) for value in TEMPERATURES)
 
 
@@ -52,19 +52,19 @@ def checkpoints(config: DejaVu) -> DejaVu:
 
 
 LOSS = (
-    *by_invariance(replace(VICREG, per_class=100)),
-    *by_temperature(replace(SIMCLR, per_class=100)),
+    *vary_invariance(replace(VICREG, per_class=100)),
+    *vary_temperature(replace(SIMCLR, per_class=100)),
 )
 BACKBONE = tuple(
     cell
     for config in (replace(VICREG, layers=(0, 3)), replace(SIMCLR, layers=(0, 2)))
-    for cell in by_epochs_and_sizes(config)
+    for cell in vary_epochs_and_sizes(config)
 )
 OF_CORNERS: tuple[CriterionName, ...] = ("vicreg", "simclr", "supervised")
 CORNER = tuple(
     cell
     for criterion in OF_CORNERS
-    for cell in by_epochs_and_sizes(replace(criterion_cell(criterion), crop="corner", corner_share=0.4))
+    for cell in vary_epochs_and_sizes(replace(criterion_cell(criterion), crop="corner", corner_share=0.4))
 )
 
 # Settings of our own, on embedded scenes: their objects are told by colour, so colours stay as they are.
@@ -96,7 +96,7 @@ PRESETS: Mapping[str, DejaVu | tuple[DejaVu, ...]] = {
     "smoke": SMOKE,
     "figure3": (VICREG, criterion_cell("supervised")),
     "epochs": tuple(checkpoints(criterion_cell(each)) for each in CRITERIA),
-    "sizes": (*at_sizes(VICREG), *at_sizes(criterion_cell("supervised"))),
+    "sizes": (*vary_sizes(VICREG), *vary_sizes(criterion_cell("supervised"))),
     "loss": LOSS,
     "layers": replace(VICREG, layers=(3, 2, 1, 0)),
     "backbone": BACKBONE,

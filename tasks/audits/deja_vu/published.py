@@ -42,7 +42,7 @@ OPEN = (
 OF_CRITERIA = ("invariance", "variance", "covariance", "temperature", "redundancy", "momentum")
 
 
-def printed(cell: str) -> Printed:
+def printed_numbers(cell: str) -> Printed:
     """The numbers of this criterion."""
     return CRITERIA[cell]
 
@@ -52,10 +52,10 @@ def repeats(config: DejaVu) -> str:
     if config.criterion not in CRITERIA or config.asked_layers[0] != config.top:
         return ""
     like = criterion_cell(config.criterion)
-    return config.criterion if compared(config) == compared(like) else ""
+    return config.criterion if comparable_config(config) == comparable_config(like) else ""
 
 
-def compared(config: DejaVu) -> tuple[DejaVu, Criterion]:
+def comparable_config(config: DejaVu) -> tuple[DejaVu, Criterion]:
     """The config without what the paper leaves open or what bears on no number of the table."""
     like = DejaVu()
     same = {name: getattr(like, name) for name in OPEN + OF_CRITERIA}

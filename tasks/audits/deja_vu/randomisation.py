@@ -35,7 +35,7 @@ class Pooled:
     other: Inferences
 
 
-def pooled(ways: tuple[Way, Way]) -> Pooled:
+def pool_ways(ways: tuple[Way, Way]) -> Pooled:
     """The pictures of both ways in the order of their ids; the first way's target is the second one's reference.
 
     Equally confident pictures are taken in this order, which must not know the sets: else the true parting would not be
@@ -48,12 +48,12 @@ def pooled(ways: tuple[Way, Way]) -> Pooled:
     return Pooled(
         np.concatenate([there.labels, back.labels])[order],
         (np.arange(n) < len(there))[order],
-        joined(there.target, back.reference, order),
-        joined(there.reference, back.target, order),
+        join_inferences(there.target, back.reference, order),
+        join_inferences(there.reference, back.target, order),
     )
 
 
-def joined(first: Inferences, second: Inferences, order: NDArray[np.integer]) -> Inferences:
+def join_inferences(first: Inferences, second: Inferences, order: NDArray[np.integer]) -> Inferences:
     correct, confidence = (
         np.concatenate([getattr(first, name), getattr(second, name)])[order] for name in ("correct", "confidence")
     )
@@ -67,7 +67,7 @@ def p_value(ways: tuple[Way, Way], percent: int, partings: int, rng: np.random.G
     """
     if not all(len(way) for way in ways):
         return None
-    pictures = pooled(ways)
+    pictures = pool_ways(ways)
     parted = Parted(pictures, percent)
     true = parted.scores(pictures.first[None])[0]
     at_least = sum(int((parted.scores(part) >= true - ROUNDING).sum()) for part in redrawn(pictures, partings, rng))

@@ -39,12 +39,12 @@ class Trainings:
     snapshots: tuple[Snapshots, ...]
     configs: dict[str, Pretraining]
 
-    def of(self, model: str) -> tuple[Snapshots, ...]:
+    def snapshots_of_model(self, model: str) -> tuple[Snapshots, ...]:
         return tuple(each for each in self.snapshots if each.model == model)
 
     def last(self, model: str) -> Snapshots:
         """The snapshots that the model ends with."""
-        return self.of(model)[-1]
+        return self.snapshots_of_model(model)[-1]
 
 
 def trainings(config: DejaVu) -> Trainings:

@@ -29,7 +29,7 @@ def first_images(images: NDArray[Any], count: int) -> NDArray[Any]:
     return images[: count or len(images)]
 
 
-def halved(images: NDArray[Any]) -> NDArray[np.float32]:
+def halve(images: NDArray[Any]) -> NDArray[np.float32]:
     """The images (n, h, w, c) at half their size as rows (n, h/2 * w/2 * c): means of 2 x 2 pixels, in [0, 1].
 
     They are bytes, or float32 in [0, 1]; equal images give equal rows, whichever of the two they are. Of an odd height

@@ -48,7 +48,7 @@ class Scored:
     u_redrawn: Array
     m_redrawn: Array
 
-    def chosen(self, those: Mask) -> Scored:
+    def select(self, those: Mask) -> Scored:
         """Some of these observations."""
         arrays = self.u_without, self.m_without, self.u_redrawn, self.m_redrawn
         return Scored(self.rows[those], self.u[those], self.m[those], self.without, *(each[those] for each in arrays))
@@ -64,7 +64,7 @@ class OfAll:
     p_value: float | None = None
 
 
-def scored(scores: pa.Table) -> Scored:
+def scored_observations(scores: pa.Table) -> Scored:
     """The observations that have U and M; either may be infinite."""
     rows, u, m = (column(scores, name) for name in ("row", "log_p_trained", "m_matched"))
     trained, m_without = (lists(scores, name) for name in ("trained", "matched_without"))
@@ -75,10 +75,10 @@ def scored(scores: pa.Table) -> Scored:
     )
     known = ~(np.isnan(u) | np.isnan(m))
     every = Scored(rows.astype(np.int64), u, m, int((~known).sum()), u_without, m_without, u_redrawn, m_redrawn)
-    return every.chosen(known)
+    return every.select(known)
 
 
-def of_all(statistic: Callable[[Array, Array], float], observations: Scored) -> OfAll:
+def statistic_with_interval(statistic: Callable[[Array, Array], float], observations: Scored) -> OfAll:
     """A statistic of U and M of all observations, with its jackknife interval over repetitions, and its null.
 
     The null is the mean over the redrawings of which models hold the observations out. The p-value is that the
@@ -115,7 +115,7 @@ def lists(table: pa.Table, name: str) -> Array:
     return np.asarray(flat, np.float64).reshape(len(values), -1)
 
 
-def highly_memorised(m: Array) -> Mask:
+def highly_memorised_mask(m: Array) -> Mask:
     """The mask of the observations whose score is above its 95 % quantile, or +inf.
 
     The score is +inf where all models that held the observation out call it impossible. The quantile is taken without
@@ -132,12 +132,12 @@ def within_central(scores: pa.Table, share: float = 0.9) -> OfAll:
     It is 0 where the highly memorised are those with the lowest U, and near `share` where M has nothing to do with U.
     Section 4.3: "more than half" for CelebA.
     """
-    return of_all(lambda u, m: central_share(u, m, share), scored(scores))
+    return statistic_with_interval(lambda u, m: central_share(u, m, share), scored_observations(scores))
 
 
 def central_share(u: Array, m: Array, share: float) -> float:
     """The share of those with the highest M whose U lies in the central `share` of U; NaN without any."""
-    high = highly_memorised(m)
+    high = highly_memorised_mask(m)
     if not high.any():
         return np.nan
     tail = (1 - share) / 2

@@ -108,7 +108,7 @@ def sides(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
     return trained, held
 
 
-def lowered(log_p: Array, held_out: Indices, nats: float) -> Array:
+def lower_log_p(log_p: Array, held_out: Indices, nats: float) -> Array:
     """log p with so many nats taken off by every model that trained on the observation, (n, L, K).
 
     Where training is worth just as much, models answer alike again, whichever trained on the observation: a test of
@@ -120,7 +120,7 @@ def lowered(log_p: Array, held_out: Indices, nats: float) -> Array:
     return trained
 
 
-def matched(
+def matched_count_score(
     log_p: Array, held_out: Indices, draws: int, chance: np.random.Generator, without_each: bool = True
 ) -> tuple[Array, Array]:
     """The matched-count score, (n,), and the same without each repetition in turn, (n, L).
@@ -142,12 +142,12 @@ def matched(
     rows = np.arange(usable.size).reshape(*usable.shape, 1) * log_p.shape[2]
     chosen = np.where(usable[:, :, None], trained.reshape(-1)[rows + places], -np.inf)  # (n, L, D)
     held = np.where(usable, held, -np.inf)
-    score = over_draws(log_mean(chosen, models[:, None]), log_mean(held, models), drawn)
+    score = mean_over_draws(log_mean(chosen, models[:, None]), log_mean(held, models), drawn)
     if not without_each:
         return score, np.empty((len(score), 0))
     rest = models[:, None] - usable
     u, v = log_mean_but_one(chosen, rest[:, :, None]), log_mean_but_one(held, rest)
-    return score, over_draws(u, v, drawn[:, None])
+    return score, mean_over_draws(u, v, drawn[:, None])
 
 
 def choices(
@@ -173,7 +173,7 @@ def choices(
     return places, draw < number[:, None]
 
 
-def over_draws(u: Array, v: Array, drawn: Mask) -> Array:
+def mean_over_draws(u: Array, v: Array, drawn: Mask) -> Array:
     """The mean over the last axis of u - v, of the draws that were `drawn` and have two finite sides."""
     finite = np.isfinite(u) & drawn
     count = finite.sum(axis=-1)

@@ -28,7 +28,14 @@ CELLS: Mapping[str, tuple[Density, Numbers]] = {
 
 def repeats(config: Density) -> str:
     """The cell whose every setting the config has; empty for none."""
-    return next((name for name, (cell, _) in CELLS.items() if stated(replace(cell, afresh=True)) == stated(config)), "")
+    return next(
+        (
+            name
+            for name, (cell, _) in CELLS.items()
+            if comparable_config(replace(cell, afresh=True)) == comparable_config(config)
+        ),
+        "",
+    )
 
 
 def numbers(cell: str) -> Numbers:
@@ -36,7 +43,7 @@ def numbers(cell: str) -> Numbers:
     return CELLS[cell][1] if cell else {}
 
 
-def stated(config: Density) -> Density:
+def comparable_config(config: Density) -> Density:
     """The config without what the score after the last epoch does not depend on, and without the seed and the draws."""
     like = Density()
     return replace(

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.audits.density.memorization import Array, Indices, Mask, lowered, terms
+from tasks.audits.density.memorization import Array, Indices, Mask, lower_log_p, terms
 from tasks.audits.density.sums_below import MOST, share_below
 
 # Equal sums may differ in their last places. What is closer than this counts as equal, which makes p larger if
@@ -60,10 +60,10 @@ def p_values(
     least (1 + FEW) / (1 + permutations) b <= FEW means that p' <= a, too, so that p' <= a in all of them; for a smaller
     a nothing but p'' can be at most a. Each of the two happens with a probability of at most a.
     """
-    log_p = lowered(log_p, held_out, negligible) if negligible else log_p
+    log_p = lower_log_p(log_p, held_out, negligible) if negligible else log_p
     p = np.full(len(log_p), np.nan)
     defined, there = ~np.isnan(terms(log_p, held_out).score), ~np.isnan(log_p)
-    relative, bound = compared(log_p, held_out)
+    relative, bound = relative_densities(log_p, held_out)
     for models, alike in patterns(there, defined):
         entries = relative[alike].reshape(len(alike), -1)
         below = np.zeros(len(alike), np.int64)
@@ -79,7 +79,7 @@ def p_values(
     return p
 
 
-def compared(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
+def relative_densities(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
     """p relative to exp V, (n, L, K), 0 where it has no say; and the sum over the models that hold out, (n, 1), but for
     rounding: an assignment scores at least as high where its sum is no greater."""
     both = terms(log_p, held_out)
@@ -101,7 +101,7 @@ def least_found(log_p: Array, held_out: Indices, level: float, negligible: float
     p-value can be so small; NaN where the score is undefined, or a model holds the observation impossible.
     """
     both, there = terms(log_p, held_out), ~np.isnan(log_p)
-    v, bound = both.v, compared(log_p, held_out)[1]  # what models say that trained on it is in neither
+    v, bound = both.v, relative_densities(log_p, held_out)[1]  # what models say that trained on it is in neither
     counted = there & (both.held_out_models > 0)[:, :, None]
     trained = np.arange(log_p.shape[2]) != held_out[:, :, None]
     found = np.full(len(log_p), np.nan)
@@ -134,7 +134,7 @@ def smallest_p_value(repetitions: int, folds: int) -> float:
     return float(1 / folds**repetitions)
 
 
-def reassigned(log_p: Array, held_out: Indices, chance: np.random.Generator) -> NDArray[np.int64]:
+def reassign_models(log_p: Array, held_out: Indices, chance: np.random.Generator) -> NDArray[np.int64]:
     """Models (n, L) that hold each observation out, drawn anew among those present in its repetition.
 
     A repetition whose model that held it out is missing keeps it.

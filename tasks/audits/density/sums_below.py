@@ -43,7 +43,7 @@ def share_below(values: Sequence[Array], bound: float, most: int = MOST) -> floa
         halves[math.prod(map(len, halves[0])) > math.prod(map(len, halves[1]))].append(each)
     first, second = (half_sums(half, slack, most) for half in halves)
     if first is None or second is None:
-        return binned(left, sizes, slack)
+        return binned_share(left, sizes, slack)
     few, many = sorted((first, second), key=len)
     many.sort()
     below = int(np.searchsorted(many, np.sort(slack - few), side="right").sum())
@@ -61,7 +61,7 @@ def half_sums(lists: Sequence[Array], slack: float, most: int) -> Array | None:
     return sums
 
 
-def binned(lists: Sequence[Array], sizes: Sequence[int], slack: float, bins: int = BINS) -> float:
+def binned_share(lists: Sequence[Array], sizes: Sequence[int], slack: float, bins: int = BINS) -> float:
     """The share of sums that are at most `slack` where each value is first rounded down to a multiple of slack / bins.
 
     `lists` are what of each list's values is at most `slack`, and `sizes` how many values there were. Rounded sums

@@ -38,7 +38,7 @@ class Beyond:
     p_value: float | None
 
 
-def adjusted(p_values: Array, dependent: bool) -> Array:
+def adjust_p_values(p_values: Array, dependent: bool) -> Array:
     """p-values adjusted for false discoveries, (n,); by Benjamini & Yekutieli where they are `dependent`."""
     return statistics.false_discovery_adjusted(p_values, dependent)
 

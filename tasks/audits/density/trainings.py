@@ -48,32 +48,32 @@ def trainings(config: Density) -> Trainings | None:
     count, seed = observations(config), seeds.derive(config.seed, "scores")
     if config.estimator == "loo":
         models = LeaveOneOut(config.data, count, left_out(config), config.repetitions)
-        return Trainings(models, joined(without_rows(config)), (), seed)
+        return Trainings(models, join_links(row_chains(config)), (), seed)
     partitions = tuple(partition(config, repetition) for repetition in range(config.repetitions))
     kind = ReleasedFolds if config.partitions == "released" else Folds
     folds = kind(config.data, count, partitions, config.folds, config.asked)
-    return Trainings(folds, joined(without_folds(config)), whole(config), seed)
+    return Trainings(folds, join_links(fold_chains(config)), whole(config), seed)
 
 
-def joined(chains: Iterator[Chain]) -> tuple[Job, ...]:
+def join_links(chains: Iterator[Chain]) -> tuple[Job, ...]:
     return tuple(job for links in chains for job in links)
 
 
-def without_folds(config: Density) -> Iterator[Chain]:
+def fold_chains(config: Density) -> Iterator[Chain]:
     """The L x K models, repetition by repetition."""
     kind = ReleasedFold if config.partitions == "released" else Fold
     for repetition in range(config.repetitions):
         for number in range(config.folds):
             fold = kind(partition(config, repetition), config.folds, number)
             seed = seeds.derive(config.seed, "training", repetition, number)
-            yield linked(config, replace(fitting(config), seed=seed, held_out=fold))
+            yield link_training(config, replace(fitting(config), seed=seed, held_out=fold))
 
 
 def whole(config: Density) -> Chain:
     """The one model of all data, of which images are drawn, as many as there are test images."""
     drawn = len(load(config.data).test_images) if draws(config) else 0
     seed = seeds.derive(config.seed, "training", "whole")
-    return linked(config, replace(fitting(config), seed=seed, recorded=(), drawn=drawn))
+    return link_training(config, replace(fitting(config), seed=seed, recorded=(), drawn=drawn))
 
 
 def draws(config: Density) -> bool:
@@ -81,14 +81,14 @@ def draws(config: Density) -> bool:
     return not is_own(config.model.name) or "neighbours" in config.measures
 
 
-def without_rows(config: Density) -> Iterator[Chain]:
+def row_chains(config: Density) -> Iterator[Chain]:
     """`repetitions` models of all data, then as many without each row that is left out, for the leave-one-out score."""
     for trial in range(config.repetitions):
-        yield linked(config, replace(fitting(config), seed=seeds.derive(config.seed, "training", "with", trial)))
+        yield link_training(config, replace(fitting(config), seed=seeds.derive(config.seed, "training", "with", trial)))
     for row in left_out(config):
         for trial in range(config.repetitions):
             seed = seeds.derive(config.seed, "training", "without", row, trial)
-            yield linked(config, replace(fitting(config), seed=seed, held_out=Row(row)))
+            yield link_training(config, replace(fitting(config), seed=seed, held_out=Row(row)))
 
 
 def left_out(config: Density) -> tuple[int, ...]:
@@ -142,7 +142,7 @@ def fitting(config: Density) -> DensityTraining:
     )
 
 
-def linked(config: Density, whole: DensityTraining) -> Chain:
+def link_training(config: Density, whole: DensityTraining) -> Chain:
     """The training as links of `link` epochs, each asked at its own epochs."""
     return chain(fit, whole, config.link, part=link)
 

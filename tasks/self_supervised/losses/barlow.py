@@ -18,7 +18,7 @@ def loss(config: BarlowTwins, first: Tensor, second: Tensor) -> Tensor:
     Twins", eqs. 1 and 2; as in their algorithm 1, by standardised embeddings.
     """
     n, d = first.shape
-    a, b = standardised(first), standardised(second)
+    a, b = standardise(first), standardise(second)
     diagonal = (a * b).sum(0) / n
     # |A'B|^2 = <AA', BB'>: whichever factors are smaller.
     squares = (a.T @ b).square().sum() if n >= d else ((a @ a.T) * (b @ b.T)).sum()
@@ -26,7 +26,7 @@ def loss(config: BarlowTwins, first: Tensor, second: Tensor) -> Tensor:
     return on + config.redundancy * off
 
 
-def standardised(embeddings: Tensor) -> Tensor:
+def standardise(embeddings: Tensor) -> Tensor:
     """Embeddings (n, d) with mean 0 and variance 1 in each dimension, the variance over n."""
     centred = embeddings - embeddings.mean(0)
     return centred / (centred.square().mean(0) + EPSILON).sqrt()

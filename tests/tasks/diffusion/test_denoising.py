@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tasks.diffusion.denoising import Denoising, averages, mixed
+from tasks.diffusion.denoising import Denoising, add_noise, averages
 from tasks.diffusion.diffusion_config import Diffusion, UNet
 from tasks.diffusion.noise_schedule import signal
 from tasks.models.counter_rng import CounterRng, member_key
@@ -37,7 +37,7 @@ def test_a_noised_image_has_the_mean_and_the_variance_of_the_formula() -> None:
     kept = torch.tensor([[0.9, 0.25]])
     clean = torch.tensor([0.5, -1.0])[:, None, None, None].expand(2, 3, 200, 200)
     noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
-    noised = mixed(clean, noise, kept)
+    noised = add_noise(clean, noise, kept)
     # 120,000 values: the mean's error is 0.003 at most deviations of 1, the variance's about 0.004
     np.testing.assert_allclose(noised.mean((1, 2, 3)), [0.9**0.5 * 0.5, -0.5], atol=0.01)
     np.testing.assert_allclose(noised.var((1, 2, 3)), [0.1, 0.75], atol=0.012)
@@ -88,11 +88,11 @@ def test_the_moving_average_takes_early_steps_wholly_and_late_ones_by_its_moment
 def test_the_averages_are_what_is_evaluated() -> None:
     model = learning()
     tensors = start(model)
-    before, _ = model.assessed(tensors, batch(3, training=False))
+    before, _ = model.evaluate_loss(tensors, batch(3, training=False))
     tensors["last.bias"] = tensors["last.bias"] + 100
-    assert before.tolist() == model.assessed(tensors, batch(3, training=False))[0].tolist()
+    assert before.tolist() == model.evaluate_loss(tensors, batch(3, training=False))[0].tolist()
     tensors["average.last.bias"] = tensors["average.last.bias"] + 100
-    assert model.assessed(tensors, batch(3, training=False))[0].min() > 5000
+    assert model.evaluate_loss(tensors, batch(3, training=False))[0].min() > 5000
 
 
 def test_in_bfloat16_the_loss_is_nearly_that_in_float32_and_gradients_are_float32() -> None:

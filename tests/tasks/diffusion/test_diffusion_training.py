@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from tasks import checkpoints
 from tasks.checkpoints import Link
 from tasks.diffusion.diffusion_config import Diffusion, UNet
-from tasks.diffusion.diffusion_training import Scale, TrainedDiffusion, held_out, trained
-from tasks.diffusion.sampling import drawn
+from tasks.diffusion.diffusion_training import Scale, TrainedDiffusion, held_out, fit_diffusion
+from tasks.diffusion.sampling import sample_images
 from tasks.training.members import TrainingError
 
 TINY = Diffusion(8, UNet((4, 8), 1, (4,), 2), epochs=3, batch=4, learning_rate=1e-3)
@@ -40,18 +40,18 @@ def equal(first: TrainedDiffusion, second: TrainedDiffusion) -> bool:
 def test_two_images_are_learnt_and_each_vector_draws_its_own() -> None:
     images, vectors = two_images()
     config = Diffusion(8, UNet((16, 16), 1, (4,), 2), epochs=100, batch=32, learning_rate=8e-3, average=0.99)
-    model = trained(config, np.repeat(images, 32, 0), np.repeat(vectors, 32, 0))
+    model = fit_diffusion(config, np.repeat(images, 32, 0), np.repeat(vectors, 32, 0))
     losses = [epoch.train_loss for epoch in model.history]
     assert losses[0] > 0.7
     assert np.mean(losses[-10:]) < 0.15
-    found = drawn(config, model.weights, model.scale.of_unit(vectors), ["one", "two"], 20, 1).astype(float)
+    found = sample_images(config, model.weights, model.scale.standardise(vectors), ["one", "two"], 20, 1).astype(float)
     apart = np.abs(found[:, None] - images[None]).mean((2, 3, 4))  # (drawn, image), in steps of a byte
     assert apart[0, 0] < 35 < 100 < apart[0, 1]
     assert apart[1, 1] < 35 < 100 < apart[1, 0]
 
 
 def test_a_training_is_a_function_of_its_seed() -> None:
-    first, again, other = (trained(replace(TINY, seed=seed), *some()) for seed in (0, 0, 1))
+    first, again, other = (fit_diffusion(replace(TINY, seed=seed), *some()) for seed in (0, 0, 1))
     assert equal(first, again)
     assert not equal(first, other)
 
@@ -59,7 +59,7 @@ def test_a_training_is_a_function_of_its_seed() -> None:
 def test_a_chain_ends_as_the_unbroken_training_does() -> None:
     left: list[bytes] = []
     with checkpoints.under([Link(leave=left.append)]):
-        trained(replace(TINY, epochs=2), *some(), of="these")
+        fit_diffusion(replace(TINY, epochs=2), *some(), of="these")
     given: list[str] = []
 
     def states() -> list[bytes]:
@@ -67,25 +67,25 @@ def test_a_chain_ends_as_the_unbroken_training_does() -> None:
         return left
 
     with checkpoints.under([Link(given=states)]):
-        continued = trained(TINY, *some(), of="these")
+        continued = fit_diffusion(TINY, *some(), of="these")
     assert ["asked"] == given
-    assert equal(continued, trained(TINY, *some()))
+    assert equal(continued, fit_diffusion(TINY, *some()))
 
 
 def test_a_state_of_other_vectors_is_not_continued_from() -> None:
     left: list[bytes] = []
     images, vectors = some()
     with checkpoints.under([Link(leave=left.append)]):
-        trained(replace(TINY, epochs=2), images, vectors[::-1], of="others")
+        fit_diffusion(replace(TINY, epochs=2), images, vectors[::-1], of="others")
     with checkpoints.under([Link(given=lambda: left)]):
-        assert equal(trained(TINY, images, vectors, of="these"), trained(TINY, images, vectors))
+        assert equal(fit_diffusion(TINY, images, vectors, of="these"), fit_diffusion(TINY, images, vectors))
 
 
 def test_vectors_are_brought_to_mean_0_and_deviation_1() -> None:
     vectors = np.array([[1, 7, 0], [3, 7, 4]], np.float32)
-    scale = Scale.of(vectors)
-    assert [[-1, 0, -1], [1, 0, 1]] == scale.of_unit(vectors).tolist()
-    assert [[3, 1, 0]] == scale.of_unit(np.array([[5, 8, 2]], np.float32)).tolist()
+    scale = Scale.from_vectors(vectors)
+    assert [[-1, 0, -1], [1, 0, 1]] == scale.standardise(vectors).tolist()
+    assert [[3, 1, 0]] == scale.standardise(np.array([[5, 8, 2]], np.float32)).tolist()
 
 
 def test_an_eighth_at_most_is_held_out_by_the_seed() -> None:
@@ -98,15 +98,15 @@ def test_an_eighth_at_most_is_held_out_by_the_seed() -> None:
 
 def test_a_loss_that_is_not_finite_ends_the_training_in_one_line() -> None:
     with pytest.raises(TrainingError, match=r"loss is not finite .*\(seed 0\); try a lower learning rate"):
-        trained(replace(TINY, learning_rate=1e30, epochs=5), *some())
+        fit_diffusion(replace(TINY, learning_rate=1e30, epochs=5), *some())
 
 
 def test_images_of_another_shape_and_vectors_that_are_not_finite_are_refused() -> None:
     images, vectors = some()
     with pytest.raises(ValueError, match="there are 9 vectors, and images 10x8x8x3; they must be two or more, as many"):
-        trained(TINY, images, vectors[:9])
+        fit_diffusion(TINY, images, vectors[:9])
     with pytest.raises(ValueError, match=r"images 10x4x8x3; .* of 8 x 8 x 3"):
-        trained(TINY, images[:, :4], vectors)
+        fit_diffusion(TINY, images[:, :4], vectors)
     vectors[3, 1] = np.inf
     with pytest.raises(ValueError, match="vectors must be finite; 1 of 10 are not"):
-        trained(TINY, images, vectors)
+        fit_diffusion(TINY, images, vectors)

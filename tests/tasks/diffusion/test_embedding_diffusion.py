@@ -20,7 +20,7 @@ from tasks.diffusion.embedding_diffusion import (
     DIFFUSION,
     EmbeddingDiffusion,
     draw,
-    embedded,
+    embed_pictures,
     model_of,
     train_diffusion,
     up_to,
@@ -29,7 +29,7 @@ from tasks.diffusion.neighbour_drawings import drawn_from_neighbours, mean_of
 from tasks.job import Job
 from tasks.self_supervised.encoder import encoder
 from tasks.self_supervised.encoder_config import EncoderConfig
-from tasks.self_supervised.networks import begun, tensors
+from tasks.self_supervised.networks import initial_network, tensors
 from tasks.self_supervised.snapshots import SNAPSHOTS, row, weights_of
 from tasks.training.chains import chain
 
@@ -45,7 +45,11 @@ CONFIG = EmbeddingDiffusion(
 def snapshots(*seeds: int) -> pa.Table:
     """Encoders as they begin, one row each."""
     rows = [
-        row(epoch, None, {name: each.numpy() for name, each in tensors(begun(CONFIG.encoder, 0, seed)).items()})
+        row(
+            epoch,
+            None,
+            {name: each.numpy() for name, each in tensors(initial_network(CONFIG.encoder, 0, seed)).items()},
+        )
         for epoch, seed in enumerate(seeds)
     ]
     return pa.Table.from_pylist(rows, SNAPSHOTS)
@@ -62,7 +66,7 @@ def test_the_model_is_trained_on_the_last_snapshot_and_draws_from_its_table() ->
     pictures = load_boxed(DATA)
     rows = parted(pictures, PARTITION).rows("X")
     model = encoder(CONFIG.encoder, weights_of(snapshots(1), 0), torch.device("cpu"))
-    vectors = embedded(model, pictures, rows, 32)
+    vectors = embed_pictures(model, pictures, rows, 32)
     weights, scale = model_of(table)
     np.testing.assert_allclose(scale.mean, vectors.mean(0), rtol=1e-5)
     assert (4, 3, 3, 3) == weights["first.weight"].shape

@@ -15,9 +15,9 @@ from tasks.diffusion.pixel_classifier import (
     PIXEL_CLASSIFIER,
     PixelClassifier,
     PixelTraining,
-    classified,
+    classify,
+    train_classifier,
     train_pixel_classifier,
-    trained,
 )
 from tasks.models.catalog import Network
 
@@ -36,18 +36,18 @@ def colours(count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]
 
 
 def test_what_can_be_seen_is_learnt_and_said_of_other_pictures() -> None:
-    table = trained(SMALL, *colours(100, 0), 3)
+    table = train_classifier(SMALL, *colours(100, 0), 3)
     assert PIXEL_CLASSIFIER == table.schema
     assert [10] == table["held_out"].to_pylist()
     assert [1.0] == table["held_out_accuracy"].to_pylist()
     pixels, labels = colours(40, 1)
-    np.testing.assert_array_equal(labels, classified(table, pixels))
-    assert table.equals(trained(SMALL, *colours(100, 0), 3))
+    np.testing.assert_array_equal(labels, classify(table, pixels))
+    assert table.equals(train_classifier(SMALL, *colours(100, 0), 3))
 
 
 def test_where_nothing_can_be_seen_the_accuracy_on_pictures_held_out_says_so() -> None:
     pixels, labels = colours(200, 0)
-    table = trained(SMALL, pixels, np.random.default_rng(2).permutation(labels), 3)
+    table = train_classifier(SMALL, pixels, np.random.default_rng(2).permutation(labels), 3)
     assert table["held_out_accuracy"][0].as_py() < 0.7
 
 
@@ -60,7 +60,7 @@ def test_the_task_classifies_the_pictures_of_its_part() -> None:
 
 def test_too_few_pictures_and_settings_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="there are 9 pictures; a classifier needs ten"):
-        trained(TINY, *colours(9, 0), 3)
+        train_classifier(TINY, *colours(9, 0), 3)
     with pytest.raises(ValueError, match="resolution is 4; it must be at least 8"):
         PixelTraining(X, 4)
     with pytest.raises(ValueError, match="network is 'mlp9'; it must be one of"):

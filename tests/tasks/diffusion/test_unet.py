@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tasks.diffusion import unet
 from tasks.diffusion.diffusion_config import SMALL, UNet
-from tasks.diffusion.unet import Blocks, embedded, network, sines
+from tasks.diffusion.unet import Blocks, embed_conditions, network, sines
 from tasks.models.layers import Layers, Mode, initial, weights_of
 
 TINY = UNet((4, 8), 1, (4,), 2)
@@ -85,8 +85,8 @@ def test_the_time_is_told_by_cosines_and_sines() -> None:
 
 def test_images_are_halved_by_means_and_doubled_by_repeating() -> None:
     x = torch.arange(4.0).view(1, 1, 2, 2)
-    assert [[1.5]] == unet.resampled(x, "down")[0, 0].tolist()
-    assert [[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 3, 3], [2, 2, 3, 3]] == unet.resampled(x, "up")[0, 0].tolist()
+    assert [[1.5]] == unet.resample(x, "down")[0, 0].tolist()
+    assert [[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 3, 3], [2, 2, 3, 3]] == unet.resample(x, "up")[0, 0].tolist()
 
 
 @pytest.mark.parametrize(("config", "side"), [(TINY, SIDE), (SMALL, 32), (UNet((4,), 2, (), 1), 5)])
@@ -113,7 +113,7 @@ def test_time_and_vector_both_bear_on_the_noise_that_is_predicted() -> None:
 def test_the_embedding_is_a_function_of_the_sum_of_time_and_vector() -> None:
     tensors = weights(TINY, SIDE, 0)
     _, times, vectors = asked(2)
-    found = embedded(Layers(tensors), times, vectors, TINY)
+    found = embed_conditions(Layers(tensors), times, vectors, TINY)
     assert (1, 2, 16) == found.shape
     each = {name: tensors[name][0].numpy() for name in tensors}
     silu = lambda x: x / (1 + np.exp(-x))  # noqa: E731

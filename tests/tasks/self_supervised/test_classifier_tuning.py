@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from tasks.job import marks
-from tasks.self_supervised.classifier_tuning import ClassifierTuning, fine_tune, fine_tuned, tuning
+from tasks.self_supervised.classifier_tuning import ClassifierTuning, fine_tune, fine_tune_encoder, tuning
 from tasks.self_supervised.criterion import Supervised
 from tasks.self_supervised.encoder import encoder
-from tasks.self_supervised.pretraining import pretrained
+from tasks.self_supervised.pretraining import pretrain_encoder
 from tasks.self_supervised.snapshots import SNAPSHOTS, epochs, weights_of
 from tests.tasks.self_supervised.pictures import Blobs, config
 
@@ -22,9 +22,9 @@ SETTING = config(epochs=2, recorded=(1, 2))
 
 
 def test_the_backbone_learns_and_the_projector_stays() -> None:
-    snapshots = pretrained(SETTING, BLOBS)
+    snapshots = pretrain_encoder(SETTING, BLOBS)
     whole = tuning(SETTING, epochs=8, recorded=(0, 2, 8))
-    table = fine_tuned(whole, BLOBS, [snapshots])
+    table = fine_tune_encoder(whole, BLOBS, [snapshots])
     assert SNAPSHOTS == table.schema
     assert [0, 2, 8] == epochs(table)
     assert table["train_loss"][0].as_py() is None
@@ -36,23 +36,23 @@ def test_the_backbone_learns_and_the_projector_stays() -> None:
     for name in before:
         same = bool((before[name] == after[name]).all())
         assert name.startswith("projector") == same, name
-    embedded = encoder(SETTING, after, torch.device("cpu")).embedded(BLOBS.pixels[:2], [0, 2])
+    embedded = encoder(SETTING, after, torch.device("cpu")).embed(BLOBS.pixels[:2], [0, 2])
     assert np.isfinite(embedded[2].numpy()).all()
-    assert table.equals(fine_tuned(whole, BLOBS, [snapshots]))
+    assert table.equals(fine_tune_encoder(whole, BLOBS, [snapshots]))
 
 
 def test_it_starts_from_the_snapshot_that_is_asked_for_among_those_of_all_links() -> None:
-    snapshots = pretrained(SETTING, BLOBS)
+    snapshots = pretrain_encoder(SETTING, BLOBS)
     links = [snapshots.slice(0, 1), SNAPSHOTS.empty_table(), snapshots.slice(1)]
     kept = tuning(SETTING, epochs=1, recorded=(0,), start=1)
-    first = fine_tuned(kept, BLOBS, links)
-    last = fine_tuned(replace(kept, start=None), BLOBS, links)
+    first = fine_tune_encoder(kept, BLOBS, links)
+    last = fine_tune_encoder(replace(kept, start=None), BLOBS, links)
     assert first["weights"].combine_chunks().equals(snapshots.slice(0, 1)["weights"].combine_chunks())
     assert last["weights"].combine_chunks().equals(snapshots.slice(1)["weights"].combine_chunks())
     with pytest.raises(ValueError, match="start is 5; the snapshots are of epochs 1, 2"):
-        fine_tuned(replace(kept, start=5), BLOBS, links)
+        fine_tune_encoder(replace(kept, start=5), BLOBS, links)
     with pytest.raises(ValueError, match="start is 0; the snapshots are of epochs none"):
-        fine_tuned(replace(kept, start=None), BLOBS, [pa.Table.from_pylist([], schema=SNAPSHOTS)])
+        fine_tune_encoder(replace(kept, start=None), BLOBS, [pa.Table.from_pylist([], schema=SNAPSHOTS)])
 
 
 def test_it_is_supervised_and_the_task_is_of_version_1() -> None:

@@ -12,10 +12,10 @@ import torch
 
 from tasks.extras import TIMM
 from tasks.self_supervised.criterion import Supervised
-from tasks.self_supervised.encoder import encoder, normalised
+from tasks.self_supervised.encoder import encoder, normalise
 from tasks.self_supervised.encoder_config import EncoderConfig
-from tasks.self_supervised.networks import begun, tensors
-from tasks.self_supervised.pretraining import pretrained
+from tasks.self_supervised.networks import initial_network, tensors
+from tasks.self_supervised.pretraining import pretrain_encoder
 from tasks.self_supervised.snapshots import Weights, weights_of
 from tests.tasks.self_supervised.pictures import Blobs, config
 
@@ -25,41 +25,41 @@ IMAGES = Blobs().pixels
 
 
 def weights(config: EncoderConfig, classes: int = 0, seed: int = 0) -> Weights:
-    return {name: tensor.numpy().copy() for name, tensor in tensors(begun(config, classes, seed)).items()}
+    return {name: tensor.numpy().copy() for name, tensor in tensors(initial_network(config, classes, seed)).items()}
 
 
 def test_layers_are_the_backbone_and_each_of_the_projector() -> None:
     made = encoder(SMALL, weights(SMALL), CPU)
     assert 2 == made.depth
-    found = made.embedded(IMAGES[:5], [0, 1, 2])
+    found = made.embed(IMAGES[:5], [0, 1, 2])
     assert [(5, 16), (5, 8), (5, 6)] == [tuple(found[layer].shape) for layer in (0, 1, 2)]
-    network = begun(SMALL, 0, 0).eval()
+    network = initial_network(SMALL, 0, 0).eval()
     with torch.no_grad():
-        inside = network.backbone(normalised(torch.from_numpy(IMAGES[:5]).permute(0, 3, 1, 2).float() / 255))
+        inside = network.backbone(normalise(torch.from_numpy(IMAGES[:5]).permute(0, 3, 1, 2).float() / 255))
         torch.testing.assert_close(inside, found[0])
         torch.testing.assert_close(network.projector(inside), found[2])
     assert (found[1] >= 0).all()
     with pytest.raises(ValueError, match=r"layer is 3; this encoder has the layers 0 \(backbone\) to 2"):
-        made.embedded(IMAGES[:5], [3])
+        made.embed(IMAGES[:5], [3])
 
 
 def test_an_embedding_does_not_depend_on_how_many_there_are_nor_on_torchs_state() -> None:
     made = encoder(SMALL, weights(SMALL), CPU)
     torch.manual_seed(5)
-    whole = made.embedded(np.concatenate([IMAGES, IMAGES]), [0, 2])
+    whole = made.embed(np.concatenate([IMAGES, IMAGES]), [0, 2])
     torch.manual_seed(6)
     assert 240 == len(whole[2])
-    assert torch.equal(whole[2][:7], made.embedded(IMAGES[:7], [2])[2])
-    assert torch.equal(whole[0][200:], made.embedded(np.concatenate([IMAGES, IMAGES]), [0])[0][200:])
-    assert (0, 6) == tuple(made.embedded(IMAGES[:0], [2])[2].shape)
+    assert torch.equal(whole[2][:7], made.embed(IMAGES[:7], [2])[2])
+    assert torch.equal(whole[0][200:], made.embed(np.concatenate([IMAGES, IMAGES]), [0])[0][200:])
+    assert (0, 6) == tuple(made.embed(IMAGES[:0], [2])[2].shape)
 
 
 def test_the_last_layer_of_a_supervised_model_is_its_logits() -> None:
     setting = config(Supervised(), epochs=1)
-    kept = weights_of(pretrained(setting, Blobs()), 0)
+    kept = weights_of(pretrain_encoder(setting, Blobs()), 0)
     made = encoder(setting, kept, CPU)
     assert 3 == made.depth
-    assert (4, 3) == tuple(made.embedded(IMAGES[:4, :16, :16], [3])[3].shape)
+    assert (4, 3) == tuple(made.embed(IMAGES[:4, :16, :16], [3])[3].shape)
 
 
 def test_weights_of_another_network_are_refused_in_one_line() -> None:
@@ -73,7 +73,7 @@ def test_weights_of_another_network_are_refused_in_one_line() -> None:
 def test_transformers_without_timm_are_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(ValueError, match=re.escape(f"needs {TIMM.advice}")):
-        begun(EncoderConfig("vit-ti", (4,), 32), 0, 0)
+        initial_network(EncoderConfig("vit-ti", (4,), 32), 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_transformers_without_timm_are_refused_with_what_to_install(monkeypatch:
     [("resnet18", 11.18, 512), ("resnet50", 23.51, 2048), ("vit-ti", 5.53, 192), ("small-resnet", 0.307, 128)],
 )
 def test_backbones_have_the_published_sizes(backbone: str, millions: float, features: int) -> None:
-    network = begun(EncoderConfig(backbone, (1,), 224), 0, 0)
+    network = initial_network(EncoderConfig(backbone, (1,), 224), 0, 0)
     assert millions == pytest.approx(sum(each.numel() for each in network.backbone.parameters()) / 1e6, rel=0.01)
     last: Any = network.projector[0]
     assert features == last.in_features

@@ -11,21 +11,21 @@ import torch
 
 from tasks import seeds
 from tasks.job import marks
-from tasks.self_supervised.encoder_config import of_pretraining
-from tasks.self_supervised.linear_probe import PROBES, LinearProbe, correct, linear_probe, probed, trained
-from tasks.self_supervised.pretraining import pretrained
+from tasks.self_supervised.encoder_config import encoder_of_pretraining
+from tasks.self_supervised.linear_probe import PROBES, LinearProbe, correct, linear_probe, probe_snapshots, train_probe
+from tasks.self_supervised.pretraining import pretrain_encoder
 from tests.tasks.self_supervised.pictures import Blobs, config
 
 PLAIN = config(epochs=2, recorded=(0, 2))
 WITH_VALIDATION = replace(PLAIN.images, partition=replace(PLAIN.images.partition, validation=12))
 SETTING = replace(PLAIN, images=WITH_VALIDATION)
-PROBE = LinearProbe(SETTING.images, of_pretraining(SETTING), epochs=3, batch=8)
+PROBE = LinearProbe(SETTING.images, encoder_of_pretraining(SETTING), epochs=3, batch=8)
 
 
 def test_a_probe_is_what_torch_trains() -> None:
     draws = torch.Generator().manual_seed(0)
     embeddings, labels = torch.randn(50, 6, generator=draws), torch.randint(0, 3, (50,), generator=draws)
-    weights, constants = trained(PROBE, embeddings, labels.numpy(), 3)
+    weights, constants = train_probe(PROBE, embeddings, labels.numpy(), 3)
     layer = torch.nn.Linear(6, 3)
     torch.nn.init.zeros_(layer.weight)
     torch.nn.init.zeros_(layer.bias)
@@ -49,25 +49,25 @@ def test_a_probe_finds_what_is_linear_and_is_at_chance_where_nothing_is() -> Non
     embeddings = torch.randn(600, 4, generator=draws)
     labels = (embeddings[:, 0] > 0).long().numpy()
     probe = replace(PROBE, epochs=20, batch=64)
-    assert 0.95 * 600 < correct(trained(probe, embeddings, labels, 2), embeddings, labels)
+    assert 0.95 * 600 < correct(train_probe(probe, embeddings, labels, 2), embeddings, labels)
     other = torch.randn(600, 4, generator=draws)
-    right = correct(trained(probe, embeddings, labels, 2), other, labels)
+    right = correct(train_probe(probe, embeddings, labels, 2), other, labels)
     assert 0.5 == pytest.approx(right / 600, abs=0.08)
 
 
 def test_every_snapshot_and_layer_is_probed_on_both_splits() -> None:
     blobs = Blobs()
-    snapshots = pretrained(SETTING, blobs)
-    table = probed(PROBE, blobs, [snapshots])
+    snapshots = pretrain_encoder(SETTING, blobs)
+    table = probe_snapshots(PROBE, blobs, [snapshots])
     assert PROBES == table.schema
     keys = list(zip(*(table[name].to_pylist() for name in ("epoch", "layer", "split")), strict=True))
     expected = [(epoch, layer, split) for epoch in (0, 2) for layer in (0, 2) for split in ("train", "validation")]
     assert expected == keys
     assert [30, 12] * 4 == table["n"].to_pylist()
     assert all(0 <= row["correct"] <= row["n"] for row in table.to_pylist())
-    parts = probed(replace(PROBE, layers=(1,)), blobs, [snapshots.slice(0, 1), snapshots.slice(1)])
+    parts = probe_snapshots(replace(PROBE, layers=(1,)), blobs, [snapshots.slice(0, 1), snapshots.slice(1)])
     assert [0, 0, 2, 2] == parts["epoch"].to_pylist()
-    assert table.equals(pa.concat_tables([probed(PROBE, blobs, [snapshots.slice(at, 1)]) for at in (0, 1)]))
+    assert table.equals(pa.concat_tables([probe_snapshots(PROBE, blobs, [snapshots.slice(at, 1)]) for at in (0, 1)]))
 
 
 def test_ranges_are_checked_and_the_task_is_of_version_1() -> None:

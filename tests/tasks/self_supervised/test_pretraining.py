@@ -21,10 +21,10 @@ from tasks.self_supervised import held_pictures, views
 from tasks.self_supervised.backbone import NAMES
 from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, Criterion, SimCLR, Supervised, VICReg
 from tasks.self_supervised.encoder import encoder
-from tasks.self_supervised.encoder_config import of_pretraining
+from tasks.self_supervised.encoder_config import encoder_of_pretraining
 from tasks.self_supervised.learners import Moment, learner
-from tasks.self_supervised.networks import Network, begun
-from tasks.self_supervised.pretraining import pretrain, pretrain_many, pretrained
+from tasks.self_supervised.networks import Network, initial_network
+from tasks.self_supervised.pretraining import pretrain, pretrain_encoder, pretrain_many
 from tasks.self_supervised.pretraining_config import Augmentation, Pretraining
 from tasks.self_supervised.pretraining_loop import Training
 from tasks.self_supervised.snapshots import SNAPSHOTS, epochs
@@ -44,14 +44,14 @@ def linked(config: Pretraining, given: Iterable[bytes] = ()) -> tuple[pa.Table, 
     left: list[bytes] = []
     context = compute_context.ComputeContext()
     with compute_context.under(context) as notes, checkpoints.under([Link(lambda: given, left.append)]):
-        table = pretrained(config, BLOBS)
+        table = pretrain_encoder(config, BLOBS)
     return table, left[0], dict(notes)
 
 
 def training(config: Pretraining) -> Training:
     """The training before its first step."""
     classes = len(BLOBS.names) if isinstance(config.criterion, Supervised) else 0
-    network = begun(of_pretraining(config), classes, config.seed)
+    network = initial_network(encoder_of_pretraining(config), classes, config.seed)
     learning = learner(config.criterion, network, config.projector, config.seed)
     return Training(config, learning, training_set(config, BLOBS, CPU), CPU)
 
@@ -75,10 +75,10 @@ def test_a_chain_is_bit_for_bit_the_unbroken_training(criterion: Criterion) -> N
 
 def test_a_training_is_a_function_of_its_seed_and_leaves_torchs_state_alone() -> None:
     before = torch.get_rng_state()
-    first, second = pretrained(config(epochs=1), BLOBS), pretrained(config(epochs=1), BLOBS)
+    first, second = pretrain_encoder(config(epochs=1), BLOBS), pretrain_encoder(config(epochs=1), BLOBS)
     assert torch.equal(before, torch.get_rng_state())
     assert first.equals(second)
-    assert not first.equals(pretrained(config(epochs=1, seed=1), BLOBS))
+    assert not first.equals(pretrain_encoder(config(epochs=1, seed=1), BLOBS))
 
 
 def test_states_that_are_damaged_foreign_or_too_late_are_not_continued_from() -> None:
@@ -109,7 +109,7 @@ def test_losses_fall(criterion: Criterion) -> None:
     setting = config(
         criterion, epochs=20, schedule=20, recorded=(1, 20), optimiser="adamw", base_learning_rate=0.05, batch=30
     )
-    first, last = pretrained(setting, BLOBS)["train_loss"].to_pylist()
+    first, last = pretrain_encoder(setting, BLOBS)["train_loss"].to_pylist()
     if isinstance(criterion, DINO):  # its targets move: what falls is their distance, not their entropy
         assert np.isfinite([first, last]).all()
     else:
@@ -124,14 +124,14 @@ def test_parts_of_a_minibatch_give_its_own_gradient(criterion: Criterion) -> Non
     moment = Moment(2, 0.3)
     places = np.arange(12)
     (squares,) = parts.images.held.minibatches([places])
-    numbers = views.drawn(0, 2, 0, 12, parts.learner.views)
+    numbers = views.draw_views(0, 2, 0, 12, parts.learner.views)
     losses: list[Tensor] = []
     found, targets = [], []
     once.trained.train()
     for start in (0, 4, 8):
         part = slice(start, start + 4)
         seen = once._images(squares[part], once.sizes[part], numbers[:, part])
-        found.append(once.learner.embedded(seen))
+        found.append(once.learner.embed(seen))
         targets.append(once.learner.targets(seen))
     joined = None if targets[0] is None else tuple(torch.cat(each) for each in zip(*targets, strict=True))
     loss = once.learner.loss(torch.cat(found, 1), joined, once.labels[:12], moment)  # type: ignore[arg-type]
@@ -168,7 +168,7 @@ def test_a_set_smaller_than_a_minibatch_is_one_and_its_rate_goes_by_its_size() -
     assert [8, 8, 8] == [len(of) for of in rows]
     assert 24 == len(set(np.concatenate(rows).tolist()))
     # A part of a single picture is joined to the one before: batch norm needs two.
-    assert 1 == pretrained(config(batch=58, accumulate=2, epochs=1), BLOBS).num_rows
+    assert 1 == pretrain_encoder(config(batch=58, accumulate=2, epochs=1), BLOBS).num_rows
 
 
 def test_learning_rates_rise_and_fall_by_the_schedule_whatever_the_epochs() -> None:
@@ -178,9 +178,9 @@ def test_learning_rates_rise_and_fall_by_the_schedule_whatever_the_epochs() -> N
 
 def test_the_teacher_follows_by_its_momentum_and_the_centre_by_its_own() -> None:
     whole = training(config(DINO(momentum=0.9, centre=0.8), batch=30, accumulate=1))
-    before = [weight.clone() for weight in whole.learner.beside().values()]
+    before = [weight.clone() for weight in whole.learner.state_beside().values()]
     whole.epoch(1)
-    after = list(whole.learner.beside().values())
+    after = list(whole.learner.state_beside().values())
     progress, students = 1 / 6, list(whole.trained["encoder"].parameters())
     momentum = 1 - 0.1 * (np.cos(np.pi * progress) + 1) / 2
     for old, new, student in zip(before[:-1], after[:-1], students, strict=True):
@@ -205,7 +205,7 @@ def test_trainings_of_one_call_read_the_embedded_data_and_one_that_fails_ends_al
 
 def test_a_loss_that_is_not_finite_ends_the_training_with_step_and_seed() -> None:
     with pytest.raises(TrainingError, match=r"loss is not finite at step \d+ \(seed 0\)"):
-        pretrained(config(optimiser="sgd", base_learning_rate=1e30), BLOBS)
+        pretrain_encoder(config(optimiser="sgd", base_learning_rate=1e30), BLOBS)
 
 
 def test_pictures_that_do_not_fit_are_read_from_a_file_and_give_the_same(
@@ -213,16 +213,16 @@ def test_pictures_that_do_not_fit_are_read_from_a_file_and_give_the_same(
 ) -> None:
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path))
     setting = config(epochs=2)
-    inside = pretrained(setting, BLOBS)
+    inside = pretrain_encoder(setting, BLOBS)
     monkeypatch.setattr(held_pictures, "SHARE", 0.0)
-    assert inside.equals(pretrained(setting, BLOBS))
+    assert inside.equals(pretrain_encoder(setting, BLOBS))
     assert 1 == len(list(tmp_path.glob("*.arrow")))
 
 
 def test_bfloat16_trains_and_keeps_float32_weights() -> None:
-    whole = pretrained(config(precision="bfloat16", epochs=2, accumulate=2), BLOBS)
+    whole = pretrain_encoder(config(precision="bfloat16", epochs=2, accumulate=2), BLOBS)
     assert np.isfinite(whole["train_loss"].to_pylist()).all()
-    assert not whole.equals(pretrained(config(epochs=2, accumulate=2), BLOBS))
+    assert not whole.equals(pretrain_encoder(config(epochs=2, accumulate=2), BLOBS))
 
 
 # The largest takes half a minute for what vit-b shows: both are timm's class, in other sizes (below).
@@ -233,13 +233,13 @@ def test_every_backbone_takes_a_step_and_its_snapshot_embeds(backbone: str) -> N
     one = training(setting)
     one.trained.train()
     (squares,) = one.images.held.minibatches([np.arange(2)])
-    loss = one._step(np.arange(2), squares, views.drawn(0, 1, 0, 2), Moment(1, 0.1), 1e-4)
+    loss = one._step(np.arange(2), squares, views.draw_views(0, 1, 0, 2), Moment(1, 0.1), 1e-4)
     assert torch.isfinite(loss)
     norms = torch.stack(torch._foreach_norm([weight.grad for weight in one.parameters]))  # type: ignore[misc]
     assert torch.isfinite(norms).all()
     assert (norms > 0).sum() > 0.9 * len(norms)
     made = encoder(setting, one.weights(), CPU)
-    embedded = made.embedded(BLOBS.pixels[:1], [0, 1])
+    embedded = made.embed(BLOBS.pixels[:1], [0, 1])
     assert (1, 4) == tuple(embedded[1].shape)
     assert torch.isfinite(embedded[0]).all()
 
@@ -247,7 +247,9 @@ def test_every_backbone_takes_a_step_and_its_snapshot_embeds(backbone: str) -> N
 def test_the_largest_transformer_is_vit_b_with_other_sizes() -> None:
     """24 blocks of 1,024 for 12 of 768; each has 12 d^2 + 13 d weights (Dosovitskiy et al. 2021, table 1)."""
     with torch.device("meta"):
-        large, base = (Network(of_pretraining(config(backbone=name)), 0).backbone for name in ("vit-l", "vit-b"))
+        large, base = (
+            Network(encoder_of_pretraining(config(backbone=name)), 0).backbone for name in ("vit-l", "vit-b")
+        )
     assert type(large) is type(base)
     names = [{name for name, _ in of.named_parameters() if not name.startswith("blocks.")} for of in (large, base)]
     assert names[0] == names[1]

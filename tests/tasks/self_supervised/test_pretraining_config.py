@@ -18,7 +18,7 @@ from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, SimCLR, VIC
 from tasks.self_supervised.criterion import NAMES as CRITERIA
 from tasks.self_supervised.encoder_config import EncoderConfig
 from tasks.self_supervised.learners import learner
-from tasks.self_supervised.networks import begun
+from tasks.self_supervised.networks import initial_network
 from tasks.self_supervised.pretraining import pretrain
 from tasks.self_supervised.pretraining_config import Augmentation, Pretraining
 from tasks.training.chains import chain, recording_up_to
@@ -88,7 +88,7 @@ def test_published_settings_are_the_defaults_but_for_simclr() -> None:
     assert Pretraining(images, seed=published["vicreg"].seed) == published["vicreg"]
     simclr = published["simclr"]
     assert ((2048, 256), 0.3) == (simclr.projector, simclr.base_learning_rate)
-    network = begun(EncoderConfig("small-resnet#1", (4,), 32), 0, 0)
+    network = initial_network(EncoderConfig("small-resnet#1", (4,), 32), 0, 0)
     assert [VICReg, SimCLR, BarlowTwins] == [
         kind for kind in CRITERIA.values() if learner(kind(), network, (4,), 0).coupled
     ]

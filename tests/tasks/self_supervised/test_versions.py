@@ -19,7 +19,7 @@ from tasks.diffusion.embedding_diffusion import EmbeddingDiffusion, train_diffus
 from tasks.job import marks
 from tasks.self_supervised.classifier_tuning import fine_tune, tuning
 from tasks.self_supervised.criterion import NAMES
-from tasks.self_supervised.encoder_config import of_pretraining
+from tasks.self_supervised.encoder_config import encoder_of_pretraining
 from tasks.self_supervised.linear_probe import LinearProbe, linear_probe
 from tasks.self_supervised.pretraining import pretrain
 from tests.support.fingerprint import TRAINED
@@ -51,10 +51,12 @@ def test_what_follows_a_training_computes_what_its_version_says() -> None:
     tuned = fine_tune(tuning(TRAINING, 2), [snapshots])
     assert (1, [2]) == (marks(fine_tune).version, tuned["epoch"].to_pylist())
     assert pytest.approx(tuned["train_loss"].to_pylist(), rel=TRAINED) == [2.29746]
-    probes = linear_probe(LinearProbe(SCENES, of_pretraining(TRAINING), epochs=5, first=0.5, last=0.1), [snapshots])
+    probes = linear_probe(
+        LinearProbe(SCENES, encoder_of_pretraining(TRAINING), epochs=5, first=0.5, last=0.1), [snapshots]
+    )
     assert 1 == marks(linear_probe).version
     assert pytest.approx([row["correct"] for row in probes.to_pylist()], abs=2) == [7, 72, 3, 42, 9, 71, 4, 46]
     small = Diffusion(8, UNet((4, 8), 1, (4,), 2), epochs=2, batch=8, learning_rate=1e-3)
-    drawn = train_diffusion(EmbeddingDiffusion(SCENES, of_pretraining(TRAINING), small), [snapshots])
+    drawn = train_diffusion(EmbeddingDiffusion(SCENES, encoder_of_pretraining(TRAINING), small), [snapshots])
     assert 1 == marks(train_diffusion).version
     assert pytest.approx(drawn["train_loss"][0].as_py(), rel=TRAINED) == [0.992055, 0.979022]

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn import functional
 from torchvision.transforms import functional as pictures
 
-from tasks.self_supervised.encoder import normalised
+from tasks.self_supervised.encoder import normalise
 from tasks.self_supervised.pretraining_config import Augmentation
-from tasks.self_supervised.views import COLUMNS, NUMBERS, WINDOW, Drawing, drawing, drawn, view, windows
+from tasks.self_supervised.views import COLUMNS, NUMBERS, WINDOW, Drawing, draw_views, drawing, view, windows
 
 PLAIN = Augmentation(16, least=1.0, flip=0.0, jitter=0.0, grey=0.0, blur=0.0, solarise=0.0)
 
@@ -43,7 +43,7 @@ def test_a_whole_picture_is_resized_as_torch_does_it_with_antialiasing(side: int
     images = squares(3, side)
     seen = view(replace(PLAIN, resolution=resolution), images, plain(3))
     expected = functional.interpolate(images.float() / 255, (resolution,) * 2, mode="bilinear", antialias=True)
-    torch.testing.assert_close(normalised(expected), seen, atol=2e-5, rtol=0)
+    torch.testing.assert_close(normalise(expected), seen, atol=2e-5, rtol=0)
 
 
 def test_a_window_is_what_torchvision_crops_and_resizes_away_from_its_edges() -> None:
@@ -52,7 +52,7 @@ def test_a_window_is_what_torchvision_crops_and_resizes_away_from_its_edges() ->
     bounds = torch.tensor([[left, top, right, bottom]]).expand(2, 4) / 64
     seen = view(PLAIN, images, replace(plain(2), windows=bounds))
     cropped = pictures.resized_crop(images.float() / 255, top, left, bottom - top, right - left, [16, 16])
-    torch.testing.assert_close(normalised(cropped)[..., 1:-1, 1:-1], seen[..., 1:-1, 1:-1], atol=1e-4, rtol=0)
+    torch.testing.assert_close(normalise(cropped)[..., 1:-1, 1:-1], seen[..., 1:-1, 1:-1], atol=1e-4, rtol=0)
 
 
 def test_a_flipped_picture_is_mirrored_left_to_right() -> None:
@@ -68,8 +68,8 @@ def test_blur_is_torchvisions() -> None:
     config = replace(PLAIN, resolution=32)
     seen = view(config, images, replace(plain(2), sigma=torch.tensor([1.3, 0.0])))
     blurred = pictures.gaussian_blur(images.float() / 255, [23, 23], [1.3, 1.3])
-    torch.testing.assert_close(normalised(blurred)[0, :, 6:-6, 6:-6], seen[0, :, 6:-6, 6:-6], atol=2e-4, rtol=0)
-    torch.testing.assert_close(normalised(images.float() / 255)[1], seen[1], atol=1e-5, rtol=0)
+    torch.testing.assert_close(normalise(blurred)[0, :, 6:-6, 6:-6], seen[0, :, 6:-6, 6:-6], atol=2e-4, rtol=0)
+    torch.testing.assert_close(normalise(images.float() / 255)[1], seen[1], atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -77,7 +77,7 @@ def test_brightness_contrast_saturation_and_grey_are_torchvisions_where_nothing_
     """Hue is another: it turns about the grey axis. What it must do is tested below."""
     images = squares(6, 16, seed, smooth=True)
     config = replace(PLAIN, jitter=1.0, grey=0.3)
-    numbers = drawn(seed, 1, 0, 6)[0]
+    numbers = draw_views(seed, 1, 0, 6)[0]
     numbers[:, COLUMNS["hue"]] = 0.5
     numbers[:, COLUMNS["brightness"]] *= 0.5  # darker, so that nothing is cut off
     what = drawing(config, numbers, torch.full((6, 2), 16), 0)
@@ -94,7 +94,7 @@ def test_brightness_contrast_saturation_and_grey_are_torchvisions_where_nothing_
             image = pictures.adjust_saturation(image, factor("saturation", 0.2))
         if row[COLUMNS["grey"]] < 0.3:
             image = pictures.rgb_to_grayscale(image, 3)
-        torch.testing.assert_close(normalised(image), seen[at], atol=5e-3, rtol=0)  # 0.2989 beside 0.299
+        torch.testing.assert_close(normalise(image), seen[at], atol=5e-3, rtol=0)  # 0.2989 beside 0.299
 
 
 def test_hue_turns_red_towards_green_and_leaves_grey_and_the_sum_of_colours() -> None:
@@ -112,15 +112,15 @@ def test_colours_are_cut_off_at_black_and_white_and_solarised_from_the_middle() 
     config = replace(PLAIN, resolution=8, solarise=1.0)
     images = functional.interpolate(images, (8, 8))
     seen = view(config, images, replace(plain(2), solarised=torch.tensor([1])))
-    torch.testing.assert_close(normalised(images.float() / 255)[0], seen[0])
-    torch.testing.assert_close(normalised(pictures.solarize(images, 128).float() / 255)[1], seen[1])
+    torch.testing.assert_close(normalise(images.float() / 255)[0], seen[0])
+    torch.testing.assert_close(normalise(pictures.solarize(images, 128).float() / 255)[1], seen[1])
     brighter = view(config, images, replace(plain(2), mixing=3 * torch.eye(3).expand(2, 3, 3)))
-    torch.testing.assert_close(normalised((3 * images.float() / 255).clamp(max=1)), brighter)
+    torch.testing.assert_close(normalise((3 * images.float() / 255).clamp(max=1)), brighter)
 
 
 def test_windows_lie_in_the_picture_and_have_the_areas_and_ratios_that_are_asked_for() -> None:
     sizes = torch.tensor([[300, 400]]).expand(4000, 2)
-    bounds = windows(Augmentation(least=0.2), drawn(0, 1, 0, 4000)[0, :, :WINDOW].view(-1, 10, 4), sizes)
+    bounds = windows(Augmentation(least=0.2), draw_views(0, 1, 0, 4000)[0, :, :WINDOW].view(-1, 10, 4), sizes)
     assert bounds.min() >= 0
     assert bounds.max() <= 1 + 1e-6
     wide, high = (bounds[:, 2] - bounds[:, 0]) * 400, (bounds[:, 3] - bounds[:, 1]) * 300
@@ -147,7 +147,7 @@ def test_where_no_window_fits_it_is_the_largest_central_one() -> None:
 
 
 def test_shares_of_changes_are_those_asked_for_and_belong_to_their_view() -> None:
-    numbers, sizes = drawn(3, 1, 0, 5000), torch.full((5000, 2), 32)
+    numbers, sizes = draw_views(3, 1, 0, 5000), torch.full((5000, 2), 32)
     assert (2, 5000, NUMBERS) == tuple(numbers.shape)
     first, second = (drawing(Augmentation(32), numbers[at], sizes, at) for at in (0, 1))
     assert first.sigma is not None
@@ -165,7 +165,7 @@ def test_shares_of_changes_are_those_asked_for_and_belong_to_their_view() -> Non
 
 def test_numbers_are_a_function_of_seed_epoch_and_step_and_leave_torchs_state_alone() -> None:
     before = torch.get_rng_state()
-    assert torch.equal(drawn(1, 2, 3, 4), drawn(1, 2, 3, 4))
+    assert torch.equal(draw_views(1, 2, 3, 4), draw_views(1, 2, 3, 4))
     assert torch.equal(before, torch.get_rng_state())
-    others = [drawn(*place, 4) for place in ((0, 2, 3), (1, 3, 3), (1, 2, 2))]
-    assert not any(torch.equal(drawn(1, 2, 3, 4), other) for other in others)
+    others = [draw_views(*place, 4) for place in ((0, 2, 3), (1, 3, 3), (1, 2, 2))]
+    assert not any(torch.equal(draw_views(1, 2, 3, 4), other) for other in others)

@@ -53,11 +53,11 @@ class Nothing:
 @task(version=1, name="deja_vu.categories", gathers=True)
 def categories(config: Nothing, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The four categories (CATEGORIES) by epoch, layer, number of neighbours and way."""
-    rows = [each for table in inputs for cell in cells(table) for each in of_cell(cell)]
+    rows = [each for table in inputs for cell in cells(table) for each in cell_rows(cell)]
     return pa.Table.from_pylist(rows, CATEGORIES)
 
 
-def of_cell(cell: Cell) -> Iterator[dict[str, Any]]:
+def cell_rows(cell: Cell) -> Iterator[dict[str, Any]]:
     """The rows of one epoch, layer and number of neighbours: that of both sets first."""
     counted = {name: counts(cell.way(name)) for name in SETS}
     for way, found in {BOTH: {name: sum(each[name] for each in counted.values()) for name in NAMES}, **counted}.items():

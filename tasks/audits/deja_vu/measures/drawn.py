@@ -26,7 +26,7 @@ from tasks.diffusion.embedding_diffusion import EmbeddingDiffusion, train_diffus
 from tasks.diffusion.pixel_classifier import PixelTraining, train_pixel_classifier
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure
-from tasks.self_supervised.encoder_config import of_pretraining
+from tasks.self_supervised.encoder_config import encoder_of_pretraining
 from tasks.training.chains import chain
 
 # One row for each model and picture that is drawn; sorted by set and id.
@@ -66,12 +66,12 @@ def draw(config: DrawnBy, inputs: Inputs) -> pa.Table:
     """The drawings (DRAWN) by the last SNAPSHOTS, their DIFFUSION, NEIGHBOURS and the PIXEL_CLASSIFIER."""
     from tasks.datasets.boxed.evaluation import evaluated
     from tasks.diffusion.neighbour_drawings import drawn_from_neighbours
-    from tasks.diffusion.pixel_classifier import classified
+    from tasks.diffusion.pixel_classifier import classify
 
     snapshots, diffusion, near, classifier = inputs
     about, images = config.diffusion, config.diffusion.images
     pictures = load_boxed(images.data, images.correlation)
-    found = chosen(near, config)
+    found = choose_neighbours(near, config)
     if not found.num_rows:
         return DRAWN.empty_table()
     rows = np.array([each[: config.neighbours] for each in found["neighbours"].to_pylist()], np.int64)
@@ -85,15 +85,15 @@ def draw(config: DrawnBy, inputs: Inputs) -> pa.Table:
     columns = {
         "model": pa.repeat(pa.scalar(config.model), len(own)),
         **{name: found[name] for name in ("set", "id", "label")},
-        "drawn_label": pa.array(classified(classifier, drawings).astype(np.int32)),
-        "picture_label": pa.array(classified(classifier, evaluated(pictures, own, side)).astype(np.int32)),
+        "drawn_label": pa.array(classify(classifier, drawings).astype(np.int32)),
+        "picture_label": pa.array(classify(classifier, evaluated(pictures, own, side)).astype(np.int32)),
         "side": pa.repeat(pa.scalar(side, pa.int32()), len(own)),
         "drawing": pa.array([drawing.tobytes() for drawing in drawings], pa.large_binary()),
     }
     return pa.table(columns, DRAWN)
 
 
-def chosen(near: pa.Table, config: DrawnBy) -> pa.Table:
+def choose_neighbours(near: pa.Table, config: DrawnBy) -> pa.Table:
     """The rows of NEIGHBOURS whose pictures are drawn, after the last epoch: by chance, from each set's sorted ids."""
     last = pc.max(near["epoch"])
     decisive = near.filter((pc.field("layer") == config.layer) & (pc.field("epoch") == last))
@@ -120,7 +120,7 @@ def plan(config: DejaVu, trainings: Trainings) -> Sequence[Job]:
         last = trainings.last(model)
         about = EmbeddingDiffusion(
             public,
-            of_pretraining(trainings.configs[model]),
+            encoder_of_pretraining(trainings.configs[model]),
             replace(config.diffusion, seed=seeds.derive(config.seed, "diffusion", model)),
         )
         diffusion = chain(train_diffusion, about, drawing.link, (last.job,), up_to)[-1]

@@ -53,11 +53,11 @@ class Voting:
 @task(version=1, name="deja_vu.inferences", gathers=True)
 def inferences(config: Voting, inputs: Inputs) -> pa.Table:
     """What both models infer of each picture (INFERENCES), from their neighbours (NEIGHBOURS)."""
-    tables = [*of_each(pa.concat_tables(inputs), config.k)] if inputs else []
+    tables = [*inferences_by_cell(pa.concat_tables(inputs), config.k)] if inputs else []
     return pa.concat_tables(tables) if tables else INFERENCES.empty_table()
 
 
-def of_each(found: pa.Table, k: tuple[int, ...]) -> Iterator[pa.Table]:
+def inferences_by_cell(found: pa.Table, k: tuple[int, ...]) -> Iterator[pa.Table]:
     """The inferences of each epoch, layer and number of neighbours."""
     for epoch in sorted(pc.unique(found["epoch"]).to_pylist()):
         at_epoch = found.filter(pc.field("epoch") == epoch)
@@ -65,10 +65,10 @@ def of_each(found: pa.Table, k: tuple[int, ...]) -> Iterator[pa.Table]:
             at_layer = at_epoch.filter(pc.field("layer") == layer)
             for count in k:
                 for name in SETS:
-                    yield of_set(at_layer.filter(pc.field("set") == name), name, count).select(INFERENCES.names)
+                    yield set_inferences(at_layer.filter(pc.field("set") == name), name, count).select(INFERENCES.names)
 
 
-def of_set(found: pa.Table, name: str, k: int) -> pa.Table:
+def set_inferences(found: pa.Table, name: str, k: int) -> pa.Table:
     """What both models infer of the pictures of one set, by id."""
     target, reference = (found.filter(pc.field("model") == model).sort_by("id") for model in (name, OTHER[name]))
     common = pc.is_in(target["id"], reference["id"])
@@ -77,7 +77,7 @@ def of_set(found: pa.Table, name: str, k: int) -> pa.Table:
     classes = 1 + max(
         (pc.max(pc.list_flatten(table["neighbour_labels"])).as_py() or 0 for table in (target, reference)), default=0
     )
-    by_model = {role: voted(table, k, classes) for role, table in (("target", target), ("reference", reference))}
+    by_model = {role: count_votes(table, k, classes) for role, table in (("target", target), ("reference", reference))}
     n = target.num_rows
     columns = {
         **{key: target[key] for key in (*KEYS, "set", "id", "label")},
@@ -88,7 +88,7 @@ def of_set(found: pa.Table, name: str, k: int) -> pa.Table:
     return pa.table({field.name: columns[field.name] for field in INFERENCES}, INFERENCES)
 
 
-def voted(found: pa.Table, k: int, classes: int) -> Votes:
+def count_votes(found: pa.Table, k: int, classes: int) -> Votes:
     """The votes of the k nearest, or of all where there are fewer."""
     if not found.num_rows:
         return Votes(np.empty(0, np.int64), np.empty(0))

@@ -71,21 +71,23 @@ def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
     tables = []
     with hardware.exactly(place):
         for row, epoch in enumerate(epochs(inputs[0])):
-            embed = encoder(config.pretraining, weights_of(inputs[0], row), place).embedded
+            embed = encoder(config.pretraining, weights_of(inputs[0], row), place).embed
             tables.append(
-                found(embed, pictures, crops, config, {"epoch": config.before + epoch, "model": config.model})
+                find_neighbours(embed, pictures, crops, config, {"epoch": config.before + epoch, "model": config.model})
             )
     return pa.concat_tables(tables)
 
 
-def found(embed: Embed, pictures: BoxedPictures, crops: Crops, config: AttackOf, about: Mapping[str, Any]) -> pa.Table:
+def find_neighbours(
+    embed: Embed, pictures: BoxedPictures, crops: Crops, config: AttackOf, about: Mapping[str, Any]
+) -> pa.Table:
     """The neighbours of all crops by the embeddings that `embed` gives of pictures, layer by layer."""
     from tasks.nearest_neighbours import nearest
-    from tasks.self_supervised.encoder import collected
+    from tasks.self_supervised.encoder import collect_embeddings
 
     k = min(config.k, len(crops.public))
-    public = collected(embed, config.layers, crops.public_pictures(pictures), len(crops.public))
-    cropped = collected(embed, config.layers, crops.cropped(pictures), len(crops.rows))
+    public = collect_embeddings(embed, config.layers, crops.public_pictures(pictures), len(crops.public))
+    cropped = collect_embeddings(embed, config.layers, crops.batches(pictures), len(crops.rows))
     tables = []
     for layer in config.layers:
         rows = crops.public[nearest(cropped.pop(layer), public.pop(layer), k).rows]
@@ -135,7 +137,7 @@ def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa
 
     pictures = load_boxed(config.attack.data, config.attack.correlation)
     crops = crops_of(config.attack, pictures)
-    asked = sent if config.embeddings is not None else by_model
+    asked = sent_embeddings if config.embeddings is not None else model_embeddings
     cropped, public = asked(config, crops, pictures)
     rows = crops.public[nearest(cropped, public, min(config.k, len(crops.public))).rows]
     return table(config.layer, crops, rows, pictures, {"epoch": config.epoch, "model": config.model})
@@ -144,10 +146,10 @@ def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa
 Both = tuple[NDArray[np.float32], NDArray[np.float32]]  # the embeddings of the crops and of the public pictures
 
 
-def by_model(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
+def model_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
     """The embeddings that the encoder's file gives."""
     from tasks.external.encoders import loaded
-    from tasks.self_supervised.encoder import collected
+    from tasks.self_supervised.encoder import collect_embeddings
 
     assert config.encoder is not None
     given = loaded(config.encoder, (crops.resolution, crops.resolution, 3), config.interface)
@@ -155,12 +157,12 @@ def by_model(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Bo
     def embed(images: NDArray[np.uint8], layers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
         return {layer: given.embedded(images) for layer in layers}
 
-    cropped = collected(embed, [0], crops.cropped(pictures), len(crops.rows))
-    public = collected(embed, [0], crops.public_pictures(pictures), len(crops.public))
+    cropped = collect_embeddings(embed, [0], crops.batches(pictures), len(crops.rows))
+    public = collect_embeddings(embed, [0], crops.public_pictures(pictures), len(crops.public))
     return cropped[0], public[0]
 
 
-def sent(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
+def sent_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
     """The embeddings in the table that the encoder's owner sent."""
     from tasks.external.embeddings import read
 
@@ -174,7 +176,7 @@ def plan(config: DejaVu, trainings: Trainings) -> tuple[Job, ...]:
     layers, k = config.asked_layers, max(config.k)
     if config.given.there:
         layers = layers[:1]
-    return *given(config), *(
+    return *given_jobs(config), *(
         Job(
             neighbours,
             AttackOf(attack(config), trainings.configs[each.model], each.model, layers, k, each.before),
@@ -184,7 +186,7 @@ def plan(config: DejaVu, trainings: Trainings) -> tuple[Job, ...]:
     )
 
 
-def given(config: DejaVu) -> Iterator[Job]:
+def given_jobs(config: DejaVu) -> Iterator[Job]:
     """The jobs that attack the given encoder, in the place of model A, and the given reference, in that of B."""
     of = config.given
     pairs = (of.model, of.embeddings), (of.reference, of.reference_embeddings)

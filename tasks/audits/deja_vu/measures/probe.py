@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from tasks import seeds
 from tasks.audits.deja_vu.about import About
 from tasks.audits.deja_vu.config import DejaVu
-from tasks.audits.deja_vu.published import printed
+from tasks.audits.deja_vu.published import printed_numbers
 from tasks.audits.deja_vu.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.self_supervised.encoder_config import of_pretraining
+from tasks.self_supervised.encoder_config import encoder_of_pretraining
 from tasks.self_supervised.linear_probe import LinearProbe, linear_probe
 from tasks.statistics import Estimate, proportion
 from tasks.summaries import Row, row
@@ -66,7 +66,7 @@ def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
             linear_probe,
             LinearProbe(
                 images=trainings.configs[each.model].images,
-                encoder=of_pretraining(trainings.configs[each.model]),
+                encoder=encoder_of_pretraining(trainings.configs[each.model]),
                 layers=tuple(sorted({0, config.top, *config.layers})),
                 seed=seeds.derive(config.seed, "probe", each.model),
             ),
@@ -97,12 +97,12 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 
 def accuracy(of_split: pa.Table) -> Estimate:
     """The accuracy of both models, with Wilson's interval."""
-    correct, n = counted(of_split)
+    correct, n = count_correct(of_split)
     interval = proportion(round(correct), n)
     return Estimate(correct / n, interval.low, interval.high, n)
 
 
-def counted(of_split: pa.Table) -> tuple[float, int]:
+def count_correct(of_split: pa.Table) -> tuple[float, int]:
     """How many pictures of one split are named rightly, of how many, over all models.
 
     Models have training pictures of their own, and the same ones for validation, each of which counts once: of these
@@ -116,7 +116,7 @@ def paper(setting: dict[str, Any], about: About) -> float | None:
     """What the paper prints of ImageNet's validation pictures; None where it prints nothing."""
     if not about.cell or setting["split"] != "validation" or setting["layer"] not in (0, about.layer):
         return None
-    return printed(about.cell).backbone if setting["layer"] == 0 else printed(about.cell).projector
+    return printed_numbers(about.cell).backbone if setting["layer"] == 0 else printed_numbers(about.cell).projector
 
 
 MEASURE = Measure("probe", PROBE, plan, rows)

@@ -28,7 +28,7 @@ from tasks.audits.deja_vu.about import About
 from tasks.audits.deja_vu.accuracy import Inferences, accuracy
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures import neighbours
-from tasks.audits.deja_vu.measures.inferences import SETS, voted
+from tasks.audits.deja_vu.measures.inferences import SETS, count_votes
 from tasks.audits.deja_vu.randomisation import ROUNDING, differs
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
 from tasks.job import Inputs, Job, task
@@ -75,10 +75,10 @@ def gain(found: pa.Table, config: Comparing) -> dict[str, Any]:
     found = found.sort_by("id")  # ties must not know the sets
     labels = found["label"].to_numpy().astype(np.int64)
     classes = 1 + int(max(labels.max(), pc.max(pc.list_flatten(found["neighbour_labels"])).as_py()))
-    votes = voted(found, config.k, classes)
+    votes = count_votes(found, config.k, classes)
     of = Inferences(votes.predicted == labels, votes.confidence)
     sets = found["set"].to_numpy()
-    in_a, in_b = (float(accuracy(of_set(of, sets == name), [config.confident])[0]) for name in SETS)
+    in_a, in_b = (float(accuracy(select_inferences(of, sets == name), [config.confident])[0]) for name in SETS)
     rng = seeds.generator(config.seed, "partings")
     model = found["model"][0].as_py()
     return {
@@ -92,7 +92,7 @@ def gain(found: pa.Table, config: Comparing) -> dict[str, Any]:
     }
 
 
-def of_set(of: Inferences, mask: Any) -> Inferences:
+def select_inferences(of: Inferences, mask: Any) -> Inferences:
     return Inferences(of.correct[mask], of.confidence[mask])
 
 

@@ -82,9 +82,9 @@ def retrieval(config: Retrieving, inputs: Inputs) -> pa.Table:
     last = last_cells(found, config)
     if not last or not config.shown:
         return RETRIEVAL.empty_table()
-    chosen = list(ranked(last[0], config.shown))
+    chosen = list(rank_pictures(last[0], config.shown))
     pictures = load_boxed(config.data, config.correlation)
-    by_layer = [at_layer(each, chosen, near, pictures, config.shown) for each in last]
+    by_layer = [layer_rows(each, chosen, near, pictures, config.shown) for each in last]
     return pa.Table.from_pylist([row for rows in zip(*by_layer, strict=True) for row in rows], RETRIEVAL)
 
 
@@ -100,7 +100,7 @@ def last_cells(found: pa.Table, config: Retrieving) -> list[Cell]:
     ]
 
 
-def ranked(cell: Cell, shown: int) -> Iterator[Row]:
+def rank_pictures(cell: Cell, shown: int) -> Iterator[Row]:
     """The pictures of each kind in their order: the first of all, then the first of each class."""
     table = cell.table
     target, reference = (table[f"{name}_confidence"].to_numpy() for name in ("target", "reference"))
@@ -121,14 +121,14 @@ def ranked(cell: Cell, shown: int) -> Iterator[Row]:
                 yield {"kind": kind, "scope": scope, "rank": rank, **table.slice(at, 1).to_pylist()[0]}
 
 
-def at_layer(
+def layer_rows(
     cell: Cell, chosen: Sequence[Row], near: Sequence[pa.Table], pictures: BoxedPictures, shown: int
 ) -> list[Row]:
     """The rows of RETRIEVAL of the chosen pictures at the cell's layer."""
     ids = pa.array(sorted({row["id"] for row in chosen}), pa.string())
     votes = {row["id"]: row for row in cell.table.filter(pc.field("id").isin(ids)).to_pylist()}
     rows = nearest(near, cell, ids, shown)
-    return [told(each | votes[each["id"]], rows, pictures) for each in chosen]
+    return [retrieval_row(each | votes[each["id"]], rows, pictures) for each in chosen]
 
 
 def nearest(tables: Sequence[pa.Table], cell: Cell, ids: pa.Array, shown: int) -> dict[tuple[str, str], list[int]]:
@@ -139,7 +139,7 @@ def nearest(tables: Sequence[pa.Table], cell: Cell, ids: pa.Array, shown: int) -
     return {(model, id_): rows[:shown] for model, id_, rows in zip(*columns, strict=True)}
 
 
-def told(row: Row, near: Mapping[tuple[str, str], list[int]], pictures: BoxedPictures) -> Row:
+def retrieval_row(row: Row, near: Mapping[tuple[str, str], list[int]], pictures: BoxedPictures) -> Row:
     """A row of RETRIEVAL."""
     models = {"target": row["set"], "reference": OTHER[row["set"]]}
     more: Row = {"class": pictures.names[row["label"]]}

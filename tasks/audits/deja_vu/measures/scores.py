@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 
 from tasks import seeds
 from tasks.audits.deja_vu.about import About
-from tasks.audits.deja_vu.accuracy import PERCENTAGES, Way, accuracy, bootstrapped, numbers
+from tasks.audits.deja_vu.accuracy import PERCENTAGES, Way, accuracy, bootstrap_accuracies, numbers
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.few_pictures import Weighted, limits
 from tasks.audits.deja_vu.measures import inferences
 from tasks.audits.deja_vu.measures.inferences import SETS, Cell, cells
-from tasks.audits.deja_vu.published import printed
+from tasks.audits.deja_vu.published import printed_numbers
 from tasks.audits.deja_vu.randomisation import p_value
 from tasks.audits.deja_vu.trainings import Trainings
 from tasks.job import Inputs, Job, task
@@ -86,27 +86,27 @@ class Scoring:
 @task(version=1, name="deja_vu.scores", gathers=True)
 def scores(config: Scoring, inputs: Inputs) -> pa.Table:
     """The curve of the deja vu score (SCORES) by epoch, layer, number of neighbours and way."""
-    rows = [each for table in inputs for cell in cells(table) for each in of_cell(cell, config)]
+    rows = [each for table in inputs for cell in cells(table) for each in cell_rows(cell, config)]
     return pa.Table.from_pylist(rows, SCORES)
 
 
-def of_cell(cell: Cell, config: Scoring) -> Iterator[dict[str, Any]]:
+def cell_rows(cell: Cell, config: Scoring) -> Iterator[dict[str, Any]]:
     """The rows of one epoch, layer and number of neighbours: those of the score that decides first."""
     ways = (cell.way("A"), cell.way("B"))
     p = p_value(ways, config.confident, config.partings, seeds.generator(config.seed, "partings"))
-    asked = (ways[0], turned(ways[1])) if config.given else ways
+    asked = (ways[0], swap_roles(ways[1])) if config.given else ways
     curves = [curve(way, config, name) for way, name in zip(asked, SETS, strict=True)]
     first, weights = (CORRECTED, (1.0, -1.0)) if config.given else (BOTH, (0.5, 0.5))
     for name, weight in {first: weights, "A": (1.0, 0.0), "B": (0.0, 1.0)}.items():
         pictures = sum(len(way) for way, each in zip(ways, weight, strict=True) if each)
         if pictures:
             about = {"epoch": cell.epoch, "layer": cell.layer, "k": cell.k, "way": name, "pictures": pictures}
-            for percent, columns in zip(PERCENTAGES, combined(curves, asked, weight), strict=True):
+            for percent, columns in zip(PERCENTAGES, combine_curves(curves, asked, weight), strict=True):
                 decides = name == first and percent == config.confident
                 yield {**about, "percent": percent, **columns, "p_value": p if decides else None}
 
 
-def turned(way: Way) -> Way:
+def swap_roles(way: Way) -> Way:
     """The way with target and reference in each other's place."""
     return Way(way.labels, way.reference, way.target, way.ids)
 
@@ -118,11 +118,11 @@ def curve(way: Way, config: Scoring, name: str) -> NDArray[np.float64]:
     """
     sample = np.stack([accuracy(way.target), accuracy(way.reference)])[None]
     rng = seeds.generator(config.seed, "resamples", name)
-    drawn = np.concatenate([sample, bootstrapped(way, PERCENTAGES, config.resamples, rng)])
+    drawn = np.concatenate([sample, bootstrap_accuracies(way, PERCENTAGES, config.resamples, rng)])
     return np.stack([drawn[:, 0], drawn[:, 1], drawn[:, 0] - drawn[:, 1]])
 
 
-def combined(
+def combine_curves(
     curves: Sequence[NDArray[np.float64]], ways: Sequence[Way], weights: Sequence[float]
 ) -> Iterator[dict[str, float | None]]:
     """The columns of the estimates and their intervals at each percentage, of the ways' curves by these weights.
@@ -167,7 +167,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     at_score = [each for each in told if each["percent"] == about.confident]
     at_score.sort(key=lambda each: not is_decisive(each, about))
     for each in at_score:
-        paper = printed(about.cell).score if is_decisive(each, about) and about.cell else None
+        paper = printed_numbers(about.cell).score if is_decisive(each, about) and about.cell else None
         yield row("deja vu score", setting(each), estimate(each, "score"), "picture", 0.0, each["p_value"], paper)
     for each in told:
         if is_decisive(each, about) and each["percent"] in (about.confident, *TOLD):

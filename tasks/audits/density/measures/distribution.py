@@ -37,8 +37,8 @@ from tasks import seeds, statistics
 from tasks.audits.density import published
 from tasks.audits.density.config import Density
 from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, ReleasedFolds, labels
-from tasks.audits.density.memorization import Array, Indices, Mask, lowered, matched, sides, terms
-from tasks.audits.density.reassignment import reassigned
+from tasks.audits.density.memorization import Array, Indices, Mask, lower_log_p, matched_count_score, sides, terms
+from tasks.audits.density.reassignment import reassign_models
 from tasks.audits.density.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
@@ -107,12 +107,12 @@ def distribution(config: Distribution, inputs: Inputs) -> pa.Table:
     rows: list[dict[str, Any]] = []
     for epoch in recorded:
         last = epoch == config.epochs[-1]
-        scores, gain, repetitions = resampled(config, log_densities, epoch, REASSIGNMENTS if last else 0)
+        scores, gain, repetitions = score_resamples(config, log_densities, epoch, REASSIGNMENTS if last else 0)
         for name, score in scores.items():
-            rows += described(score, repetitions, {"epoch": epoch, "score": name, "label": None}, slice(None))
+            rows += statistic_rows(score, repetitions, {"epoch": epoch, "score": name, "label": None}, slice(None))
             for label in np.unique(known).tolist() if last and known is not None else ():
                 about = {"epoch": epoch, "score": name, "label": label}
-                rows += described(score, repetitions, about, np.flatnonzero(known == label))
+                rows += statistic_rows(score, repetitions, about, np.flatnonzero(known == label))
         p_value = gain.t_test() if isinstance(config.models, LeaveOneOut) else gain.p_value()
         about = {"epoch": epoch, "score": "gain", "label": None, "statistic": "mean"}
         rest = {"observations": gain.observations, "null": 0.0 if last else None, "p_value": p_value}
@@ -134,7 +134,7 @@ class Resampled:
         return cls(whole, np.empty((observations, repetitions)), null)
 
 
-def resampled(
+def score_resamples(
     config: Distribution, log_densities: LogDensities, epoch: int, nulls: int
 ) -> tuple[Mapping[str, Resampled], Gain, NDArray[np.int64]]:
     """Both scores of every observation, the gain, and the repetitions with a model that was asked."""
@@ -145,31 +145,31 @@ def resampled(
     for block in log_densities.blocks(epoch):
         any_asked |= ~np.isnan(block.log_p).all(axis=(0, 2))
         gain.add(block.log_p, block.held_out)
-        for score, values, without in of_block(config, epoch, block):
+        for score, values, without in block_scores(config, epoch, block):
             scores[score].whole[block.places], scores[score].without[block.places] = values, without
         for number in range(nulls):
-            for score, values in without_memory(config, epoch, block, number):
+            for score, values in null_scores(config, epoch, block, number):
                 scores[score].null[number][block.places] = values
     return scores, gain, np.flatnonzero(any_asked)
 
 
-def of_block(config: Distribution, epoch: int, block: Block) -> Iterator[tuple[str, Array, Array]]:
+def block_scores(config: Distribution, epoch: int, block: Block) -> Iterator[tuple[str, Array, Array]]:
     """Each score of a block, with all repetitions and without each."""
     both = terms(block.log_p, block.held_out)
     yield "published", both.score, both.score_without_each
     chance = seeds.generator(config.seed, "matched", epoch, block.number)
-    yield "matched", *matched(block.log_p, block.held_out, config.draws, chance)
+    yield "matched", *matched_count_score(block.log_p, block.held_out, config.draws, chance)
 
 
-def without_memory(config: Distribution, epoch: int, block: Block, number: int) -> Iterator[tuple[str, Array]]:
+def null_scores(config: Distribution, epoch: int, block: Block, number: int) -> Iterator[tuple[str, Array]]:
     """Each score of a block had models drawn by chance held its observations out."""
     chance = seeds.generator(config.seed, "reassigned", epoch, number, block.number)
-    held_out = reassigned(block.log_p, block.held_out, chance)
+    held_out = reassign_models(block.log_p, block.held_out, chance)
     yield "published", terms(block.log_p, held_out).score
-    yield "matched", matched(block.log_p, held_out, config.draws, chance, without_each=False)[0]
+    yield "matched", matched_count_score(block.log_p, held_out, config.draws, chance, without_each=False)[0]
 
 
-def described(
+def statistic_rows(
     score: Resampled, repetitions: NDArray[np.int64], about: Mapping[str, Any], chosen: slice | NDArray[np.int64]
 ) -> Iterator[dict[str, Any]]:
     """A row for each statistic of the chosen observations."""
@@ -266,7 +266,7 @@ class Gain:
     def add(self, log_p: Array, held_out: Indices) -> None:
         """Add a block's observations."""
         possible = np.isfinite(log_p).any(axis=(1, 2))
-        log_p, held_out = with_lowest(lowered(log_p, held_out, self.negligible)[possible]), held_out[possible]
+        log_p, held_out = with_lowest(lower_log_p(log_p, held_out, self.negligible)[possible]), held_out[possible]
         _, held = sides(log_p, held_out)
         there = ~np.isnan(log_p)
         if len(there):

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.density.closest_images import Closest, closest_other, first_images, halved
+from tasks.audits.density.closest_images import Closest, closest_other, first_images, halve
 from tasks.audits.density.config import Density
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
@@ -60,7 +60,7 @@ def duplicates(config: Duplicates, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     in some pair, and not every two images are one.
     """
     images = load(config.data)
-    pairs, distances = closest_pairs(closest_other(halved(first_images(images.train_images, config.examples))))
+    pairs, distances = closest_pairs(closest_other(halve(first_images(images.train_images, config.examples))))
     pairs, distances = pairs[: config.count], distances[: config.count]
     labels = images.train_labels[pairs].astype(np.int32)
     unlabelled = np.full(len(pairs), images.classes == 1)

@@ -17,8 +17,8 @@ def plan(config: Density, trainings: Trainings | None) -> tuple[Job, ...]:
     return trainings.all if trainings and not config.refine else ()
 
 
-def plan_refined(config: Density, trainings: Trainings | None) -> tuple[Job, ...]:
+def plan_refinement(config: Density, trainings: Trainings | None) -> tuple[Job, ...]:
     return trainings.all if trainings and config.refine else ()
 
 
-MEASURES = Measure("fits", FITTED, plan), Measure("refined_fits", REFINED, plan_refined)
+MEASURES = Measure("fits", FITTED, plan), Measure("refined_fits", REFINED, plan_refinement)

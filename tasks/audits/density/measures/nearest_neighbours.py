@@ -20,9 +20,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.density.closest_images import Closest, closest, closest_other, first_images, halved
+from tasks.audits.density.closest_images import Closest, closest, closest_other, first_images, halve
 from tasks.audits.density.config import Density
-from tasks.audits.density.highly_memorised import Array, Mask, OfAll, Scored, column, highly_memorised, of_all, scored
+from tasks.audits.density.highly_memorised import (
+    Array,
+    Mask,
+    OfAll,
+    Scored,
+    column,
+    highly_memorised_mask,
+    scored_observations,
+    statistic_with_interval,
+)
 from tasks.audits.density.measures.scores import SCORES
 from tasks.audits.density.trainings import Trainings
 from tasks.datasets.catalog import load
@@ -70,14 +79,14 @@ def neighbours(config: Neighbouring, inputs: Inputs) -> pa.Table:
     about is not compared with itself: its V are the others.
     """
     images = load(config.data)
-    samples = halved(drawn(inputs[0], images))
-    rows = halved(observed(config, images))
+    samples = halve(sampled_images(inputs[0], images))
+    rows = halve(observed_images(config, images))
     alone = config.asked == "test"
-    validation = closest_other(rows) if alone else closest(rows, halved(images.test_images))
+    validation = closest_other(rows) if alone else closest(rows, halve(images.test_images))
     return table_of(validation, closest(rows, samples))
 
 
-def drawn(fitted: pa.Table, images: Images) -> NDArray[np.float32]:
+def sampled_images(fitted: pa.Table, images: Images) -> NDArray[np.float32]:
     """S, (drawn, h, w, c) in [0, 1]; ValueError unless they are as many as V and of one shape with it."""
     samples = fitted["samples"][-1]
     if not samples.is_valid:
@@ -92,7 +101,7 @@ def drawn(fitted: pa.Table, images: Images) -> NDArray[np.float32]:
     return values.reshape(expected, *images.shape)
 
 
-def observed(config: Neighbouring, images: Images) -> Pixels:
+def observed_images(config: Neighbouring, images: Images) -> Pixels:
     return images.test_images if config.asked == "test" else first_images(images.train_images, config.examples)
 
 
@@ -119,7 +128,7 @@ def ratio(to_validation: NDArray[np.float64], to_sample: NDArray[np.float64]) ->
     return rho
 
 
-def copied(table: pa.Table) -> Estimate:
+def copied_share(table: pa.Table) -> Estimate:
     """The share of observations that a sample is equal to, downsampled, with its Wilson interval: those without rho."""
     return proportion(table["ratio"].null_count, table.num_rows)
 
@@ -129,14 +138,14 @@ def pairs(scores: pa.Table, neighbours: pa.Table) -> tuple[Scored, Array, Mask]:
 
     The quantile of M is that of all which have a score. ValueError for a score whose neighbours are not there.
     """
-    observations = scored(scores)
+    observations = scored_observations(scores)
     rho_of = dict(zip(neighbours["row"].to_pylist(), column(neighbours, "ratio"), strict=True))
     missing = [row for row in observations.rows.tolist() if row not in rho_of]
     if missing:
         raise ValueError(f"observation {missing[0]} has a score, but its neighbours are not in their table")
     rho = np.array([rho_of[row] for row in observations.rows.tolist()], np.float64)
     known = ~np.isnan(rho)
-    return observations.chosen(known), rho[known], highly_memorised(observations.m)[known]
+    return observations.select(known), rho[known], highly_memorised_mask(observations.m)[known]
 
 
 def correlations(scores: pa.Table, neighbours: pa.Table) -> Mapping[str, OfAll]:
@@ -148,8 +157,8 @@ def correlations(scores: pa.Table, neighbours: pa.Table) -> Mapping[str, OfAll]:
     """
     observations, rho, _ = pairs(scores, neighbours)
     return {
-        "Pearson": of_all(lambda _, m: pearson(m, rho), observations),
-        "Spearman": of_all(lambda _, m: spearman(m, rho), observations),
+        "Pearson": statistic_with_interval(lambda _, m: pearson(m, rho), observations),
+        "Spearman": statistic_with_interval(lambda _, m: spearman(m, rho), observations),
     }
 
 
@@ -188,7 +197,7 @@ def rows(tables: Tables, _: object) -> Iterator[Row]:
     for name, of in by.items():
         metric = "correlation of M and the neighbour ratio"
         yield row(metric, {"by": name}, of.estimate, "repetition", null=of.null, p_value=of.p_value)
-    yield row("observations that a sample equals", {}, copied(near), "observation", null=0.0)
+    yield row("observations that a sample equals", {}, copied_share(near), "observation", null=0.0)
 
 
 MEASURE = Measure("neighbours", NEIGHBOURS, plan, rows)

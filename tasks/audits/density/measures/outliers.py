@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tasks import seeds, statistics
 from tasks.audits.density.bins import bin_of
 from tasks.audits.density.config import Density
-from tasks.audits.density.highly_memorised import Array, Scored, highly_memorised, scored
+from tasks.audits.density.highly_memorised import Array, Scored, highly_memorised_mask, scored_observations
 from tasks.audits.density.measures import scores
 from tasks.audits.density.trainings import Trainings
 from tasks.job import Inputs, Job, task
@@ -70,8 +70,8 @@ def outliers(config: Outliers, inputs: Inputs) -> pa.Table:
     lies below and above is in two open ends, the first row and the last. Observations without a score are in none.
     Intervals are the jackknife's over repetitions; bins and their edges are those of all of them.
     """
-    observations = scored(inputs[0])
-    high = highly_memorised(observations.m)
+    observations = scored_observations(inputs[0])
+    high = highly_memorised_mask(observations.m)
     between = edges(observations.u, config.width)
     place = np.searchsorted(between, observations.u, side="right")
     ends = [None, *between.tolist(), None]
@@ -80,11 +80,11 @@ def outliers(config: Outliers, inputs: Inputs) -> pa.Table:
     for number in range(len(between) + 1):
         here = place == number
         memorised, regular = observations.rows[here & high], observations.rows[here & ~high]
-        rows.append(in_bin(config, number, ends[number], ends[number + 1], memorised, regular, shares[number]))
+        rows.append(bin_row(config, number, ends[number], ends[number + 1], memorised, regular, shares[number]))
     return pa.Table.from_pylist(rows, OUTLIERS)
 
 
-def in_bin(
+def bin_row(
     config: Outliers,
     number: int,
     low: float | None,
@@ -110,11 +110,11 @@ def shares_of(observations: Scored, place: NDArray[np.int64], bins: int) -> list
     """The share of each bin's observations that are highly memorised, with its jackknife interval over repetitions."""
     of_bin = np.bincount(place, minlength=bins)
 
-    def of(m: Array) -> Array:
+    def shares(m: Array) -> Array:
         with np.errstate(invalid="ignore"):
-            return np.asarray(np.bincount(place[highly_memorised(m)], minlength=bins) / of_bin)
+            return np.asarray(np.bincount(place[highly_memorised_mask(m)], minlength=bins) / of_bin)
 
-    whole, without = of(observations.m), [of(m) for m in observations.m_without.T]
+    whole, without = shares(observations.m), [shares(m) for m in observations.m_without.T]
     return [statistics.jackknife(whole[number], [each[number] for each in without]) for number in range(bins)]
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tasks.audits.density.bins import bin_of
 from tasks.audits.density.config import Density
-from tasks.audits.density.highly_memorised import Array, Mask, highly_memorised, of_all
+from tasks.audits.density.highly_memorised import Array, Mask, highly_memorised_mask, statistic_with_interval
 from tasks.audits.density.measures import nearest_neighbours, scores
 from tasks.audits.density.measures.nearest_neighbours import NEIGHBOURS, pairs
 from tasks.audits.density.measures.scores import SCORES
@@ -58,26 +58,26 @@ def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
     without rho are left out; those with an infinite score are in a group and in no bin.
     """
     observations, rho, high = pairs(inputs[0], inputs[1])
-    return pa.Table.from_pylist([*of_bins(observations.m, rho, config.width), *of_groups(rho, high)], RATIOS)
+    return pa.Table.from_pylist([*bin_rows(observations.m, rho, config.width), *group_rows(rho, high)], RATIOS)
 
 
-def of_bins(m: Array, rho: Array, width: float) -> Iterator[dict[str, Any]]:
+def bin_rows(m: Array, rho: Array, width: float) -> Iterator[dict[str, Any]]:
     place = bin_of(m, width)
     order = np.argsort(place, kind="stable")
     order = order[np.isfinite(place[order])]
     bins, first = np.unique(place[order], return_index=True)
     # A slice for each bin, since there may be as many bins as observations.
     for number, values in zip(bins, np.split(rho[order], first[1:]), strict=False):
-        yield {"group": "bin", "low": number * width, "high": (number + 1) * width, **averaged(values)}
+        yield {"group": "bin", "low": number * width, "high": (number + 1) * width, **mean_and_error(values)}
 
 
-def of_groups(rho: Array, high: Mask) -> Iterator[dict[str, Any]]:
+def group_rows(rho: Array, high: Mask) -> Iterator[dict[str, Any]]:
     for group, values in (("memorised", rho[high]), ("regular", rho[~high])):
         quantiles = np.quantile(values, np.linspace(0, 1, 101)).tolist() if len(values) else None
-        yield {"group": group, **averaged(values), "quantiles": quantiles}
+        yield {"group": group, **mean_and_error(values), "quantiles": quantiles}
 
 
-def averaged(values: Array) -> dict[str, Any]:
+def mean_and_error(values: Array) -> dict[str, Any]:
     """Mean and standard error; no error of one value, nothing of none."""
     n = len(values)
     error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else None
@@ -102,13 +102,13 @@ def rows(tables: Tables, _: object) -> Iterator[Row]:
         return
     observations, rho, _ = pairs(scores, near)
     for group in ("memorised", "regular"):
-        mean = of_all(lambda _, m, group=group: of_group(m, rho, group), observations)  # type: ignore[misc]
+        mean = statistic_with_interval(lambda _, m, group=group: mean_ratio(m, rho, group), observations)  # type: ignore[misc]
         yield row("neighbour ratio", {"observations": group}, mean.estimate, "repetition", mean.null, mean.p_value)
 
 
-def of_group(m: Array, rho: Array, group: str) -> float:
+def mean_ratio(m: Array, rho: Array, group: str) -> float:
     """The mean ratio of the observations above the 95 % quantile of M, or of the others; NaN without any."""
-    high = highly_memorised(m)
+    high = highly_memorised_mask(m)
     chosen = rho[high if group == "memorised" else ~high]
     return float(chosen.mean()) if len(chosen) else np.nan
 

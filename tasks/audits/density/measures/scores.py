@@ -36,8 +36,8 @@ from tasks.audits.density import tail
 from tasks.audits.density.config import Density, Estimator
 from tasks.audits.density.highly_memorised import column, lists, within_central
 from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, ReleasedFolds, labels
-from tasks.audits.density.memorization import Array, Mask, Terms, matched, terms
-from tasks.audits.density.reassignment import least_found, p_values, reassigned
+from tasks.audits.density.memorization import Array, Mask, Terms, matched_count_score, terms
+from tasks.audits.density.reassignment import least_found, p_values, reassign_models
 from tasks.audits.density.tail import LEVEL
 from tasks.audits.density.trainings import Trainings
 from tasks.job import Inputs, Job, task
@@ -120,11 +120,11 @@ def scores(config: Scores, inputs: Inputs) -> pa.Table:
     known = labels(config.models)
     asked = np.zeros(len(rows), np.bool_)
     asked[seeds.generator(config.seed, "planted").choice(len(rows), min(PLANTED, len(rows)), replace=False)] = True
-    blocks = [of_block(config, block, asked[block.places]) for block in log_densities.blocks(config.epoch)]
+    blocks = [block_columns(config, block, asked[block.places]) for block in log_densities.blocks(config.epoch)]
     columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     columns["effective_samples"] = log_densities.effective_samples(config.epoch)
     columns["encoder_effective_samples"] = log_densities.effective_samples(config.epoch, of_encoder=True)
-    adjusted = tail.adjusted(columns["p_value"], isinstance(config.models, LeaveOneOut))
+    adjusted = tail.adjust_p_values(columns["p_value"], isinstance(config.models, LeaveOneOut))
     arrays = {
         "row": pa.array(rows),
         "label": pa.nulls(len(rows), pa.int32()) if known is None else pa.array(known),
@@ -133,7 +133,7 @@ def scores(config: Scores, inputs: Inputs) -> pa.Table:
     return pa.Table.from_arrays([arrays[name].cast(SCORES.field(name).type) for name in SCORES.names], schema=SCORES)
 
 
-def of_block(config: Scores, block: Block, asked: Mask) -> dict[str, NDArray[Any]]:
+def block_columns(config: Scores, block: Block, asked: Mask) -> dict[str, NDArray[Any]]:
     """The columns of a block that need no other block; `asked` are the observations whose found_from is wanted."""
 
     def chance(name: str) -> np.random.Generator:
@@ -141,7 +141,7 @@ def of_block(config: Scores, block: Block, asked: Mask) -> dict[str, NDArray[Any
 
     both = terms(block.log_p, block.held_out)
     trained, held_out = (values.astype(np.float32) for values in both.by_repetition)
-    whole, without = matched(block.log_p, block.held_out, config.draws, chance("matched"))
+    whole, without = matched_count_score(block.log_p, block.held_out, config.draws, chance("matched"))
     permuted = chance("permutations")
     m_redrawn, u_redrawn = redrawn(config, block)
     return {
@@ -165,7 +165,7 @@ def found_from(config: Scores, block: Block, asked: Mask, chance: np.random.Gene
     """The memory with which each observation asked would be called alone, in nats, (n,); NaN of the others."""
     found = np.full(len(block.log_p), np.nan)
     log_p = block.log_p[asked]
-    held_out = reassigned(log_p, block.held_out[asked], chance)
+    held_out = reassign_models(log_p, block.held_out[asked], chance)
     level = tail.alone(len(config.models.rows), isinstance(config.models, LeaveOneOut))
     found[asked] = least_found(log_p, held_out, level, config.negligible)
     return found
@@ -176,8 +176,8 @@ def redrawn(config: Scores, block: Block) -> tuple[Array, Array]:
     scores, trained = [], []
     for number in range(REDRAWN):
         chance = seeds.generator(config.seed, "reassigned", config.epoch, number, block.number)
-        held_out = reassigned(block.log_p, block.held_out, chance)
-        scores.append(matched(block.log_p, held_out, config.draws, chance, without_each=False)[0])
+        held_out = reassign_models(block.log_p, block.held_out, chance)
+        scores.append(matched_count_score(block.log_p, held_out, config.draws, chance, without_each=False)[0])
         trained.append(terms(block.log_p, held_out).u)
     return np.stack(scores, axis=1), np.stack(trained, axis=1)
 
@@ -209,7 +209,7 @@ class Check:
         return self.delta == 0
 
 
-def beside_epsilon(
+def check_epsilon(
     rows: NDArray[np.integer],
     trained: Array,
     held_out: Array,
@@ -371,7 +371,7 @@ def privacy(scores: pa.Table, promised: Privacy) -> Iterator[Row]:
     if scores["m"].null_count == scores.num_rows:
         return
     trained, held_out = (lists(scores, name) for name in ("trained", "held_out"))
-    check = beside_epsilon(scores["row"].to_numpy(), trained, held_out, promised.epsilon, promised.delta)
+    check = check_epsilon(scores["row"].to_numpy(), trained, held_out, promised.epsilon, promised.delta)
     setting = {"delta": check.delta, "epsilon": check.epsilon}
     yield row("largest M of a row left out", setting | {"row": check.row}, check.largest, "trial")
     share = alone(check.above / check.rows, check.rows)

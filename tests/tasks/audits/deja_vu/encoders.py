@@ -59,7 +59,7 @@ def remembering(config: DejaVu, sets: Sequence[str] = ("A",), seed: int = 0) -> 
     pictures = load_boxed(config.data, config.correlation)
     crops = crops_of(attack(config), pictures)
     own = np.isin(crops.sets, sets)
-    shown = [*crops.public_pictures(pictures), np.concatenate([*crops.cropped(pictures)])[own]]
+    shown = [*crops.public_pictures(pictures), np.concatenate([*crops.batches(pictures)])[own]]
     labels = np.concatenate([pictures.labels[crops.public], pictures.labels[crops.rows[own]]])
     return Remembering(np.concatenate(shown), labels, seed)
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.audits.deja_vu.accuracy import Inferences, Way, accuracy, bootstrapped, most_confident, resampled, scores
+from tasks.audits.deja_vu.accuracy import (
+    Inferences,
+    Way,
+    accuracy,
+    bootstrap_accuracies,
+    most_confident,
+    resample_accuracy,
+    scores,
+)
 
 
 def inferences(correct: list[int], confidence: list[float]) -> Inferences:
@@ -44,7 +52,7 @@ def test_a_resample_that_takes_each_picture_once_is_the_sample() -> None:
     rng = np.random.default_rng(1)
     of = Inferences(rng.random(37) < 0.4, rng.integers(5, size=37).astype(float))
     percents = list(range(1, 101))
-    assert accuracy(of, percents) == pytest.approx(resampled(of, np.ones(37, int), percents), abs=1e-15)
+    assert accuracy(of, percents) == pytest.approx(resample_accuracy(of, np.ones(37, int), percents), abs=1e-15)
 
 
 def test_a_resample_is_scored_as_if_its_copies_were_pictures() -> None:
@@ -54,13 +62,13 @@ def test_a_resample_is_scored_as_if_its_copies_were_pictures() -> None:
         rows = np.sort(rng.integers(23, size=23))
         copies = np.bincount(rows, minlength=23)
         expected = accuracy(Inferences(of.correct[rows], of.confidence[rows]), range(1, 101))
-        assert expected == pytest.approx(resampled(of, copies, range(1, 101)), abs=1e-12)
+        assert expected == pytest.approx(resample_accuracy(of, copies, range(1, 101)), abs=1e-12)
 
 
 def test_a_bootstrap_draws_both_models_on_the_same_pictures() -> None:
     rng = np.random.default_rng(3)
     of = Inferences(rng.random(40) < 0.5, rng.random(40))
-    found = bootstrapped(Way(np.zeros(40, np.int64), of, of), [20, 100], 50, np.random.default_rng(0))
+    found = bootstrap_accuracies(Way(np.zeros(40, np.int64), of, of), [20, 100], 50, np.random.default_rng(0))
     assert (50, 2, 2) == found.shape
     assert (found[:, 0] == found[:, 1]).all()
     assert found[:, 0, 1].std() == pytest.approx(np.sqrt(of.correct.mean() * (1 - of.correct.mean()) / 40), rel=0.3)

@@ -9,13 +9,13 @@ import pytest
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.presets import CRITERIA as ORDER
 from tasks.audits.deja_vu.presets import PRESETS, QUICKSTART, criterion_cell
-from tasks.audits.deja_vu.published import CRITERIA, Printed, printed, repeats
+from tasks.audits.deja_vu.published import CRITERIA, Printed, printed_numbers, repeats
 from tasks.datasets.dataset import Dataset
 
 
 def test_every_criterion_of_the_table_has_its_numbers() -> None:
     assert set(ORDER) == set(CRITERIA)
-    assert Printed(0.332, 0.403, 0.552) == printed("vicreg")
+    assert Printed(0.332, 0.403, 0.552) == printed_numbers("vicreg")
     assert ["vicreg", "barlow", "dino", "simclr", "supervised", "byol"] == sorted(
         CRITERIA, key=lambda c: -CRITERIA[c][0]
     )

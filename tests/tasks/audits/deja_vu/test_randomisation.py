@@ -9,7 +9,7 @@ import pytest
 
 from tasks.audits.deja_vu import randomisation as module
 from tasks.audits.deja_vu.accuracy import Inferences, Way, accuracy, scores
-from tasks.audits.deja_vu.randomisation import Parted, differs, p_value, pooled, redrawn
+from tasks.audits.deja_vu.randomisation import Parted, differs, p_value, pool_ways, redrawn
 from tests.support.calibration import assert_rate, bounds
 
 Ways = tuple[Way, Way]
@@ -30,7 +30,7 @@ def drawn(seed: int, n: int, classes: int = 3, memory: float = 0.0, skill: tuple
 
 def test_the_score_of_the_true_parting_is_the_mean_of_both_ways() -> None:
     ways = drawn(0, 30)
-    pictures = pooled(ways)
+    pictures = pool_ways(ways)
     for percent in (5, 20, 50, 100):
         expected = np.mean([scores(way, [percent])[0] for way in ways])
         found = Parted(pictures, percent).scores(pictures.first[None])
@@ -39,7 +39,7 @@ def test_the_score_of_the_true_parting_is_the_mean_of_both_ways() -> None:
 
 def test_p_is_the_share_of_all_partings_whose_score_is_as_high() -> None:
     ways = drawn(4, 4, classes=1, memory=0.6)
-    pictures = pooled(ways)
+    pictures = pool_ways(ways)
     masks = np.array([[at in chosen for at in range(8)] for chosen in itertools.combinations(range(8), 4)])
     found = Parted(pictures, 50).scores(masks)
     exact = np.mean(found >= Parted(pictures, 50).scores(pictures.first[None])[0] - 1e-12)
@@ -50,7 +50,7 @@ def test_p_is_the_share_of_all_partings_whose_score_is_as_high() -> None:
 def test_partings_keep_the_number_of_pictures_of_every_class_and_the_parts_of_memory_change_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pictures = pooled(drawn(2, 11, classes=4))
+    pictures = pool_ways(drawn(2, 11, classes=4))
     monkeypatch.setattr(module, "CELLS", 100)
     masks = np.concatenate(list(redrawn(pictures, 37, np.random.default_rng(0))))
     assert (37, 22) == masks.shape

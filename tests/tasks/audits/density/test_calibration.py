@@ -12,8 +12,8 @@ from bench.density_decisions import answer as decided
 from bench.density_decisions import counted_rows
 from tasks.audits.density import Density
 from tasks.audits.density.memorization import Array, Indices
-from tasks.audits.density.reassignment import least_found, p_values, reassigned
-from tasks.audits.density.tail import adjusted, alone
+from tasks.audits.density.reassignment import least_found, p_values, reassign_models
+from tasks.audits.density.tail import adjust_p_values, alone
 from tasks.audits.density.verdict import LIMITS
 from tasks.verdict import Answer
 from tests.support.calibration import assert_rate
@@ -32,7 +32,7 @@ def answer(config: Density, log_p: Array, out: Indices, chance: np.random.Genera
     of fewer than 17 there is no upper limit.
     """
     level = alone(len(log_p), config.estimator == "loo")
-    found = least_found(log_p[:few], reassigned(log_p[:few], out[:few], chance), level, config.negligible)
+    found = least_found(log_p[:few], reassign_models(log_p[:few], out[:few], chance), level, config.negligible)
     return decided(config, counted_rows(replace(config, permutations=4095), log_p, out, chance, found))
 
 
@@ -75,7 +75,7 @@ def test_of_images_with_copies_in_the_data_none_is_called() -> None:
     trained = out[:, :, None] != np.arange(10)
     trained[:40] = trained[:40].reshape(8, 5, 10, 10).any(axis=1).repeat(5, axis=0)
     log_p[:80] += 30.0 * trained[:80]
-    called = adjusted(p_values(log_p, out, 999, chance, negligible=KFOLD.negligible), False) <= 0.05
+    called = adjust_p_values(p_values(log_p, out, 999, chance, negligible=KFOLD.negligible), False) <= 0.05
     assert (0, 40, 0) == (called[:40].sum(), called[40:80].sum(), called[80:].sum())
     assert "near copies in the data" in LIMITS
 
@@ -98,7 +98,7 @@ def test_of_observations_that_nothing_memorised_none_is_called_in_nineteen_runs_
     rng = np.random.default_rng(2)
     log_p = noise(rng, tables * n, 3, 8, 5.0, 3.0)
     p = p_values(log_p, rng.integers(0, 8, (tables * n, 3)), 511, rng).reshape(tables, n)
-    called = sum(bool((adjusted(each, False) <= 0.05).any()) for each in p)
+    called = sum(bool((adjust_p_values(each, False) <= 0.05).any()) for each in p)
     likely = np.sort(rng.integers(1, 513, (200_000, n)) / 512, axis=1)
     expected = float((likely <= 0.05 * np.arange(1, n + 1) / n).any(axis=1).mean())
     assert 0.035 < expected < 0.05

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tasks.audits.density.closest_images import closest, closest_other, halved
+from tasks.audits.density.closest_images import closest, closest_other, halve
 
 
 def test_pixels_are_averaged_two_by_two_in_their_own_channel() -> None:
@@ -10,26 +10,26 @@ def test_pixels_are_averaged_two_by_two_in_their_own_channel() -> None:
     images[0, 2:, :2, 1] = 255
     expected = np.zeros((2, 2, 2), np.float32)
     expected[0, 1, 0], expected[1, 0, 1] = 0.3, 1
-    np.testing.assert_allclose(halved(images), expected.reshape(1, -1), rtol=1e-6)
+    np.testing.assert_allclose(halve(images), expected.reshape(1, -1), rtol=1e-6)
 
 
 def test_bytes_and_the_fractions_they_stand_for_give_equal_rows() -> None:
     images = np.random.default_rng(0).integers(0, 256, (2500, 6, 8, 3), dtype=np.uint8)
     fractions = (images / 255).astype(np.float32)
-    assert (2500, 36) == halved(images).shape
-    assert halved(images).tobytes() == halved(fractions).tobytes()
+    assert (2500, 36) == halve(images).shape
+    assert halve(images).tobytes() == halve(fractions).tobytes()
     wide = images.astype(np.float64).reshape(2500, 3, 2, 4, 2, 3).mean((2, 4)).reshape(2500, -1) / 255
-    np.testing.assert_allclose(halved(images), wide, rtol=1e-6)
+    np.testing.assert_allclose(halve(images), wide, rtol=1e-6)
 
 
 def test_the_last_row_and_column_of_an_odd_size_are_left_out() -> None:
     images = np.random.default_rng(1).integers(0, 256, (3, 5, 7, 1), dtype=np.uint8)
-    assert halved(images[:, :4, :6]).tolist() == halved(images).tolist()
+    assert halve(images[:, :4, :6]).tolist() == halve(images).tolist()
 
 
 def test_an_image_of_one_pixels_width_is_refused() -> None:
     with pytest.raises(ValueError, match="images are 1 x 9; to be downsampled by 2 they must be at least 2 x 2"):
-        halved(np.zeros((3, 1, 9, 1), np.uint8))
+        halve(np.zeros((3, 1, 9, 1), np.uint8))
 
 
 def test_the_closest_is_that_of_all_differences() -> None:

@@ -7,10 +7,16 @@ import pytest
 from scipy import stats
 
 from tasks import statistics
-from tasks.audits.density.highly_memorised import Scored, central_share, highly_memorised, of_all, within_central
+from tasks.audits.density.highly_memorised import (
+    Scored,
+    central_share,
+    highly_memorised_mask,
+    statistic_with_interval,
+    within_central,
+)
 from tasks.audits.density.measures.nearest_neighbours import pearson
-from tasks.audits.density.memorization import matched, terms
-from tasks.audits.density.reassignment import reassigned
+from tasks.audits.density.memorization import matched_count_score, terms
+from tasks.audits.density.reassignment import reassign_models
 from tests.tasks.audits.density.made_up import noise, partitions
 from tests.tasks.audits.density.made_up_scores import scores
 
@@ -18,9 +24,9 @@ from tests.tasks.audits.density.made_up_scores import scores
 def test_the_highly_memorised_are_those_above_numpys_quantile() -> None:
     for n in (1, 2, 19, 20, 21, 100, 101, 12345):
         m = np.random.default_rng(n).normal(size=n)
-        assert (m > np.quantile(m, 0.95)).tolist() == highly_memorised(m).tolist()
-    assert 5 == highly_memorised(np.arange(100.0)).sum()
-    assert 0 == highly_memorised(np.zeros(100)).sum()
+        assert (m > np.quantile(m, 0.95)).tolist() == highly_memorised_mask(m).tolist()
+    assert 5 == highly_memorised_mask(np.arange(100.0)).sum()
+    assert 0 == highly_memorised_mask(np.zeros(100)).sum()
 
 
 def test_the_share_within_the_central_90_percent_is_counted_among_the_highly_memorised() -> None:
@@ -35,9 +41,9 @@ def test_the_share_within_the_central_90_percent_is_counted_among_the_highly_mem
 def of(log_p: np.ndarray, out: np.ndarray, chance: np.random.Generator) -> Scored:
     """What the table of scores says of such log densities."""
     both = terms(log_p, out)
-    m, without = matched(log_p, out, 16, chance)
-    others = [reassigned(log_p, out, chance) for _ in range(20)]
-    redrawn = np.stack([matched(log_p, held, 16, chance, False)[0] for held in others], axis=1)
+    m, without = matched_count_score(log_p, out, 16, chance)
+    others = [reassign_models(log_p, out, chance) for _ in range(20)]
+    redrawn = np.stack([matched_count_score(log_p, held, 16, chance, False)[0] for held in others], axis=1)
     u_redrawn = np.stack([terms(log_p, held).u for held in others], axis=1)
     rows = np.arange(len(m))
     return Scored(rows, both.u, m, 0, np.zeros((len(m), log_p.shape[1])), without, u_redrawn, redrawn)
@@ -46,7 +52,7 @@ def of(log_p: np.ndarray, out: np.ndarray, chance: np.random.Generator) -> Score
 def test_the_unit_of_a_statistic_of_all_is_the_repetition() -> None:
     chance = np.random.default_rng(0)
     observations = of(noise(chance, 50, 4, 3, 2.0), partitions(chance, 50, 4, 3), chance)
-    found = of_all(lambda _, m: float(m.mean()), observations)
+    found = statistic_with_interval(lambda _, m: float(m.mean()), observations)
     expected = statistics.jackknife(float(observations.m.mean()), observations.m_without.mean(axis=0).tolist())
     assert expected == found.estimate
     redrawn = observations.m_redrawn.mean(axis=0)
@@ -64,7 +70,7 @@ def test_a_correlation_that_is_there_without_memory_is_no_finding_and_intervals_
         log_p = -100 + (1 + rho[:, None, None]) * chance.standard_normal((200, 6, 5))
         out = partitions(chance, 200, 6, 5)
         log_p += np.where(np.arange(5) == out[:, :, None], 0.0, 1.0)  # of each as much: rho has no part in it
-        found = of_all(lambda _, m: pearson(m, rho), of(log_p, out, chance))
+        found = statistic_with_interval(lambda _, m: pearson(m, rho), of(log_p, out, chance))
         assert found.estimate.low is not None
         assert found.estimate.high is not None
         assert found.p_value is not None
@@ -83,7 +89,9 @@ def test_a_share_of_who_is_unusual_by_u_is_no_finding_where_nothing_is_memorised
     chance, values, nulls, small = np.random.default_rng(3), [], [], 0
     for _ in range(50):
         log_p = -100 + chance.normal(0, 3, (400, 1, 1)) + chance.normal(0, 5, (400, 10, 2))
-        found = of_all(lambda u, m: central_share(u, m, 0.9), of(log_p, partitions(chance, 400, 10, 2), chance))
+        found = statistic_with_interval(
+            lambda u, m: central_share(u, m, 0.9), of(log_p, partitions(chance, 400, 10, 2), chance)
+        )
         assert found.p_value is not None
         values.append(found.estimate.value)
         nulls.append(found.null)

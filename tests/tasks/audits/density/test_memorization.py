@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from tasks.audits.density.memorization import log_mean, log_mean_but_one, matched, terms
+from tasks.audits.density.memorization import log_mean, log_mean_but_one, matched_count_score, terms
 from tests.tasks.audits.density.made_up import noise, partitions
 
 INF, NAN = float("inf"), float("nan")
@@ -108,11 +108,11 @@ def test_the_matched_count_score_is_the_mean_over_all_choices_of_one_model_a_rep
     # One of .2 and .4, and one of .6 and .1: the sums are .8, .3, 1.0 and .5; those that held it out sum to .4.
     log_p = np.array([[logs(0.2, 0.1, 0.4), logs(0.3, 0.6, 0.1)]])
     expected = np.mean(logs(0.8 / 0.4, 0.3 / 0.4, 1.0 / 0.4, 0.5 / 0.4))
-    score, without = matched(log_p, np.array([[1, 0]]), 4, chance())
+    score, without = matched_count_score(log_p, np.array([[1, 0]]), 4, chance())
     assert [expected] == pytest.approx(score)
     # One repetition: the mean difference. .6 and .1 against .3; .2 and .4 against .1.
     assert [np.mean(logs(2, 1 / 3)), np.mean(logs(2, 4))] == pytest.approx(without[0])
-    drawn, _ = matched(np.repeat(log_p, 2000, axis=0), np.tile([1, 0], (2000, 1)), 3, chance())
+    drawn, _ = matched_count_score(np.repeat(log_p, 2000, axis=0), np.tile([1, 0], (2000, 1)), 3, chance())
     assert expected == pytest.approx(drawn.mean(), abs=4 * drawn.std() / math.sqrt(2000))
     assert drawn.std() > 0
 
@@ -121,14 +121,14 @@ def test_the_matched_count_score_of_one_repetition_is_the_mean_difference_whatev
     log_p = noise(chance(), 20, 1, 6, 3.0)
     held_out = np.full((20, 1), 2)
     expected = np.delete(log_p[:, 0], 2, axis=1).mean(axis=1) - log_p[:, 0, 2]
-    assert expected == pytest.approx(matched(log_p, held_out, 1, chance())[0], abs=1e-12)
+    assert expected == pytest.approx(matched_count_score(log_p, held_out, 1, chance())[0], abs=1e-12)
 
 
 def test_with_two_models_a_repetition_both_scores_are_the_same() -> None:
     log_p = noise(chance(), 40, 10, 2, 5.0)
     held_out = np.ones((40, 10), np.int64)
     both = terms(log_p, held_out)
-    score, without = matched(log_p, held_out, 64, chance())
+    score, without = matched_count_score(log_p, held_out, 64, chance())
     assert both.score == pytest.approx(score, abs=1e-12)
     assert both.score_without_each == pytest.approx(without, abs=1e-9)
 
@@ -137,17 +137,17 @@ def test_without_a_repetition_the_matched_count_score_is_that_of_the_others() ->
     log_p = noise(chance(), 30, 3, 3, 4.0)
     held_out = partitions(chance(1), 30, 3, 3)
     log_p[:, 2, 1] = NAN
-    _, without = matched(log_p, held_out, 8, chance())
+    _, without = matched_count_score(log_p, held_out, 8, chance())
     for repetition in range(3):
         rest = np.delete(log_p, repetition, axis=1), np.delete(held_out, repetition, axis=1)
-        assert matched(*rest, 4, chance())[0] == pytest.approx(without[:, repetition], nan_ok=True)
+        assert matched_count_score(*rest, 4, chance())[0] == pytest.approx(without[:, repetition], nan_ok=True)
 
 
 def test_draws_choose_every_model_as_often_where_some_are_missing() -> None:
     n = 4000
     log_p = np.tile(np.log([[1.0, 2.0, NAN, 3.0, 5.0]] * 3), (n, 1, 1))
     held_out = np.tile([0, 2, 4], (n, 1))  # the second repetition has no model that held it out: it is not used
-    score, _ = matched(log_p, held_out, 7, chance(), without_each=False)
+    score, _ = matched_count_score(log_p, held_out, 7, chance(), without_each=False)
     sums = [first + third for first in (2, 3, 5) for third in (1, 2, 3)]
     expected = np.mean(np.log(np.array(sums) / 6))
     assert expected == pytest.approx(score.mean(), abs=4 * score.std() / math.sqrt(n))
@@ -156,10 +156,10 @@ def test_draws_choose_every_model_as_often_where_some_are_missing() -> None:
 def test_more_choices_than_draws_and_than_models_that_trained_are_drawn_from() -> None:
     # 2 x 2 choices, beside 3 of 4 models that can train: with three draws or fewer no observation has them all.
     log_p = np.tile(np.log([[1.0, 2.0, NAN, 1.0], [NAN, 4.0, 30.0, 1.0]]), (50, 1, 1))
-    score, without = matched(log_p, np.full((50, 2), 3), 1, chance(), without_each=False)
+    score, without = matched_count_score(log_p, np.full((50, 2), 3), 1, chance(), without_each=False)
     assert 4 == len(set(score.round(9)))
     assert (50, 0) == without.shape
-    every, _ = matched(log_p, np.full((50, 2), 3), 4, chance(), without_each=False)
+    every, _ = matched_count_score(log_p, np.full((50, 2), 3), 4, chance(), without_each=False)
     assert 1 == len(set(every.round(9)))
 
 
@@ -168,14 +168,14 @@ def test_models_that_are_missing_or_find_it_impossible_make_no_warnings() -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         trained, _ = terms(log_p[:1], np.ones((1, 2), int)).by_repetition
-        score, _ = matched(log_p, np.ones((2, 2), int), 4, chance(), without_each=False)
+        score, _ = matched_count_score(log_p, np.ones((2, 2), int), 4, chance(), without_each=False)
     assert [True, False] == np.isnan(trained[0]).tolist()
     assert [-INF] == score[1:].tolist()
 
 
 def test_a_repetition_without_either_kind_of_models_leaves_the_matched_count_score_alone() -> None:
     log_p = np.array([[[-1.0, -4.0, -2.0], [NAN, -9.0, NAN], [-9.0, NAN, -8.0], [NAN, NAN, NAN]]])
-    score, _ = matched(log_p, np.array([[1, 1, 1, 1]]), 9, chance())
+    score, _ = matched_count_score(log_p, np.array([[1, 1, 1, 1]]), 9, chance())
     assert [2.5] == pytest.approx(score)
     both = terms(log_p, np.array([[1, 1, 1, 1]]))
     assert ([4], [2]) == (both.trained_models.sum(axis=1).tolist(), both.held_out_models.sum(axis=1).tolist())
@@ -191,14 +191,14 @@ def test_an_observation_scores_alike_beside_others_that_have_more_models() -> No
     log_p[3, :, 1] = -INF
     log_p[4, :, 1:] = noise(chance(), 1, 2, 7, 3.0)[0]
     held_out = np.zeros((5, 2), np.int64)
-    together, without = matched(log_p, held_out, 50, chance())
-    alone = [matched(log_p[[row]], held_out[[row]], 50, chance()) for row in range(5)]
+    together, without = matched_count_score(log_p, held_out, 50, chance())
+    alone = [matched_count_score(log_p[[row]], held_out[[row]], 50, chance()) for row in range(5)]
     assert [score[0] for score, _ in alone] == pytest.approx(together)
     assert np.concatenate([each for _, each in alone]) == pytest.approx(without)
     every = [logsumexp(pair) for pair in itertools.product((-1, -2, -4), (-3, -30, -8))]
     expected = [np.mean(every), np.mean([logsumexp([each, -7]) for each in (-1, -2, -40)]), logsumexp([-6, -9]), -INF]
     assert [each - logsumexp([-5, -5]) for each in expected] == pytest.approx(together[:4])
-    drawn, _ = matched(log_p, held_out, 10, chance())
+    drawn, _ = matched_count_score(log_p, held_out, 10, chance())
     assert together[:4] == pytest.approx(drawn[:4])
     assert together[4] != drawn[4] == pytest.approx(together[4], abs=3.0)
 
@@ -208,7 +208,7 @@ def test_an_observation_scores_alike_beside_others_that_have_more_models() -> No
 )
 def test_what_is_impossible_in_every_draw_scores_as_published(trained: float, held_out: float, expected: float) -> None:
     log_p = np.array([[[trained, trained, held_out]] * 3, [[-1.0, -2.0, -3.0]] * 3])
-    found = matched(log_p, np.full((2, 3), 2), 2, chance())[0][0]
+    found = matched_count_score(log_p, np.full((2, 3), 2), 2, chance())[0][0]
     assert [expected] == pytest.approx([found], nan_ok=True)
 
 
@@ -234,7 +234,7 @@ def test_a_repetition_says_nothing_where_it_has_no_such_model() -> None:
 def test_a_block_without_observations_has_no_scores() -> None:
     nobody = np.zeros((0, 2, 3)), np.zeros((0, 2), np.int64)
     assert 0 == len(terms(*nobody).score)
-    assert (0,) == matched(*nobody, 4, chance())[0].shape
+    assert (0,) == matched_count_score(*nobody, 4, chance())[0].shape
 
 
 def test_draws_that_choose_nothing_but_the_impossible_stay_out_of_the_mean() -> None:
@@ -242,7 +242,7 @@ def test_draws_that_choose_nothing_but_the_impossible_stay_out_of_the_mean() -> 
     # Of four choices one is of two impossible ones; the others sum to e^-3, e^-3 and 2 e^-3.
     held = logsumexp([-1, -2])
     expected = (-3 - 3 - 3 + math.log(2)) / 3 - held
-    assert [expected] == pytest.approx(matched(log_p, np.array([[2, 2]]), 4, chance())[0])
+    assert [expected] == pytest.approx(matched_count_score(log_p, np.array([[2, 2]]), 4, chance())[0])
 
 
 def test_the_published_score_leans_upwards_where_nothing_is_memorised_and_the_matched_one_does_not() -> None:
@@ -251,7 +251,7 @@ def test_the_published_score_leans_upwards_where_nothing_is_memorised_and_the_ma
         log_p = noise(chance(3), n, 10, 10, sd)
         held_out = partitions(chance(4), n, 10, 10)
         published = terms(log_p, held_out).score
-        score, _ = matched(log_p, held_out, 16, chance(), without_each=False)
+        score, _ = matched_count_score(log_p, held_out, 16, chance(), without_each=False)
         errors = [each.std() / math.sqrt(n) for each in (published, score)]
         assert abs(published.mean() - lean) < 3 * errors[0] < lean / 20
         assert abs(score.mean()) < 3 * errors[1] < lean / 20
@@ -259,6 +259,6 @@ def test_the_published_score_leans_upwards_where_nothing_is_memorised_and_the_ma
 
 def test_a_seed_makes_the_same_draws() -> None:
     log_p, held_out = noise(chance(), 20, 3, 5, 2.0), partitions(chance(1), 20, 3, 5)
-    first, second, other = (matched(log_p, held_out, 8, chance(seed))[0].tolist() for seed in (5, 5, 6))
+    first, second, other = (matched_count_score(log_p, held_out, 8, chance(seed))[0].tolist() for seed in (5, 5, 6))
     assert first == second
     assert first != other

@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 from tasks import statistics
 from tasks.audits.density.memorization import terms
-from tasks.audits.density.reassignment import FEW, TOLERANCE, p_values, reassigned, smallest_p_value
+from tasks.audits.density.reassignment import FEW, TOLERANCE, p_values, reassign_models, smallest_p_value
 from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.density.made_up import noise, partitions
 
@@ -238,7 +238,7 @@ def test_models_are_reassigned_evenly_among_those_that_are_there() -> None:
     log_p[:, 2] = NAN
     held_out = np.tile([1, 3, 2], (6000, 1))
     held_out[:3000, 1] = 2  # by a model that is missing: it stays the one
-    found = reassigned(log_p, held_out, chance())
+    found = reassign_models(log_p, held_out, chance())
     counts = [np.bincount(found[3000:, repetition], minlength=4).tolist() for repetition in range(3)]
     assert [750] * 4 == pytest.approx(counts[0], abs=100)
     assert [1000, 1000, 0, 1000] == pytest.approx(counts[1], abs=110)

@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tasks.audits.density.sums_below import BINS, binned, half_sums, share_below
+from tasks.audits.density.sums_below import BINS, binned_share, half_sums, share_below
 
 TINY = 1e-12  # what stands for the tolerance of equal sums
 
@@ -61,10 +61,12 @@ def test_where_a_half_has_too_many_sums_the_share_is_none_too_small_and_nearly_e
 
 def test_the_binned_share_is_right_where_values_are_multiples_of_a_bin() -> None:
     values = [np.arange(4.0), np.arange(4.0), np.arange(4.0)]
-    assert every(values, 4.0) == pytest.approx(binned(values, [4, 4, 4], 4.0, bins=8))
-    assert every(values, 0.0) == pytest.approx(binned([np.zeros(1)] * 3, [4, 4, 4], 0.0, bins=8))
+    assert every(values, 4.0) == pytest.approx(binned_share(values, [4, 4, 4], 4.0, bins=8))
+    assert every(values, 0.0) == pytest.approx(binned_share([np.zeros(1)] * 3, [4, 4, 4], 0.0, bins=8))
     # Bins of 2: 1 counts as 0 and 3 as 2.
-    assert every([2 * (each // 2) for each in values], 4.0) == pytest.approx(binned(values, [4, 4, 4], 4.0, bins=2))
+    assert every([2 * (each // 2) for each in values], 4.0) == pytest.approx(
+        binned_share(values, [4, 4, 4], 4.0, bins=2)
+    )
 
 
 def test_half_sums_leave_out_what_is_too_large_and_give_up_above_the_most() -> None:

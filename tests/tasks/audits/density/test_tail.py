@@ -60,8 +60,8 @@ def test_the_level_of_one_alone_is_that_of_the_procedure() -> None:
     for dependent in (False, True):
         p = np.ones(50)
         p[7] = tail.alone(50, dependent)
-        assert 0.05 == pytest.approx(tail.adjusted(p, dependent)[7])
-    assert tail.adjusted(p, True)[7] == pytest.approx(
+        assert 0.05 == pytest.approx(tail.adjust_p_values(p, dependent)[7])
+    assert tail.adjust_p_values(p, True)[7] == pytest.approx(
         statistics.false_discovery_adjusted(p)[7] * sum(1 / np.arange(1, 51))
     )
     assert (0.05, 0.25) == (tail.counted_at(1e-10), tail.counted_at(0.25))
@@ -89,7 +89,7 @@ def test_false_discoveries_keep_their_rate_and_the_lower_limit_its_level_where_s
         log_p, out = noise(chance, 200, 4, 5, 2.0, 2.0), partitions(chance, 200, 4, 5)
         log_p[:40] += np.where(np.arange(5) == out[:40, :, None], 0.0, 12.0)
         p = p_values(log_p, out, 624, chance)
-        called = tail.adjusted(p, False) <= tail.LEVEL
+        called = tail.adjust_p_values(p, False) <= tail.LEVEL
         shares.append(called[40:].sum() / max(1, called.sum()))
         low = tail.beyond_chance(p, 0.05).share.low
         assert low is not None

@@ -11,7 +11,7 @@ import pytest
 from tasks.audits.deja_vu import PRESETS, DejaVu, tiny
 from tasks.audits.deja_vu.given_encoder import GivenEncoder
 from tasks.audits.deja_vu.measures import drawn, neighbours, reconstruction
-from tasks.audits.deja_vu.measures.drawn import DRAWN, DrawnBy, chosen
+from tasks.audits.deja_vu.measures.drawn import DRAWN, DrawnBy, choose_neighbours
 from tasks.audits.deja_vu.trainings import trainings
 from tasks.files import File
 from tasks.job import Job, marks
@@ -60,15 +60,15 @@ def test_the_same_pictures_are_drawn_of_both_models_by_chance_after_the_last_epo
     pictures = [(f"a{at:02}", at % 3, (0, 1)) for at in range(40)]
     near = pa.concat_tables([made_up({("A", "A"): pictures}, epoch=4), made_up({("A", "A"): pictures})])
     config = replace(by(CONFIG), layer=3, pictures=6)
-    found = chosen(near, config)
+    found = choose_neighbours(near, config)
     assert [5] * 6 == found["epoch"].to_pylist()
     ids = found["id"].to_pylist()
     assert sorted(set(ids)) == ids
     other = made_up({("B", "A"): pictures[::-1]})
-    assert ids == chosen(other, replace(config, model="B"))["id"].to_pylist()
-    assert ids != chosen(near, replace(config, seed=config.seed + 1))["id"].to_pylist()
-    assert 40 == chosen(near, replace(config, pictures=0)).num_rows
-    assert 0 == chosen(near, replace(config, layer=2)).num_rows
+    assert ids == choose_neighbours(other, replace(config, model="B"))["id"].to_pylist()
+    assert ids != choose_neighbours(near, replace(config, seed=config.seed + 1))["id"].to_pylist()
+    assert 40 == choose_neighbours(near, replace(config, pictures=0)).num_rows
+    assert 0 == choose_neighbours(near, replace(config, layer=2)).num_rows
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from scipy import stats
 from tasks import statistics
 from tasks.audits.density.measures.distribution import DISTRIBUTION, Distribution, describe, distribution, has_interval
 from tasks.audits.density.measures.scores import scores
-from tasks.audits.density.memorization import matched, terms
+from tasks.audits.density.memorization import matched_count_score, terms
 from tests.support.calibration import assert_rate
 from tests.tasks.audits.density import made_up
 from tests.tasks.audits.density.measures.test_scores import CONFIG, DISTRIBUTED, LOG_P, MODELS, TABLES, column
@@ -132,7 +132,7 @@ def test_where_nothing_is_memorised_the_intervals_of_the_matched_count_score_cov
     for world in range(worlds):
         chance = np.random.default_rng(world)
         log_p = made_up.noise(chance, n, repetitions, folds, sd, 2.0)
-        score, without = matched(log_p, made_up.partitions(chance, n, repetitions, folds), 16, chance)
+        score, without = matched_count_score(log_p, made_up.partitions(chance, n, repetitions, folds), 16, chance)
         whole, each = describe(score), [describe(column) for column in without.T]
         for statistic, estimates in found.items():
             estimates.append(statistics.jackknife(whole[statistic], [values[statistic] for values in each]))

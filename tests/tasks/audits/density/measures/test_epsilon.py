@@ -10,7 +10,7 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import expit
 
-from tasks.audits.density.measures.scores import SCORES, Check, beside_epsilon, privacy
+from tasks.audits.density.measures.scores import SCORES, Check, check_epsilon, privacy
 from tasks.training.privacy import Privacy
 from tests.support.calibration import DRAWS, assert_rate, bounds
 
@@ -19,7 +19,7 @@ EPSILON = 0.7
 
 def exactly(score: float, epsilon: float = EPSILON) -> Check:
     """The check of one row whose densities are known: every trial says the same."""
-    return beside_epsilon(np.array([5]), np.full((1, 3), score - 100), np.full((1, 3), -100.0), epsilon)
+    return check_epsilon(np.array([5]), np.full((1, 3), score - 100), np.full((1, 3), -100.0), epsilon)
 
 
 def answered(truth: bool, chance: np.random.Generator, trials: int) -> np.ndarray:
@@ -80,7 +80,7 @@ def test_the_interval_covers_epsilon_where_the_score_is_epsilon() -> None:
     chance = np.random.default_rng(0)
     for _ in range(DRAWS):
         sides = [np.log(np.where(answered(truth, chance, trials), high, low))[None] for truth in (True, False)]
-        one = beside_epsilon(np.array([0]), *sides, epsilon=score)
+        one = check_epsilon(np.array([0]), *sides, epsilon=score)
         assert one.largest.low is not None
         assert one.largest.high is not None
         assert one.p_value is not None
@@ -100,7 +100,7 @@ def test_of_twenty_rows_whose_scores_are_epsilon_one_is_called_in_one_run_of_twe
     rng, rows, trials = np.random.default_rng(1), 20, 10
     found = Counter[str]()
     for trained, held_out in rng.normal(-100, 0.1, (DRAWS, 2, rows, trials)):
-        one = beside_epsilon(np.arange(rows), trained + 0.5, held_out, 0.5)
+        one = check_epsilon(np.arange(rows), trained + 0.5, held_out, 0.5)
         assert one.p_value is not None
         assert one.surely is not None
         assert one.largest.low is not None
@@ -116,8 +116,8 @@ def test_the_largest_row_is_named_and_pays_for_having_been_chosen() -> None:
     chance = np.random.default_rng(1)
     trained, held_out = chance.normal(-100, 1, (2, 50, 20))
     trained[7] += 12
-    alone = beside_epsilon(np.array([7]), trained[7:8], held_out[7:8], 3.0, 1e-5)
-    found = beside_epsilon(np.arange(100, 150), trained, held_out, 3.0, 1e-5)
+    alone = check_epsilon(np.array([7]), trained[7:8], held_out[7:8], 3.0, 1e-5)
+    found = check_epsilon(np.arange(100, 150), trained, held_out, 3.0, 1e-5)
     assert (107, 50, 1, False) == (found.row, found.rows, found.surely, found.bounded)
     assert found.largest.value == alone.largest.value
     assert alone.largest.low is not None
@@ -130,7 +130,7 @@ def test_the_largest_row_is_named_and_pays_for_having_been_chosen() -> None:
 def test_the_interval_is_the_jackknifes_by_hand() -> None:
     # Scores without each of three trials: logs of means of two.
     trained, held_out = np.log([[1.0, 2.0, 6.0]]), np.log([[1.0, 1.0, 4.0]])
-    found = beside_epsilon(np.array([0]), trained, held_out, 0.1)
+    found = check_epsilon(np.array([0]), trained, held_out, 0.1)
     without = np.log([(2 + 6) / (1 + 4), (1 + 6) / (1 + 4), (1 + 2) / (1 + 1)])
     half = stats.t.ppf(0.975, 2) * math.sqrt(2 / 3 * ((without - without.mean()) ** 2).sum())
     assert math.log(9 / 6) == pytest.approx(found.largest.value)
@@ -139,7 +139,7 @@ def test_the_interval_is_the_jackknifes_by_hand() -> None:
 
 
 def test_one_trial_and_missing_ones_have_a_score_but_no_interval() -> None:
-    one = beside_epsilon(np.array([3]), np.array([[-90.0]]), np.array([[-100.0]]), 1.0)
+    one = check_epsilon(np.array([3]), np.array([[-90.0]]), np.array([[-100.0]]), 1.0)
     assert (10.0, None, None, None, None) == (
         one.largest.value,
         one.largest.low,
@@ -148,21 +148,21 @@ def test_one_trial_and_missing_ones_have_a_score_but_no_interval() -> None:
         one.surely,
     )
     trained = np.array([[-90.0, np.nan], [np.nan, np.nan]])
-    found = beside_epsilon(np.array([3, 4]), trained, np.full((2, 2), -100.0), 1.0)
+    found = check_epsilon(np.array([3, 4]), trained, np.full((2, 2), -100.0), 1.0)
     assert (3, 1, 1) == (found.row, found.rows, found.above)
     with pytest.raises(ValueError, match="no row has a score"):
-        beside_epsilon(np.array([4]), trained[1:], np.full((1, 2), -100.0), 1.0)
+        check_epsilon(np.array([4]), trained[1:], np.full((1, 2), -100.0), 1.0)
 
 
 def test_scores_of_folds_are_refused() -> None:
     with pytest.raises(ValueError, match="estimator is kfold; epsilon is about a single row"):
-        beside_epsilon(np.array([0]), np.zeros((1, 2)), np.zeros((1, 2)), 1.0, estimator="kfold")
+        check_epsilon(np.array([0]), np.zeros((1, 2)), np.zeros((1, 2)), 1.0, estimator="kfold")
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (math.inf, 0.0), (1.0, 1.0), (1.0, -0.1)])
 def test_what_is_no_promise_is_refused(epsilon: float, delta: float) -> None:
     with pytest.raises(ValueError, match="finite and above 0"):
-        beside_epsilon(np.array([0]), np.zeros((1, 2)), np.zeros((1, 2)), epsilon, delta)
+        check_epsilon(np.array([0]), np.zeros((1, 2)), np.zeros((1, 2)), epsilon, delta)
 
 
 def test_the_summary_names_the_row_and_the_delta() -> None:

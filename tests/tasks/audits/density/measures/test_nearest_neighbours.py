@@ -11,7 +11,7 @@ from scipy import stats
 from tasks.audits.density.measures.nearest_neighbours import (
     NEIGHBOURS,
     Neighbouring,
-    copied,
+    copied_share,
     correlations,
     neighbours,
     rows,
@@ -106,7 +106,7 @@ def test_a_copy_among_the_samples_has_distance_0_no_ratio_and_is_counted(digits:
     row = table.to_pylist()[3]
     assert (0.0, 7, None) == (row["to_sample"], row["sample"], row["ratio"])
     assert row["to_validation"] > 0
-    assert proportion(1, 10) == copied(table)
+    assert proportion(1, 10) == copied_share(table)
 
 
 def test_a_test_image_that_is_asked_about_is_not_its_own_neighbour(digits: Images) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.density.highly_memorised import highly_memorised, scored, within_central
+from tasks.audits.density.highly_memorised import highly_memorised_mask, scored_observations, within_central
 from tasks.audits.density.measures.outliers import OUTLIERS, Outliers, edges, outliers
 from tasks.statistics import jackknife
 from tests.tasks.audits.density.made_up_scores import scores
@@ -39,7 +39,7 @@ def test_the_share_of_a_bin_has_its_jackknife_interval_over_repetitions() -> Non
     trained = pa.array([[u] * 4 for u in U], pa.list_(pa.float32()))
     known = known.set_column(table.schema.get_field_index("trained"), "trained", trained)
     row = outliers(Outliers(width=10), [known]).to_pylist()[1]
-    shares = [float(highly_memorised(m.astype(np.float32))[:10].mean()) for m in without.T]
+    shares = [float(highly_memorised_mask(m.astype(np.float32))[:10].mean()) for m in without.T]
     expected = jackknife(0.1, shares)
     assert expected.low is not None
     assert expected.high is not None
@@ -57,15 +57,15 @@ def test_the_open_ends_begin_where_the_central_99_percent_of_log_p_end() -> None
 
 def test_who_has_no_score_is_in_no_bin_and_counted() -> None:
     table = scores([*U, -5.0, None, math.nan], [*M, None, 200.0, math.nan])
-    assert 3 == scored(table).without
+    assert 3 == scored_observations(table).without
     found = outliers(Outliers(width=10), [table])
     assert outliers(Outliers(width=10), [scores(U, M)]).equals(found)
 
 
 def test_infinite_scores_are_highly_memorised_and_infinite_log_p_is_in_the_lowest_bin() -> None:
     m = np.array([0.0] * 90 + [math.inf] * 10)
-    assert [False] * 90 + [True] * 10 == highly_memorised(m).tolist()
-    assert [False] * 99 + [True] == highly_memorised(np.array([-math.inf] * 99 + [math.inf])).tolist()
+    assert [False] * 90 + [True] * 10 == highly_memorised_mask(m).tolist()
+    assert [False] * 99 + [True] == highly_memorised_mask(np.array([-math.inf] * 99 + [math.inf])).tolist()
     table = outliers(Outliers(width=10), [scores([-math.inf, *U], [-math.inf, *M])]).to_pylist()
     assert (0, 1) == (table[0]["memorised"], table[0]["regular"])
     nothing_finite = outliers(Outliers(), [scores([-math.inf] * 3, [-math.inf] * 3)]).to_pylist()
@@ -80,7 +80,7 @@ def test_examples_are_drawn_by_the_seed_from_their_own_bin_and_group() -> None:
     first, again, other = (outliers(Outliers(25, seed=seed), [table]) for seed in (1, 1, 2))
     assert first.equals(again)
     assert not first.equals(other)
-    high = highly_memorised(m)
+    high = highly_memorised_mask(m)
     for row in first.to_pylist():
         inside = (u >= (-math.inf if row["low"] is None else row["low"])) & (
             u < (math.inf if row["high"] is None else row["high"])
