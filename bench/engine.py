@@ -71,7 +71,7 @@ def autoencoders(data: Images, place: torch.device) -> Workload:
 def workload(learning: Objective, recipe: Recipe, data: Images, place: torch.device, members: int) -> Workload:
     rows = np.arange(len(data.train_images))
     group = [Member(seed, rows) for seed in range(members)]
-    there, aliases = resident(data, place).with_replaced([member.replaced for member in group])
+    there, aliases = resident(data, place).replace_images([member.replaced for member in group])
     return Workload(Spec(learning, recipe, data), there, group, aliases)
 
 

@@ -44,7 +44,7 @@ from bench.measuring import Row, Run, ceilings, clock_of, here, in_turn, options
 from tasks import hardware
 from tasks.datasets.images import Images
 from tasks.hardware import full_float32
-from tasks.models.dequantisation import fixed, observation_keys
+from tasks.models.dequantisation import fixed_inputs, observation_keys
 from tasks.models.importance import Sampling, log_p
 from tasks.training.stack import Stack
 from tasks.training.strategies import Strategy
@@ -173,7 +173,7 @@ class Estimates:
     @property
     def x(self) -> Tensor:
         """The points as all models see them, (n, 1024)."""
-        return fixed(VAE.preparation, self.pixels, observation_keys(0, self.rows), torch.float32)
+        return fixed_inputs(VAE.preparation, self.pixels, observation_keys(0, self.rows), torch.float32)
 
     @property
     def network(self) -> Usual:

@@ -23,7 +23,7 @@ from tasks.datasets.images import Images
 from tasks.hardware import full_float32
 from tasks.models.networks import Architecture
 from tasks.training import memory
-from tasks.training.strategies import Strategy, benchmarked, candidates, rehearsed, synchronise
+from tasks.training.strategies import Strategy, benchmark, candidates, rehearse, synchronise
 from tasks.training.trainer import MOST
 
 STACKS = (64, 256, 128, 512, 1, 16, 4)  # the most telling first
@@ -157,10 +157,10 @@ def race(network: str, data: Images, place: torch.device, most: int = MOST, batc
     """Model-steps per second of every way, as the engine itself decides between them."""
     with hardware.exactly(place):
         workload = classifiers(data, place, network, batch=batch)
-        need = memory.need(lambda models: rehearsed(workload, models), place)
+        need = memory.need(lambda models: rehearse(workload, models), place)
         release()
         fitting = max(1, min(most, need.fitting(memory.free(place))))
-        choice = benchmarked(workload, candidates(workload, fitting))
+        choice = benchmark(workload, candidates(workload, fitting))
     rates: dict[str, float] = dict(choice["rates"])
     members = choice["places"] * choice["stacks"]
     for name, reached in rates.items():
@@ -177,10 +177,10 @@ def room(data: Images, place: torch.device, models: int) -> Iterator[Row]:
     """Memory of a stack as predicted from steps of one and of two models, and as it was."""
     with hardware.exactly(place):
         workload = classifiers(data, place)
-        need = memory.need(lambda count: rehearsed(workload, count), place)
+        need = memory.need(lambda count: rehearse(workload, count), place)
         predicted = need.fixed + models * need.per_model
         release()
-        eager = memory.taken(lambda: rehearsed(workload, models), place)
+        eager = memory.peak_memory(lambda: rehearse(workload, models), place)
         release()
         before = reserved(place)
 
@@ -190,7 +190,7 @@ def room(data: Images, place: torch.device, models: int) -> Iterator[Row]:
             synchronise(place)
             return stack.bytes
 
-        captured = memory.taken(recorded, place)
+        captured = memory.peak_memory(recorded, place)
         kept = reserved(place) - before
         pools = f", {kept / models / 1e6:.1f} MB of torch's pools" if kept > 0 else ""
         for name, took, more in (("eager", eager, ""), ("captured", captured, pools)):

@@ -56,7 +56,7 @@ def unlearning(given: Size, mixture: Mixture, name: UnlearningName) -> Unlearnin
     return Unlearning(
         kept=tuple(share for share in mixture.shares if share.part != part),
         forgotten=tuple(share for share in mixture.shares if share.part == part),
-        method=given.config.unlearning.of(name),
+        method=given.config.unlearning.method_named(name),
         validation=mixture.validation,
         classes=mixture.classes,
         seed=seeds.derive(mixture.seed, name),

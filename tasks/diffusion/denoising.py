@@ -67,7 +67,7 @@ class Denoising:
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
         return self._losses({name: tensors[name] for name in self.learned}, batch)
 
-    def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
         return self._losses(averages(tensors), batch), None
 
     def _losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:

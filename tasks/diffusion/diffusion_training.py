@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tasks import seeds
 from tasks.diffusion.diffusion_config import Diffusion
-from tasks.training.chains import Linked, train_linked
+from tasks.training.chains import Linked, train_chains
 
 if TYPE_CHECKING:
     from tasks.training.members import Epoch
@@ -78,7 +78,7 @@ def fit_diffusion(
     spec = Spec(learning, config.recipe, images)
     member = Member(config.seed, np.arange(len(learnt)))
     linked = Linked(f"diffusion 1: {replace(config, epochs=1)} of {of}", config.epochs)
-    ((_, outcome),) = train_linked(spec, {index: member}, {index: linked})
+    ((_, outcome),) = train_chains(spec, {index: member}, {index: linked})
     if isinstance(outcome, Exception):
         raise outcome
     return TrainedDiffusion(averages(outcome.weights), scale, outcome.history)

@@ -47,7 +47,7 @@ def network(layers: Layers, x: Tensor, times: Tensor, vectors: Tensor, config: U
     x = unet.residual("middle2", x, width)
     for level, width in reversed(list(enumerate(config.widths))):
         for number in range(1, config.blocks + 2):
-            x = unet.attending(f"up{level}.{number}", layers.beside(x, passed.pop()), width)
+            x = unet.attending(f"up{level}.{number}", layers.concatenate_channels(x, passed.pop()), width)
         if level:
             x = unet.residual(f"up{level}.resampled", x, width, "up")
     return unet.conv("last", silu(unet.norm("last.norm", x)), 3, start=ZERO)
@@ -101,7 +101,7 @@ class Blocks:
             x = x.to(self.embedding.dtype)
             gamma = layers.dense(f"{name}.gamma", self.embedding, channels, FAN_IN_UNIFORM, ONE)
             beta = layers.dense(f"{name}.beta", self.embedding, channels, FAN_IN_UNIFORM)
-            x = layers.standardised(name, x, momentum=MOMENTUM, epsilon=EPSILON)
+            x = layers.standardise(name, x, momentum=MOMENTUM, epsilon=EPSILON)
             return x * layers.images(gamma, (channels, 1, 1)) + layers.images(beta, (channels, 1, 1))
 
     def residual(self, name: str, x: Tensor, channels: int, resampling: Resampling = "") -> Tensor:

@@ -37,7 +37,7 @@ def made(model: ModelFile, shape: tuple[int, int, int], classes: int | None) -> 
     if classes is None:
         raise ValueError(f"model {model.name} is made by a factory, which must be told the number of classes")
     height, width, channels = shape
-    make = modules.imported(factory)
+    make = modules.import_factory(factory)
     try:
         module = make((channels, height, width), classes)
     except Exception as error:

@@ -16,7 +16,7 @@ CONTRAST, CROP, MIRROR = 0, -1, -2  # sites: a network's layers count theirs fro
 FACTOR = 0.2
 
 
-def augmented(pixels: Tensor, shape: tuple[int, int, int], draws: CounterRng) -> Tensor:
+def augment(pixels: Tensor, shape: tuple[int, int, int], draws: CounterRng) -> Tensor:
     """Images changed each in its own way: (models, rows, height * width * channels) in [0, 1], in and out.
 
     Contrast: each value's distance from the mean of its channel in its image times U[0.8, 1.2], not cut off at 0 or 1,

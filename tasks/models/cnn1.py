@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tasks.models.layers import GLOROT, Layers
-from tasks.models.regularisers import CONVOLUTIONAL, DENSE, PLAIN, Regularisers, activated
+from tasks.models.regularisers import CONVOLUTIONAL, DENSE, PLAIN, Regularisers, activate
 from tasks.models.widths import CNN1
 
 
@@ -22,9 +22,9 @@ def network(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers 
     """The logits (models, rows, classes) of images."""
     hidden, bias = CNN1.times(width), regularisers.bias
     (first, second), dense = hidden.channels, hidden.units
-    x = activated(layers, layers.conv("conv1", x, first, 3, GLOROT, bias=bias), 1, CONVOLUTIONAL, regularisers)
+    x = activate(layers, layers.conv("conv1", x, first, 3, GLOROT, bias=bias), 1, CONVOLUTIONAL, regularisers)
     x = functional.max_pool2d(layers.conv("conv2", x, second, 3, GLOROT, bias=bias), 2)
-    x = layers.flat(activated(layers, x, 2, CONVOLUTIONAL, regularisers))
-    x = activated(layers, layers.dense("dense1", x, dense[0], GLOROT, bias=bias), 3, DENSE, regularisers)
-    x = activated(layers, layers.dense("dense2", x, dense[1], GLOROT, bias=bias), 4, DENSE, regularisers)
+    x = layers.flat(activate(layers, x, 2, CONVOLUTIONAL, regularisers))
+    x = activate(layers, layers.dense("dense1", x, dense[0], GLOROT, bias=bias), 3, DENSE, regularisers)
+    x = activate(layers, layers.dense("dense2", x, dense[1], GLOROT, bias=bias), 4, DENSE, regularisers)
     return layers.dense("dense3", x, classes, GLOROT)

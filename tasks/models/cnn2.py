@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tasks.models.layers import GLOROT, Layers
-from tasks.models.regularisers import CONVOLUTIONAL, DENSE, PLAIN, Regularisers, activated
+from tasks.models.regularisers import CONVOLUTIONAL, DENSE, PLAIN, Regularisers, activate
 from tasks.models.widths import CNN2
 
 
@@ -22,10 +22,10 @@ def network(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers 
     hidden, bias = CNN2.times(width), regularisers.bias
     for number, channels in enumerate(hidden.channels, 1):
         x = layers.conv(f"conv{number}", x, channels, 3, GLOROT, bias=bias)
-        x = activated(layers, x, number, CONVOLUTIONAL, regularisers)
+        x = activate(layers, x, number, CONVOLUTIONAL, regularisers)
         if number in hidden.pooled:
             x = functional.max_pool2d(x, 2)
     (units,) = hidden.units
     x = layers.dense("dense1", layers.flat(x), units, GLOROT, bias=bias)
-    x = activated(layers, x, len(hidden.channels) + 1, DENSE, regularisers)
+    x = activate(layers, x, len(hidden.channels) + 1, DENSE, regularisers)
     return layers.dense("dense2", x, classes, GLOROT)

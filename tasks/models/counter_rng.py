@@ -37,8 +37,8 @@ class CounterRng:
 
     def words(self, site: int, count: int) -> Tensor:
         """64 random bits each: (models, count) int64."""
-        starts = mixed(self.keys ^ site_key(site))
-        return mixed(starts[:, None] + counters(count, starts.device), spare=False)
+        starts = mix_words(self.keys ^ site_key(site))
+        return mix_words(starts[:, None] + counters(count, starts.device), spare=False)
 
     def uniform(self, site: int, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
         """U[0, 1) in steps of 2^-24, the same in every dtype."""
@@ -52,7 +52,7 @@ class CounterRng:
         radius = uniform[..., 0].neg().log1p_().mul_(-2).sqrt_()
         return radius.mul_(uniform[..., 1].mul(2 * math.pi).cos_())
 
-    def kept(self, site: int, shape: Sequence[int], rate: float) -> Tensor:
+    def dropout_mask(self, site: int, shape: Sequence[int], rate: float) -> Tensor:
         """True with probability 1 - rate (rate < 1), to within 2^-17: what dropout leaves standing."""
         count = math.prod(shape)
         quarters = self.words(site, -(-count // 4)).view(torch.int16)[:, :count]
@@ -66,10 +66,10 @@ def member_key(seed: int) -> int:
 
 def step_keys(members: Tensor, steps: Tensor) -> Tensor:
     """The keys of a step: from each model's key and its number of steps taken, both (models,) int64."""
-    return mixed(members + steps.long() * GAMMA)
+    return mix_words(members + steps.long() * GAMMA)
 
 
-def mixed(words: Tensor, spare: bool = True) -> Tensor:
+def mix_words(words: Tensor, spare: bool = True) -> Tensor:
     """SplitMix64's finaliser, bit for bit; `spare` leaves the argument as it is."""
     words = words.clone() if spare else words
     # Shifts of signed words copy the sign: the bits that it filled are masked off.

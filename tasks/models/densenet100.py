@@ -35,24 +35,24 @@ def network(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers 
     for block in range(1, BLOCKS + 1):
         if block > 1:
             channels = int(channels * COMPRESSION)
-            x = convolved(layers, f"transition{block - 1}", x, channels, 1, regularisers)
+            x = convolve(layers, f"transition{block - 1}", x, channels, 1, regularisers)
             x = functional.avg_pool2d(x, 2)
         for layer in range(1, DEEP + 1):
             name = f"block{block}.layer{layer}"
-            inside = convolved(layers, f"{name}.narrow", x, BOTTLENECK, 1, regularisers)
-            new = convolved(layers, f"{name}.grow", inside, GROWTH, 3, regularisers)
-            x = layers.beside(x, new)
+            inside = convolve(layers, f"{name}.narrow", x, BOTTLENECK, 1, regularisers)
+            new = convolve(layers, f"{name}.grow", inside, GROWTH, 3, regularisers)
+            x = layers.concatenate_channels(x, new)
             channels += GROWTH
-    x = normalised(layers, "norm", x).mean((2, 3), keepdim=True)
+    x = normalise(layers, "norm", x).mean((2, 3), keepdim=True)
     return layers.dense("dense", layers.flat(x), classes, HE_NORMAL)
 
 
-def convolved(layers: Layers, name: str, x: Tensor, channels: int, kernel: int, regularisers: Regularisers) -> Tensor:
+def convolve(layers: Layers, name: str, x: Tensor, channels: int, kernel: int, regularisers: Regularisers) -> Tensor:
     """Batch norm, ReLU, convolution and, where asked for, dropout."""
-    x = normalised(layers, f"{name}.norm", x)
+    x = normalise(layers, f"{name}.norm", x)
     x = layers.conv(name, x, channels, kernel, HE_NORMAL, padding=kernel // 2, bias=None)
     return layers.dropout(x, RATE) if regularisers.dropout else x
 
 
-def normalised(layers: Layers, name: str, x: Tensor) -> Tensor:
+def normalise(layers: Layers, name: str, x: Tensor) -> Tensor:
     return layers.batch_norm(name, x, momentum=0.01, epsilon=1e-3).relu()

@@ -80,7 +80,7 @@ class DensityModule:
 
     def losses(self, layers: Layers, images: Tensor) -> Tensor:
         """The losses of training, (models, rows), of images as seen, (models, rows, channels, height, width)."""
-        outputs = self._loss.of(layers, images)
+        outputs = self._loss.compute(layers, images)
         return -outputs if self._loss is self.log_prob else outputs
 
     def check_samples(self) -> None:
@@ -96,12 +96,12 @@ class DensityModule:
         parts = []
         with drawing(seed, next(iter(tensors.values())).device), torch.no_grad():
             for start in range(0, count, SAMPLED):
-                parts.append(self._sampled(tensors, min(SAMPLED, count - start)))
-        return self.preparation.shown(torch.cat(parts)[None].flatten(2))[0].clamp(0, 1)
+                parts.append(self._sample(tensors, min(SAMPLED, count - start)))
+        return self.preparation.displayed_pixels(torch.cat(parts)[None].flatten(2))[0].clamp(0, 1)
 
-    def _sampled(self, tensors: Mapping[str, Tensor], count: int) -> Tensor:
+    def _sample(self, tensors: Mapping[str, Tensor], count: int) -> Tensor:
         try:
-            images = self.module.applied("sample", tensors, False, count)[0]
+            images = self.module.apply("sample", tensors, False, count)[0]
         except Exception as error:
             raise ValueError(f"network {self.name}: sample failed on {count}: {one_line(error)}") from error
         expected = (count, *self.preparation.seen_shape)
@@ -125,7 +125,7 @@ class DensityModule:
         """Random bytes as the module sees them."""
         stream = torch.Generator().manual_seed(0)
         pixels = torch.randint(256, (1, TRIED, shape[0] * shape[1] * shape[2]), dtype=torch.uint8, generator=stream)
-        seen = self.preparation.seen(pixels, CounterRng(torch.zeros(1, dtype=torch.int64)), torch.float32)
+        seen = self.preparation.to_model_inputs(pixels, CounterRng(torch.zeros(1, dtype=torch.int64)), torch.float32)
         return torch.unflatten(seen[0], 1, self.preparation.seen_shape)
 
 

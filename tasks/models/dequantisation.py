@@ -32,13 +32,13 @@ class Preparation(Protocol):
     def seen_shape(self) -> Shape:
         """Channels, height and width of what the model sees."""
 
-    def seen(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:
+    def to_model_inputs(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:
         """Bytes (models, rows, height * width * channels) as the model sees them in this draw."""
 
     def to_pixels(self, seen: Tensor) -> Tensor:
         """What turns the log density of what is seen (..., features) into that of the bytes: (...), in nats."""
 
-    def shown(self, seen: Tensor) -> Tensor:
+    def displayed_pixels(self, seen: Tensor) -> Tensor:
         """What is seen (models, rows, features) as pixels in [0, 1], (models, rows, height * width * channels)."""
 
 
@@ -54,7 +54,7 @@ class Binary:
         height, width, channels = self.shape
         return channels, height + 2 * self.padding, width + 2 * self.padding
 
-    def seen(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:  # noqa: ARG002
+    def to_model_inputs(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:  # noqa: ARG002
         images = channels_first(pixels, self.shape)
         models, count = len(images), images[0].numel()
         words = draws.words(BINARISED, -(-count // 4)).view(torch.int16)[:, :count]
@@ -71,7 +71,7 @@ class Binary:
     def to_pixels(self, seen: Tensor) -> Tensor:
         return torch.zeros(seen.shape[:-1], dtype=seen.dtype, device=seen.device)
 
-    def shown(self, seen: Tensor) -> Tensor:
+    def displayed_pixels(self, seen: Tensor) -> Tensor:
         images = torch.unflatten(seen, 2, self.seen_shape)
         _, height, width = self.seen_shape
         rows, columns = slice(self.padding, height - self.padding), slice(self.padding, width - self.padding)
@@ -92,7 +92,7 @@ class Dequantised:
         height, width, channels = self.shape
         return channels, height, width
 
-    def seen(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:  # noqa: ARG002
+    def to_model_inputs(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:  # noqa: ARG002
         images = channels_first(pixels, self.shape)
         count = images[0].numel()
         steps = draws.words(DEQUANTISED, -(-count // 4)).view(torch.int16)[:, :count].bitwise_and(2**15 - 1)
@@ -103,7 +103,7 @@ class Dequantised:
         """-D log 256"""
         return seen.new_full(seen.shape[:-1], -seen.shape[-1] * math.log(256))
 
-    def shown(self, seen: Tensor) -> Tensor:
+    def displayed_pixels(self, seen: Tensor) -> Tensor:
         return torch.unflatten(seen.clamp(0, 1), 2, self.seen_shape).permute(0, 1, 3, 4, 2).flatten(2)
 
 
@@ -123,7 +123,7 @@ class Logit:
         height, width, channels = self.shape
         return channels, height, width
 
-    def seen(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:
+    def to_model_inputs(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:
         images = channels_first(pixels, self.shape)
         if training and self.mirrored:
             turned = draws.uniform(FLIPPED, (images.shape[1],)) < 0.5
@@ -141,14 +141,14 @@ class Logit:
         sums = (apart + 2 * apart.neg().exp().log1p()).sum(-1)
         return sums + seen.shape[-1] * math.log((1 - 2 * self.margin) / 256)
 
-    def shown(self, seen: Tensor) -> Tensor:
+    def displayed_pixels(self, seen: Tensor) -> Tensor:
         shares = seen.sigmoid().sub_(self.margin).div_(1 - 2 * self.margin).clamp_(0, 1)
         return torch.unflatten(shares, 2, self.seen_shape).permute(0, 1, 3, 4, 2).flatten(2)
 
 
-def fixed(preparation: Preparation, pixels: Tensor, keys: Tensor, dtype: torch.dtype) -> Tensor:
+def fixed_inputs(preparation: Preparation, pixels: Tensor, keys: Tensor, dtype: torch.dtype) -> Tensor:
     """Observations (n, height * width * channels) as seen once and for all, (n, features), by their `keys` (n,)."""
-    return preparation.seen(pixels[:, None], CounterRng(keys), dtype)[:, 0]
+    return preparation.to_model_inputs(pixels[:, None], CounterRng(keys), dtype)[:, 0]
 
 
 def observation_keys(seed: int, rows: Tensor) -> Tensor:

@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 
 from tasks.models.counter_rng import CounterRng, site_key, step_keys
-from tasks.models.dequantisation import Preparation, fixed, observation_keys
+from tasks.models.dequantisation import Preparation, fixed_inputs, observation_keys
 from tasks.models.layers import Layers
-from tasks.models.refinement import refined
+from tasks.models.refinement import refine
 from tasks.models.vae import LATENT, Vae
 from tasks.ranges import at_least
 
@@ -93,10 +93,10 @@ def log_p(
     chunk: Chunk | None = None,
 ) -> Tensor:
     """The log density of every observation's bytes under every model: (models, n) float64, in nats. See `estimated`."""
-    return estimated(vae, tensors, pixels, rows, members, sampling, chunk).log_p
+    return estimate_log_density(vae, tensors, pixels, rows, members, sampling, chunk).log_p
 
 
-def estimated(
+def estimate_log_density(
     vae: Vae,
     tensors: Mapping[str, Tensor],
     pixels: Tensor,
@@ -120,11 +120,11 @@ def estimated(
     with torch.inference_mode():
         for start in range(0, n, chunk.encoded):
             part = slice(start, start + chunk.encoded)
-            x = seen(vae.preparation, pixels[part], rows[part], members, sampling, dtype)
+            x = model_inputs(vae.preparation, pixels[part], rows[part], members, sampling, dtype)
             keys = code_keys(members, rows[part])
             codes = vae.encode(Layers(tensors), x.expand(models, -1, -1))
 
-            def averaged(codes: Codes, x: Tensor = x, keys: Tensor = keys) -> tuple[Tensor, Tensor]:
+            def average_chunks(codes: Codes, x: Tensor = x, keys: Tensor = keys) -> tuple[Tensor, Tensor]:
                 weights = log_weights(vae, codes, Layers(decoder), x, keys, sampling)
                 parts = [
                     mean_of(partial(weights, slice(first, first + chunk.points)), sampling.samples, chunk.samples)
@@ -133,9 +133,9 @@ def estimated(
                 return torch.cat([mean for mean, _ in parts], 1), torch.cat([number for _, number in parts], 1)
 
             if unfitted is not None:
-                unfitted[:, part] = averaged(codes)[1]
-                codes = refined(vae, Layers(tensors), x, *codes, keys, sampling.refine)
-            log_densities[:, part], effective[:, part] = averaged(codes)
+                unfitted[:, part] = average_chunks(codes)[1]
+                codes = refine(vae, Layers(tensors), x, *codes, keys, sampling.refine)
+            log_densities[:, part], effective[:, part] = average_chunks(codes)
             log_densities[:, part] += vae.preparation.to_pixels(x)
     return Estimated(log_densities, effective, unfitted)
 
@@ -149,7 +149,7 @@ def reduced(sampling: Sampling) -> bool:
     return sampling.decoder == "bfloat16"
 
 
-def seen(
+def model_inputs(
     preparation: Preparation,
     pixels: Tensor,
     rows: Tensor,
@@ -160,8 +160,8 @@ def seen(
     """Observations as models see them: (1, n, features), or (models, n, features) where each has its own view."""
     keys = observation_keys(sampling.seed, rows)
     if not sampling.afresh:
-        return fixed(preparation, pixels, keys, dtype)[None]
-    return torch.stack([fixed(preparation, pixels, step_keys(member, keys), dtype) for member in members])
+        return fixed_inputs(preparation, pixels, keys, dtype)[None]
+    return torch.stack([fixed_inputs(preparation, pixels, step_keys(member, keys), dtype) for member in members])
 
 
 def log_weights(

@@ -155,7 +155,7 @@ class Layers:
         weight = self.weight(f"{name}.weight", (channels, inputs, kernel, kernel), start, *fans).flatten(0, 1)
         offset = None if bias is None else self.weight(f"{name}.bias", (channels,), bias, *fans).flatten()
         if self.models == 1 and x.device.type == "cpu":
-            x = in_order(x)
+            x = fast_memory_order(x)
         return functional.conv2d(x, weight, offset, stride, padding, groups=self.models)
 
     def transposed_conv(
@@ -191,14 +191,16 @@ class Layers:
             return normalised.view(x.shape[1], self.models, x.shape[2]).transpose(0, 1)
         shape = (x.shape[1] // self.models,)
         gamma, beta = self.weight(f"{name}.gamma", shape, ONE), self.weight(f"{name}.beta", shape, ZERO)
-        return self._scaled(name, x, (gamma.flatten(), beta.flatten()), momentum, epsilon)
+        return self._scale_and_shift(name, x, (gamma.flatten(), beta.flatten()), momentum, epsilon)
 
-    def standardised(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
+    def standardise(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
         """`batch_norm` of images without its learned scale and shift."""
         ones = x.new_ones(x.shape[1])
-        return self._scaled(name, x, (ones, torch.zeros_like(ones)), momentum, epsilon)
+        return self._scale_and_shift(name, x, (ones, torch.zeros_like(ones)), momentum, epsilon)
 
-    def _scaled(self, name: str, x: Tensor, scale: tuple[Tensor, Tensor], momentum: float, epsilon: float) -> Tensor:
+    def _scale_and_shift(
+        self, name: str, x: Tensor, scale: tuple[Tensor, Tensor], momentum: float, epsilon: float
+    ) -> Tensor:
         """Batch norm of images with the scale and shift of every channel of all models."""
         shape = (x.shape[1] // self.models,)
         running = self.statistic(f"{name}.mean", shape, ZERO), self.statistic(f"{name}.variance", shape, ONE)
@@ -212,7 +214,7 @@ class Layers:
                 kept.copy_(moved.view_as(kept))
             return normalised
         real = x.new_ones((self.models, len(x))) if self.mode.real is None else self.mode.real
-        return _normalised(x, real, running, scale, momentum, epsilon)
+        return _normalise(x, real, running, scale, momentum, epsilon)
 
     def dropout(self, x: Tensor, rate: float) -> Tensor:
         """In training, each value is 0 with probability `rate` and otherwise grows by 1 / (1 - rate).
@@ -224,13 +226,15 @@ class Layers:
             return x
         assert self.mode.draws is not None
         if x.dim() == 3:
-            kept = self.mode.draws.kept(site, x.shape[1:], rate)
+            kept = self.mode.draws.dropout_mask(site, x.shape[1:], rate)
         else:
             rows, channels = len(x), x.shape[1] // self.models
-            kept = self.mode.draws.kept(site, (rows, channels, *x.shape[2:]), rate).transpose(0, 1).flatten(1, 2)
+            kept = (
+                self.mode.draws.dropout_mask(site, (rows, channels, *x.shape[2:]), rate).transpose(0, 1).flatten(1, 2)
+            )
         return x * kept * (1 / (1 - rate))
 
-    def beside(self, *parts: Tensor) -> Tensor:
+    def concatenate_channels(self, *parts: Tensor) -> Tensor:
         """Images whose channels are those of all parts, each model's own together."""
         if self.models == 1:
             return torch.cat(parts, 1)
@@ -243,7 +247,7 @@ class Layers:
             return x.view(len(x), self.models, -1).transpose(0, 1)
         if x.requires_grad and x.device.type == "cpu":
             # Else the gradient comes back in another order than the values have, and every layer below pays for it.
-            x.register_hook(in_order)  # type: ignore[no-untyped-call]
+            x.register_hook(fast_memory_order)  # type: ignore[no-untyped-call]
         return x.reshape(1, len(x), math.prod(x.shape[1:]))
 
     def images(self, x: Tensor, shape: Shape) -> Tensor:
@@ -252,7 +256,7 @@ class Layers:
         return x.transpose(0, 1).reshape(rows, self.models * shape[0], *shape[1:])
 
 
-def in_order(images: Tensor) -> Tensor:
+def fast_memory_order(images: Tensor) -> Tensor:
     """The same images in the memory order that a CPU convolves, and pools after it, the fastest in.
 
     That is channels last, but for float64: only torch's plain loops know it, a hundred times slower in that order.
@@ -261,7 +265,7 @@ def in_order(images: Tensor) -> Tensor:
     return images.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
 
 
-def _normalised(
+def _normalise(
     x: Tensor,
     real: Tensor,
     running: tuple[Tensor, Tensor],

@@ -36,7 +36,7 @@ class Method:
         self._trial = trial
         self._random = {}
         for training in (True, False):  # in evaluation at last, whose values are kept
-            self.tried, self._random[training] = self._tried(training)
+            self.tried, self._random[training] = self._try_outputs(training)
         if self._random[False] and not chancy:
             raise ValueError(f"{self.whose} draws random numbers in evaluation; it may do so in training alone")
 
@@ -44,7 +44,7 @@ class Method:
         """Whether random numbers are drawn."""
         return self._random[training]
 
-    def of(self, layers: Layers, images: Tensor) -> Tensor:
+    def compute(self, layers: Layers, images: Tensor) -> Tensor:
         """The values (models, rows, *result) of images (models, rows, *image).
 
         In training padding is left out, since rows may bear on one another, and a method that draws random numbers is
@@ -57,9 +57,9 @@ class Method:
         values = [self._alone(layers, model, images[model]) for model in range(layers.models)]
         return torch.stack(values) if len(values) > 1 else values[0][None]
 
-    def judged(self, tensors: Mapping[str, Tensor], images: Tensor) -> Tensor:
+    def evaluate(self, tensors: Mapping[str, Tensor], images: Tensor) -> Tensor:
         """One model's values (rows, *result) in evaluation, from its tensors, which stay unchanged."""
-        return self._applied(tensors, images, False)[0]
+        return self._apply(tensors, images, False)[0]
 
     @cached_property
     def stackable(self) -> bool:
@@ -89,10 +89,10 @@ class Method:
         tensors = self._initial()
         with torch.no_grad():
             try:
-                by_row = torch.vmap(lambda image: self.judged(tensors, image[None])[0])(self._trial)
+                by_row = torch.vmap(lambda image: self.evaluate(tensors, image[None])[0])(self._trial)
             except Exception:  # anything that vmap or the module cannot do
                 return False
-            return torch.allclose(self.judged(tensors, self._trial), by_row, rtol=1e-3, atol=1e-4)
+            return torch.allclose(self.evaluate(tensors, self._trial), by_row, rtol=1e-3, atol=1e-4)
 
     def _alone(self, layers: Layers, model: int, images: Tensor) -> Tensor:
         mode = layers.mode
@@ -104,9 +104,9 @@ class Method:
         if self.random(mode.training):
             assert mode.draws is not None
             with drawing(int(mode.draws.keys[model]), images.device):
-                outputs, kept = self._applied(tensors, rows, mode.training)
+                outputs, kept = self._apply(tensors, rows, mode.training)
         else:
-            outputs, kept = self._applied(tensors, rows, mode.training)
+            outputs, kept = self._apply(tensors, rows, mode.training)
         self._keep({name: layers.tensors[name][model] for name in kept}, kept, mode.training)
         if real is None:
             return outputs
@@ -114,19 +114,17 @@ class Method:
 
     def _together(self, tensors: Mapping[str, Tensor], images: Tensor, training: bool) -> Tensor:
         stacks = {name: tensors[name] for name in self.module.weights}
-        outputs, kept = torch.vmap(lambda parts, rows: self._applied(parts, rows, training))(stacks, images)
+        outputs, kept = torch.vmap(lambda parts, rows: self._apply(parts, rows, training))(stacks, images)
         self._keep({name: tensors[name] for name in kept}, kept, training)
         result: Tensor = outputs
         return result
 
-    def _applied(
-        self, tensors: Mapping[str, Tensor], images: Tensor, training: bool
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def _apply(self, tensors: Mapping[str, Tensor], images: Tensor, training: bool) -> tuple[Tensor, dict[str, Tensor]]:
         """The values, and the buffers as the module leaves them."""
-        outputs, kept = self.module.applied(self.name, tensors, training, images)
-        return self._checked(outputs, len(images)), kept
+        outputs, kept = self.module.apply(self.name, tensors, training, images)
+        return self._check_outputs(outputs, len(images)), kept
 
-    def _checked(self, outputs: object, count: int) -> Tensor:
+    def _check_outputs(self, outputs: object, count: int) -> Tensor:
         rows = (count, *self.result)
         shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else kind(outputs)
         if not isinstance(outputs, Tensor) or shape != rows:
@@ -152,7 +150,7 @@ class Method:
         tensors = self._initial()
         learned = {n: tensors[n].requires_grad_() for n, weight in self.module.weights.items() if weight.learned}
         with drawing(0, torch.device("cpu")), torch.enable_grad():
-            total = self._applied(tensors, self._trial, True)[0].sum()
+            total = self._apply(tensors, self._trial, True)[0].sum()
         if not total.requires_grad:
             raise ValueError(f"{self.whose} has no gradient in its weights, so that nothing can be learned")
         gradients = torch.autograd.grad(total, list(learned.values()), allow_unused=True)
@@ -162,7 +160,7 @@ class Method:
                 f"{self.whose} does not depend on {', '.join(unused)}; register as a buffer what is not learned"
             )
 
-    def _tried(self, training: bool) -> tuple[Tensor, bool]:
+    def _try_outputs(self, training: bool) -> tuple[Tensor, bool]:
         """The outputs for the trial images, and whether random numbers are drawn for them."""
         outputs, random = self._applied_to_trial(0, training)
         if outputs.isnan().any():
@@ -178,10 +176,10 @@ class Method:
         with drawing(seed, torch.device("cpu")), torch.no_grad():
             state = torch.get_rng_state()
             try:
-                outputs = self.module.applied(self.name, tensors, training, self._trial)[0]
+                outputs = self.module.apply(self.name, tensors, training, self._trial)[0]
             except Exception as error:
                 raise ValueError(f"{self.whose} failed on {self._images}: {one_line(error)}") from error
-            return self._checked(outputs, len(self._trial)), not torch.equal(state, torch.get_rng_state())
+            return self._check_outputs(outputs, len(self._trial)), not torch.equal(state, torch.get_rng_state())
 
     @property
     def _images(self) -> str:

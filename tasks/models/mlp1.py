@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from tasks.models.layers import GLOROT, Layers
-from tasks.models.regularisers import DENSE, PLAIN, Regularisers, activated
+from tasks.models.regularisers import DENSE, PLAIN, Regularisers, activate
 from tasks.models.widths import MLP1
 
 HIDDEN = MLP1.units
@@ -20,5 +20,5 @@ def network(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers 
     x = layers.flat(x)
     for number, units in enumerate(MLP1.times(width).units, 1):
         x = layers.dense(f"dense{number}", x, units, GLOROT, bias=regularisers.bias)
-        x = activated(layers, x, number, DENSE, regularisers)
+        x = activate(layers, x, number, DENSE, regularisers)
     return layers.dense(f"dense{len(HIDDEN) + 1}", x, classes, GLOROT)

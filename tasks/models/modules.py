@@ -33,22 +33,22 @@ class Module:
     def __init__(self, text: str, *arguments: object) -> None:
         self.name = text
         self._arguments = arguments
-        self._factory = imported(Factory.parse(text))
-        self._module = self._made(0)
+        self._factory = import_factory(Factory.parse(text))
+        self._module = self._make(0)
         self._called = _Called(self._module)
         self.constants = {name: b for name, b in self._module.named_buffers() if not b.is_floating_point()}
         self.weights = self._weights()
 
     def initial(self, seed: int) -> dict[str, NDArray[np.float32]]:
         """The weights a model starts from: what its factory makes when torch's generator starts from the seed."""
-        made = tensors_of(self._made(seed))
+        made = tensors_of(self._make(seed))
         return {name: made[name].detach().to(torch.float32).numpy().copy() for name in self.weights}
 
     def attribute(self, name: str, default: object = None) -> object:
         """The module's attribute of this name, or the default."""
         return getattr(self._module, name, default)
 
-    def applied(
+    def apply(
         self, method: str, tensors: Mapping[str, Tensor], training: bool, *arguments: object
     ) -> tuple[object, dict[str, Tensor]]:
         """The result of one model's method for the arguments, and the buffers as the module leaves them.
@@ -64,7 +64,7 @@ class Module:
         outputs = functional_call(self._called.train(training), inside, (method, *arguments))
         return outputs, {name: inside[f"module.{name}"] for name in kept}
 
-    def _made(self, seed: int) -> nn.Module:
+    def _make(self, seed: int) -> nn.Module:
         """A new module; it neither depends on the global random state nor changes it."""
         with drawing(seeds.derive(seed, "initial weights"), torch.device("cpu")):
             try:
@@ -86,7 +86,7 @@ class Module:
             weights[name] = Weight(tuple(tensor.shape), start, 1, 1, tensor.requires_grad)
         if not any(weight.learned for weight in weights.values()):
             raise ValueError(f"network {self.name}: it has no parameters to learn")
-        again = tensors_of(self._made(0))
+        again = tensors_of(self._make(0))
         if any(not torch.equal(again[name], tensor) for name, tensor in tensors_of(self._module).items()):
             raise ValueError(f"network {self.name}: its weights do not follow torch's seed; draw them with torch alone")
         return weights
@@ -103,9 +103,9 @@ class _Called(nn.Module):
         return getattr(self.module, method)(*arguments)
 
 
-def imported(factory: Factory) -> Callable[..., object]:
+def import_factory(factory: Factory) -> Callable[..., object]:
     """The factory function; ValueError where its source is not the one pinned, or it cannot be imported."""
-    digest = custom.pinned(factory).digest
+    digest = custom.pin_factory(factory).digest
     if _imported.setdefault(factory.module, digest) != digest:
         raise ValueError(f"network {factory}: its source has changed since this process imported it; start again")
     try:

@@ -66,7 +66,7 @@ class Architecture:
     def logits(self, layers: Layers, pixels: Tensor) -> Tensor:
         """The logits (models, rows, classes) of rows of pixels in [0, 1]: (models, rows, height * width * channels)."""
         if self.own is not None:
-            return self.own.of(layers, each_models(pixels, self.shape))
+            return self.own.compute(layers, each_models(pixels, self.shape))
         return self.definition(layers, images(pixels, self.shape), self.classes, self.regularisers)
 
     @property

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tasks.datasets.images import Pixels
-from tasks.models.dequantisation import Binary, Preparation, channels_first, fixed, observation_keys
+from tasks.models.dequantisation import Binary, Preparation, channels_first, fixed_inputs, observation_keys
 from tasks.models.likelihoods import Bernoulli, Gaussian
 
 WIDER = 2.0  # times the deviation of real pixels
@@ -63,7 +63,7 @@ def normal(preparation: Preparation, images: Tensor) -> list[Tensor]:
     """Mean and log variance of real pixels, (features,) float64 each."""
     keys = observation_keys(VIEW, torch.arange(len(images)))
     seen = [
-        fixed(preparation, images[start : start + AT_ONCE], keys[start : start + AT_ONCE], torch.float64)
+        fixed_inputs(preparation, images[start : start + AT_ONCE], keys[start : start + AT_ONCE], torch.float64)
         for start in range(0, len(images), AT_ONCE)
     ]
     mean = torch.stack([part.sum(0) for part in seen]).sum(0) / len(images)

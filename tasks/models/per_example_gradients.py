@@ -58,19 +58,21 @@ def squared_gradients(
                 pixels = torch.from_numpy(np.array(images[start : start + size])).to(place).flatten(1)
                 truth = torch.from_numpy(np.array(labels[start : start + size], np.int64)).to(place)
                 rows = pixels.to(next(iter(tensors.values())).dtype).mul_(1 / 255).expand(len(group), -1, -1)
-                squares = of_rows(architecture, tensors, rows, truth.expand(len(group), -1))
+                squares = squared_row_gradients(architecture, tensors, rows, truth.expand(len(group), -1))
                 out[first : first + together, start : start + size] = squares.cpu().numpy()
     return out
 
 
-def of_rows(architecture: Architecture, tensors: dict[str, Tensor], pixels: Tensor, labels: Tensor) -> Tensor:
+def squared_row_gradients(
+    architecture: Architecture, tensors: dict[str, Tensor], pixels: Tensor, labels: Tensor
+) -> Tensor:
     """The squared gradients, (models, rows), for tensors (models, *shape).
 
     Pixels are (models, rows, features) in [0, 1] and labels (models, rows).
     """
     tensors = {name: tensor.detach() for name, tensor in tensors.items()}
     if architecture.own is not None:
-        return _of_module(architecture.own, tensors, each_models(pixels, architecture.shape), labels)
+        return _module_squared_gradients(architecture.own, tensors, each_models(pixels, architecture.shape), labels)
     layers = Measured(tensors, labels.shape)
     with torch.enable_grad():
         logits = architecture.logits(layers, pixels)
@@ -100,7 +102,7 @@ class Measured(Layers):
             self.squares += gradient.square().sum(2) * (values.square().sum(2) + (bias is not None))
 
         y = super().dense(name, x, units, start, bias)
-        return self._tapped(y, measure, f"{name}.weight", *([] if bias is None else [f"{name}.bias"]))
+        return self._tap(y, measure, f"{name}.weight", *([] if bias is None else [f"{name}.bias"]))
 
     def conv(
         self,
@@ -118,16 +120,16 @@ class Measured(Layers):
 
         def measure(gradient: Tensor) -> None:
             gradients = (
-                self._by_model(gradient, channels).permute(0, 2, 3, 1).flatten(1, 2)
+                self._split_by_model(gradient, channels).permute(0, 2, 3, 1).flatten(1, 2)
             )  # (rows * models, places, channels)
-            inputs = self._by_model(values, values.shape[1] // self.models)
+            inputs = self._split_by_model(values, values.shape[1] // self.models)
             squares = convolution_squares(inputs, gradients, kernel, stride, padding, self._by)
             if bias is not None:
                 squares += gradients.sum(1).square().sum(1)
             self.squares += squares.view(-1, self.models).t()
 
         y = super().conv(name, x, channels, kernel, start, stride=stride, padding=padding, bias=bias)
-        return self._tapped(y, measure, f"{name}.weight", *([] if bias is None else [f"{name}.bias"]))
+        return self._tap(y, measure, f"{name}.weight", *([] if bias is None else [f"{name}.bias"]))
 
     def batch_norm(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
         y = super().batch_norm(name, x, momentum=momentum, epsilon=epsilon)
@@ -141,13 +143,13 @@ class Measured(Layers):
             squares = (gradient * normal).sum((2, 3)).square() + gradient.sum((2, 3)).square()
             self.squares += squares.view(-1, self.models, channels).sum(2).t()
 
-        return self._tapped(y, measure, f"{name}.gamma", f"{name}.beta")
+        return self._tap(y, measure, f"{name}.gamma", f"{name}.beta")
 
-    def _by_model(self, images: Tensor, channels: int) -> Tensor:
+    def _split_by_model(self, images: Tensor, channels: int) -> Tensor:
         """Images (rows, models * channels, height, width) as (rows * models, channels, height, width)."""
         return images.reshape(-1, channels, *images.shape[2:])
 
-    def _tapped(self, y: Tensor, measure: Callable[[Tensor], None], *names: str) -> Tensor:
+    def _tap(self, y: Tensor, measure: Callable[[Tensor], None], *names: str) -> Tensor:
         """The values, with a hook that measures the gradient in their present state, even if they change later."""
         assert not self.measured & set(names), "a weight that two layers share"
         self.measured |= set(names)
@@ -196,24 +198,24 @@ def patches(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
     return windows.permute(0, 1, 2, 4, 5, 3).reshape(len(images), -1, kernel**2 * inputs)
 
 
-def _of_module(own: Method, tensors: dict[str, Tensor], images: Tensor, labels: Tensor) -> Tensor:
+def _module_squared_gradients(own: Method, tensors: dict[str, Tensor], images: Tensor, labels: Tensor) -> Tensor:
     """The squared gradients of a user's module, by vmap over rows, or row by row where vmap cannot be used."""
     weights = own.module.weights
     learned = [name for name, weight in weights.items() if weight.learned]
 
-    def squared(parts: dict[str, Tensor], rest: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
+    def square_norm(parts: dict[str, Tensor], rest: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
         gradients = torch.func.grad(lambda free: loss(free | rest, image, label))(parts)
         return torch.stack([gradient.square().sum() for gradient in gradients.values()]).sum()
 
     def loss(everything: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
-        return functional.cross_entropy(own.judged(everything, image[None]), label[None])
+        return functional.cross_entropy(own.evaluate(everything, image[None]), label[None])
 
     squares = []
     for model, (rows, truth) in enumerate(zip(images, labels, strict=True)):
         parts = {name: tensors[name][model] for name in learned}
         rest = {name: tensors[name][model] for name in weights if name not in parts}
         if own.separable:
-            squares.append(torch.vmap(squared, (None, None, 0, 0))(parts, rest, rows, truth))
+            squares.append(torch.vmap(square_norm, (None, None, 0, 0))(parts, rest, rows, truth))
         else:
-            squares.append(torch.stack([squared(parts, rest, row, y) for row, y in zip(rows, truth, strict=True)]))
+            squares.append(torch.stack([square_norm(parts, rest, row, y) for row, y in zip(rows, truth, strict=True)]))
     return torch.stack(squares)

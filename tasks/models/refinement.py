@@ -27,7 +27,7 @@ REFINED = -6  # the place for draws, beside those of tasks.models.vae and of tas
 VALUES = 2**25  # of images decoded at a time
 
 
-def refined(
+def refine(
     vae: Vae, layers: Layers, x: Tensor, mean: Tensor, log_variance: Tensor, keys: Tensor, steps: int
 ) -> tuple[Tensor, Tensor]:
     """The mean and log variance of every code after `steps` steps of Adam, both (models, n, latent).
@@ -44,11 +44,11 @@ def refined(
         for start in range(0, n, at_once):
             some = slice(start, start + at_once)
             first = mean[:, some].clone(), log_variance[:, some].clone()
-            parts.append(climbed(vae, given, x[:, some].clone(), first, usable(keys[:, some]), steps))
+            parts.append(climb(vae, given, x[:, some].clone(), first, usable(keys[:, some]), steps))
     return torch.cat([part[0] for part in parts], 1), torch.cat([part[1] for part in parts], 1)
 
 
-def climbed(
+def climb(
     vae: Vae, layers: Layers, x: Tensor, first: tuple[Tensor, Tensor], keys: Tensor, steps: int
 ) -> tuple[Tensor, Tensor]:
     mean, log_variance = (each.requires_grad_() for each in first)

@@ -38,7 +38,7 @@ class Regularisers:
 PLAIN = Regularisers()
 
 
-def activated(layers: Layers, x: Tensor, number: int, rate: float, regularisers: Regularisers) -> Tensor:
+def activate(layers: Layers, x: Tensor, number: int, rate: float, regularisers: Regularisers) -> Tensor:
     """ReLU of a hidden layer's values: batch norm directly before it, dropout of `rate` after it, where asked for.
 
     `number` counts the network's activations from 1: norm1, norm2, ...

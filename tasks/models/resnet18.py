@@ -20,22 +20,22 @@ CHANNELS = (64, 128, 256, 512)
 
 def network(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN) -> Tensor:  # noqa: ARG001
     """The logits (models, rows, classes) of images."""
-    x = convolved(layers, "stem", x, CHANNELS[0], 3, 1).relu()
+    x = convolve(layers, "stem", x, CHANNELS[0], 3, 1).relu()
     before = CHANNELS[0]
     for stage, channels in enumerate(CHANNELS, 1):
         for number in (1, 2):
             name = f"stage{stage}.block{number}"
             stride = 2 if stage > 1 and number == 1 else 1
-            inside = convolved(layers, f"{name}.conv1", x, channels, 3, stride).relu()
-            inside = convolved(layers, f"{name}.conv2", inside, channels, 3, 1)
+            inside = convolve(layers, f"{name}.conv1", x, channels, 3, stride).relu()
+            inside = convolve(layers, f"{name}.conv2", inside, channels, 3, 1)
             if before != channels:
-                x = convolved(layers, f"{name}.shortcut", x, channels, 1, stride)
+                x = convolve(layers, f"{name}.shortcut", x, channels, 1, stride)
             x, before = (x + inside).relu(), channels
     x = x.mean((2, 3), keepdim=True)
     return layers.dense("dense", layers.flat(x), classes, FAN_IN_UNIFORM, bias=FAN_IN_UNIFORM)
 
 
-def convolved(layers: Layers, name: str, x: Tensor, channels: int, kernel: int, stride: int) -> Tensor:
+def convolve(layers: Layers, name: str, x: Tensor, channels: int, kernel: int, stride: int) -> Tensor:
     """Convolution and batch norm."""
     x = layers.conv(name, x, channels, kernel, HE_NORMAL, stride=stride, padding=kernel // 2, bias=None)
     return layers.batch_norm(f"{name}.norm", x, momentum=0.1, epsilon=1e-5)

@@ -71,7 +71,7 @@ class Dense:
 
     @cached_property
     def weights(self) -> Mapping[str, Weight]:
-        return outlined(self)
+        return outline_weights(self)
 
     def encode(self, layers: Layers, x: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_variance = chain(layers, "encoder", x, (*self.hidden, 2 * self.latent)).chunk(2, -1)
@@ -112,7 +112,7 @@ class Convolutional:
 
     @cached_property
     def weights(self) -> Mapping[str, Weight]:
-        return outlined(self)
+        return outline_weights(self)
 
     def encode(self, layers: Layers, x: Tensor) -> tuple[Tensor, Tensor]:
         images = layers.images(x, self.preparation.seen_shape)
@@ -151,7 +151,7 @@ def norm(layers: Layers, name: str, images: Tensor) -> Tensor:
     return layers.batch_norm(name, images, momentum=0.1, epsilon=1e-5)
 
 
-def outlined(vae: Vae) -> dict[str, Weight]:
+def outline_weights(vae: Vae) -> dict[str, Weight]:
     """The weights of both networks."""
     return weights_of(
         lambda layers, x: vae.decode(layers, vae.encode(layers, layers.flat(x))[0]), vae.preparation.seen_shape

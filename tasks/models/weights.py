@@ -30,7 +30,7 @@ def weights_of(model: pa.Table, row: int = 0) -> dict[str, NDArray[np.float32]]:
     return {cell["name"]: np.frombuffer(cell["values"], "<f4").reshape(cell["shape"]) for cell in cells}
 
 
-def of_model(tensors: Mapping[str, Tensor], model: int) -> dict[str, NDArray[np.float32]]:
+def model_weights(tensors: Mapping[str, Tensor], model: int) -> dict[str, NDArray[np.float32]]:
     """A copy of one model's weights, from tensors (models, *shape) by name on any device."""
     values = {name: tensor[model].detach().cpu().numpy() for name, tensor in tensors.items()}
     return {name: array.astype(np.float32) for name, array in values.items()}  # astype copies

@@ -72,7 +72,7 @@ def growth(name: str, shape: Shape, classes: int, width: float) -> float:
     if width == 1:
         return 1.0
     hidden = CLASSIFIERS[name]
-    return timed(hidden.times(width).products(shape, classes) / hidden.products(shape, classes))
+    return relative_time(hidden.times(width).products(shape, classes) / hidden.products(shape, classes))
 
 
 def autoencoder_growth(shape: Shape, width: float) -> tuple[float, float]:
@@ -80,10 +80,10 @@ def autoencoder_growth(shape: Shape, width: float) -> tuple[float, float]:
     if width == 1:
         return 1.0, 1.0
     (trained, decoded), (published, published_decoder) = (_autoencoder(shape, each) for each in (width, 1.0))
-    return timed(trained / published), timed(decoded / published_decoder)
+    return relative_time(trained / published), relative_time(decoded / published_decoder)
 
 
-def timed(products: float) -> float:
+def relative_time(products: float) -> float:
     """How many times as long a step takes that has so many times the products."""
     return UNCHANGED + (1 - UNCHANGED) * products
 

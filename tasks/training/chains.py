@@ -74,7 +74,7 @@ class Linked:
     latest: int
 
 
-def train_linked(spec: Spec, members: Mapping[int, Member], linked: Mapping[int, Linked]) -> Iterator[Outcome]:
+def train_chains(spec: Spec, members: Mapping[int, Member], linked: Mapping[int, Linked]) -> Iterator[Outcome]:
     """`trainer.train_numbered` for members that continue from the checkpoints given to their jobs.
 
     Members and `linked` are by the jobs' index in the call. Wanted states are left before their outcomes are yielded.
@@ -89,7 +89,7 @@ def train_linked(spec: Spec, members: Mapping[int, Member], linked: Mapping[int,
         )
         for index, member in members.items()
     }
-    for index, outcome in trainer.train_numbered(spec, going_on):
+    for index, outcome in trainer.train_by_index(spec, going_on):
         if not isinstance(outcome, Exception) and outcome.state is not None:
-            checkpoints.leave(index, states.packed(outcome.state, linked[index].training))
+            checkpoints.leave(index, states.pack(outcome.state, linked[index].training))
         yield index, outcome

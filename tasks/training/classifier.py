@@ -27,7 +27,7 @@ from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
 from tasks.ranges import at_least
 from tasks.schemas import MODEL, PRIVATE_MODEL, of_width
-from tasks.training.chains import Linked, train_linked
+from tasks.training.chains import Linked, train_chains
 from tasks.training.classifier_work import classifier_work
 from tasks.training.deduplication import NearestImages
 from tasks.training.privacy import Privacy, check_recipe
@@ -167,21 +167,21 @@ def train_jobs(configs: Mapping[int, Training]) -> Iterator[tuple[int, pa.Table 
             members[index] = member_of(config, images)
         except ValueError as error:
             yield index, error
-    for index, outcome in trained(first, spec_of(first, images), members, configs):
+    for index, outcome in train_members(first, spec_of(first, images), members, configs):
         yield index, outcome if isinstance(outcome, Exception) else model_table(configs[index], images, outcome)
 
 
-def trained(
+def train_members(
     first: Training, spec: Spec, members: Mapping[int, Member], configs: Mapping[int, Training]
 ) -> Iterator[Outcome]:
     """Each member's outcome, by its job's index in the call; trainings with privacy are no chains."""
     if first.privacy is None:
-        return train_linked(spec, members, {index: linked(configs[index]) for index in members})
+        return train_chains(spec, members, {index: chain_state(configs[index]) for index in members})
     from tasks.training import dp_sgd
     from tasks.training.minibatches import minibatches
 
     steps = {index: minibatches(len(member.rows), first.batch) for index, member in members.items()}
-    return dp_sgd.train_numbered(spec, members, first.privacy, steps)
+    return dp_sgd.train_by_index(spec, members, first.privacy, steps)
 
 
 @task(version=3, name="classifier.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
@@ -193,7 +193,7 @@ def train(config: Training, inputs: Inputs) -> pa.Table:
     return outcome
 
 
-def linked(config: Training) -> Linked:
+def chain_state(config: Training) -> Linked:
     """The states a training may continue from: those of the same training, for any number of epochs."""
     same = dataclasses.replace(config, epochs=1)
     return Linked(f"{same} {same.recipe}", config.epochs)

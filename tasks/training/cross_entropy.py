@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks.models import crops, perceptron
-from tasks.models.augmentation import augmented
+from tasks.models.augmentation import augment
 from tasks.models.counter_rng import CounterRng
 from tasks.models.layers import Layers, Mode, Weight
 from tasks.models.matmul import products
@@ -72,14 +72,14 @@ class CrossEntropy:
         return self.architecture.initial(seed)
 
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        return self.by_layers(Layers(tensors, batch.mode), batch)
+        return self.layer_losses(Layers(tensors, batch.mode), batch)
 
-    def by_layers(self, layers: Layers, batch: Batch) -> Tensor:
+    def layer_losses(self, layers: Layers, batch: Batch) -> Tensor:
         """Each row's loss, (models, rows), computed through the given layers, of whatever kind."""
-        log_p = self._log_p(layers, self.seen(layers.tensors, batch))
+        log_p = self._log_p(layers, self.training_pixels(layers.tensors, batch))
         return -log_p.gather(2, batch.labels[..., None])[..., 0]
 
-    def seen(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
+    def training_pixels(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
         """The pixels of a minibatch as training sees them: cropped, in [0, 1], changed."""
         draws = batch.mode.draws
         pixels = batch.pixels
@@ -89,10 +89,10 @@ class CrossEntropy:
         pixels = unit(tensors, pixels)
         if self.augmentation:
             assert draws is not None
-            pixels = augmented(pixels, self.architecture.shape, draws)
+            pixels = augment(pixels, self.architecture.shape, draws)
         return pixels
 
-    def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
         pixels = crops.central(batch.pixels, self.shape, self.crop) if self.crop else batch.pixels
         log_p = self.log_p(tensors, unit(tensors, pixels), batch.mode)
         return -log_p.gather(2, batch.labels[..., None])[..., 0], log_p.argmax(2) == batch.labels

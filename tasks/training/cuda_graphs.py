@@ -23,10 +23,10 @@ class Graphs:
     def run(self, name: str, function: Callable[[], None], changed: Sequence[Tensor]) -> None:
         """Run the function's recording on the current stream. `changed` are the tensors that it changes."""
         if name not in self._graphs:
-            self._graphs[name] = self._recorded(function, changed)
+            self._graphs[name] = self._record(function, changed)
         self._graphs[name].replay()
 
-    def _recorded(self, function: Callable[[], None], changed: Sequence[Tensor]) -> torch.cuda.CUDAGraph:
+    def _record(self, function: Callable[[], None], changed: Sequence[Tensor]) -> torch.cuda.CUDAGraph:
         before = [tensor.clone() for tensor in changed]
         current = torch.cuda.current_stream(self._device)
         # A recording keeps the workspaces of the stream that it was made on: stacks that replay theirs side by side

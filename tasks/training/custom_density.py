@@ -12,7 +12,7 @@ from torch import Tensor
 from tasks.models.counter_rng import CounterRng, site_key, step_keys
 from tasks.models.density_module import density_module_of
 from tasks.models.dequantisation import Shape
-from tasks.models.importance import Estimated, Sampling, seen
+from tasks.models.importance import Estimated, Sampling, model_inputs
 from tasks.models.layers import Layers, Mode, Weight
 from tasks.training.objective import Batch
 
@@ -56,27 +56,29 @@ class CustomDensity:
         return self.model.module.initial(seed)
 
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        images, _ = self._seen(tensors, batch)
+        images, _ = self._model_inputs(tensors, batch)
         return self.model.losses(Layers(tensors, batch.mode), images).to(images.dtype)
 
-    def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Each row's loss in evaluation, from the one draw that the batch's mode names. Nothing is classified.
 
         At most 128 rows at a time: a module that takes many samples of each row takes memory for all of them.
         """
-        images, keys = self._seen(tensors, batch)
+        images, keys = self._model_inputs(tensors, batch)
         losses = []
         for start in range(0, images.shape[1], BLOCK):
             mode = Mode(draws=CounterRng(step_keys(keys, torch.full_like(keys, start))))
             losses.append(self.model.losses(Layers(tensors, mode), images[:, start : start + BLOCK]))
         return torch.cat(losses, 1).to(images.dtype), None
 
-    def _seen(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
+    def _model_inputs(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
         """The batch as the models see it, (models, rows, channels, height, width), and the keys of its draws."""
         draws, dtype = batch.mode.draws, next(iter(tensors.values())).dtype
         if draws is None:
             raise ValueError("what is seen is a draw: the batch's mode has no draws")
-        return self._images(self.preparation.seen(batch.pixels, draws, dtype, batch.mode.training)), draws.keys
+        return self._images(
+            self.preparation.to_model_inputs(batch.pixels, draws, dtype, batch.mode.training)
+        ), draws.keys
 
     def manual_gradient(
         self,
@@ -89,7 +91,7 @@ class CustomDensity:
         """None: the gradients of a user's module come from autograd alone."""
         return None
 
-    def estimated(
+    def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Estimated:
         """The module's log_prob; how it is estimated is its own affair."""
@@ -110,7 +112,7 @@ class CustomDensity:
         with torch.no_grad():  # inference mode would take autograd from modules that need it for a log density
             for number in torch.unique(numbers).tolist():
                 part = (numbers == number).nonzero()[:, 0]
-                x = seen(self.preparation, pixels[part], rows[part], members, sampling, dtype)
+                x = model_inputs(self.preparation, pixels[part], rows[part], members, sampling, dtype)
                 images = self._images(x).expand(len(members), *[-1] * 4)
                 draws = CounterRng(step_keys(members ^ site_key(ESTIMATED), torch.full_like(members, number)))
                 seen_log_p = self._log_prob(Layers(tensors, Mode(draws=draws)), images, rows[part] % BLOCK)
@@ -121,10 +123,10 @@ class CustomDensity:
     def _log_prob(self, layers: Layers, images: Tensor, places: Tensor) -> Tensor:
         """log_prob of images (models, rows, channels, height, width) at these places (rows,) of their block."""
         if not self.model.log_prob.random(training=False):
-            return self.model.log_prob.of(layers, images)
+            return self.model.log_prob.compute(layers, images)
         whole = images[:, :1].expand(-1, BLOCK, -1, -1, -1).clone()
         whole[:, places] = images
-        return self.model.log_prob.of(layers, whole)[:, places]
+        return self.model.log_prob.compute(layers, whole)[:, places]
 
     def _check(self, log_p: Tensor, rows: Tensor) -> None:
         wrong = log_p.isnan() | log_p.isposinf()
@@ -140,7 +142,7 @@ class CustomDensity:
     def check_drawn(self) -> None:
         self.model.check_samples()
 
-    def drawn(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
+    def sample(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
         """Samples of the module as pixels: (models, count, height * width * channels) in [0, 1]."""
         keys = (members ^ site_key(DRAWN)).tolist()
         weights = [{name: tensor[model].detach() for name, tensor in tensors.items()} for model in range(len(keys))]

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tasks.job import Inputs, task
 from tasks.models import widths
-from tasks.training.chains import Linked, train_linked
+from tasks.training.chains import Linked, train_chains
 from tasks.training.density_config import DensityTraining, RefinedTraining, Row, examples, trained_on
 from tasks.training.density_table import Evaluation, Evaluator, density_table
 from tasks.work import Work, on
@@ -68,9 +68,9 @@ def train_many(
         from tasks.training import dp_sgd
 
         steps = {index: private_steps(configs[index], members[index]) for index in order}
-        outcomes = dp_sgd.train_numbered(spec, members, first.privacy, steps)
+        outcomes = dp_sgd.train_by_index(spec, members, first.privacy, steps)
     else:
-        outcomes = train_linked(spec, members, {index: linked(configs[index]) for index in order})
+        outcomes = train_chains(spec, members, {index: chain_state(configs[index]) for index in order})
     places = {index: place for place, index in enumerate(order)}
     for index, outcome in outcomes:
         evaluation = evaluator.evaluations.pop(places[index], Evaluation())
@@ -121,7 +121,7 @@ def private_steps(config: DensityTraining, member: Member) -> int:
     return minibatches(len(member.rows) + isinstance(config.held_out, Row), config.batch)
 
 
-def linked(config: DensityTraining) -> Linked:
+def chain_state(config: DensityTraining) -> Linked:
     """The states a training may continue from: those of the same training, for any number of epochs and evaluations."""
     same = replace(config, epochs=1, recorded=(), drawn=0)
     return Linked(f"{same} {same.recipe}", latest(config))

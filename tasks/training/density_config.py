@@ -37,7 +37,7 @@ class Fold:
         if not 0 <= self.number < self.folds:
             raise ValueError(f"number is {self.number}; it must be from 0 to {self.folds - 1}")
 
-    def of_rows(self, rows: int) -> NDArray[np.int32]:
+    def fold_indices(self, rows: int) -> NDArray[np.int32]:
         """The fold of every row in this partition, (rows,)."""
         return fold_of(self.partition, rows, self.folds)
 
@@ -48,7 +48,7 @@ class ReleasedFold(Fold):
 
     generator: int = released_partitions.SEED
 
-    def of_rows(self, rows: int) -> NDArray[np.int32]:
+    def fold_indices(self, rows: int) -> NDArray[np.int32]:
         return released_partitions.released_fold_of(self.partition, rows, self.folds, self.generator)
 
 
@@ -148,7 +148,7 @@ def trained_on(config: DensityTraining, count: int) -> NDArray[np.int64]:
     """The rows, of the first `count`, that are not held out."""
     match config.held_out:
         case Fold() as fold:
-            return np.flatnonzero(fold.of_rows(count) != fold.number)
+            return np.flatnonzero(fold.fold_indices(count) != fold.number)
         case Row(row):
             if row >= count:
                 raise ValueError(f"row {row} is held out; the rows are 0 to {count - 1}")

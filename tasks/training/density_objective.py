@@ -28,7 +28,7 @@ OURS: Mapping[str, Callable[[tuple[int, int, int]], Vae]] = {
 class DensityObjective(Objective, Protocol):
     """An objective that learns a density. Tensors are (models, *shape) by the names of `weights`."""
 
-    def estimated(
+    def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Estimated:
         """The log density of every image's bytes under every model, (models, n) float64, in nats; and how many samples
@@ -41,7 +41,7 @@ class DensityObjective(Objective, Protocol):
     def check_drawn(self) -> None:
         """Raise ValueError, in one line, where the model only has densities and cannot draw images."""
 
-    def drawn(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
+    def sample(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
         """Images drawn from the models, in [0, 1]: (models, count, height * width * channels)."""
 
 

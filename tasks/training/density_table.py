@@ -95,7 +95,7 @@ class Evaluator:
         if not chosen:
             return
         try:
-            log_p, effective, encoders = self._estimated(chosen, seen, tensors)
+            log_p, effective, encoders = self._estimate_densities(chosen, seen, tensors)
         except ValueError as error:
             if len(chosen) == 1:
                 self._evaluation(seen[chosen[0]][0]).error = error
@@ -118,17 +118,17 @@ class Evaluator:
                 if encoders is not None:
                     evaluation.encoder_effective_samples[epoch] = encoders[number].copy()
 
-    def _estimated(
+    def _estimate_densities(
         self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, NDArray[np.float32] | None]:
         """log p of every observation by the chosen models, and effective numbers of samples, of fitted codes and of the
         encoder's where these are two: (chosen, observations) each."""
         import torch
 
-        some, members = self._of(chosen, seen, tensors)
+        some, members = self._select_models(chosen, seen, tensors)
         pixels = observations(self.configs[seen[chosen[0]][0]], self.images, members.device)
         rows = torch.arange(len(pixels), device=members.device)
-        found = self.learning.estimated(some, pixels, rows, members, self.sampling)
+        found = self.learning.estimate_log_density(some, pixels, rows, members, self.sampling)
         effective, encoders = (
             None if each is None else each.float().cpu().numpy()
             for each in (found.effective_samples, found.encoder_effective_samples)
@@ -137,9 +137,9 @@ class Evaluator:
 
     def _draw(self, place: int, seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
         evaluation, config = self._evaluation(seen[place][0]), self._config(seen[place])
-        some, members = self._of([place], seen, tensors)
+        some, members = self._select_models([place], seen, tensors)
         try:
-            evaluation.samples = self.learning.drawn(some, members, config.drawn)[0].float().cpu().numpy()
+            evaluation.samples = self.learning.sample(some, members, config.drawn)[0].float().cpu().numpy()
         except ValueError as error:
             evaluation.error = error
 
@@ -149,7 +149,7 @@ class Evaluator:
     def _evaluation(self, index: int) -> Evaluation:
         return self.evaluations.setdefault(index, Evaluation())
 
-    def _of(
+    def _select_models(
         self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
     ) -> tuple[Mapping[str, Tensor], Tensor]:
         """The chosen models' tensors and keys."""

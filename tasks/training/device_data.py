@@ -43,7 +43,7 @@ class DeviceData(Protocol):
     def test_rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """The pixels and labels of the test split's rows from `start` up to `stop`, or to its end."""
 
-    def with_replaced(
+    def replace_images(
         self, replaced: Sequence[Mapping[int, NDArray[np.uint8]]]
     ) -> tuple[DeviceData, list[dict[int, int]]]:
         """The data with each member's replaced images appended; and, by member, which row replaces which."""
@@ -76,10 +76,10 @@ class ResidentData:
     def test_rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         return self.test[start:stop], self.test_labels[start:stop]
 
-    def with_replaced(
+    def replace_images(
         self, replaced: Sequence[Mapping[int, NDArray[np.uint8]]]
     ) -> tuple[ResidentData, list[dict[int, int]]]:
-        rows, added, aliases = appended(replaced, len(self.train))
+        rows, added, aliases = append_replaced_images(replaced, len(self.train))
         if not added:
             return self, aliases
         more = pixels(np.stack(added)).to(self.device)
@@ -113,24 +113,24 @@ class StreamedData:
         """See `DeviceData.rows`. On a GPU this waits for the earlier steps, since only the GPU knows `chosen`."""
         flat = chosen.reshape(-1)
         labels = torch.index_select(self.train_labels, 0, flat).view(chosen.shape)
-        return self._on_device(self.train.pixels(flat.cpu().numpy())).view(*chosen.shape, -1), labels
+        return self._move_to_device(self.train.pixels(flat.cpu().numpy())).view(*chosen.shape, -1), labels
 
     def test_rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         chosen = np.arange(start, min(stop, len(self.test)))
-        return self._on_device(self.test.pixels(chosen)), self.test_labels[start:stop]
+        return self._move_to_device(self.test.pixels(chosen)), self.test_labels[start:stop]
 
-    def _on_device(self, images: NDArray[np.uint8]) -> Tensor:
+    def _move_to_device(self, images: NDArray[np.uint8]) -> Tensor:
         """The images' bytes on the device, a row for each."""
-        rows = flattened(images) if images.flags.writeable else pixels(images)
+        rows = flatten(images) if images.flags.writeable else pixels(images)
         if self.device.type == "cpu":
             return rows
         # The pinned memory is not used again before the copy has been made: torch's own allocator sees to that.
         return rows.pin_memory().to(self.device, non_blocking=True)
 
-    def with_replaced(
+    def replace_images(
         self, replaced: Sequence[Mapping[int, NDArray[np.uint8]]]
     ) -> tuple[StreamedData, list[dict[int, int]]]:
-        rows, added, aliases = appended(replaced, len(self.train))
+        rows, added, aliases = append_replaced_images(replaced, len(self.train))
         if not added:
             return self, aliases
         labels = self.train_labels[torch.tensor(rows, device=self.device)]
@@ -138,7 +138,7 @@ class StreamedData:
         return replace(self, train=train, train_labels=torch.cat([self.train_labels, labels])), aliases
 
 
-def appended(
+def append_replaced_images(
     replaced: Sequence[Mapping[int, NDArray[np.uint8]]], count: int
 ) -> tuple[list[int], list[NDArray[np.uint8]], list[dict[int, int]]]:
     """The rows and images to append to `count` images; and, by member, the new row that replaces each row."""
@@ -155,7 +155,7 @@ def appended(
 _resident: weakref.WeakKeyDictionary[PictureSet, dict[torch.device, ResidentData]] = weakref.WeakKeyDictionary()
 
 
-def placed(images: PictureSet, place: torch.device) -> DeviceData:
+def place_images(images: PictureSet, place: torch.device) -> DeviceData:
     """The images for a device: resident where they are in memory and fit on the device, else streamed.
 
     Images that are not in memory were opened that way, and are streamed whatever would fit.
@@ -165,7 +165,7 @@ def placed(images: PictureSet, place: torch.device) -> DeviceData:
         return resident(images, place)
     free = memory.free(place) if place.type == "cuda" else hardware.available_memory()
     fit = isinstance(images, Images) and size(images) <= SHARE * free
-    return resident(images, place) if fit else streamed(images, place)
+    return resident(images, place) if fit else stream_pictures(images, place)
 
 
 def resident(images: PictureSet, place: torch.device) -> ResidentData:
@@ -182,7 +182,7 @@ def resident(images: PictureSet, place: torch.device) -> ResidentData:
     return places[place]
 
 
-def streamed(images: PictureSet, place: torch.device) -> StreamedData:
+def stream_pictures(images: PictureSet, place: torch.device) -> StreamedData:
     """The pictures by rows, for a device."""
     train, test = images.train, images.test
     return StreamedData(train, labels(train).to(place), test, labels(test).to(place))
@@ -197,7 +197,7 @@ def whole(rows: PictureRows) -> Tensor:
     """All pixels, (n, h w c), in memory of their own."""
     if isinstance(rows, InMemory):
         return pixels(rows.images)  # in one piece
-    return flattened(rows.pixels(np.arange(len(rows))))
+    return flatten(rows.pixels(np.arange(len(rows))))
 
 
 def labels(rows: PictureRows) -> Tensor:
@@ -206,8 +206,8 @@ def labels(rows: PictureRows) -> Tensor:
 
 def pixels(images: NDArray[np.uint8]) -> Tensor:
     """The images' bytes, a row for each; copied, because torch has no read-only tensors."""
-    return flattened(np.array(images))
+    return flatten(np.array(images))
 
 
-def flattened(images: NDArray[np.uint8]) -> Tensor:
+def flatten(images: NDArray[np.uint8]) -> Tensor:
     return torch.from_numpy(images.reshape(len(images), -1))

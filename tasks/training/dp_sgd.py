@@ -37,7 +37,7 @@ from tasks.training.objective import Batch, ByLayers
 from tasks.training.privacy import Privacy, check_recipe
 from tasks.training.private_layers import Network, makers, refusal
 from tasks.training.stack import ASSESSED_AT_ONCE, not_finite
-from tasks.training.trainer import Outcome, check, under
+from tasks.training.trainer import Outcome, check, inside_context
 
 ACCOUNTANT = "prv"
 TOLERANCE = 0.01  # of epsilon: so much of it at most is left unspent
@@ -63,7 +63,7 @@ def train_many(
     check_recipe(spec.recipe)
     check_whole(members)
     learning = private_form(spec)
-    data, aliases = resident(spec.images, place).with_replaced([member.replaced for member in members])
+    data, aliases = resident(spec.images, place).replace_images([member.replaced for member in members])
     layers = makers(spec, learning, data)
 
     def outcomes() -> Iterator[Outcome]:
@@ -76,10 +76,10 @@ def train_many(
             except (TrainingError, ValueError) as error:
                 yield index, error
 
-    return under(lambda: hardware.exactly(place), outcomes())
+    return inside_context(lambda: hardware.exactly(place), outcomes())
 
 
-def train_numbered(
+def train_by_index(
     spec: Spec, members: Mapping[int, Member], privacy: Privacy, steps: Mapping[int, int]
 ) -> Iterator[Outcome]:
     """`train_many` for members by number: each outcome comes with its member's number instead of its place."""
@@ -134,7 +134,7 @@ class Training:
             with quiet():
                 trained = self._epoch(taken)
             taken += self.steps
-            history.append(Epoch(epoch, trained, *self._assessed(epoch)))
+            history.append(Epoch(epoch, trained, *self._test_scores(epoch)))
             epsilons.append(self._spent())
             if self.spec.watch is not None:
                 self.spec.watch([(self.index, epoch)], self.tensors)
@@ -160,7 +160,7 @@ class Training:
         loader: Any = torch.utils.data.DataLoader(
             range(len(self.rows)),  # type: ignore[arg-type]
             batch_sampler=sampler,
-            collate_fn=chosen,
+            collate_fn=row_tensor,
             generator=stream,
         )
         size = noise(self.privacy, self.steps, self.spec.recipe.epochs)
@@ -206,7 +206,7 @@ class Training:
         self.optimiser.step()
         return losses.detach()
 
-    def _assessed(self, epoch: int) -> tuple[float, float]:
+    def _test_scores(self, epoch: int) -> tuple[float, float]:
         """The mean loss and the accuracy on the test split, with the same draws as in training without privacy."""
         total, right = 0.0, 0.0
         with torch.no_grad():
@@ -214,7 +214,7 @@ class Training:
                 part = slice(start, start + ASSESSED_AT_ONCE)
                 mode = Mode(draws=CounterRng(self.key, torch.full_like(self.key, -1 - start)))
                 batch = Batch(self.data.test[part][None], self.data.test_labels[part][None], mode)
-                losses, correct = self.learning.assessed(self.tensors, batch)
+                losses, correct = self.learning.evaluate_rows(self.tensors, batch)
                 total += float(losses[0].double().sum())
                 right += math.nan if correct is None else float(correct[0].sum())
         if not math.isfinite(total):
@@ -286,7 +286,7 @@ def generator(seed: int, stream: str, device: torch.device) -> torch.Generator:
     return torch.Generator(device).manual_seed(seeds.derive(seed, stream))
 
 
-def chosen(places: list[int]) -> Tensor:
+def row_tensor(places: list[int]) -> Tensor:
     """The rows of a minibatch, (rows,) int64; possibly none."""
     return torch.tensor(places, dtype=torch.int64)
 

@@ -50,16 +50,16 @@ class Elbo:
         return initial(self.weights, seed)
 
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        return self.by_layers(Layers(tensors, batch.mode), batch)
+        return self.layer_losses(Layers(tensors, batch.mode), batch)
 
-    def by_layers(self, layers: Layers, batch: Batch) -> Tensor:
+    def layer_losses(self, layers: Layers, batch: Batch) -> Tensor:
         """Each row's loss, (models, rows), computed through the given layers, of whatever kind."""
         draws = drawn_from(batch)
-        return self.negative_bounds(layers, self.seen(batch, dtype_of(layers.tensors)), draws)
+        return self.negative_bounds(layers, self.model_inputs(batch, dtype_of(layers.tensors)), draws)
 
-    def seen(self, batch: Batch, dtype: torch.dtype) -> Tensor:
+    def model_inputs(self, batch: Batch, dtype: torch.dtype) -> Tensor:
         """What the models see of a batch in its draw: (models, rows, features), the same at every call."""
-        return self.vae.preparation.seen(batch.pixels, drawn_from(batch), dtype, batch.mode.training)
+        return self.vae.preparation.to_model_inputs(batch.pixels, drawn_from(batch), dtype, batch.mode.training)
 
     def negative_bounds(self, layers: Layers, x: Tensor, draws: CounterRng) -> Tensor:
         """The negative bound of every image as the models see it, (models, rows)."""
@@ -67,7 +67,7 @@ class Elbo:
         z = torch.addcmul(mean, log_variance.mul(0.5).exp(), draws.normal(LATENT, mean.shape[1:], x.dtype))
         return divergence(mean, log_variance) - self.vae.decode(layers, z).log_p(x)
 
-    def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Each row's loss in evaluation, from the one draw that the batch's mode names. Nothing is classified."""
         return self.losses(tensors, batch), None
 
@@ -82,7 +82,7 @@ class Elbo:
         """The loss and gradients of the fully connected network; None for any other."""
         if not isinstance(self.vae, Dense):
             return None
-        x = self.vae.preparation.seen(pixels[None], draws, dtype_of(tensors), training=True)[0]
+        x = self.vae.preparation.to_model_inputs(pixels[None], draws, dtype_of(tensors), training=True)[0]
         return self.gradients(tensors, x, shares, draws)
 
     def gradients(
@@ -101,24 +101,24 @@ class Elbo:
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Tensor:
         """log p by importance sampling, (models, n)."""
-        return self.estimated(tensors, pixels, rows, members, sampling).log_p
+        return self.estimate_log_density(tensors, pixels, rows, members, sampling).log_p
 
-    def estimated(
+    def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Estimated:
         """log p by importance sampling: see `tasks.models.importance`."""
-        return importance.estimated(self.vae, tensors, pixels, rows, members, sampling)
+        return importance.estimate_log_density(self.vae, tensors, pixels, rows, members, sampling)
 
     def check_drawn(self) -> None:
         """Codes of the prior can always be decoded."""
 
-    def drawn(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
+    def sample(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
         """The decoder's means for codes from the prior: (models, count, height * width * channels) in [0, 1]."""
         codes = CounterRng(members).normal(DRAWN, (count, self.vae.latent), dtype_of(tensors))
         layers = Layers(tensors, Mode(training=False))
         with torch.inference_mode():
             parts = [
-                self.vae.preparation.shown(self.vae.decode(layers, some).mean)
+                self.vae.preparation.displayed_pixels(self.vae.decode(layers, some).mean)
                 for some in torch.split(codes, DECODED, 1)
             ]
         return torch.cat(parts, 1)

@@ -31,12 +31,12 @@ def need(step_of: Callable[[int], int], device: torch.device) -> Need:
 
     `step_of(models)` takes a step and returns the bytes that it holds at its end.
     """
-    one, two = (taken(partial(step_of, count), device) for count in (1, 2))
+    one, two = (peak_memory(partial(step_of, count), device) for count in (1, 2))
     per_model = max(two - one, 1)
     return Need(max(one - per_model, 0), per_model)
 
 
-def taken(work: Callable[[], int], device: torch.device) -> int:
+def peak_memory(work: Callable[[], int], device: torch.device) -> int:
     """The peak memory of some work in bytes, beyond what was taken before.
 
     On a CPU, where torch keeps no count: the bytes that the work returns as held at its end, plus the most that
@@ -103,7 +103,7 @@ def whole(device: torch.device) -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def free_unused(device: torch.device) -> None:
+def free_cached_memory(device: torch.device) -> None:
     """Release the memory that torch caches."""
     if device.type == "cuda":
         torch.cuda.empty_cache()

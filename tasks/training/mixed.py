@@ -24,7 +24,7 @@ from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
 from tasks.ranges import at_least
 from tasks.schemas import MODEL
-from tasks.training.chains import Linked, train_linked
+from tasks.training.chains import Linked, train_chains
 from tasks.training.classifier import model_row
 from tasks.training.classifier_work import classifier_work
 from tasks.training.recipe import OptimiserName, Recipe
@@ -108,15 +108,15 @@ def train_many(
 
     if len({batch_key(config) for config in configs}) > 1:
         raise ValueError("trainings that differ in more than images, seed and learning rate cannot share a call")
-    pool = pooled(tuple(dict.fromkeys(share.part.data for config in configs for share in config.shares)), configs[0])
+    pool = pool_data(tuple(dict.fromkeys(share.part.data for config in configs for share in config.shares)), configs[0])
     members: dict[int, Member] = {}
     for index, config in enumerate(configs):
         try:
             members[index] = Member(config.seed, pool.rows(config.shares), learning_rate=config.learning_rate)
         except ValueError as error:
             yield index, error
-    links = {index: linked(configs[index]) for index in members}
-    for index, outcome in train_linked(spec_of(configs[0], pool.images), members, links):
+    links = {index: chain_state(configs[index]) for index in members}
+    for index, outcome in train_chains(spec_of(configs[0], pool.images), members, links):
         if isinstance(outcome, Exception):
             yield index, outcome
         else:
@@ -132,7 +132,7 @@ def train(config: Mixture, inputs: Inputs) -> pa.Table:
     return outcome
 
 
-def linked(config: Mixture) -> Linked:
+def chain_state(config: Mixture) -> Linked:
     """The states a training may continue from: those of the same training, for any number of epochs."""
     same = dataclasses.replace(config, epochs=1)
     return Linked(f"{same} {same.recipe}", config.epochs)
@@ -162,16 +162,16 @@ class Checked(Protocol):
     def classes(self) -> int: ...
 
 
-def pooled(data: tuple[Dataset, ...], config: Checked) -> Pool:
+def pool_data(data: tuple[Dataset, ...], config: Checked) -> Pool:
     """The pool of these data sets, with the config's validation images as its test split.
 
     A DatasetError where one has images of another shape, or labels beyond the config's classes.
     """
-    return _pooled(data, config.validation, config.classes)
+    return _load_pool(data, config.validation, config.classes)
 
 
 @lru_cache(maxsize=2)  # calls of one run have the same sets, and devices keep their copies as long as the pool lives
-def _pooled(data: tuple[Dataset, ...], validation: Dataset, classes: int) -> Pool:
+def _load_pool(data: tuple[Dataset, ...], validation: Dataset, classes: int) -> Pool:
     from tasks.datasets.catalog import load
     from tasks.datasets.images import Images
 

@@ -64,7 +64,7 @@ class Objective(Protocol):
         Of padding, which the mode does not call `real`, it is not used, but it and its gradients must still be finite.
         """
 
-    def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Each row's loss in evaluation and whether it is classified rightly, both (models, rows).
 
         The second is None where nothing is classified.
@@ -89,9 +89,9 @@ class ByLayers(Protocol):
 
     def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]: ...
 
-    def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]: ...
+    def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]: ...
 
-    def by_layers(self, layers: Layers, batch: Batch) -> Tensor:
+    def layer_losses(self, layers: Layers, batch: Batch) -> Tensor:
         """Each row's loss in training, (models, rows), computed through the given layers, of whatever kind."""
 
 

@@ -79,14 +79,14 @@ class OutlierMixture:
         return self.learned.initial(seed)
 
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        return self.by_layers(Layers(tensors, batch.mode), batch)
+        return self.layer_losses(Layers(tensors, batch.mode), batch)
 
-    def by_layers(self, layers: Layers, batch: Batch) -> Tensor:
+    def layer_losses(self, layers: Layers, batch: Batch) -> Tensor:
         """Each row's loss, (models, rows), computed through the given layers, of whatever kind."""
-        x = self.learned.seen(batch, dtype_of(layers.tensors))
+        x = self.learned.model_inputs(batch, dtype_of(layers.tensors))
         return self._losses(self.learned.negative_bounds(layers, x, drawn_from(batch)), self.broad.log_p(x))[0]
 
-    def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Each row's loss in evaluation, from the one draw that the batch's mode names. Nothing is classified."""
         return self.losses(tensors, batch), None
 
@@ -101,7 +101,7 @@ class OutlierMixture:
         """The loss and gradients of the fully connected network; None for any other."""
         if not isinstance(self.learned.vae, Dense):
             return None
-        x = self.learned.vae.preparation.seen(pixels[None], draws, dtype_of(tensors), training=True)
+        x = self.learned.vae.preparation.to_model_inputs(pixels[None], draws, dtype_of(tensors), training=True)
         broad = self.broad.log_p(x)[0]
         return self.learned.gradients(tensors, x[0], shares, draws, lambda bounds: self._losses(bounds, broad))
 
@@ -109,39 +109,39 @@ class OutlierMixture:
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Tensor:
         """log p of the mixture, (models, n)."""
-        return self.estimated(tensors, pixels, rows, members, sampling).log_p
+        return self.estimate_log_density(tensors, pixels, rows, members, sampling).log_p
 
-    def estimated(
+    def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Estimated:
         """The mixture of both densities of the bytes, the autoencoder's by importance sampling, whose number of samples
         it is: the broad density is exact."""
-        learned = self.learned.estimated(tensors, pixels, rows, members, sampling)
+        learned = self.learned.estimate_log_density(tensors, pixels, rows, members, sampling)
         log_p = learned.log_p
         preparation = self.learned.vae.preparation
         count = max(1, SEEN // (len(members) * math.prod(preparation.seen_shape)))
         with torch.inference_mode():
             for start in range(0, len(pixels), count):
                 part = slice(start, start + count)
-                x = importance.seen(preparation, pixels[part], rows[part], members, sampling, dtype_of(tensors))
+                x = importance.model_inputs(preparation, pixels[part], rows[part], members, sampling, dtype_of(tensors))
                 broad = self.broad.log_p(x.double()) + preparation.to_pixels(x)
-                log_p[:, part] = self._mixed(log_p[:, part], broad)
+                log_p[:, part] = self._log_mixture(log_p[:, part], broad)
         return Estimated(log_p, learned.effective_samples, learned.encoder_effective_samples)
 
     def check_drawn(self) -> None:
         """Images are drawn from the autoencoder."""
         self.learned.check_drawn()
 
-    def drawn(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
+    def sample(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
         """Images from the autoencoder alone, without the outlier component."""
-        return self.learned.drawn(tensors, members, count)
+        return self.learned.sample(tensors, members, count)
 
     def _losses(self, bounds: Tensor, broad: Tensor) -> tuple[Tensor, Tensor]:
         """The losses computed from negative bounds, and their gradients with respect to the bounds."""
-        mixed = self._mixed(-bounds, broad)
+        mixed = self._log_mixture(-bounds, broad)
         typical = (self._log_typical - bounds - mixed).exp()
         return KEPT * (bounds - self._log_typical) - (1 - KEPT) * mixed, KEPT + (1 - KEPT) * typical
 
-    def _mixed(self, learned: Tensor, broad: Tensor) -> Tensor:
+    def _log_mixture(self, learned: Tensor, broad: Tensor) -> Tensor:
         """log((1 - pi) exp(learned) + pi exp(broad))"""
         return torch.logaddexp(learned + self._log_typical, broad + self._log_outlier)

@@ -20,7 +20,7 @@ class ParameterBuffer:
         self, shapes: Mapping[str, tuple[int, ...]], models: int, device: torch.device, dtype: torch.dtype
     ) -> None:
         self.shapes = dict(shapes)
-        self._lengths = [padded(math.prod(shape)) for shape in shapes.values()]
+        self._lengths = [pad_size(math.prod(shape)) for shape in shapes.values()]
         self.buffer = torch.zeros(models, sum(self._lengths), device=device, dtype=dtype)
         self.views: dict[str, Tensor] = {
             name: part[:, : math.prod(shape)].view(models, *shape)
@@ -31,7 +31,7 @@ class ParameterBuffer:
         """One model's tensors as rows, each padded by zeros to a multiple of 64."""
         return torch.split(self.buffer[model], self._lengths)
 
-    def of(self, model: int) -> dict[str, Tensor]:
+    def tensors_of_model(self, model: int) -> dict[str, Tensor]:
         """One model's tensors (*shape) by name."""
         return {name: view[model] for name, view in self.views.items()}
 
@@ -40,11 +40,11 @@ class ParameterBuffer:
         return ParameterBuffer(self.shapes, len(self.buffer), self.buffer.device, self.buffer.dtype)
 
 
-def padded(size: int) -> int:
+def pad_size(size: int) -> int:
     return -(-size // PAD) * PAD
 
 
-def filled(gradient: Tensor, size: int) -> Tensor:
+def fill_row(gradient: Tensor, size: int) -> Tensor:
     """The gradient as a row of `size` values, zeros at its end."""
     row = gradient.reshape(-1)
     return row if len(row) == size else torch.nn.functional.pad(row, (0, size - len(row)))

@@ -29,10 +29,10 @@ class Network(nn.Module):
         self.learning = learning
         for name, make in makers.items():
             self.add_module(name, make())
-        self.load_state_dict({name: torch.from_numpy(values) for name, values in copied(start).items()})
+        self.load_state_dict({name: torch.from_numpy(values) for name, values in copy_arrays(start).items()})
 
     def forward(self, batch: Batch) -> Tensor:
-        return self.learning.by_layers(ModuleLayers(self, batch.mode), batch)[0]
+        return self.learning.layer_losses(ModuleLayers(self, batch.mode), batch)[0]
 
 
 class ModuleLayers(Layers):
@@ -72,7 +72,7 @@ class _Outline(Layers):
 
     def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start | None = ZERO) -> Tensor:
         inputs = x.shape[-1]
-        self.makers[name] = lambda: unstarted(nn.Linear, inputs, units, bias=bias is not None)
+        self.makers[name] = lambda: uninitialised_module(nn.Linear, inputs, units, bias=bias is not None)
         return super().dense(name, x, units, start, bias)
 
     def conv(
@@ -88,19 +88,20 @@ class _Outline(Layers):
         bias: Start | None = ZERO,
     ) -> Tensor:
         inputs, where = x.shape[1], {"stride": stride, "padding": padding, "bias": bias is not None}
-        self.makers[name] = lambda: unstarted(nn.Conv2d, inputs, channels, kernel, **where)
+        self.makers[name] = lambda: uninitialised_module(nn.Conv2d, inputs, channels, kernel, **where)
         return super().conv(name, x, channels, kernel, start, stride=stride, padding=padding, bias=bias)
 
 
 def makers(spec: Spec, learning: ByLayers, data: ResidentData) -> Makers:
     """How to make the modules of the objective's layers; ValueError where it has others, as batch norm's."""
     start = {
-        name: torch.from_numpy(values).to(data.device)[None] for name, values in copied(learning.initial(0)).items()
+        name: torch.from_numpy(values).to(data.device)[None]
+        for name, values in copy_arrays(learning.initial(0)).items()
     }
     draws = CounterRng(torch.tensor([member_key(0)], device=data.device), torch.tensor([0], device=data.device))
     outline = _Outline(start, Mode(True, draws))
     with torch.no_grad():
-        learning.by_layers(outline, Batch(data.train[:1][None], data.train_labels[:1][None], outline.mode))
+        learning.layer_losses(outline, Batch(data.train[:1][None], data.train_labels[:1][None], outline.mode))
     reached = {f"{name}.{part}" for name, make in outline.makers.items() for part, _ in make().named_parameters()}
     if reached != set(learning.weights):
         raise ValueError(refusal(spec))
@@ -114,11 +115,11 @@ def refusal(spec: Spec) -> str:
     )
 
 
-def unstarted(kind: type[nn.Module], *sizes: int, **settings: Any) -> nn.Module:
+def uninitialised_module(kind: type[nn.Module], *sizes: int, **settings: Any) -> nn.Module:
     """A module with weights yet to be loaded: to begin them at random would draw from torch's ambient stream."""
     return nn.utils.skip_init(kind, *sizes, **settings)  # type: ignore[no-untyped-call, no-any-return]
 
 
-def copied(start: Mapping[str, Any]) -> Mapping[str, Any]:
+def copy_arrays(start: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same arrays in memory of their own, since torch has no read-only tensors."""
     return {name: values.copy() for name, values in start.items()}

@@ -273,15 +273,15 @@ class Stack:
     def step(self, padded: bool) -> None:
         """Take a step of every place on the minibatch at the cursor; `padded` where any place has a padding row."""
         if self.graphs is not None and (self.spec.learning.captures_padding or not padded):
-            self.graphs.run("padded step" if padded else "step", lambda: self._step(padded), self._changed())
+            self.graphs.run("padded step" if padded else "step", lambda: self._step(padded), self._changing_tensors())
         else:
             self._step(padded)
 
     def copies(self) -> list[Tensor]:
         """Copies of the tensors that a rehearsal of a step restores."""
-        return [tensor.clone() for tensor in self._changed()]
+        return [tensor.clone() for tensor in self._changing_tensors()]
 
-    def _changed(self) -> list[Tensor]:
+    def _changing_tensors(self) -> list[Tensor]:
         """The tensors that a step changes; a rehearsal of it restores them."""
         return [*self._memory(), self.cursor, self.losses]
 
@@ -312,7 +312,7 @@ class Stack:
                 pixels, truth = rows.expand(models, -1, -1), labels.expand(models, -1)
                 # The same draws after every epoch, none of which a step has: steps count from 0.
                 mode = Mode(draws=CounterRng(self.keys, torch.full_like(self.keys, -1 - start)))
-                losses, right = self.spec.learning.assessed(self.tensors, Batch(pixels, truth, mode))
+                losses, right = self.spec.learning.evaluate_rows(self.tensors, Batch(pixels, truth, mode))
                 self.assessment[0] += losses.double().sum(1)
                 self.assessment[1] += math.nan if right is None else right.sum(1)
             self.assessment /= count

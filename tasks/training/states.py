@@ -31,13 +31,13 @@ def start(index: int, training: str, learning: Objective, latest: int) -> State 
     a model cannot be evaluated after an epoch that has already passed.
     """
     for data in checkpoints.given(index):
-        state = unpacked(data, training)
+        state = unpack(data, training)
         if state is not None and len(state.history) <= latest and shaped(state, learning):
             return state
     return None
 
 
-def packed(state: State, training: str) -> bytes:
+def pack(state: State, training: str) -> bytes:
     """The state as bytes; `training` identifies the training by everything that bears on it except its length."""
     arrays: dict[str, NDArray[Any]] = {
         "training": _digest(training),
@@ -53,7 +53,7 @@ def packed(state: State, training: str) -> bytes:
     return file.getvalue()
 
 
-def unpacked(data: bytes, training: str) -> State | None:
+def unpack(data: bytes, training: str) -> State | None:
     """The state in these bytes; None where they hold no state, or the state of another training."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:

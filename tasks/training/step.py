@@ -60,7 +60,7 @@ class Step:
         # By model: its tensors (*shape), its stack of one, its key and its steps. Split here once, not in every
         # step.
         places = range(len(keys))
-        self._single = [learned.of(place) for place in places]
+        self._single = [learned.tensors_of_model(place) for place in places]
         self._alone = [{name: values[place : place + 1] for name, values in self._values.items()} for place in places]
         self._drawn = list(zip(torch.split(keys, 1), torch.split(optimiser.steps, 1), strict=True))
 
@@ -77,11 +77,11 @@ class Step:
             chosen, padded = chosen[:, : int((chosen >= 0).sum())], False
         real = (chosen >= 0) if padded else None
         if self._written_out:
-            losses = self._by_hand(chosen, real, occupied, passed)
+            losses = self._explicit_step(chosen, real, occupied, passed)
             if losses is not None:
                 return losses
             self._written_out = False
-        return self._by_autograd(chosen, real, passed)
+        return self._autograd_step(chosen, real, passed)
 
     def _parts(self, chosen: Tensor, real: Tensor | None) -> Iterator[Part]:
         rows = chosen if real is None else chosen.clamp(min=0)
@@ -98,7 +98,7 @@ class Step:
 
     # One model after another
 
-    def _by_hand(
+    def _explicit_step(
         self, chosen: Tensor, real: Tensor | None, occupied: Sequence[int], passed: Tensor | None
     ) -> Tensor | None:
         """Every model's step with its written-out gradients; None where there are none."""
@@ -144,7 +144,7 @@ class Step:
 
     # All models together
 
-    def _by_autograd(self, chosen: Tensor, real: Tensor | None, passed: Tensor | None) -> Tensor:
+    def _autograd_step(self, chosen: Tensor, real: Tensor | None, passed: Tensor | None) -> Tensor:
         count: int | Tensor = chosen.shape[1] if real is None else real.sum(1).clamp(min=1)
         leaves, losses = list(self.leaves.values()), None
         if self.sums is not None:

@@ -82,7 +82,7 @@ class Workload:
         return stacks
 
 
-def chosen(workload: Workload, context: ComputeContext, most: int) -> tuple[Strategy, memory.Need | None]:
+def choose_strategy(workload: Workload, context: ComputeContext, most: int) -> tuple[Strategy, memory.Need | None]:
     """The strategy for these members in this context, with at most `most` in one step, and the memory of a stack.
 
     The memory is None where it was not measured. The number of members of this call does not bear on which strategy is
@@ -97,13 +97,13 @@ def chosen(workload: Workload, context: ComputeContext, most: int) -> tuple[Stra
         )
     if workload.device.type == "cpu" and context.way in ("auto", "loop"):
         return Strategy("loop"), None
-    required = memory.need(lambda models: rehearsed(workload, models), workload.device)
+    required = memory.need(lambda models: rehearse(workload, models), workload.device)
     most = max(1, min(most, required.fitting(memory.free(workload.device) // context.sharers)))
     now = max(1, min(most, len(workload.members)))
     strategies = {strategy.name: strategy for strategy in candidates(workload, now)}  # the largest of each name
     if context.way != "auto":
         return strategies[context.way], required
-    choice = context.settle(workload.name, lambda: benchmarked(workload, candidates(workload, most)))
+    choice = context.settle(workload.name, lambda: benchmark(workload, candidates(workload, most)))
     fastest = strategies.get(choice["way"], Strategy("loop"))
     places, stacks = min(fastest.places, int(choice["places"])), min(fastest.stacks, int(choice["stacks"]))
     return Strategy(fastest.name, stacks, places, fastest.captured), required
@@ -125,7 +125,7 @@ def sizes(wanted: Sequence[int], limit: int) -> list[int]:
     return sorted({min(size, limit) for size in wanted})
 
 
-def rehearsed(workload: Workload, models: int) -> int:
+def rehearse(workload: Workload, models: int) -> int:
     """Take a step with so many models; return the bytes that the stack holds."""
     (stack,) = workload.stacks(Strategy("stack", places=models))
     for place in range(models):
@@ -137,7 +137,7 @@ def rehearsed(workload: Workload, models: int) -> int:
     return stack.bytes + sum(copy.nbytes for copy in copies)
 
 
-def benchmarked(workload: Workload, strategies: Sequence[Strategy]) -> Choice:
+def benchmark(workload: Workload, strategies: Sequence[Strategy]) -> Choice:
     """The fastest strategy, with the model-steps per second of each."""
     rates: dict[str, float] = {}
     best = strategies[0]
@@ -149,7 +149,7 @@ def benchmarked(workload: Workload, strategies: Sequence[Strategy]) -> Choice:
             if "CUDA error" in str(error) and "captur" not in str(error) and not memory.is_out(error):
                 raise
             rates[label] = 0.0
-        memory.free_unused(workload.device)
+        memory.free_cached_memory(workload.device)
         if rates[label] > rates[f"{best.name} {best.members}"]:
             best = strategy
     return {"way": best.name, "places": best.places, "stacks": best.stacks, "rates": rates}

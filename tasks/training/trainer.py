@@ -14,10 +14,10 @@ import torch
 
 from tasks import compute_context, hardware
 from tasks.training import memory
-from tasks.training.device_data import placed
+from tasks.training.device_data import place_images
 from tasks.training.members import Member, Spec, Trained, TrainingError
 from tasks.training.stack import Slot, Stack
-from tasks.training.strategies import Strategy, UnsupportedStrategy, Workload, chosen, stream
+from tasks.training.strategies import Strategy, UnsupportedStrategy, Workload, choose_strategy, stream
 
 Outcome = tuple[int, Trained | Exception]
 
@@ -33,10 +33,10 @@ def train_many(spec: Spec, members: Sequence[Member], place: torch.device | None
     """
     place = place or hardware.device()
     check(spec, members)
-    return under(lambda: hardware.exactly(place), _trained(spec, members, place))
+    return inside_context(lambda: hardware.exactly(place), _train(spec, members, place))
 
 
-def train_numbered(spec: Spec, members: Mapping[int, Member]) -> Iterator[Outcome]:
+def train_by_index(spec: Spec, members: Mapping[int, Member]) -> Iterator[Outcome]:
     """`train_many` for members by number: each outcome comes with its member's number instead of its place."""
     numbers = list(members)
     for place, outcome in train_many(spec, list(members.values())):
@@ -55,7 +55,9 @@ def check(spec: Spec, members: Sequence[Member]) -> None:
             raise ValueError(f"member {index} comes after member {member.after}; there are {len(members)}")
 
 
-def under(context: Callable[[], AbstractContextManager[None]], outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+def inside_context(
+    context: Callable[[], AbstractContextManager[None]], outcomes: Iterator[Outcome]
+) -> Iterator[Outcome]:
     """The outcomes, each computed inside the context, which is left while the reader handles the outcome."""
     while True:
         with context():
@@ -65,16 +67,16 @@ def under(context: Callable[[], AbstractContextManager[None]], outcomes: Iterato
         yield outcome
 
 
-def _trained(spec: Spec, members: Sequence[Member], place: torch.device) -> Iterator[Outcome]:
+def _train(spec: Spec, members: Sequence[Member], place: torch.device) -> Iterator[Outcome]:
     if not members:
         return
-    data, aliases = placed(spec.images, place).with_replaced([member.replaced for member in members])
+    data, aliases = place_images(spec.images, place).replace_images([member.replaced for member in members])
     workload = Workload(spec, data, members, aliases)
     left = dict(enumerate(members))
     while left:
         size = 1
         try:
-            strategy, need = chosen(workload, compute_context.asked(), _fitted.get(workload.name, MOST))
+            strategy, need = choose_strategy(workload, compute_context.asked(), _fitted.get(workload.name, MOST))
             size = strategy.members
             for outcome in Trainer(workload, strategy, need, left).outcomes():
                 left.pop(outcome[0])
@@ -87,7 +89,7 @@ def _trained(spec: Spec, members: Sequence[Member], place: torch.device) -> Iter
             if not memory.is_out(error):
                 raise
         # Here nothing refers to the stacks any more.
-        memory.free_unused(place)
+        memory.free_cached_memory(place)
         if size == 1:
             yield from [(index, too_big(workload)) for index in left]
             return
@@ -135,7 +137,7 @@ class Trainer:
                 if stack.occupied:
                     with torch.cuda.stream(self.streams[number]):  # None: the stream as it is
                         ended = self._land(stack)
-                    yield from self._noted(ended)
+                    yield from self._report_outcomes(ended)
                     yield from self._fill(number)
 
     def _fill(self, number: int) -> Iterator[Outcome]:
@@ -148,11 +150,11 @@ class Trainer:
                     stack.enter(place, *self.waiting.popleft())
                     ended += self._leave_if_over(stack, place)
             if stack.occupied:
-                self.stacks[number] = stack = self._compacted(stack)
+                self.stacks[number] = stack = self._compact(stack)
                 stack.launch()
-        yield from self._noted(ended)
+        yield from self._report_outcomes(ended)
 
-    def _compacted(self, stack: Stack) -> Stack:
+    def _compact(self, stack: Stack) -> Stack:
         """The stack without its free places, where that pays: a recorded step has to be recorded again."""
         occupied, places = len(stack.occupied), len(stack.places)
         if occupied == places or (stack.captured and 2 * occupied > places):
@@ -210,7 +212,7 @@ class Trainer:
             ended.append((index, TrainingError(*error.args)))
         return ended
 
-    def _noted(self, ended: Sequence[Outcome]) -> Iterator[Outcome]:
+    def _report_outcomes(self, ended: Sequence[Outcome]) -> Iterator[Outcome]:
         for outcome in ended:
             seconds = max(time.perf_counter() - self.began, 1e-9)
             rate = round(self.steps / seconds, 1)

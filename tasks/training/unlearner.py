@@ -19,9 +19,9 @@ from tasks import hardware, seeds
 from tasks.datasets.images import Images
 from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.layers import EVALUATION, Weight
-from tasks.models.weights import Weights, of_model
+from tasks.models.weights import Weights, model_weights
 from tasks.training.cross_entropy import CrossEntropy
-from tasks.training.device_data import DeviceData, placed
+from tasks.training.device_data import DeviceData, place_images
 from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
 from tasks.training.minibatches import order
 from tasks.training.objective import Batch
@@ -39,7 +39,7 @@ ASKED = 1000  # images at most whose loss says when gradient ascent stops
 ASKED_AT_ONCE = 512  # rows
 
 
-def unlearned(
+def unlearn_model(
     learning: CrossEntropy,
     recipe: Recipe,
     method: Method,
@@ -63,12 +63,12 @@ def unlearned(
             case FineTuning():
                 history = trained_on(model, method, kept)
             case GradientAscent():
-                history = ascended(model, method, forgotten)
+                history = ascend(model, method, forgotten)
             case RandomLabels():
                 history = trained_on(model, method, np.append(kept, forgotten))
             case Distillation():
-                history = distilled(model, method, kept, forgotten)
-        return Trained(len(history), tuple(history), of_model(model.tensors, 0))
+                history = distil(model, method, kept, forgotten)
+        return Trained(len(history), tuple(history), model_weights(model.tensors, 0))
 
 
 class Unlearner:
@@ -84,7 +84,7 @@ class Unlearner:
         place: torch.device,
     ) -> None:
         self.learning, self.recipe, self.images, self.seed = learning, recipe, images, seed
-        self.data: DeviceData = placed(images, place)
+        self.data: DeviceData = place_images(images, place)
         shapes = learning.weights
         learned = {name: weight.shape for name, weight in shapes.items() if weight.learned}
         fixed = {name: weight.shape for name, weight in shapes.items() if not weight.learned}
@@ -120,7 +120,7 @@ class Unlearner:
 
     def epoch(self, number: int, losses: Sequence[float]) -> Epoch:
         """The epoch with these losses of its steps, and the validation loss and accuracy after it."""
-        loss, accuracy = self.assessed(self.test_parts(self.data.test_count))
+        loss, accuracy = self.evaluate(self.test_parts(self.data.test_count))
         if not math.isfinite(loss):
             raise TrainingError(
                 f"validation loss is not finite after epoch {number} of unlearning (seed {self.seed}); try a lower "
@@ -138,12 +138,12 @@ class Unlearner:
         for start in range(0, len(rows), ASKED_AT_ONCE):
             yield self.data.rows(torch.from_numpy(rows[start : start + ASKED_AT_ONCE]).to(self.keys.device))
 
-    def assessed(self, parts: Iterator[tuple[Tensor, Tensor]]) -> tuple[float, float]:
+    def evaluate(self, parts: Iterator[tuple[Tensor, Tensor]]) -> tuple[float, float]:
         """Mean cross-entropy in evaluation mode, in nats, and accuracy, over images of the data."""
         total, right, count = 0.0, 0.0, 0
         with torch.no_grad():
             for pixels, labels in parts:
-                losses, hits = self.learning.assessed(self.tensors, Batch(pixels[None], labels[None], EVALUATION))
+                losses, hits = self.learning.evaluate_rows(self.tensors, Batch(pixels[None], labels[None], EVALUATION))
                 assert hits is not None
                 total, right, count = (
                     total + float(losses.double().sum()),
@@ -179,8 +179,8 @@ class Learned:
     def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
         return self.learning.initial(seed)
 
-    def assessed(self, tensors: Tensors, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        return self.learning.assessed(tensors, batch)
+    def evaluate_rows(self, tensors: Tensors, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        return self.learning.evaluate_rows(tensors, batch)
 
     def manual_gradient(
         self,
@@ -201,7 +201,7 @@ def trained_on(model: Unlearner, method: FineTuning | RandomLabels, rows: Rows) 
     ]
 
 
-def ascended(model: Unlearner, method: GradientAscent, forgotten: Rows) -> list[Epoch]:
+def ascend(model: Unlearner, method: GradientAscent, forgotten: Rows) -> list[Epoch]:
     """Climbs until the images to be forgotten are as hard as validation images; the losses are their cross-entropy."""
     history: list[Epoch] = []
     while len(history) < method.epochs:
@@ -213,7 +213,7 @@ def ascended(model: Unlearner, method: GradientAscent, forgotten: Rows) -> list[
                 hard = as_hard_as_new(model, forgotten)
                 if hard:
                     break
-        history.append(model.epoch(number, losses or [model.assessed(model.parts(forgotten[:ASKED]))[0]]))
+        history.append(model.epoch(number, losses or [model.evaluate(model.parts(forgotten[:ASKED]))[0]]))
         if hard:
             break
     return history
@@ -221,8 +221,8 @@ def ascended(model: Unlearner, method: GradientAscent, forgotten: Rows) -> list[
 
 def as_hard_as_new(model: Unlearner, forgotten: Rows) -> bool:
     """Whether the mean loss on images to be forgotten is at least that on validation images, of each 1,000 at most."""
-    known, _ = model.assessed(model.parts(forgotten[:ASKED]))
-    new, _ = model.assessed(model.test_parts(min(ASKED, model.data.test_count)))
+    known, _ = model.evaluate(model.parts(forgotten[:ASKED]))
+    new, _ = model.evaluate(model.test_parts(min(ASKED, model.data.test_count)))
     return known >= new
 
 
@@ -239,7 +239,7 @@ def with_random_labels(images: Images, forgotten: Rows, classes: int, seed: int)
     return replace(images, train_labels=labels)
 
 
-def distilled(model: Unlearner, method: Distillation, kept: Rows, forgotten: Rows) -> list[Epoch]:
+def distil(model: Unlearner, method: Distillation, kept: Rows, forgotten: Rows) -> list[Epoch]:
     """Departs from the teacher, the model as it was, on what is to be forgotten, and obeys it on what is kept."""
     teacher = {name: tensor.clone() for name, tensor in model.tensors.items()}
     history: list[Epoch] = []
@@ -257,7 +257,7 @@ def departure(learning: CrossEntropy, method: Distillation, teacher: Tensors) ->
     """Minus the divergence from the teacher."""
 
     def losses(tensors: Tensors, batch: Batch) -> Tensor:
-        pixels = learning.seen(tensors, batch)
+        pixels = learning.training_pixels(tensors, batch)
         student = learning.log_p(tensors, pixels, batch.mode)
         return -divergence(taught(learning, teacher, pixels), student, method.temperature)
 
@@ -268,7 +268,7 @@ def obedience(learning: CrossEntropy, method: Distillation, teacher: Tensors) ->
     """Cross-entropy and divergence from the teacher, weighted."""
 
     def losses(tensors: Tensors, batch: Batch) -> Tensor:
-        pixels = learning.seen(tensors, batch)
+        pixels = learning.training_pixels(tensors, batch)
         student = learning.log_p(tensors, pixels, batch.mode)
         cross_entropy = -student.gather(2, batch.labels[..., None])[..., 0]
         apart = divergence(taught(learning, teacher, pixels), student, method.temperature)

@@ -14,7 +14,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Share
 from tasks.job import Inputs, task
 from tasks.ranges import at_least
-from tasks.training.mixed import pooled, table_of
+from tasks.training.mixed import pool_data, table_of
 from tasks.training.recipe import OptimiserName, Recipe
 from tasks.training.unlearning_config import GradientAscent, Method
 from tasks.work import Work, on
@@ -73,15 +73,15 @@ def unlearn(config: Unlearning, inputs: Inputs) -> pa.Table:
     """
     from tasks.models.weights import architecture_of, weights_of
     from tasks.training.cross_entropy import CrossEntropy
-    from tasks.training.unlearner import unlearned
+    from tasks.training.unlearner import unlearn_model
 
     (trained,) = inputs
     network, weights = architecture_of(trained), weights_of(trained)
-    pool = pooled(tuple(dict.fromkeys(share.part.data for share in (*config.kept, *config.forgotten))), config)
+    pool = pool_data(tuple(dict.fromkeys(share.part.data for share in (*config.kept, *config.forgotten))), config)
     kept, forgotten = pool.rows(config.kept), pool.rows(config.forgotten)
     common = np.intersect1d(kept, forgotten)
     if len(common):
         raise ValueError(f"{len(common):,} images are both kept and forgotten; the shares must be apart")
     learning = CrossEntropy(network, config.augmentation, config.crop, pool.images.shape)
-    end = unlearned(learning, config.recipe, config.method, pool.images, kept, forgotten, weights, config.seed)
+    end = unlearn_model(learning, config.recipe, config.method, pool.images, kept, forgotten, weights, config.seed)
     return table_of(config.seed, network, pool.images, kept, end)

@@ -125,7 +125,7 @@ class UnlearningSettings:
     distillation: Distillation = Distillation()
     """Of distillation."""
 
-    def of(self, name: UnlearningName) -> Method:
+    def method_named(self, name: UnlearningName) -> Method:
         """The settings of the method of this name; ValueError for retraining, which starts from no model."""
         match name:
             case "fine-tuning":

@@ -111,7 +111,7 @@ def unlearning_job(config: Forgetting, target: Target, kind: Kind, replicate: in
     how = Unlearning(
         kept=tuple(target_shares(config, replace(target, query=0.0, unlearning=None), replicate)),
         forgotten=tuple(target_shares(config, Target(query=target.query), replicate)),
-        method=config.unlearning.of(target.unlearning),
+        method=config.unlearning.method_named(target.unlearning),
         validation=trained.validation,
         classes=trained.classes,
         augmentation=trained.augmentation,

@@ -160,14 +160,14 @@ def training_images(member: Member, images: Images) -> tuple[Pixels, Labels]:
 
 def trace_training(spec: Spec, member: Member) -> tuple[list[float], dict[int, Weights]]:
     """Each epoch's training loss, and its weights by epoch (from 1); TrainingError where training cannot go on."""
-    from tasks.models.weights import of_model
+    from tasks.models.weights import model_weights
     from tasks.training.trainer import train_many
 
     weights: dict[int, Weights] = {}
 
     def watch(who: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
         for place, (_, epoch) in enumerate(who):
-            weights[epoch] = of_model(tensors, place)  # a training that starts again gives the same once more
+            weights[epoch] = model_weights(tensors, place)  # a training that starts again gives the same once more
 
     ((_, outcome),) = train_many(replace(spec, watch=watch), [member])
     if isinstance(outcome, Exception):

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tasks.datasets.catalog import load
 from tasks.job import Inputs, task
 from tasks.training import classifier
-from tasks.training.chains import train_linked, up_to
+from tasks.training.chains import train_chains, up_to
 from tasks.training.classifier import Training
 from tasks.work import Work
 
@@ -87,8 +87,8 @@ def train_many(configs: Sequence[TwinTraining], inputs: Sequence[Inputs]) -> Ite
         before = place - 1 if place and configs[order[place - 1]].training == configs[index].training else None
         member = classifier.member_of(configs[index].training, images)
         members[index] = replace(member, until=until[index], after=before)
-    links = {index: replace(classifier.linked(configs[index].training), latest=until[index]) for index in members}
-    for index, outcome in train_linked(classifier.spec_of(configs[0].training, images), members, links):
+    links = {index: replace(classifier.chain_state(configs[index].training), latest=until[index]) for index in members}
+    for index, outcome in train_chains(classifier.spec_of(configs[0].training, images), members, links):
         trained = configs[index].training
         yield index, outcome if isinstance(outcome, Exception) else classifier.model_table(trained, images, outcome)
 

@@ -8,7 +8,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from tasks.training.parameter_buffer import ParameterBuffer, filled
+from tasks.training.parameter_buffer import ParameterBuffer, fill_row
 
 
 class Adam:
@@ -40,7 +40,7 @@ class Adam:
         self.steps += taking
         scale, root = self.corrections()
         buffers = (self.weights.buffer, self._gradients.buffer, self.means.buffer, self.squares.buffer)
-        (compiled() or by_torch)(*buffers, scale, root, taking, self.beta1, self.beta2, self.epsilon)
+        (triton_update() or torch_update)(*buffers, scale, root, taking, self.beta1, self.beta2, self.epsilon)
 
     def corrections(self) -> tuple[Tensor, Tensor]:
         """lr / (1 - b1^t) and sqrt(1 - b2^t) of each model, both (models,)."""
@@ -56,7 +56,7 @@ class Adam:
         # What torch.optim.Adam(fused=True) calls, without its 40 microseconds of bookkeeping.
         torch._fused_adam_(
             weights,
-            [filled(gradient, len(part)) for gradient, part in zip(gradients, weights, strict=True)],
+            [fill_row(gradient, len(part)) for gradient, part in zip(gradients, weights, strict=True)],
             means,
             squares,
             [],
@@ -75,7 +75,7 @@ Update = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, float
 
 
 @cache
-def compiled() -> Update | None:
+def triton_update() -> Update | None:
     """Adam's update as one Triton kernel; None without Triton, which comes with torch for CUDA."""
     try:
         from tasks.training import kernels
@@ -84,7 +84,7 @@ def compiled() -> Update | None:
     return kernels.adam
 
 
-def by_torch(
+def torch_update(
     weights: Tensor,
     gradients: Tensor,
     means: Tensor,

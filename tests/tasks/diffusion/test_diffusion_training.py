@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tasks import checkpoints
 from tasks.checkpoints import Link
 from tasks.diffusion.diffusion_config import Diffusion, UNet
-from tasks.diffusion.diffusion_training import Scale, TrainedDiffusion, held_out, fit_diffusion
+from tasks.diffusion.diffusion_training import Scale, TrainedDiffusion, fit_diffusion, held_out
 from tasks.diffusion.sampling import sample_images
 from tasks.training.members import TrainingError
 

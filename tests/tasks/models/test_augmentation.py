@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tasks.models.augmentation import CONTRAST, CROP, MIRROR, augmented
+from tasks.models.augmentation import CONTRAST, CROP, MIRROR, augment
 from tasks.models.counter_rng import CounterRng
 from tasks.models.layers import Mode, initial
 from tasks.models.networks import Architecture
@@ -34,7 +34,7 @@ def manual_gradient(image: Tensor, factor: float, down: bool, right: bool, mirro
 @pytest.mark.parametrize("shape", [(6, 7, 1), (6, 7, 3)])
 def test_an_image_is_changed_as_its_draws_say(shape: tuple[int, int, int]) -> None:
     pixels, draws = images(shape, rows=8), CounterRng(KEYS)
-    found = augmented(pixels, shape, draws)
+    found = augment(pixels, shape, draws)
     factors = 0.8 + 0.4 * draws.uniform(CONTRAST, (8,), torch.float64)
     later = draws.uniform(CROP, (8, 2)) < 0.5
     mirrored = (draws.uniform(MIRROR, (8,)) < 0.5) & (shape[2] > 1)
@@ -52,7 +52,7 @@ def test_every_way_to_crop_and_mirror_is_about_as_frequent_and_contrast_spans_it
     counts = (ways.flatten(0, 1).int() @ torch.tensor([1, 2, 4], dtype=torch.int32)).bincount()
     assert (counts / 12_000 - 1 / 8).abs().max() < 5 * (1 / 8 * 7 / 8 / 12_000) ** 0.5
     two = torch.tensor([0.0, 1.0]).repeat(14 * 28)  # mean 0.5: what was 1 becomes 0.5 + factor / 2
-    brightest = augmented(two.expand(3, 4000, 784), GREY, draws).amax(2)
+    brightest = augment(two.expand(3, 4000, 784), GREY, draws).amax(2)
     assert 0.9 <= float(brightest.min()) < 0.9001
     assert 1.0999 < float(brightest.max()) <= 1.1
 
@@ -61,7 +61,7 @@ def test_a_feature_one_pixel_from_the_edges_stays_whole() -> None:
     for shape in (GREY, COLOUR):
         burnt = torch.zeros(3, 200, *shape)
         burnt[:, :, 1:6, 1:6] = 1
-        found = augmented(burnt.flatten(2), shape, CounterRng(KEYS)).view(3, 200, *shape)
+        found = augment(burnt.flatten(2), shape, CounterRng(KEYS)).view(3, 200, *shape)
         lit = found > burnt.mean() * 1.5
         assert torch.all(lit.sum((2, 3, 4)) == 25 * shape[2])
         columns = lit.any(4).any(2).int().argmax(2)
@@ -72,10 +72,10 @@ def test_a_feature_one_pixel_from_the_edges_stays_whole() -> None:
 
 def test_an_image_does_not_depend_on_its_company() -> None:
     pixels = images(COLOUR, dtype=torch.float32)
-    together = augmented(pixels, COLOUR, CounterRng(KEYS))
+    together = augment(pixels, COLOUR, CounterRng(KEYS))
     for m in range(len(KEYS)):
-        assert torch.equal(together[m], augmented(pixels[m : m + 1], COLOUR, CounterRng(KEYS[m : m + 1]))[0])
-    fewer = augmented(pixels[:, :7], COLOUR, CounterRng(KEYS))
+        assert torch.equal(together[m], augment(pixels[m : m + 1], COLOUR, CounterRng(KEYS[m : m + 1]))[0])
+    fewer = augment(pixels[:, :7], COLOUR, CounterRng(KEYS))
     assert torch.equal(together[:, :7], fewer)
 
 
@@ -87,7 +87,7 @@ def test_images_are_changed_in_training_alone() -> None:
     plain, augmenting = CrossEntropy(architecture), CrossEntropy(architecture, augmentation=True)
     assert not torch.equal(plain.losses(tensors, batch), augmenting.losses(tensors, batch))
     judged = Batch(batch.pixels, batch.labels, Mode())
-    assert torch.equal(plain.assessed(tensors, judged)[0], augmenting.assessed(tensors, judged)[0])
+    assert torch.equal(plain.evaluate_rows(tensors, judged)[0], augmenting.evaluate_rows(tensors, judged)[0])
     shares = torch.full((40,), 1 / 40)
     parts = {name: tensor[0] for name, tensor in tensors.items()}
     assert plain.manual_gradient(parts, pixels[0], batch.labels[0], shares, CounterRng(KEYS[:1])) is not None

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from tasks.models.counter_rng import GAMMA, CounterRng, counters, member_key, mixed, step_keys
+from tasks.models.counter_rng import GAMMA, CounterRng, counters, member_key, mix_words, step_keys
 
 
 def splitmix64(seed: int, count: int) -> list[int]:
@@ -21,7 +21,7 @@ def splitmix64(seed: int, count: int) -> list[int]:
 def test_a_stream_is_splitmix64() -> None:
     # The first two words of seed 1234567, as its authors' C code prints them.
     assert [6457827717110365317, 3203168211198807973] == splitmix64(1234567, 2)
-    found = mixed(1234567 + counters(1000, torch.device("cpu")))
+    found = mix_words(1234567 + counters(1000, torch.device("cpu")))
     assert splitmix64(1234567, 1000) == [word % 2**64 for word in found.tolist()]
 
 
@@ -54,7 +54,7 @@ def test_a_step_key_depends_on_member_and_step_alone() -> None:
     keys = step_keys(members, torch.tensor([1, 1, 2]))
     assert 3 == len(keys.unique())
     assert torch.equal(step_keys(members[1:2], torch.tensor([1])), keys[1:2])
-    assert mixed(torch.tensor([5 + GAMMA])).equal(keys[:1])
+    assert mix_words(torch.tensor([5 + GAMMA])).equal(keys[:1])
 
 
 def test_uniform_numbers_are_uniform_independent_and_the_same_in_every_dtype() -> None:
@@ -77,7 +77,7 @@ def test_normal_numbers_are_normal() -> None:
 
 @pytest.mark.parametrize("rate", [0.0, 0.2, 0.5, 0.99])
 def test_the_share_that_is_dropped_is_the_rate(rate: float) -> None:
-    kept = CounterRng(torch.tensor([member_key(9)])).kept(0, (400_000,), rate).double().mean().item()
+    kept = CounterRng(torch.tensor([member_key(9)])).dropout_mask(0, (400_000,), rate).double().mean().item()
     assert abs(kept - (1 - rate)) <= 5 * np.sqrt(rate * (1 - rate) / 400_000)
 
 
@@ -85,4 +85,4 @@ def test_an_odd_number_of_draws_is_the_beginning_of_more() -> None:
     draws = CounterRng(torch.tensor([member_key(9)]))
     assert torch.equal(draws.uniform(0, (8,))[:, :5], draws.uniform(0, (5,)))
     assert torch.equal(draws.normal(0, (8, 3))[:, :5], draws.normal(0, (5, 3)))
-    assert torch.equal(draws.kept(0, (8,), 0.5)[:, :5], draws.kept(0, (5,), 0.5))
+    assert torch.equal(draws.dropout_mask(0, (8,), 0.5)[:, :5], draws.dropout_mask(0, (5,), 0.5))

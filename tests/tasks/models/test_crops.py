@@ -103,8 +103,8 @@ def test_a_classifier_sees_random_squares_in_training_and_central_ones_in_evalua
     expected = plain.losses(tensors, Batch(seen, labels, training))
     assert torch.equal(expected, learning.losses(tensors, Batch(pixels, labels, training)))
     centres = crops.central(pixels, (8, 8, 1), 6)
-    expected = plain.assessed(tensors, Batch(centres, labels, Mode()))[0]
-    assert torch.equal(expected, learning.assessed(tensors, Batch(pixels, labels, Mode()))[0])
+    expected = plain.evaluate_rows(tensors, Batch(centres, labels, Mode()))[0]
+    assert torch.equal(expected, learning.evaluate_rows(tensors, Batch(pixels, labels, Mode()))[0])
     augmenting = CrossEntropy(learning.architecture, augmentation=True)
     expected = augmenting.losses(tensors, Batch(seen, labels, training))
     assert torch.equal(expected, cropped(augmentation=True).losses(tensors, Batch(pixels, labels, training)))

@@ -7,7 +7,7 @@ from scipy import integrate, stats
 from torch import Tensor
 
 from tasks.models.counter_rng import CounterRng
-from tasks.models.dequantisation import Binary, Dequantised, Logit, fixed, observation_keys
+from tasks.models.dequantisation import Binary, Dequantised, Logit, fixed_inputs, observation_keys
 
 F64 = torch.float64
 
@@ -23,7 +23,7 @@ def bytes_of(*shape: int, seed: int = 0) -> Tensor:
 def test_a_pixel_is_one_as_often_as_it_is_bright() -> None:
     count = 20_000
     levels = torch.tensor([0, 1, 64, 128, 200, 254, 255], dtype=torch.uint8)
-    ones = Binary((1, 7, 1), padding=0).seen(levels.expand(1, count, 7), keys(3), F64)[0]
+    ones = Binary((1, 7, 1), padding=0).to_model_inputs(levels.expand(1, count, 7), keys(3), F64)[0]
     assert {0, 1} == set(ones.unique().tolist())
     chances = levels.double() / 255
     error = (chances * (1 - chances) / count).sqrt()
@@ -34,7 +34,7 @@ def test_binary_images_have_a_frame_of_zeros_around_every_channel() -> None:
     white = torch.full((2, 3, 4 * 5 * 2), 255, dtype=torch.uint8)
     binary = Binary((4, 5, 2))
     assert (2, 8, 9) == binary.seen_shape
-    images = binary.seen(white, keys(1, 2), F64).unflatten(2, binary.seen_shape)
+    images = binary.to_model_inputs(white, keys(1, 2), F64).unflatten(2, binary.seen_shape)
     assert 2 * 3 * 2 * 20 == images.sum() == images[..., 2:-2, 2:-2].sum()
 
 
@@ -46,7 +46,7 @@ def test_what_is_seen_can_be_shown(preparation: Binary | Logit | Dequantised) ->
     pixels = bytes_of(2, 3, 40)
     if isinstance(preparation, Binary):
         pixels = (pixels > 127).to(torch.uint8) * 255
-    shown = preparation.shown(preparation.seen(pixels, keys(1, 2), F64))
+    shown = preparation.displayed_pixels(preparation.to_model_inputs(pixels, keys(1, 2), F64))
     # Noise on a byte is less than a step.
     assert bool(((shown * (255 if isinstance(preparation, Binary) else 256) - pixels).floor() == 0).all())
 
@@ -54,15 +54,15 @@ def test_what_is_seen_can_be_shown(preparation: Binary | Logit | Dequantised) ->
 def test_a_model_sees_its_rows_in_a_draw_of_its_own() -> None:
     pixels = bytes_of(1, 4, 60).expand(2, -1, -1)
     for preparation in (Binary((4, 5, 3)), Logit((4, 5, 3)), Dequantised((4, 5, 3))):
-        together = preparation.seen(pixels, keys(1, 2), F64, training=True)
-        alone = preparation.seen(pixels[1:], keys(2), F64, training=True)
+        together = preparation.to_model_inputs(pixels, keys(1, 2), F64, training=True)
+        alone = preparation.to_model_inputs(pixels[1:], keys(2), F64, training=True)
         assert torch.equal(together[1:], alone)
         assert not torch.equal(together[0], together[1])
 
 
 def test_a_row_of_colours_is_seen_channel_by_channel() -> None:
     pixels = bytes_of(1, 1, 2 * 3 * 3)
-    seen = Logit((2, 3, 3)).seen(pixels, keys(5), F64)
+    seen = Logit((2, 3, 3)).to_model_inputs(pixels, keys(5), F64)
     expected = pixels.view(2, 3, 3).permute(2, 0, 1).flatten()
     share = (seen[0, 0].sigmoid() - 0.05) / 0.9
     assert torch.equal(expected.double(), (share * 256).floor())
@@ -72,14 +72,14 @@ def test_half_of_the_images_are_mirrored_in_training_alone() -> None:
     pixels = torch.tensor([0, 128, 255], dtype=torch.uint8).expand(1, 4000, 3)
     preparation = Logit((1, 3, 1))
     ascending = [
-        float((preparation.seen(pixels, keys(1), F64, training)[0].diff(dim=1) > 0).all(1).double().mean())
+        float((preparation.to_model_inputs(pixels, keys(1), F64, training)[0].diff(dim=1) > 0).all(1).double().mean())
         for training in (False, True)
     ]
     assert 1 == ascending[0]
     assert abs(ascending[1] - 0.5) < 5 * 0.5 / math.sqrt(4000)
     assert torch.equal(
-        Logit((1, 3, 1), mirrored=False).seen(pixels, keys(1), F64, True),
-        preparation.seen(pixels, keys(1), F64),
+        Logit((1, 3, 1), mirrored=False).to_model_inputs(pixels, keys(1), F64, True),
+        preparation.to_model_inputs(pixels, keys(1), F64),
     )
 
 
@@ -108,19 +108,19 @@ def test_binary_images_need_no_change_of_variables() -> None:
 def test_an_observation_is_fixed_by_its_row_and_the_seed() -> None:
     pixels, rows = bytes_of(5, 28 * 28), torch.tensor([7, 3, 9, 1, 4])
     binary = Binary((28, 28, 1))
-    seen = fixed(binary, pixels, observation_keys(1, rows), F64)
+    seen = fixed_inputs(binary, pixels, observation_keys(1, rows), F64)
     assert (5, 1024) == seen.shape
-    again = fixed(binary, pixels[[3, 1]], observation_keys(1, rows[[3, 1]]), F64)
+    again = fixed_inputs(binary, pixels[[3, 1]], observation_keys(1, rows[[3, 1]]), F64)
     np.testing.assert_array_equal(seen[[3, 1]], again)
-    assert not torch.equal(seen, fixed(binary, pixels, observation_keys(2, rows), F64))
+    assert not torch.equal(seen, fixed_inputs(binary, pixels, observation_keys(2, rows), F64))
 
 
 def test_bytes_and_noise_are_exact_and_never_at_an_end() -> None:
     count = 60_000
     for byte in (0, 1, 128, 255):
         pixels = torch.full((1, count, 1), byte, dtype=torch.uint8)
-        seen = Dequantised((1, 1, 1)).seen(pixels, keys(byte), torch.float32)
-        assert torch.equal(seen.double(), Dequantised((1, 1, 1)).seen(pixels, keys(byte), F64))
+        seen = Dequantised((1, 1, 1)).to_model_inputs(pixels, keys(byte), torch.float32)
+        assert torch.equal(seen.double(), Dequantised((1, 1, 1)).to_model_inputs(pixels, keys(byte), F64))
         noise = seen.double() * 256 - byte
         assert 0 < float(noise.min()) <= float(noise.max()) < 1
         assert 0 < float(seen.min()) <= float(seen.max()) < 1

@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from tasks.models.counter_rng import CounterRng, step_keys
-from tasks.models.dequantisation import Binary, Logit, fixed, observation_keys
-from tasks.models.importance import Chunk, Sampling, code_keys, estimated, log_p, mean_of
+from tasks.models.dequantisation import Binary, Logit, fixed_inputs, observation_keys
+from tasks.models.importance import Chunk, Sampling, code_keys, estimate_log_density, log_p, mean_of
 from tasks.models.layers import ZERO, Layers, Weight
 from tasks.models.likelihoods import Gaussian
-from tasks.models.vae import LATENT, Convolutional, Dense, Vae, celeba, cifar10, outlined
+from tasks.models.vae import LATENT, Convolutional, Dense, Vae, celeba, cifar10, outline_weights
 from tests.tasks.models.plain import Plain, stack
 
 MODELS, N = 3, 5
@@ -37,7 +37,7 @@ def plainly(vae: Autoencoder, tensors: dict[str, Tensor], sampling: Sampling) ->
         plain = Plain(vae).eval()
         plain.start({name: tensor[m] for name, tensor in tensors.items()})
         keys = observation_keys(sampling.seed, ROWS)
-        x = fixed(vae.preparation, pixels(vae), step_keys(MEMBERS[m], keys) if sampling.afresh else keys, F64)
+        x = fixed_inputs(vae.preparation, pixels(vae), step_keys(MEMBERS[m], keys) if sampling.afresh else keys, F64)
         for i in range(N):
             mean, log_variance = plain.encoder(x[i : i + 1])[0].chunk(2)
             key = code_keys(MEMBERS[m : m + 1], ROWS[i : i + 1])[0]
@@ -112,7 +112,7 @@ class Linear:
 
     @cached_property
     def weights(self) -> Mapping[str, Weight]:
-        return outlined(self)
+        return outline_weights(self)
 
     def encode(self, layers: Layers, x: Tensor) -> tuple[Tensor, Tensor]:
         mean = layers.dense("encoder", x, 2, ZERO)
@@ -147,7 +147,7 @@ def test_the_density_of_a_linear_gaussian_autoencoder_is_the_known_one(widened: 
     tensors, distribution = linear(models, widened)
     members = torch.arange(models)
     found = log_p(vae, tensors, pixels(vae), ROWS, members, sampling)
-    x = fixed(vae.preparation, pixels(vae), observation_keys(0, ROWS), F64)
+    x = fixed_inputs(vae.preparation, pixels(vae), observation_keys(0, ROWS), F64)
     known = distribution.log_prob(x) + vae.preparation.to_pixels(x)
     if widened == 1:  # then every weight is p(x)
         torch.testing.assert_close(known.expand(models, -1), found, atol=1e-10, rtol=0)
@@ -161,7 +161,7 @@ def test_an_estimate_is_a_lower_bound_that_rises_to_the_density_with_more_sample
     vae, models, widened = Linear(), 2000, 1.5
     tensors, distribution = linear(models, widened)
     members = torch.arange(models)
-    x = fixed(vae.preparation, pixels(vae), observation_keys(0, ROWS), F64)
+    x = fixed_inputs(vae.preparation, pixels(vae), observation_keys(0, ROWS), F64)
     known = distribution.log_prob(x) + vae.preparation.to_pixels(x)
     gaps, errors = [], []
     for samples in (1, 4, 16):
@@ -233,7 +233,9 @@ def test_the_effective_number_is_all_of_equal_weights_and_one_of_a_weight_that_o
 def test_where_the_encoder_is_the_posterior_every_sample_counts(widened: float) -> None:
     # Of z from N(0, c^2) in place of N(0, 1), in two dimensions, E[w]^2 / E[w^2] = (2 c^2 - 1) / c^4.
     vae, samples, members = Linear(), 1000, torch.arange(20)
-    found = estimated(vae, linear(20, widened)[0], pixels(vae), ROWS, members, Sampling(samples)).effective_samples
+    found = estimate_log_density(
+        vae, linear(20, widened)[0], pixels(vae), ROWS, members, Sampling(samples)
+    ).effective_samples
     assert found is not None
     expected = samples * (2 * widened**2 - 1) / widened**4
     assert expected == pytest.approx(float(found.mean()), rel=1e-9 if widened == 1 else 0.02)
@@ -241,7 +243,7 @@ def test_where_the_encoder_is_the_posterior_every_sample_counts(widened: float) 
 
 def test_the_effective_numbers_are_each_observations_own_however_the_work_is_cut() -> None:
     given = (SMALL, stack(SMALL, MODELS), pixels(SMALL), ROWS, MEMBERS, Sampling(9))
-    whole, cut = estimated(*given, Chunk(N, N, 9)), estimated(*given, Chunk(4, 2, 3))
+    whole, cut = estimate_log_density(*given, Chunk(N, N, 9)), estimate_log_density(*given, Chunk(4, 2, 3))
     assert whole.effective_samples is not None
     assert cut.effective_samples is not None
     torch.testing.assert_close(whole.effective_samples, cut.effective_samples)

@@ -42,7 +42,7 @@ class Dropout(nn.Module):
         if not self.training:
             return x
         rows = torch.arange(len(x)) if self.rows is None else self.rows
-        kept = self.draws.kept(next(self.sites), (ROWS, *x.shape[1:]), self.rate)[0]
+        kept = self.draws.dropout_mask(next(self.sites), (ROWS, *x.shape[1:]), self.rate)[0]
         return x * kept[rows] / (1 - self.rate)
 
 

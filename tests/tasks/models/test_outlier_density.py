@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.models.dequantisation import Binary, Logit, fixed, observation_keys
+from tasks.models.dequantisation import Binary, Logit, fixed_inputs, observation_keys
 from tasks.models.outlier_density import LEAST_DEVIATION, VIEW, WIDER, OutlierDensity
 
 F64 = torch.float64
@@ -42,7 +42,9 @@ def test_the_probabilities_of_all_binary_images_add_up_to_one() -> None:
 def test_a_real_pixel_has_the_images_mean_and_twice_their_deviation() -> None:
     preparation = Logit((1, 2, 1))
     given = images([0, 100], [255, 100], [30, 100])
-    seen = fixed(preparation, torch.from_numpy(given.reshape(3, 2)), observation_keys(VIEW, torch.arange(3)), F64)
+    seen = fixed_inputs(
+        preparation, torch.from_numpy(given.reshape(3, 2)), observation_keys(VIEW, torch.arange(3)), F64
+    )
     deviation = WIDER * float(seen[:, 0].std(correction=0))
     assert deviation > LEAST_DEVIATION > WIDER * float(seen[:, 1].std(correction=0))
     x = torch.tensor([[[0.3, -0.2]]], dtype=F64)

@@ -14,7 +14,7 @@ from tasks.models import per_example_gradients
 from tasks.models.layers import GLOROT, Layers
 from tasks.models.matmul import BATCHED, TORCH, MatMul
 from tasks.models.networks import Architecture
-from tasks.models.per_example_gradients import Measured, convolution_squares, of_rows, squared_gradients
+from tasks.models.per_example_gradients import Measured, convolution_squares, squared_gradients, squared_row_gradients
 from tasks.models.regularisers import Regularisers
 
 GREY, COLOUR = (28, 28, 1), (32, 32, 3)
@@ -73,7 +73,7 @@ def test_every_row_is_measured_as_alone(
     tensors = stack(network, models)
     pixels, labels = rows(network, models, 3)
     expected = one_by_one(network, tensors, pixels, labels)
-    found = of_rows(network, tensors, pixels, labels)
+    found = squared_row_gradients(network, tensors, pixels, labels)
     torch.testing.assert_close(expected, found, atol=1e-12, rtol=1e-12)
 
 
@@ -112,7 +112,9 @@ def test_a_users_module_is_measured_too(tmp_path: Path, monkeypatch: pytest.Monk
     tensors = stack(network, 2)
     pixels, labels = rows(network, 2, 4)
     expected = one_by_one(network, tensors, pixels, labels)
-    torch.testing.assert_close(expected, of_rows(network, tensors, pixels, labels), atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(
+        expected, squared_row_gradients(network, tensors, pixels, labels), atol=1e-12, rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("by", [TORCH, BATCHED], ids=lambda by: by.name)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tasks.models.dequantisation import Binary
-from tasks.models.importance import Chunk, Sampling, estimated
+from tasks.models.importance import Chunk, Sampling, estimate_log_density
 from tasks.models.vae import Dense, Vae, cifar10
 from tests.tasks.models.plain import stack
 
@@ -38,7 +38,7 @@ def lost(vae: Vae) -> dict[str, Tensor]:
 @pytest.mark.parametrize("vae", [SMALL, NARROW], ids=["dense", "convolutional"])
 def test_fitted_codes_count_for_more(vae: Vae) -> None:
     given = vae, lost(vae), pixels(vae), ROWS, MEMBERS
-    plain, fitted = (estimated(*given, Sampling(64, refine=steps)) for steps in (0, 60))
+    plain, fitted = (estimate_log_density(*given, Sampling(64, refine=steps)) for steps in (0, 60))
     assert fitted.effective_samples is not None
     assert plain.effective_samples is not None
     assert plain.encoder_effective_samples is None
@@ -48,25 +48,27 @@ def test_fitted_codes_count_for_more(vae: Vae) -> None:
 
 def test_fitted_codes_are_nearer_to_the_log_p_that_many_of_the_encoders_find() -> None:
     given = SMALL, lost(SMALL), pixels(SMALL), ROWS, MEMBERS
-    plain, fitted = (estimated(*given, Sampling(64, refine=steps)) for steps in (0, 60))
-    exact = estimated(*given, Sampling(40_000)).log_p
+    plain, fitted = (estimate_log_density(*given, Sampling(64, refine=steps)) for steps in (0, 60))
+    exact = estimate_log_density(*given, Sampling(40_000)).log_p
     assert float((fitted.log_p - exact).abs().mean()) < float((plain.log_p - exact).abs().mean())
 
 
 def test_what_is_fitted_depends_on_no_other_model_or_observation_and_on_no_cut() -> None:
     tensors, sampling = lost(SMALL), Sampling(9, refine=5)
-    together = estimated(SMALL, tensors, pixels(SMALL), ROWS, MEMBERS, sampling).log_p
+    together = estimate_log_density(SMALL, tensors, pixels(SMALL), ROWS, MEMBERS, sampling).log_p
     some = torch.tensor([2, 0])
     one = {name: tensor[1:] for name, tensor in tensors.items()}
-    alone = estimated(SMALL, one, pixels(SMALL)[some], ROWS[some], MEMBERS[1:], sampling).log_p
+    alone = estimate_log_density(SMALL, one, pixels(SMALL)[some], ROWS[some], MEMBERS[1:], sampling).log_p
     torch.testing.assert_close(together[1:, some], alone, atol=1e-9, rtol=0)
-    cut = estimated(SMALL, tensors, pixels(SMALL), ROWS, MEMBERS, sampling, Chunk(3, 2, 4)).log_p
+    cut = estimate_log_density(SMALL, tensors, pixels(SMALL), ROWS, MEMBERS, sampling, Chunk(3, 2, 4)).log_p
     torch.testing.assert_close(together, cut, atol=1e-9, rtol=0)
 
 
 def test_no_step_leaves_the_estimate_as_it_was() -> None:
     given = SMALL, lost(SMALL), pixels(SMALL), ROWS, MEMBERS
-    assert torch.equal(estimated(*given, Sampling(9)).log_p, estimated(*given, Sampling(9, refine=0)).log_p)
+    assert torch.equal(
+        estimate_log_density(*given, Sampling(9)).log_p, estimate_log_density(*given, Sampling(9, refine=0)).log_p
+    )
     with pytest.raises(ValueError, match="refine is -1; it must be at least 0"):
         Sampling(refine=-1)
 
@@ -75,5 +77,5 @@ def test_models_that_come_from_inference_mode_can_be_fitted() -> None:
     tensors = lost(SMALL)
     given = pixels(SMALL), ROWS, MEMBERS, Sampling(9, refine=3)
     with torch.inference_mode():
-        inside = estimated(SMALL, {name: tensor.clone() for name, tensor in tensors.items()}, *given).log_p
-    assert torch.equal(inside, estimated(SMALL, tensors, *given).log_p)
+        inside = estimate_log_density(SMALL, {name: tensor.clone() for name, tensor in tensors.items()}, *given).log_p
+    assert torch.equal(inside, estimate_log_density(SMALL, tensors, *given).log_p)

@@ -96,5 +96,5 @@ def assessed(spec: Spec, member: Member, tensors: dict[str, Tensor]) -> tuple[fl
     with torch.no_grad():
         draws = CounterRng(torch.tensor([member_key(member.seed)]), torch.tensor([-1]))
         batch = laid_out(spec.images.test_images, spec.images.test_labels, Mode(draws=draws))
-        losses, right = spec.learning.assessed(tensors, batch)
+        losses, right = spec.learning.evaluate_rows(tensors, batch)
     return losses.mean().item(), math.nan if right is None else right.double().mean().item()

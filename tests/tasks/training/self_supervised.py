@@ -75,7 +75,7 @@ class Teacher:
             step = (1 - momentum).to(teacher.dtype).view(-1, *[1] * (teacher.dim() - 1))
             teacher.lerp_(learner, step)
 
-    def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
         return self.losses(tensors, batch), None
 
     def manual_gradient(self, *_: object) -> None:

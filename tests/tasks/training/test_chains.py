@@ -23,7 +23,7 @@ from tasks.training import classifier, mixed
 from tasks.training.chains import chain, up_to
 from tasks.training.classifier import Burnt, Training
 from tasks.training.mixed import Mixture
-from tasks.training.states import packed, unpacked
+from tasks.training.states import pack, unpack
 from tests.tasks.audits.unique_feature.small import chosen
 
 DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
@@ -131,11 +131,11 @@ def test_the_state_of_another_training_is_not_gone_on_from(train: Any, config: A
 
 def test_a_state_is_gone_on_from_and_the_epochs_before_it_are_not_trained_again() -> None:
     first, last = chain(classifier.train, replace(TRAINING, epochs=2), 1)
-    named = classifier.linked(first.config).training
-    assert named == classifier.linked(last.config).training
-    state = unpacked(linked(first, [])[1], named)
+    named = classifier.chain_state(first.config).training
+    assert named == classifier.chain_state(last.config).training
+    state = unpack(linked(first, [])[1], named)
     assert state is not None
-    told = packed(replace(state, history=(replace(state.history[0], train_loss=12.5),)), named)
+    told = pack(replace(state, history=(replace(state.history[0], train_loss=12.5),)), named)
     history = linked(last, [told])[0]["history"][0].as_py()
     assert [12.5, classifier.train(last.config, ())["history"][0].as_py()[1]["train_loss"]] == [
         epoch["train_loss"] for epoch in history

@@ -18,7 +18,7 @@ from tasks.models.catalog import Network
 from tasks.models.inference import logits
 from tasks.models.weights import architecture_of, weights_of
 from tasks.schemas import MODEL, PRIVATE_MODEL, of_width
-from tasks.training.classifier import Burnt, Training, batch_key, linked, member_of, train, train_many, work
+from tasks.training.classifier import Burnt, Training, batch_key, chain_state, member_of, train, train_many, work
 from tasks.training.deduplication import NearestImages
 from tasks.training.privacy import Privacy
 
@@ -135,9 +135,9 @@ def test_a_narrow_model_is_a_fraction_of_the_published_one_and_says_so() -> None
 def test_trainings_of_two_widths_share_neither_a_call_nor_a_checkpoint() -> None:
     wide = dataclasses.replace(NARROW, width=1.0)
     assert batch_key(NARROW) != batch_key(wide)
-    assert linked(NARROW).training != linked(wide).training
-    assert "width" not in linked(wide).training  # else a chain that an earlier version began would begin anew
-    assert "left_out" not in linked(wide).training
+    assert chain_state(NARROW).training != chain_state(wide).training
+    assert "width" not in chain_state(wide).training  # else a chain that an earlier version began would begin anew
+    assert "left_out" not in chain_state(wide).training
     with pytest.raises(ValueError, match="cannot share a call"):
         list(train_many([NARROW, wide], [(), ()]))
     ends = [dataclasses.replace(config, epochs=500, patience=10) for config in (wide, NARROW)]
@@ -154,7 +154,7 @@ def test_a_training_leaves_out_the_images_nearest_to_one(together: bool) -> None
         assert config.left_out is not None
         nearest = config.left_out.rows_among(images.train_images[:60])
         assert np.delete(np.arange(60), nearest).tolist() == member_of(config, images).rows.tolist()
-        assert linked(config).training != linked(dataclasses.replace(config, left_out=None)).training
+        assert chain_state(config).training != chain_state(dataclasses.replace(config, left_out=None)).training
     # Others of as many rows share a call; a stack of them gives each what it gives alone.
     assert batch_key(configs[0]) == batch_key(configs[1]) != batch_key(NARROW)
     with under(ComputeContext("stack" if together else "loop")):
@@ -214,7 +214,7 @@ def test_a_private_model_says_what_each_epoch_spent() -> None:
 
 def test_privacy_has_a_pace_of_its_own_and_is_not_in_the_text_of_checkpoints() -> None:
     assert ["privately train mlp1 on 28x28x1"] == list(work(PRIVATE).trained)
-    assert "privacy" not in linked(TINY).training  # else a chain that an earlier version began would begin anew
+    assert "privacy" not in chain_state(TINY).training  # else a chain that an earlier version began would begin anew
     assert "privacy" in repr(PRIVATE)  # which the pace of a group of jobs is known by
     assert batch_key(TINY) != batch_key(dataclasses.replace(TINY, patience=0, privacy=Privacy(8.0)))
 

@@ -64,7 +64,7 @@ def test_a_rehearsal_leaves_no_trace(kind: str, settings: dict[str, Any], monkey
     workload = Workload(given, resident(given.images, torch.device("cpu")), members, [{}, {}])
     monkeypatch.setattr(stack, "Graphs", Rehearsed)
     # No gradients written out: a GPU follows autograd.
-    monkeypatch.setattr(Step, "_by_hand", lambda *_: None)
+    monkeypatch.setattr(Step, "_explicit_step", lambda *_: None)
     ended = []
     for captured in (False, True):
         (each,) = workload.stacks(Strategy("stack", places=2, captured=captured))

@@ -16,7 +16,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
 from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.densities import DensityModel
-from tasks.models.dequantisation import fixed, observation_keys
+from tasks.models.dequantisation import fixed_inputs, observation_keys
 from tasks.models.importance import Sampling
 from tasks.models.layers import Mode
 from tasks.training import trainer
@@ -68,7 +68,9 @@ def asked(model: CustomDensity, seeds: list[int], given: Images, rows: Tensor | 
 def test_log_densities_are_those_of_the_bytes() -> None:
     model, given = learning("Gaussian"), images(7)
     tensors = stack(model, [1, 2])
-    seen = fixed(model.preparation, flat(given.train_images), observation_keys(0, torch.arange(7)), torch.float64)
+    seen = fixed_inputs(
+        model.preparation, flat(given.train_images), observation_keys(0, torch.arange(7)), torch.float64
+    )
     for m in range(2):
         mean, log_scale = (tensors[name][m].flatten().double() for name in ("mean", "log_scale"))
         expected = stats.norm.logpdf(seen, mean, log_scale.exp()).sum(1) - 12 * math.log(256)
@@ -99,7 +101,9 @@ def test_all_models_see_an_observation_alike_unless_each_looks_afresh() -> None:
 def test_an_estimate_by_random_numbers_comes_near_the_truth() -> None:
     model, given = learning("Shifted"), images(6)
     tensors = stack(model, [1])
-    seen = fixed(model.preparation, flat(given.train_images), observation_keys(0, torch.arange(6)), torch.float64)
+    seen = fixed_inputs(
+        model.preparation, flat(given.train_images), observation_keys(0, torch.arange(6)), torch.float64
+    )
     # One hidden N(0, 1) that shifts all pixels: their covariance is 1 everywhere, and the scale's square on top.
     truth = stats.multivariate_normal(tensors["mean"].flatten().double().numpy(), math.exp(-2) * np.eye(12) + 1)
     expected = truth.logpdf(seen) - 12 * math.log(256)
@@ -132,7 +136,9 @@ def test_blocks_and_models_draw_from_seeds_of_their_own() -> None:
 def test_a_module_may_follow_slopes_of_its_own() -> None:
     model, given = learning("Slope"), images(3)
     tensors = stack(model, [1])
-    seen = fixed(model.preparation, flat(given.train_images), observation_keys(0, torch.arange(3)), torch.float32)
+    seen = fixed_inputs(
+        model.preparation, flat(given.train_images), observation_keys(0, torch.arange(3)), torch.float32
+    )
     expected = -(0.5 * (seen - tensors["mean"].flatten()).square() + 1).sum(1) - 12 * math.log(256)
     torch.testing.assert_close(expected.double(), asked(model, [1], given)[0], rtol=1e-6, atol=0)
 
@@ -206,7 +212,7 @@ def test_padding_is_left_out_and_statistics_are_kept_in_training_alone() -> None
     assert torch.equal(tensors["norm.running_mean"], fewer["norm.running_mean"])
     assert not torch.equal(tensors["norm.running_mean"], stack(model, [1, 2])["norm.running_mean"])
     before = {name: tensor.clone() for name, tensor in tensors.items()}
-    losses, right = model.assessed(tensors, Batch(pixels, labels, Mode(draws=draws)))
+    losses, right = model.evaluate_rows(tensors, Batch(pixels, labels, Mode(draws=draws)))
     assert ((2, 6), None) == (tuple(losses.shape), right)
     assert all(torch.equal(tensor, before[name]) for name, tensor in tensors.items())
 
@@ -216,7 +222,9 @@ def test_a_loss_in_evaluation_does_not_depend_on_how_many_rows_are_assessed(fact
     model, pixels = learning(factory), flat(images(BLOCK + 50).train_images)
     labels = torch.zeros(1, len(pixels), dtype=torch.int64)
     whole, fewer = (
-        model.assessed(stack(model, [1]), Batch(pixels[None, :n], labels[:, :n], Mode(draws=CounterRng(keys([1])))))[0]
+        model.evaluate_rows(
+            stack(model, [1]), Batch(pixels[None, :n], labels[:, :n], Mode(draws=CounterRng(keys([1]))))
+        )[0]
         for n in (BLOCK + 50, BLOCK)
     )
     assert torch.equal(whole[:, :BLOCK], fewer)

@@ -29,7 +29,7 @@ from tasks.datasets.released_partitions import released_fold_of
 from tasks.job import Job, marks
 from tasks.models.counter_rng import member_key
 from tasks.models.densities import DensityModel
-from tasks.models.importance import Estimated, Sampling, estimated
+from tasks.models.importance import Estimated, Sampling, estimate_log_density
 from tasks.models.vae import mnist
 from tasks.training import density, trainer
 from tasks.training.density import batch_key, fit, train_many, work
@@ -243,7 +243,7 @@ def test_the_answers_are_importance_samplings_of_the_trained_weights() -> None:
     assert isinstance(trained, Trained)
     tensors = {name: torch.from_numpy(values)[None] for name, values in trained.weights.items()}
     pixels = torch.from_numpy(images.train_images[:40].reshape(40, -1).copy())
-    expected = estimated(
+    expected = estimate_log_density(
         learning.vae, tensors, pixels, torch.arange(40), torch.tensor([member_key(3)]), Sampling(8, seed=6)
     )
     table = fit(config, ())
@@ -251,7 +251,7 @@ def test_the_answers_are_importance_samplings_of_the_trained_weights() -> None:
     assert expected.effective_samples is not None
     assert expected.effective_samples[0].float().tolist() == table["effective_samples"][2].as_py()
     assert [epoch.train_loss for epoch in trained.history] == table["train_loss"].to_pylist()
-    drawn = learning.drawn(tensors, torch.tensor([member_key(3)]), 2)
+    drawn = learning.sample(tensors, torch.tensor([member_key(3)]), 2)
     assert drawn.flatten().tolist() == samples(table).tolist()
 
 
@@ -282,7 +282,7 @@ class Says:
         self.refuses = refuses
         self.asked: list[int] = []
 
-    def estimated(
+    def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Estimated:
         self.asked.append(len(members))
@@ -296,7 +296,7 @@ class Says:
 class Drawless(Says):
     """The one that says -7 answers, and draws no images; the others draw even grey."""
 
-    def drawn(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
+    def sample(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
         if (tensors["says"] == -7).any():
             raise ValueError("this one draws no images")
         return tensors["says"][:, None, None].expand(-1, count, 36).clone()
@@ -477,7 +477,7 @@ def test_a_narrow_model_is_another_training_of_less_work() -> None:
     found = fit(narrow, ())
     assert (FITTED, False) == (found.schema, said(found, 3).tolist() == said(fit(TINY, ()), 3).tolist())
     assert batch_key(narrow) != batch_key(TINY)
-    assert "width" not in density.linked(TINY).training != density.linked(narrow).training
+    assert "width" not in density.chain_state(TINY).training != density.chain_state(narrow).training
     wide, less = (work(config).amounts for config in (TINY, narrow))
     assert wide.keys() == less.keys()
     assert all(0.25 < less[unit] / wide[unit] < 0.4 for unit in wide)

@@ -15,7 +15,7 @@ from tasks.datasets.picture_rows import PictureSet
 from tasks.models.networks import Architecture
 from tasks.training import device_data
 from tasks.training.cross_entropy import CrossEntropy
-from tasks.training.device_data import ResidentData, StreamedData, placed, resident, streamed
+from tasks.training.device_data import ResidentData, StreamedData, place_images, resident, stream_pictures
 from tasks.training.members import Member, Spec, Trained
 from tasks.training.recipe import Recipe
 from tasks.training.strategies import Strategy, Workload, candidates
@@ -74,21 +74,21 @@ def test_pictures_in_memory_that_do_not_fit_are_streamed_to_the_same_bits(
     expected = bits(trained(loaded, "loop"))
     monkeypatch.setattr(hardware, "available_memory", lambda: 1000)
     other = Images(loaded.train_images, loaded.train_labels, loaded.test_images, loaded.test_labels, loaded.classes)
-    assert isinstance(placed(other, CPU), StreamedData)
-    assert isinstance(placed(loaded, CPU), ResidentData)  # it is there already
+    assert isinstance(place_images(other, CPU), StreamedData)
+    assert isinstance(place_images(loaded, CPU), ResidentData)  # it is there already
     assert expected == bits(trained(other, "loop"))
 
 
 def test_what_was_opened_by_rows_is_streamed_and_what_fits_is_resident_once(kinds: dict[str, PictureSet]) -> None:
-    assert [True, False, False] == [placed(images, CPU).is_resident for images in kinds.values()]
-    assert placed(kinds["resident"], CPU) is resident(kinds["resident"], CPU)
+    assert [True, False, False] == [place_images(images, CPU).is_resident for images in kinds.values()]
+    assert place_images(kinds["resident"], CPU) is resident(kinds["resident"], CPU)
 
 
 @pytest.mark.parametrize("kind", ["resident", "mapped", "decoded"])
 def test_replaced_pictures_stand_behind_all_others(kinds: dict[str, PictureSet], kind: str) -> None:
     images = kinds[kind]
     black, white = np.zeros(images.shape, np.uint8), np.full(images.shape, 255, np.uint8)
-    data, aliases = placed(images, CPU).with_replaced([{5: white}, {}, {7: black, 5: black}])
+    data, aliases = place_images(images, CPU).replace_images([{5: white}, {}, {7: black, 5: black}])
     assert [{5: 80}, {}, {7: 81, 5: 82}] == aliases
     pixels, labels = data.rows(torch.tensor([[80, 5], [81, 82]], dtype=torch.int32))
     assert (2, 2, 192) == tuple(pixels.shape)
@@ -101,7 +101,7 @@ def test_replaced_pictures_stand_behind_all_others(kinds: dict[str, PictureSet],
 def test_the_test_split_comes_by_parts_that_end_where_it_ends(kinds: dict[str, PictureSet]) -> None:
     whole = kinds["resident"].test
     for images in kinds.values():
-        data = placed(images, CPU)
+        data = place_images(images, CPU)
         assert 20 == data.test_count
         parts = [data.test_rows(start, start + 8) for start in (0, 8, 16)]
         assert [8, 8, 4] == [len(pixels) for pixels, _ in parts]
@@ -126,11 +126,13 @@ def test_no_step_is_recorded_that_waits_for_its_data(
     assert {"loop": False, "graph": True, "stack": True} == {
         each.name: each.captured for each in on_gpu(resident(images, CPU))
     }
-    assert {"loop": False, "stack": False} == {each.name: each.captured for each in on_gpu(streamed(images, CPU))}
+    assert {"loop": False, "stack": False} == {
+        each.name: each.captured for each in on_gpu(stream_pictures(images, CPU))
+    }
 
 
 def test_a_way_settled_for_resident_data_is_not_that_of_streamed_data(kinds: dict[str, PictureSet]) -> None:
     images = kinds["mapped"]
     spec = Spec(CrossEntropy(Architecture("mlp1", images.shape, 2)), Recipe(1, 16, 1e-3), images)
-    names = [Workload(spec, data, [], []).name for data in (resident(images, CPU), streamed(images, CPU))]
+    names = [Workload(spec, data, [], []).name for data in (resident(images, CPU), stream_pictures(images, CPU))]
     assert [names[0], f"{names[0]}, data streamed"] == names

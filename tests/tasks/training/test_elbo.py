@@ -43,13 +43,13 @@ def test_losses_and_slopes_are_those_of_plain_modules(vae: Dense | Convolutional
     tensors, given = stack(vae, MODELS), batch(vae, training)
     learning = Elbo(vae)
     weights = learned(vae, tensors)
-    losses = learning.losses(tensors, given) if training else learning.assessed(tensors, given)[0]
+    losses = learning.losses(tensors, given) if training else learning.evaluate_rows(tensors, given)[0]
     gradients = torch.autograd.grad(losses.sum(), weights)
     for m in range(MODELS):
         plain = Plain(vae).train(training)
         plain.start({name: tensor[m] for name, tensor in stack(vae, MODELS).items()})
         draws = CounterRng(torch.tensor([m]))
-        x = vae.preparation.seen(given.pixels[m : m + 1], draws, torch.float64, training)[0]
+        x = vae.preparation.to_model_inputs(given.pixels[m : m + 1], draws, torch.float64, training)[0]
         expected = plain.bound(x, draws.normal(LATENT, (ROWS, vae.latent), torch.float64)[0])
         # Sums of 3,072 pixels' densities: up to 1e5 nats.
         torch.testing.assert_close(expected, losses[m], atol=1e-12, rtol=1e-14)
@@ -93,7 +93,7 @@ def test_assessing_keeps_the_statistics_and_classifies_nothing() -> None:
     vae = CELEBA
     tensors = stack(vae, MODELS)
     before = {name: tensor.clone() for name, tensor in tensors.items()}
-    losses, right = Elbo(vae).assessed(tensors, batch(vae, training=False))
+    losses, right = Elbo(vae).evaluate_rows(tensors, batch(vae, training=False))
     assert right is None
     assert (MODELS, ROWS) == losses.shape
     assert all(torch.equal(before[name], tensor) for name, tensor in tensors.items())

@@ -12,7 +12,7 @@ from tasks.datasets.picture_rows import Opened
 from tasks.models.networks import Architecture
 from tasks.models.regularisers import Regularisers
 from tasks.training.cross_entropy import CrossEntropy
-from tasks.training.device_data import placed
+from tasks.training.device_data import place_images
 from tasks.training.members import Member, Spec, Trained, TrainingError
 from tasks.training.recipe import Recipe
 from tasks.training.trainer import train_many
@@ -130,7 +130,7 @@ def test_the_fused_kernel_is_used_and_right() -> None:
 def test_streamed_pictures_train_what_resident_ones_do(way: StrategyName) -> None:
     given = spec("cnn1", dropout=True)
     by_rows = replace(given, images=Opened(given.images.train, given.images.test, 4))
-    assert not placed(by_rows.images, GPU).is_resident
+    assert not place_images(by_rows.images, GPU).is_resident
     for one, other in zip(outcomes(given, MEMBERS, "loop"), outcomes(by_rows, MEMBERS, way), strict=True):
         for name, values in one.weights.items():
             within = 0 if way == "loop" else 1e-8 * max(1, np.abs(values).max())

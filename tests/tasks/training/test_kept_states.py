@@ -14,7 +14,7 @@ import pytest
 from tasks import checkpoints
 from tasks.checkpoints import Link
 from tasks.training.members import Epoch, State
-from tasks.training.states import packed, shaped, start, unpacked
+from tasks.training.states import pack, shaped, start, unpack
 
 
 def state(epochs: int, best: float = 1.0) -> State:
@@ -42,26 +42,26 @@ def told(found: State | None) -> Any:
 
 @pytest.mark.parametrize("made", [state(0), state(1), state(3), state(3, best=2.0)])
 def test_a_state_comes_back_as_it_was(made: State) -> None:
-    assert told(made) == told(unpacked(packed(made, "this"), "this"))
+    assert told(made) == told(unpack(pack(made, "this"), "this"))
 
 
 def test_what_the_best_epoch_shares_with_the_last_is_kept_once() -> None:
-    assert len(packed(state(3), "this")) < len(packed(state(3, best=2.0), "this"))
+    assert len(pack(state(3), "this")) < len(pack(state(3, best=2.0), "this"))
 
 
 def test_the_bytes_of_another_training_or_of_nothing_are_no_state() -> None:
-    data = packed(state(2), "this")
-    assert unpacked(data, "that") is None
+    data = pack(state(2), "this")
+    assert unpack(data, "that") is None
     for broken in (b"", b"not an archive", data[: len(data) // 2], data[:-1]):
-        assert unpacked(broken, "this") is None
+        assert unpack(broken, "this") is None
     other = io.BytesIO()
     np.savez(other, something=np.zeros(2))
-    assert unpacked(other.getvalue(), "this") is None
+    assert unpack(other.getvalue(), "this") is None
 
 
 def test_a_training_goes_on_from_the_nearest_state_that_is_its_own_and_not_too_late() -> None:
-    there = [b"none", packed(state(9), "this"), packed(state(6), "that"), packed(state(5), "this")]
-    there.append(packed(state(2), "this"))
+    there = [b"none", pack(state(9), "this"), pack(state(6), "that"), pack(state(5), "this")]
+    there.append(pack(state(2), "this"))
     with checkpoints.under([Link(), Link(given=lambda: there)]):
         assert [5, 9, 2] == [len(told(start(1, "this", NETWORK, end))[0].split("Epoch(")) - 1 for end in (5, 9, 4)]
         assert start(1, "this", NETWORK, 1) is None

@@ -17,6 +17,6 @@ def test_what_autograd_keeps_counts_once_and_as_long_as_it_is_kept() -> None:
                 torch.autograd.grad(losses.pop(), weight)
         return 7
 
-    assert 16_000 + 7 == memory.taken(lambda: work(1, together=False), CPU)
-    assert 16_000 + 7 == memory.taken(lambda: work(3, together=False), CPU)
-    assert 48_000 + 7 == memory.taken(lambda: work(3, together=True), CPU)
+    assert 16_000 + 7 == memory.peak_memory(lambda: work(1, together=False), CPU)
+    assert 16_000 + 7 == memory.peak_memory(lambda: work(3, together=False), CPU)
+    assert 48_000 + 7 == memory.peak_memory(lambda: work(3, together=True), CPU)

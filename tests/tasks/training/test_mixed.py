@@ -17,7 +17,7 @@ from tasks.models.catalog import Network
 from tasks.models.weights import architecture_of, weights_of
 from tasks.training import classifier, mixed
 from tasks.training.classifier import Training
-from tasks.training.mixed import MIXED, Mixture, logits, pooled, train
+from tasks.training.mixed import MIXED, Mixture, logits, pool_data, train
 
 DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
 ONE = Mixture((Share(Part(DIGITS, 0, 100)),), DIGITS, 10, network=Network("mlp1"), epochs=3, seed=5)
@@ -39,7 +39,7 @@ def alone() -> list[pa.Table]:
 
 
 def test_the_pool_holds_the_sets_one_after_another() -> None:
-    pool = pooled((PHOTOS, DIGITS), ONE)
+    pool = pool_data((PHOTOS, DIGITS), ONE)
     photos, digits = load(PHOTOS), load(DIGITS)
     assert np.array_equal(digits.train_images[200], pool.images.train_images[len(photos.train_images) + 200])
     shares = Share(Part(DIGITS, 10, 2)), Share(Part(PHOTOS, 4, 3))
@@ -70,7 +70,7 @@ def test_the_table_says_how_many_images_were_learnt_and_how_well(alone: list[pa.
 
 
 def test_the_validation_loss_is_on_the_same_images_whatever_is_trained_on(alone: list[pa.Table]) -> None:
-    pool = pooled((PHOTOS,), TWO)
+    pool = pool_data((PHOTOS,), TWO)
     assert np.array_equal(load(DIGITS).test_images, pool.images.test_images)
 
 

@@ -16,7 +16,7 @@ from tasks.datasets.images import Images
 from tasks.models.counter_rng import CounterRng
 from tasks.models.densities import DensityModel
 from tasks.models.dequantisation import Binary
-from tasks.models.importance import Sampling, seen
+from tasks.models.importance import Sampling, model_inputs
 from tasks.models.layers import Layers
 from tasks.models.vae import Convolutional, Dense, cifar10
 from tasks.training.density import fit
@@ -47,7 +47,7 @@ def level(vae: Dense | Convolutional, tensors: Mapping[str, Tensor]) -> OutlierM
     """One whose broad density is raised until the first image is as likely to come from either."""
     learning, given = contaminated(vae, 0.5), batch(vae)
     broad = learning.broad.log_p
-    x = learning.learned.seen(given, F64)
+    x = learning.learned.model_inputs(given, F64)
     apart = (-learning.learned.losses(tensors, given) - broad(x))[0, 0].detach()
     learning.broad.log_p = lambda x: broad(x) + apart
     return learning
@@ -99,7 +99,7 @@ def test_slopes_are_autograds_of_the_formula(vae: Dense | Convolutional) -> None
     losses = learning.losses(tensors, given)
     found = torch.autograd.grad(losses.sum(), weights)
     bounds = learning.learned.losses(tensors, given)
-    broad = learning.broad.log_p(learning.learned.seen(given, F64))
+    broad = learning.broad.log_p(learning.learned.model_inputs(given, F64))
     apart = bounds - math.log(0.5)
     formula = KEPT * apart - (1 - KEPT) * torch.logsumexp(torch.stack([-apart, math.log(0.5) + broad]), 0)
     torch.testing.assert_close(formula, losses)
@@ -132,7 +132,7 @@ def test_log_p_is_the_mixture_of_both_densities_of_the_bytes(vae: Dense | Convol
     pixels, rows, members = batch(vae).pixels[0], torch.tensor([3, 1, 40, 7]), torch.arange(MODELS)
     learning = contaminated(vae, 0.3)
     own = learning.learned.log_p(tensors, pixels, rows, members, sampling)
-    x = seen(vae.preparation, pixels, rows, members, sampling, F64)
+    x = model_inputs(vae.preparation, pixels, rows, members, sampling, F64)
     broad = learning.broad.log_p(x) + vae.preparation.to_pixels(x)
     expected = torch.logsumexp(torch.stack([math.log(0.7) + own, (math.log(0.3) + broad).expand_as(own)]), 0)
     torch.testing.assert_close(expected, learning.log_p(tensors, pixels, rows, members, sampling))
@@ -142,7 +142,9 @@ def test_the_loss_is_a_bound_on_log_p() -> None:
     tensors, draws = stack(SMALL, 1), 2000
     image = torch.from_numpy(np.random.default_rng(1).integers(0, 2, (1, 36), dtype=np.uint8) * 255)
     learning = contaminated(SMALL, 0.5)
-    x = SMALL.preparation.seen(image[None], CounterRng(torch.tensor([0])), F64)  # 0 and 255 are always seen alike
+    x = SMALL.preparation.to_model_inputs(
+        image[None], CounterRng(torch.tensor([0])), F64
+    )  # 0 and 255 are always seen alike
     layers = Layers(tensors)
     bound = learning.learned.negative_bounds(layers, x.expand(1, draws, -1), CounterRng(torch.tensor([3]))).mean()
     loss, _ = learning._losses(bound[None], learning.broad.log_p(x)[0])

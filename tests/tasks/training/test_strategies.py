@@ -16,7 +16,15 @@ from tasks.training.device_data import resident
 from tasks.training.members import Member, Spec
 from tasks.training.memory import Need
 from tasks.training.recipe import Recipe
-from tasks.training.strategies import Strategy, UnsupportedStrategy, Workload, benchmarked, candidates, chosen, sizes
+from tasks.training.strategies import (
+    Strategy,
+    UnsupportedStrategy,
+    Workload,
+    benchmark,
+    candidates,
+    choose_strategy,
+    sizes,
+)
 
 CPU = torch.device("cpu")
 
@@ -34,40 +42,40 @@ def test_a_processor_takes_models_one_after_another_without_trying(workload: Wor
     def never(_name: str, _choose: object) -> dict[str, Any]:
         raise AssertionError("nothing is to be chosen here")
 
-    assert (Strategy("loop"), None) == chosen(workload, ComputeContext(settle=never), 512)
+    assert (Strategy("loop"), None) == choose_strategy(workload, ComputeContext(settle=never), 512)
 
 
 def test_a_stack_has_as_many_places_as_are_asked_for_needed_and_fit(
     workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert 5 == chosen(workload, ComputeContext(way="stack"), 512)[0].places
-    assert 3 == chosen(workload, ComputeContext(way="stack", members=3), 512)[0].places
-    assert 2 == chosen(workload, ComputeContext(way="stack"), 2)[0].places
-    need = chosen(workload, ComputeContext(way="stack"), 512)[1]
+    assert 5 == choose_strategy(workload, ComputeContext(way="stack"), 512)[0].places
+    assert 3 == choose_strategy(workload, ComputeContext(way="stack", members=3), 512)[0].places
+    assert 2 == choose_strategy(workload, ComputeContext(way="stack"), 2)[0].places
+    need = choose_strategy(workload, ComputeContext(way="stack"), 512)[1]
     assert need is not None
     monkeypatch.setattr(memory, "free", lambda device: round((need.fixed + 4.5 * need.per_model) / (1 - memory.SPARED)))
-    assert 4 == chosen(workload, ComputeContext(way="stack"), 512)[0].places
-    assert 2 == chosen(workload, ComputeContext(way="stack", sharers=2), 512)[0].places
+    assert 4 == choose_strategy(workload, ComputeContext(way="stack"), 512)[0].places
+    assert 2 == choose_strategy(workload, ComputeContext(way="stack", sharers=2), 512)[0].places
     monkeypatch.setattr(memory, "free", lambda device: 0)
-    assert 1 == chosen(workload, ComputeContext(way="stack"), 512)[0].places
+    assert 1 == choose_strategy(workload, ComputeContext(way="stack"), 512)[0].places
 
 
 def test_a_way_that_is_not_here_is_refused_by_name(workload: Workload) -> None:
     with pytest.raises(
         UnsupportedStrategy, match="way is graph; for mlp1 on cpu it must be auto or one of loop, stack"
     ):
-        chosen(workload, ComputeContext(way="graph"), 512)
+        choose_strategy(workload, ComputeContext(way="graph"), 512)
 
 
 def test_a_network_that_cannot_be_stacked_is_looped(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CrossEntropy, "stackable", False)
     assert [Strategy("loop")] == candidates(workload, 512)
     with pytest.raises(UnsupportedStrategy, match=r"it must be auto or one of loop$"):
-        chosen(workload, ComputeContext(way="stack"), 512)
+        choose_strategy(workload, ComputeContext(way="stack"), 512)
 
 
 def test_a_race_measures_every_candidate_and_names_the_fastest(workload: Workload) -> None:
-    choice = benchmarked(workload, [Strategy("loop"), Strategy("stack", places=2)])
+    choice = benchmark(workload, [Strategy("loop"), Strategy("stack", places=2)])
     assert {"loop 1", "stack 2"} == set(choice["rates"])
     assert all(rate > 0 for rate in choice["rates"].values())
     label = max(choice["rates"], key=choice["rates"].__getitem__)
@@ -76,8 +84,8 @@ def test_a_race_measures_every_candidate_and_names_the_fastest(workload: Workloa
 
 def test_members_with_less_than_a_minibatch_are_measured_too(workload: Workload) -> None:
     few = Workload(workload.spec, workload.data, [Member(0, np.arange(7))], [{}])
-    assert chosen(few, ComputeContext(way="stack"), 512)[0] == Strategy("stack")
-    assert set(benchmarked(few, [Strategy("loop"), Strategy("stack", places=2)])["rates"]) == {"loop 1", "stack 2"}
+    assert choose_strategy(few, ComputeContext(way="stack"), 512)[0] == Strategy("stack")
+    assert set(benchmark(few, [Strategy("loop"), Strategy("stack", places=2)])["rates"]) == {"loop 1", "stack 2"}
 
 
 def test_a_candidate_that_does_not_run_is_out_of_the_race(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +97,7 @@ def test_a_candidate_that_does_not_run_is_out_of_the_race(workload: Workload, mo
         return rate(workload, way)
 
     monkeypatch.setattr(strategies, "rate", refused)
-    choice = benchmarked(workload, [Strategy("loop"), Strategy("stack", places=2)])
+    choice = benchmark(workload, [Strategy("loop"), Strategy("stack", places=2)])
     assert ("loop", 0.0) == (choice["way"], choice["rates"]["stack 2"])
 
 
@@ -99,7 +107,7 @@ def test_a_device_that_is_broken_ends_the_race(workload: Workload, monkeypatch: 
 
     monkeypatch.setattr(strategies, "rate", broken)
     with pytest.raises(RuntimeError, match="illegal memory access"):
-        benchmarked(workload, [Strategy("loop")])
+        benchmark(workload, [Strategy("loop")])
 
 
 def test_sizes_are_cut_to_what_there_is() -> None:
@@ -129,7 +137,7 @@ def test_what_fits_leaves_a_tenth_free() -> None:
 
 
 def test_the_memory_of_a_step_is_that_of_its_models_and_what_their_slopes_need(workload: Workload) -> None:
-    need = memory.need(lambda models: strategies.rehearsed(workload, models), CPU)
+    need = memory.need(lambda models: strategies.rehearse(workload, models), CPU)
     weights = sum(int(np.prod(weight.shape)) for weight in workload.spec.learning.weights.values())
     assert 4 * 4 * weights < need.per_model < 4 * 6 * weights
 
@@ -142,7 +150,7 @@ def test_a_minibatch_in_parts_takes_the_memory_of_a_part() -> None:
     whole = Workload(spec, resident(images, CPU), [Member(0, np.arange(64))], [{}])
 
     def taken(parts: int, models: int) -> int:
-        return memory.taken(lambda: strategies.rehearsed(with_recipe(whole, accumulate=parts), models), CPU)
+        return memory.peak_memory(lambda: strategies.rehearse(with_recipe(whole, accumulate=parts), models), CPU)
 
     each = {parts: taken(parts, 3) - taken(parts, 2) for parts in (1, 4)}
     weights = 4 * sum(int(np.prod(weight.shape)) for weight in spec.learning.weights.values())

@@ -18,7 +18,7 @@ from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.members import Member, Spec, Trained, TrainingError
 from tasks.training.recipe import EPSILON, Recipe
 from tasks.training.trainer import train_many
-from tasks.training.unlearner import ascended, departure, divergence, obedience, unlearned, with_random_labels
+from tasks.training.unlearner import ascend, departure, divergence, obedience, unlearn_model, with_random_labels
 from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
 
 CPU = torch.device("cpu")
@@ -54,7 +54,7 @@ WEIGHTS = trained()
 def after(method: Method, learning: CrossEntropy = PLAIN, seed: int = 3, batch: int = 20) -> Trained:
     weights = WEIGHTS if learning is PLAIN else trained(learning, 2)
     recipe = Recipe(method.epochs, batch, method.learning_rate)
-    return unlearned(learning, recipe, method, IMAGES, KEPT, FORGOTTEN, weights, seed, CPU)
+    return unlearn_model(learning, recipe, method, IMAGES, KEPT, FORGOTTEN, weights, seed, CPU)
 
 
 def gradient(rows: NDArray[np.int64], sign: int) -> dict[str, torch.Tensor]:
@@ -124,7 +124,7 @@ def test_ascent_takes_no_step_where_the_images_are_hard_already() -> None:
     hard = with_random_labels(IMAGES, FORGOTTEN, 4, 0)
     hard = replace(hard, test_images=IMAGES.train_images[KEPT], test_labels=IMAGES.train_labels[KEPT])
     model = unlearner.Unlearner(PLAIN, Recipe(5, 20, 1e-3), hard, WEIGHTS, 3, CPU)
-    assert 1 == len(ascended(model, GradientAscent(5), FORGOTTEN))
+    assert 1 == len(ascend(model, GradientAscent(5), FORGOTTEN))
     assert all(np.array_equal(WEIGHTS[name], tensor[0].numpy()) for name, tensor in model.tensors.items())
 
 

@@ -25,7 +25,7 @@ from tasks.training.unlearning_config import (
         (lambda: Distillation(forgetting=11), "forgetting is 11; it must be at most epochs, which is 10"),
         (lambda: Distillation(cross_entropy=0.0, divergence=0.0), "cross_entropy and divergence are both 0; one of"),
         (lambda: Distillation(falls=(8, 5)), r"falls is \(8, 5\); it must be epochs from 1 on, ascending"),
-        (lambda: UnlearningSettings().of("retraining"), "retraining starts from no model"),
+        (lambda: UnlearningSettings().method_named("retraining"), "retraining starts from no model"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(made: Callable[[], object], says: str) -> None:
@@ -36,4 +36,4 @@ def test_settings_that_cannot_be_are_refused(made: Callable[[], object], says: s
 def test_every_method_but_retraining_has_settings() -> None:
     settings = UnlearningSettings()
     expected = [settings.fine_tuning, settings.gradient_ascent, settings.random_labels, settings.distillation]
-    assert expected == [settings.of(name) for name in UNLEARNING if name != "retraining"]
+    assert expected == [settings.method_named(name) for name in UNLEARNING if name != "retraining"]

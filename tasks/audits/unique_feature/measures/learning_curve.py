@@ -127,7 +127,7 @@ def learning_curve_many(
     configs: Sequence[LearningCurve], inputs: Sequence[Inputs]
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
     """Each course's table, or the exception that ended it alone, as its training ends. All must be alike."""
-    from tasks.training.trainer import train_numbered
+    from tasks.training.trainer import train_by_index
 
     if len({batch_key(config) for config in configs}) > 1:
         raise ValueError("courses that differ in more than model, canary, seed, features and rate cannot share a call")
@@ -143,14 +143,14 @@ def learning_curve_many(
     in_training = list(courses.values())
 
     def watch(who: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
-        from tasks.models.weights import of_model
+        from tasks.models.weights import model_weights
 
-        answers = probe_logits(network, [of_model(tensors, place) for place in range(len(who))], probe)
+        answers = probe_logits(network, [model_weights(tensors, place) for place in range(len(who))], probe)
         for place, (member, epoch) in enumerate(who):
             in_training[member].record_scores(epoch, *(logits[place] for logits in answers))
 
     spec = replace(classifier.spec_of(configs[0].training, images), watch=watch)
-    for index, outcome in train_numbered(spec, {index: followed.member for index, followed in courses.items()}):
+    for index, outcome in train_by_index(spec, {index: followed.member for index, followed in courses.items()}):
         ended = courses[index].error or outcome
         yield index, ended if isinstance(ended, Exception) else learning_curve_table(courses[index], ended)
 

@@ -129,7 +129,7 @@ def test_unlearning_starts_from_the_target_that_trained_on_all_of_its_shares() -
             assert start.config == before.config
             assert (*after.config.kept, *after.config.forgotten) == before.config.shares
             assert [0.5] == [share.share for share in after.config.forgotten]
-            assert config.unlearning.of(name) == after.config.method
+            assert config.unlearning.method_named(name) == after.config.method
             assert after.config.seed != before.config.seed
 
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from tasks.training.optimisers.adam import Adam, by_torch
+from tasks.training.optimisers.adam import Adam, torch_update
 from tasks.training.parameter_buffer import ParameterBuffer
 from tests.tasks.training.optimisers.models import CPU, EPSILON, RATES, numbers, started
 
@@ -35,14 +35,14 @@ def test_the_update_for_gpus_is_that_for_cpus() -> None:
         adam.step(gradients, active)
         other.steps += active
         moments = (other.means.buffer, other.squares.buffer)
-        by_torch(weights.buffer, flat.buffer, *moments, *other.corrections(), active, 0.9, 0.999, EPSILON)
+        torch_update(weights.buffer, flat.buffer, *moments, *other.corrections(), active, 0.9, 0.999, EPSILON)
     torch.testing.assert_close(expected.buffer, weights.buffer, atol=1e-14, rtol=0)
 
 
 KERNEL = """
 import torch
 from tasks.training import kernels
-from tasks.training.optimisers.adam import by_torch
+from tasks.training.optimisers.adam import torch_update
 
 stream = torch.Generator().manual_seed(0)
 for size in (64, 1024, 1600):
@@ -51,7 +51,7 @@ for size in (64, 1024, 1600):
     ours, before = [values.clone() for values in theirs], theirs[0].clone()
     scale, root = (torch.rand(3, dtype=torch.float64, generator=stream) + 0.1 for _ in range(2))
     active = torch.tensor([True, False, True])
-    for update, values in ((kernels.adam, ours), (by_torch, theirs)):
+    for update, values in ((kernels.adam, ours), (torch_update, theirs)):
         update(*values, scale, root, active, 0.9, 0.999, 1e-7)
     for mine, their in zip(ours, theirs, strict=True):
         assert (mine - their).abs().max() < 1e-13
