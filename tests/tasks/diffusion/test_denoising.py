@@ -88,11 +88,11 @@ def test_the_moving_average_takes_early_steps_wholly_and_late_ones_by_its_moment
 def test_the_averages_are_what_is_evaluated() -> None:
     model = learning()
     tensors = start(model)
-    before, _ = model.evaluate_loss(tensors, batch(3, training=False))
+    before, _ = model.evaluate_rows(tensors, batch(3, training=False))
     tensors["last.bias"] = tensors["last.bias"] + 100
-    assert before.tolist() == model.evaluate_loss(tensors, batch(3, training=False))[0].tolist()
+    assert before.tolist() == model.evaluate_rows(tensors, batch(3, training=False))[0].tolist()
     tensors["average.last.bias"] = tensors["average.last.bias"] + 100
-    assert model.evaluate_loss(tensors, batch(3, training=False))[0].min() > 5000
+    assert model.evaluate_rows(tensors, batch(3, training=False))[0].min() > 5000
 
 
 def test_in_bfloat16_the_loss_is_nearly_that_in_float32_and_gradients_are_float32() -> None:

@@ -30,7 +30,7 @@ def test_a_models_numbers_do_not_depend_on_its_company() -> None:
     for draw in (
         lambda draws: draws.uniform(3, (7, 11)),
         lambda draws: draws.normal(3, (7, 11)),
-        lambda draws: draws.kept(3, (7, 11), 0.5),
+        lambda draws: draws.dropout_mask(3, (7, 11), 0.5),
     ):
         together = draw(CounterRng(keys))
         assert (5, 7, 11) == together.shape
