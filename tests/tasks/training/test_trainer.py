@@ -432,8 +432,8 @@ memory.free = lambda device: 2**60  # as if there were plenty, which others then
 taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 each = 4 * 6_500_000 * 5
 resource.setrlimit(resource.RLIMIT_AS, (taken + int(sys.argv[1]) * each, -1))
-halved, give_back = [], memory.free_unused
-memory.free_unused = lambda device: (halved.append(1), give_back(device))
+halved, give_back = [], memory.free_cached_memory
+memory.free_cached_memory = lambda device: (halved.append(1), give_back(device))
 for attempt in range(2):
     with under(ComputeContext(way="stack")) as notes:
         found, sizes = {}, []
