@@ -9,8 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audits.deja_vu.about import About
-from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.measures.categories import CATEGORIES
 from tasks.audits.deja_vu.measures.drawn import DRAWN
 from tasks.audits.deja_vu.measures.probe import PROBE

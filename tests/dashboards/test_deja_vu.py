@@ -27,8 +27,7 @@ from dashboards.run import Run
 from orchestrator.inspection.pages import PRIVATE_PAGE
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
-from tasks.audits.deja_vu.about import About
-from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.measures.retrieval import RETRIEVAL
 from tasks.audits.deja_vu.presets import SMOKE
 from tasks.audits.deja_vu.summary import summary

@@ -10,8 +10,7 @@ not, the first one remembers.
 
 Reading it. The score is 0 where nothing is memorised: what a background says of its object by itself (water of swans),
 both models know. 0.2 at p = 20: of 100 pictures of which the neighbours are most sure, 20 more are named rightly for
-having been trained on. Memorised: the randomisation test rejects and the interval lies above 0. Not seen: the interval
-lies below `negligible`. Misrepresented pictures, which the wrong model alone names rightly, say how many are memorised
+having been trained on. Misrepresented pictures, which the wrong model alone names rightly, say how many are memorised
 by chance.
 
 Source. Meehan et al. 2023, "Do SSL Models Have Deja Vu? A Case of Unintended Memorization in Self-supervised
@@ -29,9 +28,8 @@ about a minute of two cores.
 from __future__ import annotations
 
 from tasks.audit import Audit
-from tasks.audits.deja_vu.about import About
-from tasks.audits.deja_vu.certificate import SYMBOLS, certificate
-from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.answer import MEANINGS, RULES, SYMBOLS, certificate, verdict
+from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.handed_out import probes
 from tasks.audits.deja_vu.measures import MEASURES
 from tasks.audits.deja_vu.objectives import OBJECTIVES
@@ -40,7 +38,6 @@ from tasks.audits.deja_vu.published import repeats
 from tasks.audits.deja_vu.summary import summary
 from tasks.audits.deja_vu.tiny import tiny
 from tasks.audits.deja_vu.trainings import trainings
-from tasks.audits.deja_vu.verdict import MEANINGS, last_epoch, verdict
 from tasks.job import Job, Roots
 from tasks.measure import roots
 
@@ -49,7 +46,7 @@ __all__ = ["AUDIT", "PRESETS", "DejaVu", "plan", "probes", "tiny"]
 
 def plan(config: DejaVu) -> Roots:
     """The tables of the measures that the config asks for, and their `summary`."""
-    decisive = (config.confident, config.asked_layers[0], config.k[0], last_epoch(config))
+    decisive = (config.confident, config.asked_layers[0], config.k[0], config.last_epoch)
     about = About(*decisive, repeats(config), config.given.there)
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
 
@@ -65,6 +62,7 @@ AUDIT = Audit(
     presets=PRESETS,
     repeats=REPEATS,
     tiny=tiny,
+    rules=RULES,
     verdict=verdict,
     probes=probes,
     answers=MEANINGS,

@@ -54,9 +54,6 @@ class DejaVu:
     disjoint from A and B, and asked after its last epoch, at the first of `layers`. Where the data says what each
     picture was to that encoder, that is taken for the parts. The probe and reconstructions, which need weights, are
     left out, as are the shares of memorised pictures, which need two models that differ in nothing else.
-
-    It is memorised where p is at most 0.025 and the interval of the score is above 0, and not seen where the interval
-    lies below `negligible`.
     """
 
     data: Dataset = Dataset("imagenet")
@@ -206,6 +203,11 @@ class DejaVu:
         )
 
     @property
+    def last_epoch(self) -> int:
+        """The epochs that the models are trained for, fine-tuning among them."""
+        return self.epochs + self.fine_tuning
+
+    @property
     def is_null(self) -> bool:
         """Whether models are asked about pictures that neither was trained on."""
         return self.trained == "other"
@@ -258,3 +260,20 @@ class DejaVu:
             recorded=self.recorded,
             seed=seeds.derive(self.seed, "training", part),
         )
+
+
+@dataclass(frozen=True)
+class About:
+    """What the tables do not say of the run.
+
+    The score that decides is that of the `confident` percent most confident pictures, at `layer`, of `k` neighbours,
+    after `epoch`. `cell` is what of the paper the run repeats; empty for nothing. `given` says whether a third-party
+    encoder is audited.
+    """
+
+    confident: int
+    layer: int
+    k: int
+    epoch: int
+    cell: str = ""
+    given: bool = False

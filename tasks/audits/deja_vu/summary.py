@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tasks.audits.deja_vu.about import About
+from tasks.audits.deja_vu.config import About
 from tasks.audits.deja_vu.measures import MEASURES
 from tasks.job import Inputs, task
 from tasks.measure import summarised

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.deja_vu.about import About
 from tasks.audits.deja_vu.accuracy import Way
-from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.measures import inferences
 from tasks.audits.deja_vu.measures.inferences import SETS, Cell, cells
 from tasks.audits.deja_vu.trainings import Trainings

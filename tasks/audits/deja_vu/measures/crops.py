@@ -10,9 +10,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.audits.deja_vu.about import About
 from tasks.audits.deja_vu.attack import Attack, attack, crops_of
-from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.trainings import Trainings
 from tasks.datasets.catalog import load_boxed
 from tasks.job import Inputs, Job, task

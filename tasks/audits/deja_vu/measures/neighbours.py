@@ -18,7 +18,6 @@ from tasks.audits.deja_vu.attack import Attack, Crops, attack, crops_of
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.handed_out import handed_out
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
-from tasks.audits.deja_vu.verdict import last_epoch
 from tasks.datasets.catalog import load_boxed
 from tasks.external.model_file import EncoderInterface, ModelFile
 from tasks.files import File
@@ -194,7 +193,7 @@ def given_jobs(config: DejaVu) -> Iterator[Job]:
         if encoder is None and embeddings is None:
             continue
         interface = of.interface if encoder is not None else EncoderInterface()
-        about = (model, last_epoch(config), config.asked_layers[0], max(config.k))
+        about = (model, config.last_epoch, config.asked_layers[0], max(config.k))
         yield Job(given_neighbours, AttackOfGiven(attack(config), encoder, embeddings, interface, *about))
 
 

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import seeds
-from tasks.audits.deja_vu.about import About
-from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.published import printed_numbers
 from tasks.audits.deja_vu.trainings import Trainings
 from tasks.job import Inputs, Job, task

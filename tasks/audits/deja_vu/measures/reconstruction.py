@@ -22,8 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.audits.deja_vu.about import About
-from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.measures import drawn
 from tasks.audits.deja_vu.measures.inferences import OTHER, SETS
 from tasks.audits.deja_vu.trainings import Trainings

@@ -24,9 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import seeds
-from tasks.audits.deja_vu.about import About
 from tasks.audits.deja_vu.accuracy import Inferences, accuracy
-from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.measures import neighbours
 from tasks.audits.deja_vu.measures.inferences import SETS, count_votes
 from tasks.audits.deja_vu.randomisation import ROUNDING, differs

@@ -29,9 +29,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import seeds
-from tasks.audits.deja_vu.about import About
 from tasks.audits.deja_vu.accuracy import PERCENTAGES, Way, accuracy, bootstrap_accuracies, numbers
-from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.few_pictures import Weighted, limits
 from tasks.audits.deja_vu.measures import inferences
 from tasks.audits.deja_vu.measures.inferences import SETS, Cell, cells
@@ -49,7 +48,7 @@ NAMES = ("target_accuracy", "reference_accuracy", "score")
 ENDS = ("", "_low", "_high")
 TARGET, REFERENCE = 0, 1
 DIGITS = 12  # of shares and their differences
-METRIC = "deja vu score, corrected"
+SCORE, CORRECTED_SCORE = "deja vu score", "deja vu score, corrected"
 TOLD = (1, 100)  # percentages in the summary beside the decisive one
 
 # One row for each epoch, layer, number of neighbours, way and percentage.
@@ -168,11 +167,11 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     at_score.sort(key=lambda each: not is_decisive(each, about))
     for each in at_score:
         paper = printed_numbers(about.cell).score if is_decisive(each, about) and about.cell else None
-        yield row("deja vu score", setting(each), estimate(each, "score"), "picture", 0.0, each["p_value"], paper)
+        yield row(SCORE, setting(each), estimate(each, "score"), "picture", 0.0, each["p_value"], paper)
     for each in told:
         if is_decisive(each, about) and each["percent"] in (about.confident, *TOLD):
             if each["percent"] != about.confident:
-                yield row("deja vu score", setting(each), estimate(each, "score"), "picture", 0.0)
+                yield row(SCORE, setting(each), estimate(each, "score"), "picture", 0.0)
             for model in ("target", "reference"):
                 yield row("accuracy", setting(each, model=model), estimate(each, f"{model}_accuracy"), "picture")
 
@@ -183,7 +182,7 @@ def rows_of_given(table: pa.Table, about: About) -> Iterator[Row]:
     at_score.sort(key=lambda each: not is_decisive(each, about))
     for each in at_score:
         if each["way"] == CORRECTED:
-            yield row(METRIC, setting(each), estimate(each, "score"), "picture", 0.0, each["p_value"])
+            yield row(CORRECTED_SCORE, setting(each), estimate(each, "score"), "picture", 0.0, each["p_value"])
     for each in at_score:
         if each["way"] != CORRECTED and is_decisive(each, about):
             for model in ("target", "reference"):

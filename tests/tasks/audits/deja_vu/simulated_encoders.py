@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.deja_vu.about import About
-from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.answer import verdict
+from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.given_encoder import GivenEncoder
 from tasks.audits.deja_vu.measures.inferences import Voting, inferences
 from tasks.audits.deja_vu.measures.neighbours import NEIGHBOURS
@@ -22,7 +22,6 @@ from tasks.audits.deja_vu.measures.references import Comparing, references
 from tasks.audits.deja_vu.measures.scores import Scoring, scores
 from tasks.audits.deja_vu.presets import QUICKSTART
 from tasks.audits.deja_vu.summary import summary
-from tasks.audits.deja_vu.verdict import verdict
 from tasks.external.model_file import ModelFile
 from tasks.nearest_neighbours import nearest
 from tasks.verdict import Verdict
@@ -92,6 +91,21 @@ def neighbours(pictures: Pictures, embeddings: tuple[Rows, Rows], model: str) ->
         "neighbour_labels": list(pictures.public[rows].astype(np.int32)),
     }
     return pa.table(columns, NEIGHBOURS)
+
+
+def tables(seed: int, models: str = "AB", **settings: float) -> list[pa.Table]:
+    """NEIGHBOURS of a given encoder with these settings, and of references of skill 1."""
+    rng = np.random.default_rng(seed)
+    pictures = drawn(rng, told=(0.05, 0.05))
+    names = [model if at < 2 else f"B {at}" for at, model in enumerate(models)]
+    found = [embedded(pictures, rng, **(settings if at == 0 else {})) for at in range(len(names))]
+    return [neighbours(pictures, each, name) for each, name in zip(found, names, strict=True)]
+
+
+def unlike_tables() -> list[pa.Table]:
+    """NEIGHBOURS of models that remember nothing; backgrounds tell half of the objects of A and none of B."""
+    pictures, rng = drawn(np.random.default_rng(0), told=(0.5, 0.0)), np.random.default_rng(1)
+    return [neighbours(pictures, embedded(pictures, rng), model) for model in "AB"]
 
 
 def summed(tables: list[pa.Table], seed: int = 0, partings: int = 399) -> pa.Table:

@@ -12,8 +12,8 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
-from tasks.audits.deja_vu.about import About
 from tasks.audits.deja_vu.attack import Attack
+from tasks.audits.deja_vu.config import About
 from tasks.audits.deja_vu.measures.categories import Nothing, categories
 from tasks.audits.deja_vu.measures.crops import crops
 from tasks.audits.deja_vu.measures.inferences import Voting, inferences

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.audits.deja_vu.about import About
+from tasks.audits.deja_vu.config import About
 from tasks.audits.deja_vu.measures.categories import NAMES, Nothing, categories, rows
 from tasks.audits.deja_vu.measures.inferences import Voting, inferences
 from tasks.measure import Tables

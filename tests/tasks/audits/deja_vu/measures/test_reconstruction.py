@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.deja_vu.about import About
+from tasks.audits.deja_vu.config import About
 from tasks.audits.deja_vu.measures.drawn import DRAWN
 from tasks.audits.deja_vu.measures.reconstruction import MEASURE, RECONSTRUCTION, Nothing, reconstruction
 from tasks.measure import Tables

@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from tasks.audits.deja_vu.about import About
+from tasks.audits.deja_vu.config import About
 from tasks.audits.deja_vu.measures.inferences import INFERENCES, Voting, inferences
 from tasks.audits.deja_vu.measures.scores import SCORES, Scoring, rows, scores
 from tasks.measure import Tables

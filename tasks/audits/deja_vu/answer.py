@@ -1,0 +1,349 @@
+"""The audit's answer: the evidence in its summary, the rules that decide, and both in words.
+
+It rests on one row that was chosen beforehand: the deja vu score of the most confident pictures, after the last epoch,
+at the first layer and of the first number of neighbours. Of a third-party encoder it is the corrected score.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.measures.references import GAIN, RANK
+from tasks.audits.deja_vu.measures.scores import BOTH, CORRECTED_SCORE, SCORE
+from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, of_hundred, steps_of_null
+from tasks.rules import Rule, Rules, undecided
+from tasks.summaries import by_name, p_in_words
+from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
+
+Row = Mapping[str, Any]
+Rows = Mapping[tuple[str, str], Row]
+NOT_JUDGED = "not judged"
+MEANINGS: Mapping[Answer, Meaning] = {
+    **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},
+    NOT_JUDGED: Meaning("a model that was trained on neither set may tell the two apart, so nothing follows"),
+}
+LEVEL = 0.025  # of the one-sided test
+UNLIKE = 0.01  # of the two-sided test that a reference distinguishes A from B
+SAYS_ALONE = 0.5  # of the objects that a background gives away to anyone: above it correlation hides memory
+TARGET, REFERENCE = "target", "reference"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the answer rests on.
+
+    `score` is the summary row of the score that decides. `accuracies` are those of the target and of the reference, by
+    model and set: A and B of a third-party encoder, else both. `reference_p` is the two-sided p-value of the
+    reference's accuracies on A and on B being the same; None where that was not tested. `rank` is the row of the
+    encoder's rank among references; None without several. `names` are the (metric, setting) of the score and, where it
+    was tested, of the reference's difference.
+    """
+
+    names: tuple[tuple[str, str], ...]
+    score: Row
+    accuracies: Mapping[tuple[str, str], float]
+    reference_p: float | None
+    rank: Row | None
+    negligible: float
+
+
+def format_setting(**fields: Any) -> str:
+    """The setting of a row of the summary."""
+    return json.dumps(fields, sort_keys=True)
+
+
+def decisive_setting(config: DejaVu, **fields: Any) -> str:
+    """The setting of a row of the attack and the percentage that decide."""
+    layer, k = config.asked_layers[0], config.k[0]
+    return format_setting(epoch=config.last_epoch, layer=layer, k=k, percent=config.confident, **fields)
+
+
+def decisive_name(config: DejaVu) -> tuple[str, str]:
+    """The metric and setting of the decisive row."""
+    return CORRECTED_SCORE if is_given(config) else SCORE, decisive_setting(config)
+
+
+def read_evidence(config: DejaVu, rows: Rows) -> Evidence | None:
+    """The evidence in the rows of a summary; None where the labels of too few pictures were inferred."""
+    name = decisive_name(config)
+    if name not in rows or rows[name]["estimate"] is None:
+        return None
+    sets = {each: {"set": each} for each in "AB"} if is_given(config) else {BOTH: {}}
+    reference = (GAIN, format_setting(model=REFERENCE, percent=config.confident))
+    return Evidence(
+        names=tuple(each for each in (name, reference) if each in rows),
+        score=rows[name],
+        accuracies={
+            (model, each): rows["accuracy", decisive_setting(config, model=model, **fields)]["estimate"]
+            for model in (TARGET, REFERENCE)
+            for each, fields in sets.items()
+        },
+        reference_p=rows[reference]["p_value"] if reference in rows else None,
+        rank=rows.get((RANK, format_setting(percent=config.confident))),
+        negligible=config.negligible,
+    )
+
+
+def is_given(config: DejaVu) -> bool:
+    return config.given.there
+
+
+def thresholds(config: DejaVu) -> Mapping[str, str]:
+    """The numbers in the rules' texts, with the name of the score and of its subjects."""
+    return {
+        "level": f"{LEVEL:g}",
+        "unlike": f"{UNLIKE:g}",
+        "negligible": f"{100 * config.negligible:g}",
+        "score": "corrected deja vu score" if is_given(config) else "deja vu score",
+        "subjects": "encoders" if is_given(config) else "pairs of models",
+    }
+
+
+def is_above_null(score: Row) -> bool:
+    return score["p_value"] is not None and score["p_value"] <= LEVEL and score["low"] > 0
+
+
+# Unlike sets can feign a memory and hide one: they are asked about before the score.
+RULES = Rules[Evidence](
+    (
+        Rule(
+            NOT_JUDGED,
+            "the reference, too, is right more often on one of the two sets than on the other (two-sided randomisation "
+            "test, p at most {unlike}), or this was not tested, since a difference between the sets can pass for "
+            "memory or hide it",
+            lambda evidence: evidence.reference_p is None or evidence.reference_p <= UNLIKE,
+            "Of 100 encoders whose two sets were drawn alike, at most 1 would not be judged.",
+            scope="a third-party encoder",
+            applies=is_given,
+        ),
+        Rule(
+            "memorised",
+            "a randomisation test finds the {score} above 0 (one-sided, p at most {level}) and the whole 95 % interval "
+            "of the score lies above 0",
+            lambda evidence: is_above_null(evidence.score),
+            "Of 100 {subjects} that keep nothing of single pictures, at most 2 or 3 would be called memorised.",
+        ),
+        Rule(
+            "not seen",
+            "the whole interval lies below {negligible} percentage points",
+            lambda evidence: evidence.score["high"] < evidence.negligible,
+        ),
+        undecided(),
+    ),
+    thresholds,
+)
+
+LIMITS = (
+    "The audit speaks of this one pair of trainings and of what the nearest public pictures give away: an attacker who "
+    "knows more may learn more. It asks for the class of the object alone. Where A and B are not drawn by chance from "
+    "the same pictures, as near duplicates within one of them, the score has another null."
+)
+LIMITS_OF_GIVEN = (
+    "The audit speaks of this encoder, of these pictures, and of what the nearest public pictures give away: an "
+    "attacker who knows more may learn more. It asks for the class of the object alone, and takes its owner's word for "
+    "which pictures it was trained on: A and B must have been drawn by chance from the same pictures."
+)
+
+
+def verdict(config: DejaVu, summary: pa.Table) -> Verdict:
+    """The answer by RULES, with its evidence in words."""
+    rows = by_name(summary)
+    evidence = read_evidence(config, rows)
+    limits = LIMITS_OF_GIVEN if is_given(config) else LIMITS
+    if evidence is None:
+        few = "Undecided: the labels of too few pictures were inferred."
+        return Verdict("undecided", few, limits, tuple(rows)[:1])
+    rule = RULES.decide(config, evidence)
+    describe = describe_encoder if is_given(config) else describe_pair
+    sentence = f"{rule.answer.capitalize()}: {describe(config, evidence)}{describe_reason(config, rule, evidence)}"
+    if rule.answer == NOT_JUDGED:
+        return Verdict(rule.answer, sentence, limits, evidence.names)
+    return Verdict(rule.answer, " ".join([sentence, *remarks(config, evidence)]), limits, evidence.names[:1])
+
+
+def describe_reason(config: DejaVu, rule: Rule[Evidence], evidence: Evidence) -> str:
+    """What follows the evidence: why the answer is this one."""
+    if rule.answer == NOT_JUDGED:
+        return f". {describe_unlike_sets(evidence.reference_p)}"
+    if rule.answer == "memorised":
+        return f". {rule.error.format_map(thresholds(config))}"
+    if rule.answer == "not seen":
+        return f"; {evidence.negligible:g} or more is unlikely."
+    return f"; as much as {evidence.score['high']:.2g} cannot be excluded: attack more pictures."
+
+
+def describe_unlike_sets(p: float | None) -> str:
+    """Why nothing follows of two sets that a reference distinguishes with this p, or None where it was not tested."""
+    if p is None:
+        return "But the reference was not tested on the two sets, so they may not have been drawn alike."
+    return (
+        f"But the reference, too, is right more often of one set than of the other ({p_in_words(p)}): they were not "
+        "drawn alike, or it was trained on some of them, and the score shows either as well as memory; give held-out "
+        "pictures that were drawn together with the training pictures."
+    )
+
+
+def describe_pair(config: DejaVu, evidence: Evidence) -> str:
+    """Both models' accuracies and the score with its interval and p, in words."""
+    target, reference = (format_percent(evidence.accuracies[model, BOTH]) for model in (TARGET, REFERENCE))
+    return (
+        f"{describe_view(config)}, a model that was trained on it finds public pictures of the same object"
+        f"{describe_confidence(config)} in {target} of cases, a model that was not in {reference}; the difference, the "
+        f"deja vu score, is {describe_score(evidence.score, ', both ways averaged')}"
+    )
+
+
+def describe_encoder(config: DejaVu, evidence: Evidence) -> str:
+    """The accuracies of an encoder and its reference, and the corrected score with its interval and p, in words."""
+    shares = {name: format_percent(share) for name, share in evidence.accuracies.items()}
+    whose = "the given reference" if config.given.has_reference else "a reference that was trained here"
+    return (
+        f"{describe_view(config)}, the given encoder finds public pictures of the same object"
+        f"{describe_confidence(config)} in {shares[TARGET, 'A']} of cases where it was trained on the picture and in "
+        f"{shares[TARGET, 'B']} where it was not; {whose}, on neither, in {shares[REFERENCE, 'A']} and "
+        f"{shares[REFERENCE, 'B']}; what the encoder tells more than the reference, less that of held-out pictures, "
+        f"the corrected deja vu score, is {describe_score(evidence.score)}"
+    )
+
+
+def describe_score(score: Row, how: str = "") -> str:
+    return (
+        f"{score['estimate']:.3f} (95 % interval {score['low']:.3f} to {score['high']:.3f}, "
+        f"{p_in_words(score['p_value'])}, over {score['n']:,} pictures{how}; 0 where nothing is memorised)"
+    )
+
+
+def describe_view(config: DejaVu) -> str:
+    """What a model sees of a picture."""
+    what = "the lower left corner of a picture" if config.crop == "corner" else "a part of a picture without its object"
+    return f"shown {what}"
+
+
+def describe_confidence(config: DejaVu) -> str:
+    """Which pictures count."""
+    if config.confident == 100:
+        return " by majority"
+    return f" by majority, of the {config.confident} % of pictures that its neighbours agree on most,"
+
+
+def format_percent(share: float) -> str:
+    return f"{share:.1%}".replace("%", " %")
+
+
+def remarks(config: DejaVu, evidence: Evidence) -> Iterator[str]:
+    """What a reader must know beside the answer, in sentences."""
+    rank = evidence.rank
+    if rank is not None:
+        yield (
+            f"By what it tells more of its training pictures it is number {rank['estimate']:.0f} of {rank['n']} "
+            f"models, the others references ({p_in_words(rank['p_value'])})."
+        )
+    known = evidence.accuracies[REFERENCE, "A" if is_given(config) else BOTH]
+    if known > SAYS_ALONE:
+        yield (
+            f"A model that never saw the pictures names {format_percent(known)} of the objects "
+            "rightly, so that their backgrounds tell them; what is known anyway cannot be shown to be remembered."
+        )
+    if config.is_null:
+        yield "Neither model was trained on the pictures that are asked about: this is a null."
+
+
+SYMBOLS: Mapping[str, str] = {
+    "deja vu score": "the share of objects that the model names rightly of pictures it was trained on, minus that of a "
+    "model that was not",
+    "A": "the pictures that one model was trained on",
+    "B": "the pictures that the other model was trained on, or that were held out",
+    "percent": "how many of the pictures count: those on which the nearest public pictures agree most",
+    "k": "how many of the nearest public pictures vote",
+    "layer": "the layer whose embedding is compared, 0 the backbone’s",
+    "target": "the model that was trained on the pictures",
+    "reference": "a model that was not trained on them",
+}
+NULL = "This is a null: neither model was trained on the pictures that are asked about. "
+
+
+def certificate(config: DejaVu, summary: pa.Table, verdict: Verdict) -> Certificate:
+    """The answer for somebody who knows no machine learning."""
+    evidence = read_evidence(config, by_name(summary))
+    sentence = verdict.sentence if evidence is None else describe_lead(config, evidence, verdict.answer)
+    return Certificate(
+        asked=(
+            "Does a model that learnt pictures without labels remember which object was in front of which background?"
+        ),
+        findings=(
+            Finding(
+                verdict.answer,
+                f"{NULL if config.is_null else ''}{sentence}",
+                number_line(config, evidence, verdict.answer),
+            ),
+        ),
+        rule=RULES.explain(config),
+        error=RULES.explain_errors(config),
+        beyond=verdict.limits,
+        steps=next_steps(config, verdict.answer, evidence),
+    )
+
+
+def number_line(config: DejaVu, evidence: Evidence | None, answer: Answer) -> NumberLine | None:
+    """The score; None where it is not judged, since it may be of anything then."""
+    if evidence is None or answer == NOT_JUDGED:
+        return None
+    if is_given(config):
+        what = "more objects named rightly than by the reference, less the same of held-out pictures, as a share"
+    elif config.is_null:
+        what = "more objects named rightly by one model than by the other, neither trained on them, as a share"
+    else:
+        what = "more objects named rightly for having been trained on, as a share"
+    boundaries = (
+        Boundary(0.0, "memorised only if the whole interval lies above"),
+        Boundary(config.negligible, "not seen only if the whole interval lies below", clears=True),
+    )
+    return line_of(evidence.score, what, boundaries=boundaries)
+
+
+def describe_lead(config: DejaVu, evidence: Evidence, answer: Answer) -> str:
+    """The score in words that need no statistics, with its interval and p."""
+    score = evidence.score
+    p = "" if score["p_value"] is None else f"; {p_in_words(score['p_value'])}"
+    interval = f"(95 % interval {of_hundred(score['low'])} to {of_hundred(score['high'])} percentage points{p})"
+    why = f" {describe_unlike_sets(evidence.reference_p)}" if answer == NOT_JUDGED else ""
+    view, points = describe_view(config).capitalize(), f"{of_hundred(abs(score['estimate']))} percentage points"
+    points += " higher" if score["estimate"] >= 0 else " lower"
+    surest = f"the {config.confident} % of pictures where {'each' if is_given(config) else 'it'} is most confident"
+    which = "all pictures" if config.confident == 100 else surest
+    if is_given(config):
+        lead = (
+            f"{view}, the model and its reference name the object. On {which}, the model's lead in accuracy over the "
+            f"reference is {points} for the pictures that it was trained on than for held-out ones"
+        )
+    elif config.is_null:
+        lead = f"{view}, a model names the object. On {which}, its accuracy is {points} than another’s"
+    else:
+        lead = (
+            f"{view}, the model names the object. On {which}, its accuracy is {points} than that of a model that never "
+            "saw them"
+        )
+    return f"{lead} {interval}.{why}"
+
+
+def next_steps(config: DejaVu, answer: Answer, evidence: Evidence | None) -> tuple[str, ...]:
+    if config.is_null:
+        return steps_of_null(answer, "trained=own")
+    if answer == "memorised":
+        return (
+            "Treat what stood in front of the backgrounds as disclosed to whoever can use the model.",
+            "Train for fewer epochs or with a shorter projector, or give away later layers alone, and audit again.",
+        )
+    if answer == "not seen":
+        return ("Keep this page with the files that it names; ask at other layers, too: layers=0,1,2,3.",)
+    if answer == NOT_JUDGED and evidence is not None and evidence.reference_p is None:
+        return ("Run the same command again, so that the reference is tested on both sets.",)
+    if answer == NOT_JUDGED:
+        return ("Give held-out pictures that were drawn together with the training pictures, and ask again.",)
+    return ("Attack more pictures (per_class, attacked), or train again with another seed.",)

@@ -1,0 +1,245 @@
+"""The rules that decide, and the answer in words about made-up inferences and encoders."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from tasks.audits.deja_vu import AUDIT
+from tasks.audits.deja_vu.answer import LIMITS, LIMITS_OF_GIVEN, RULES, Evidence, verdict
+from tasks.audits.deja_vu.config import About, DejaVu
+from tasks.audits.deja_vu.measures.categories import Nothing, categories
+from tasks.audits.deja_vu.measures.scores import Scoring, scores
+from tasks.audits.deja_vu.presets import QUICKSTART
+from tasks.audits.deja_vu.summary import summary
+from tasks.certificate import Certificate, of_hundred
+from tasks.schemas import SUMMARY
+from tasks.verdict import Verdict
+from tests.support.calibration import bounds
+from tests.tasks.audits.deja_vu import made_up
+from tests.tasks.audits.deja_vu import simulated_encoders as simulated
+
+CONFIG = replace(QUICKSTART, epochs=5, recorded=(), warmup=1, layers=(3,), k=(4,))
+ABOUT = About(confident=20, layer=3, k=4, epoch=5)
+SETTING = {"epoch": 5, "k": 4, "layer": 3, "percent": 20}
+GIVEN = simulated.CONFIG
+
+
+def summed(inferences: pa.Table, resamples: int = 200, partings: int = 199) -> pa.Table:
+    tables = [scores(Scoring(20, resamples, partings, 0), [inferences]), categories(Nothing(), [inferences])]
+    return summary(ABOUT, tables)
+
+
+def judged(inferences: pa.Table, config: DejaVu = CONFIG, resamples: int = 200, partings: int = 199) -> Verdict:
+    return verdict(config, summed(inferences, resamples, partings))
+
+
+def certified(config: DejaVu, table: pa.Table) -> Certificate:
+    made = AUDIT.certify("Does it?", config, table)
+    assert made is not None
+    return made
+
+
+REMEMBERS = {"low": 0.05, "high": 0.15, "p_value": 0.001}
+NOTHING = {"low": -0.01, "high": 0.01, "p_value": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("config", "score", "reference_p", "answer"),
+    [
+        (CONFIG, REMEMBERS, None, "memorised"),  # without a third-party encoder no reference is asked about
+        (CONFIG, REMEMBERS | {"p_value": 0.025}, None, "memorised"),
+        (CONFIG, REMEMBERS | {"p_value": 0.0251}, None, "undecided"),
+        (CONFIG, REMEMBERS | {"p_value": None}, None, "undecided"),
+        (CONFIG, REMEMBERS | {"low": 1e-9}, None, "memorised"),
+        (CONFIG, REMEMBERS | {"low": 0.0}, None, "undecided"),
+        (CONFIG, REMEMBERS | {"low": 0.001, "high": 0.019}, None, "memorised"),  # is asked before not seen
+        (CONFIG, NOTHING | {"high": 0.0199}, None, "not seen"),
+        (CONFIG, NOTHING | {"high": 0.02}, None, "undecided"),
+        (GIVEN, REMEMBERS, 0.0101, "memorised"),
+        (GIVEN, REMEMBERS, 0.01, "not judged"),  # is asked before memorised
+        (GIVEN, NOTHING, 0.01, "not judged"),  # and before not seen
+        (GIVEN, REMEMBERS, None, "not judged"),
+        (GIVEN, NOTHING, 0.0101, "not seen"),
+        (GIVEN, NOTHING | {"high": 0.02}, 0.0101, "undecided"),
+    ],
+)
+def test_the_first_rule_that_holds_decides(
+    config: DejaVu, score: dict[str, Any], reference_p: float | None, answer: str
+) -> None:
+    evidence = Evidence((), score, {}, reference_p, None, negligible=0.02)
+    assert answer == RULES.decide(config, evidence).answer
+
+
+def test_the_certificate_has_the_rules_that_apply_and_their_errors() -> None:
+    own, given = (certified(config, SUMMARY.empty_table()) for config in (CONFIG, GIVEN))
+    assert own.rule.startswith("The answer is “memorised” where a randomisation test finds the deja vu score above 0 (")
+    assert "(one-sided, p at most 0.025)" in own.rule
+    assert "Otherwise it is “not seen” where the whole interval lies below 2 percentage points." in own.rule
+    assert own.error == (
+        "Of 100 pairs of models that keep nothing of single pictures, at most 2 or 3 would be called memorised."
+    )
+    assert given.rule.startswith("The answer is “not judged” where the reference, too, is right more often")
+    assert "(two-sided randomisation test, p at most 0.01)" in given.rule
+    assert "Otherwise it is “memorised” where a randomisation test finds the corrected deja vu score" in given.rule
+    assert "Of 100 encoders that keep nothing of single pictures" in given.error
+
+
+def test_memory_is_memorised_and_the_sentences_have_its_numbers() -> None:
+    table = summed(made_up.simulated(0, 200, 0.1, 0.4))
+    found, made, (score, *_) = verdict(CONFIG, table), certified(CONFIG, table), table.to_pylist()
+    assert "memorised" == found.answer
+    assert found.sentence.startswith(
+        "Memorised: shown a part of a picture without its object, a model that was trained on it finds public pictures "
+        "of the same object by majority, of the 20 % of pictures that its neighbours agree on most, in "
+    )
+    assert (
+        f"the deja vu score, is {score['estimate']:.3f} (95 % interval {score['low']:.3f} to {score['high']:.3f}, "
+        f"p = {score['p_value']:.2g}, over 400 pictures, both ways averaged; 0 where nothing is memorised). "
+        f"{RULES.explain_errors(CONFIG)}"
+    ) in found.sentence
+    assert (("deja vu score", json.dumps(SETTING)),) == found.rows
+    assert LIMITS == found.limits
+    (finding,) = made.findings
+    assert "memorised" == finding.answer
+    assert (
+        f"its accuracy is {100 * score['estimate']:.2g} percentage points higher than that of a model that never saw "
+        f"them (95 % interval {100 * score['low']:.2g} to {100 * score['high']:.2g} percentage points; p = "
+    ) in finding.sentence
+    assert finding.line is not None
+    assert [0.0, CONFIG.negligible] == [each.value for each in finding.line.boundaries]
+
+
+def test_no_memory_in_many_pictures_is_not_seen() -> None:
+    found = judged(made_up.simulated(1, 5000, 0.02, 0.0), replace(CONFIG, negligible=0.05))
+    assert "not seen" == found.answer
+    assert "; 0.05 or more is unlikely." in found.sentence
+
+
+def test_few_pictures_are_undecided_and_it_is_said_how_much_is_possible() -> None:
+    table = made_up.simulated(2, 30, 0.2, 0.0)
+    found, (score, *_) = judged(table), summed(table).to_pylist()
+    assert "undecided" == found.answer
+    assert f"as much as {score['high']:.2g} cannot be excluded: attack more pictures." in found.sentence
+
+
+def test_backgrounds_that_tell_the_object_to_anyone_are_said_to_hide_memory() -> None:
+    found = judged(made_up.simulated(3, 100, 0.9, 0.0))
+    assert found.answer != "memorised"
+    assert (
+        "so that their backgrounds tell them; what is known anyway cannot be shown to be remembered." in found.sentence
+    )
+
+
+def test_a_null_and_a_corner_are_told() -> None:
+    found = judged(made_up.simulated(4, 100, 0.1, 0.0), replace(CONFIG, trained="other", crop="corner"))
+    assert "Neither model was trained on the pictures that are asked about: this is a null." in found.sentence
+    assert "shown the lower left corner of a picture, a model" in found.sentence
+
+
+@pytest.mark.parametrize("config", [CONFIG, GIVEN])
+def test_without_scores_it_is_undecided(config: DejaVu) -> None:
+    found = verdict(config, SUMMARY.empty_table())
+    assert ("undecided", ()) == (found.answer, found.rows)
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.4])
+def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated(memory: float) -> None:
+    null = replace(CONFIG, trained="other")
+    for table in (summed(made_up.simulated(0, 200, 0.1, memory)), SUMMARY.empty_table()):
+        made = certified(null, table)
+        (finding,) = made.findings
+        start = "This is a null: neither model was trained on the pictures that are asked about. "
+        assert finding.sentence.startswith(start)
+        assert "never saw" not in finding.sentence
+        first = "Nothing is disclosed by this" if finding.answer == "memorised" else "Keep this page beside"
+        assert made.steps[0].startswith(first)
+        assert "run the audit itself: trained=own." in made.steps[-1]
+        assert (finding.line is None) == (table.num_rows == 0)
+
+
+def test_an_encoder_that_remembers_is_memorised_and_the_sentences_say_what_was_asked_of_which_model() -> None:
+    table = simulated.summed(simulated.tables(0, "ABB", memory=0.5))
+    found, made, (score, *_) = verdict(GIVEN, table), certified(GIVEN, table), table.to_pylist()
+    assert "memorised" == found.answer
+    assert found.sentence.startswith(
+        "Memorised: shown a part of a picture without its object, the given encoder finds public pictures of the same "
+        "object by majority, of the 20 % of pictures that its neighbours agree on most, in "
+    )
+    assert (
+        f"the corrected deja vu score, is {score['estimate']:.3f} (95 % interval {score['low']:.3f} to "
+        f"{score['high']:.3f}, p = {score['p_value']:.2g}, over 300 pictures; 0 where nothing is memorised). Of 100 "
+        "encoders that keep nothing of single pictures, at most 2 or 3 would be called memorised."
+    ) in found.sentence
+    assert "it is number 1 of 3 models, the others references (p = 0.33)." in found.sentence
+    assert LIMITS_OF_GIVEN == found.limits
+    assert "; the given reference, on neither, in" in found.sentence
+    trained = replace(GIVEN, given=replace(simulated.GIVEN, reference=None))
+    assert "; a reference that was trained here, on neither, in" in verdict(trained, table).sentence
+    (finding,) = made.findings
+    assert (
+        "Shown a part of a picture without its object, the model and its reference name the object. On the 20 % "
+        "of pictures where each is most confident, the model's lead in accuracy over the reference is "
+        f"{of_hundred(score['estimate'])} percentage points higher for the pictures that it was trained on than for "
+        f"held-out ones (95 % interval {of_hundred(score['low'])} to {of_hundred(score['high'])} percentage points; "
+        f"p = {score['p_value']:.2g})."
+    ) == finding.sentence
+    assert finding.line is not None
+    assert finding.line.what.startswith("more objects named rightly than by the reference, less the same of held-out")
+
+
+def test_sets_that_a_reference_tells_apart_are_not_judged_and_the_score_is_not_drawn() -> None:
+    table = simulated.summed(simulated.unlike_tables())
+    found, made = verdict(GIVEN, table), certified(GIVEN, table)
+    assert "not judged" == found.answer
+    assert found.sentence.startswith("Not judged: shown a part of a picture")
+    why = "But the reference, too, is right more often of one set than of the other (p = 0.005)"
+    assert f"0 where nothing is memorised). {why}" in found.sentence
+    assert json.dumps({"model": "reference", "percent": 20}) == found.rows[1][1]
+    (finding,) = made.findings
+    assert ("not judged", None) == (finding.answer, finding.line)
+    assert f"). {why}" in finding.sentence
+    assert ("Give held-out pictures that were drawn together with the training pictures, and ask again.",) == made.steps
+
+
+def test_an_encoder_whose_reference_was_not_tested_is_not_judged() -> None:
+    """The table of gains is absent where its job failed and the run tolerates that."""
+    table = simulated.summed(simulated.tables(0, memory=0.5))
+    table = table.filter(pc.field("metric") != "accuracy gain")
+    found, made = verdict(GIVEN, table), certified(GIVEN, table)
+    assert ("not judged", 1) == (found.answer, len(found.rows))
+    why = "But the reference was not tested on the two sets, so they may not have been drawn alike."
+    assert all(sentence.endswith(why) for sentence in (found.sentence, made.findings[0].sentence))
+    assert ("Run the same command again, so that the reference is tested on both sets.",) == made.steps
+
+
+@pytest.mark.slow
+def test_pairs_that_remember_nothing_are_called_at_most_as_often_as_is_said() -> None:
+    said = Counter(judged(made_up.simulated(seed, 100, 0.15, 0.0), resamples=60).answer for seed in range(400))
+    assert said["memorised"] <= bounds(0.025, 400)[1], said
+
+
+@pytest.mark.slow
+def test_memory_of_a_fifth_of_the_pictures_is_found() -> None:
+    said = Counter(judged(made_up.simulated(seed, 200, 0.1, 0.2), resamples=60).answer for seed in range(40))
+    assert said["memorised"] >= 36, said
+
+
+@pytest.mark.slow
+def test_encoders_that_remember_nothing_are_seldom_called_memorised() -> None:
+    # 400 of either kind are in docs/deja_vu.md.
+    answers = simulated.counted(60, told=(0.05, 0.05))
+    assert answers["memorised"] <= bounds(0.025, 60)[1]
+    assert answers["not judged"] <= bounds(0.01, 60)[1]
+
+
+@pytest.mark.slow
+def test_encoders_that_remember_are_found_unless_noise_hides_it() -> None:
+    assert simulated.counted(10, told=(0.05, 0.05), memory=0.4)["memorised"] >= 9
+    assert simulated.counted(10, told=(0.05, 0.05), memory=0.2, noise=1.0)["memorised"] <= 1
