@@ -16,9 +16,9 @@ import pyarrow as pa
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures.references import GAIN, RANK
 from tasks.audits.deja_vu.measures.scores import BOTH, CORRECTED_SCORE, SCORE
-from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, of_hundred, steps_of_null
+from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, number_per_hundred, steps_of_null
 from tasks.rules import Rule, Rules, undecided
-from tasks.summaries import by_name, p_in_words
+from tasks.summaries import index_rows, p_in_words
 from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 
 Row = Mapping[str, Any]
@@ -153,7 +153,7 @@ LIMITS_OF_GIVEN = (
 
 def verdict(config: DejaVu, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
-    rows = by_name(summary)
+    rows = index_rows(summary)
     evidence = read_evidence(config, rows)
     limits = LIMITS_OF_GIVEN if is_given(config) else LIMITS
     if evidence is None:
@@ -270,7 +270,7 @@ NULL = "This is a null: neither model was trained on the pictures that are asked
 
 def certificate(config: DejaVu, summary: pa.Table, verdict: Verdict) -> Certificate:
     """The answer for somebody who knows no machine learning."""
-    evidence = read_evidence(config, by_name(summary))
+    evidence = read_evidence(config, index_rows(summary))
     sentence = verdict.sentence if evidence is None else describe_lead(config, evidence, verdict.answer)
     return Certificate(
         asked=(
@@ -311,9 +311,12 @@ def describe_lead(config: DejaVu, evidence: Evidence, answer: Answer) -> str:
     """The score in words that need no statistics, with its interval and p."""
     score = evidence.score
     p = "" if score["p_value"] is None else f"; {p_in_words(score['p_value'])}"
-    interval = f"(95 % interval {of_hundred(score['low'])} to {of_hundred(score['high'])} percentage points{p})"
+    interval = (
+        f"(95 % interval {number_per_hundred(score['low'])} to "
+        f"{number_per_hundred(score['high'])} percentage points{p})"
+    )
     why = f" {describe_unlike_sets(evidence.reference_p)}" if answer == NOT_JUDGED else ""
-    view, points = describe_view(config).capitalize(), f"{of_hundred(abs(score['estimate']))} percentage points"
+    view, points = describe_view(config).capitalize(), f"{number_per_hundred(abs(score['estimate']))} percentage points"
     points += " higher" if score["estimate"] >= 0 else " lower"
     surest = f"the {config.confident} % of pictures where {'each' if is_given(config) else 'it'} is most confident"
     which = "all pictures" if config.confident == 100 else surest

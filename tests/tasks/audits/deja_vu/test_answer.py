@@ -18,7 +18,7 @@ from tasks.audits.deja_vu.measures.categories import Nothing, categories
 from tasks.audits.deja_vu.measures.scores import Scoring, scores
 from tasks.audits.deja_vu.presets import QUICKSTART
 from tasks.audits.deja_vu.summary import summary
-from tasks.certificate import Certificate, of_hundred
+from tasks.certificate import Certificate, number_per_hundred
 from tasks.schemas import SUMMARY
 from tasks.verdict import Verdict
 from tests.support.calibration import bounds
@@ -186,8 +186,10 @@ def test_an_encoder_that_remembers_is_memorised_and_the_sentences_say_what_was_a
     assert (
         "Shown a part of a picture without its object, the model and its reference name the object. On the 20 % "
         "of pictures where each is most confident, the model's lead in accuracy over the reference is "
-        f"{of_hundred(score['estimate'])} percentage points higher for the pictures that it was trained on than for "
-        f"held-out ones (95 % interval {of_hundred(score['low'])} to {of_hundred(score['high'])} percentage points; "
+        f"{number_per_hundred(score['estimate'])} percentage points higher "
+        "for the pictures that it was trained on than for "
+        f"held-out ones (95 % interval {number_per_hundred(score['low'])} to "
+        f"{number_per_hundred(score['high'])} percentage points; "
         f"p = {score['p_value']:.2g})."
     ) == finding.sentence
     assert finding.line is not None
