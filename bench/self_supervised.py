@@ -30,7 +30,7 @@ from bench.measuring import Row, here, options, publish
 from tasks import hardware
 from tasks.datasets.boxed.partition import Partition
 from tasks.datasets.boxed.training_images import TrainingImages
-from tasks.datasets.catalog import load_boxed
+from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.dataset import Dataset
 from tasks.self_supervised import views
 from tasks.self_supervised.criterion import VICReg
@@ -72,7 +72,7 @@ class Bench:
 
     def __init__(self, size: Size, place: torch.device) -> None:
         self.size, self.place = size, place
-        data = load_boxed(Dataset("digits-on-photos"))
+        data = load_with_boxes(Dataset("digits-on-photos"))
         rows = np.arange(size.pictures)
         self.squares = data.squares(rows, size.resolution)
         self.config = Pretraining(

@@ -22,7 +22,7 @@ from orchestrator.spec import audits
 from orchestrator.store import Store
 from tasks.certificate import Certificate
 from tasks.objectives import Objectives
-from tasks.summaries import supported
+from tasks.summaries import blank_weak_interval
 from tasks.verdict import Meaning, Verdict
 
 
@@ -122,7 +122,7 @@ class Run:
         """The rows of the summary that are stored, without intervals that their samples cannot bear; for a sweep, those
         of its cells with what varies.
         """
-        return [dict(supported(row)) for row in self.table("summary").to_pylist()]
+        return [dict(blank_weak_interval(row)) for row in self.table("summary").to_pylist()]
 
     def table(self, name: str) -> pa.Table:
         """The stored rows of one of the run's tables; without columns if there are none or no such table."""

@@ -31,7 +31,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
 from tasks.job import Inputs, Job, Roots, task
-from tasks.measure import Measure, Tables, roots, summarised
+from tasks.measure import Measure, Tables, roots, summarise
 from tasks.models.catalog import Network
 from tasks.summaries import Row, row
 from tasks.training.mixed import Mixture, logits, train
@@ -168,7 +168,7 @@ def images(config: High, inputs: Inputs) -> pa.Table:
 
 def of_images(tables: Tables, about: High) -> Iterator[Row]:
     """The share of images whose mem is high; its interval is that of leaving out one training at a time."""
-    for table, trained in zip(tables.of(IMAGES), tables.of(TRAININGS), strict=False):
+    for table, trained in zip(tables.select(IMAGES), tables.select(TRAININGS), strict=False):
         share = share_high(np.stack([table[side].to_numpy() for side in SIDES]), about.high)
         estimate = statistics.jackknife(share, trained["share_without"].to_numpy())
         null = statistics.mean(trained["share_shifted"].drop_null()).value
@@ -199,7 +199,7 @@ def trainings(config: High, inputs: Inputs) -> pa.Table:
 
 def of_trainings(tables: Tables, about: High) -> Iterator[Row]:  # noqa: ARG001 - the mean knows nothing of high mem
     """The mean of mem, and the accuracies whose difference it is."""
-    for table in tables.of(TRAININGS):
+    for table in tables.select(TRAININGS):
         trained, held_out = (table[f"{side}_accuracy"].to_numpy() for side in ("trained", "held_out"))
         p_value = statistics.paired_greater(trained, held_out).p_value
         yield row("mean mem", {}, statistics.mean(trained - held_out), "training", 0.0, p_value)
@@ -215,7 +215,7 @@ MEASURES = (
 
 @task(version=1, gathers=True)
 def summary(config: High, inputs: Inputs) -> pa.Table:
-    return summarised(MEASURES, inputs, config)
+    return summarise(MEASURES, inputs, config)
 
 
 def verdict(config: LabelMemorization, table: pa.Table) -> Verdict:

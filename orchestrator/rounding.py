@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.summaries import p_digits, supported
+from tasks.summaries import blank_weak_interval, p_digits
 
 ALONE = 4  # significant digits of a number without an interval
 OF_HALF = 2  # significant digits of half the width of an interval
@@ -51,11 +51,11 @@ def format_row_value(row: Mapping[str, Any], name: str) -> str:
     """A number of a row of a summary, by name, at the precision of the row's interval; a `null` of 0 is 0."""
     if name == "null" and row.get(name) == 0:
         return "0"
-    row = supported(row)
+    row = blank_weak_interval(row)
     return format_value(row.get(name), row.get("low"), row.get("high"))
 
 
 def format_row_interval(row: Mapping[str, Any]) -> str:
     """The interval of a row of a summary; empty without one, and where its sample cannot bear it."""
-    row = supported(row)
+    row = blank_weak_interval(row)
     return format_interval(row.get("low"), row.get("high"))

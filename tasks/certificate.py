@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tasks.summaries import by_name, supported
+from tasks.summaries import blank_weak_interval, index_rows
 
 if TYPE_CHECKING:
     from tasks.verdict import Meaning, Verdict
@@ -98,7 +98,7 @@ def made_of(
     rule: Callable[..., Any] | None,
 ) -> Certificate:
     """The certificate of an audit that has none of its own; its rule is the docstring of the function `rule`."""
-    rows = by_name(summary)
+    rows = index_rows(summary)
     row = next((rows[name] for name in verdict.rows if name in rows), None)
     stated = " ".join((inspect.getdoc(rule) or "").split("\n\n")[0].split()) if rule is not None else ""
     return Certificate(
@@ -115,11 +115,11 @@ def line_of(row: Mapping[str, Any] | None, what: str = "", **more: Any) -> Numbe
     """A row of a summary as a number line; None where it has no finite estimate."""
     if row is None or row["estimate"] is None or not math.isfinite(row["estimate"]):
         return None
-    row = supported(row)
+    row = blank_weak_interval(row)
     return NumberLine(what or row["metric"], row["estimate"], row["low"], row["high"], row["null"], **more)
 
 
-def of_hundred(share: float) -> str:
+def number_per_hundred(share: float) -> str:
     """A share as a number of a hundred, to two digits: 12 for 0.123."""
     return f"{float(f'{100 * share:.2g}') + 0.0:g}"  # no sign where it is 0
 

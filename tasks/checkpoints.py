@@ -32,7 +32,7 @@ _NONE = Link()
 
 
 @contextmanager
-def under(links: Sequence[Link]) -> Iterator[None]:
+def use_links(links: Sequence[Link]) -> Iterator[None]:
     """Inside the context, give the jobs of a call these links, in the order of its `configs`."""
     token = _links.set(links)
     try:
@@ -41,7 +41,7 @@ def under(links: Sequence[Link]) -> Iterator[None]:
         _links.reset(token)
 
 
-def given(index: int) -> Iterator[bytes]:
+def earlier_checkpoints(index: int) -> Iterator[bytes]:
     """The checkpoints a job may continue from, nearest first. Which one it takes makes no difference to its result."""
     yield from _link(index).given()
 

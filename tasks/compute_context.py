@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from tasks.ranges import at_least, one_of
+from tasks.ranges import check_minimums, one_of
 
 StrategyName = Literal["auto", "loop", "stack", "graph"]
 STRATEGIES: tuple[str, ...] = get_args(StrategyName)
@@ -48,7 +48,7 @@ class ComputeContext:
 
     def __post_init__(self) -> None:
         one_of(self, "way", StrategyName)
-        at_least(self, {"sharers": 1} if self.members is None else {"members": 1, "sharers": 1})
+        check_minimums(self, {"sharers": 1} if self.members is None else {"members": 1, "sharers": 1})
 
 
 @dataclass
@@ -62,7 +62,7 @@ _ALONE = ComputeContext()  # a process of no run
 
 
 @contextmanager
-def under(context: ComputeContext) -> Iterator[Mapping[str, Any]]:
+def use_context(context: ComputeContext) -> Iterator[Mapping[str, Any]]:
     """Compute jobs in this context inside; yields what was noted of the latest result."""
     call = _Call(context, {})
     token = _call.set(call)
@@ -72,7 +72,7 @@ def under(context: ComputeContext) -> Iterator[Mapping[str, Any]]:
         _call.reset(token)
 
 
-def asked() -> ComputeContext:
+def current_context() -> ComputeContext:
     """The current compute context."""
     call = _call.get()
     return _ALONE if call is None else call.context

@@ -66,7 +66,7 @@ class File:
         return pin(self, known)
 
     def paths(self) -> tuple[Path, ...]:
-        return (expanded(self.path),)
+        return (expand_home(self.path),)
 
 
 def pin(file: File, known: MutableMapping[str, str] | None = None) -> File:
@@ -75,7 +75,7 @@ def pin(file: File, known: MutableMapping[str, str] | None = None) -> File:
     `known` remembers digests by path, size and time of change; the caller keeps it between runs. FileError where the
     file is not there, or does not have the digest given already.
     """
-    path = expanded(file.path).absolute()
+    path = expand_home(file.path).absolute()
     known = {} if known is None else known
     try:
         state = check_regular(path)
@@ -91,7 +91,7 @@ def pin(file: File, known: MutableMapping[str, str] | None = None) -> File:
 
 def read(file: File) -> bytes:
     """The file's bytes. A FileError where it is not there, or not the one that was pinned."""
-    path = expanded(file.path)
+    path = expand_home(file.path)
     try:
         check_regular(path)
         content = path.read_bytes()
@@ -102,7 +102,7 @@ def read(file: File) -> bytes:
     return content
 
 
-def expanded(path: str) -> Path:
+def expand_home(path: str) -> Path:
     """The path with its `~` replaced; FileError for the home of an unknown user."""
     try:
         return Path(path).expanduser()

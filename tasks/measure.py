@@ -29,17 +29,17 @@ class Tables:
     def __init__(self, tables: Inputs) -> None:
         self._tables = tables
 
-    def of(self, schema: pa.Schema) -> list[pa.Table]:
+    def select(self, schema: pa.Schema) -> list[pa.Table]:
         """The tables of this schema, in the order in which they were planned; none where there are none."""
         return [table for table in self._tables if table.schema.equals(schema)]
 
     def one(self, schema: pa.Schema) -> pa.Table | None:
         """The table of a measure that has a single one; None where it is missing."""
-        return next(iter(self.of(schema)), None)
+        return next(iter(self.select(schema)), None)
 
     def rows(self, schema: pa.Schema) -> list[Row]:
         """The rows of all tables of this schema, one after another."""
-        return [row for table in self.of(schema) for row in table.to_pylist()]
+        return [row for table in self.select(schema) for row in table.to_pylist()]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def roots(measures: Iterable[Measure], config: Any, trainings: Any, summary: Cal
     return {**planned, "summary": summary(tuple(read))}
 
 
-def summarised(measures: Iterable[Measure], inputs: Inputs, about: Any) -> pa.Table:
+def summarise(measures: Iterable[Measure], inputs: Inputs, about: Any) -> pa.Table:
     """The rows of SUMMARY that the measures make of these tables, in the order of the measures."""
     tables = Tables(inputs)
     rows = [row for measure in measures if measure.rows is not None for row in measure.rows(tables, about)]

@@ -98,7 +98,7 @@ def nearest(queries: Rows, points: Rows, k: int, by: By = "auto", place: torch.d
         sizes = CPU if place.type == "cpu" else sizes_on_gpu(place)
         if place.type == "cuda" and among.nbytes < sizes.queries:
             among = among.to(place)
-        search = Search(asked, among, Frame.around(asked, among, place), place, sizes)
+        search = Search(asked, among, Frame.centre_on(asked, among, place), place, sizes)
         distances = np.empty((len(asked), k))
         rows = np.empty((len(asked), k), dtype=np.int64)
         search.fill(
@@ -144,10 +144,10 @@ def library(by: By, place: torch.device) -> Candidates:
         alone = place.type != "cpu" or onednn_is_faster() or not faiss_is_here()
         by = "torch" if alone else "faiss"
     if by == "torch":
-        return by_torch
+        return torch_finder
     import faiss  # noqa: F401  # whoever names it learns at once that it is absent
 
-    return by_faiss
+    return faiss_finder
 
 
 def faiss_is_here() -> bool:
@@ -187,7 +187,7 @@ class Frame:
     scale: float  # a power of two
 
     @classmethod
-    def around(cls, queries: Tensor, points: Tensor, place: torch.device) -> Frame:
+    def centre_on(cls, queries: Tensor, points: Tensor, place: torch.device) -> Frame:
         """A centre of some of the points, since any centre will do. ValueError where a row is not finite."""
         largest = max(largest_of("queries", queries), largest_of("points", points))
         # A step of the exponent to spare: a difference of two numbers below 1 is below 2.
@@ -195,7 +195,7 @@ class Frame:
         some = points[:: -(-len(points) // 1024)]
         return cls((some.to(place, torch.float64).mean(0) * scale).float(), float(scale))
 
-    def moved(self, rows: Tensor, into: Tensor | None = None) -> Tensor:
+    def transform(self, rows: Tensor, into: Tensor | None = None) -> Tensor:
         """The rows as float32 in this frame, each coordinate rounded once; written into a tensor of their shape."""
         rows = rows.to(self.centre.device, torch.float32)
         return torch.mul(rows, self.scale, out=into).sub_(self.centre)
@@ -247,14 +247,14 @@ class Search:
         for some in parts(which, together):
             queries = self.queries[some.to(self.queries.device)] if len(some) < len(self.queries) else self.queries
             queries = queries.to(self.place)
-            shortlist = find(self.frame.moved(queries))
+            shortlist = find(self.frame.transform(queries))
             settled, nearest_distances, nearest_rows = self.settle(queries, shortlist, rows.shape[1])
             places = some[settled].numpy()
             distances[places], rows[places] = nearest_distances, nearest_rows
             unsure.append(some[~settled])
         again = torch.cat(unsure)
         if len(again):
-            self.fill(distances, rows, again, min(WIDER * m, len(self.points)), by_torch)
+            self.fill(distances, rows, again, min(WIDER * m, len(self.points)), torch_finder)
 
     def settle(
         self, queries: Tensor, shortlist: Shortlist, k: int
@@ -273,14 +273,14 @@ class Search:
         done = 0
         for some in parts(torch.nonzero(settled).flatten(), max(1, self.sizes.scores // m)):
             near = shortlist.rows[some, : int(needed[some].max())].sort(1).values  # so that a stable sort breaks ties
-            measured = self.measured(queries, some, near)
+            measured = self.exact_distances(queries, some, near)
             best = measured.sort(dim=1, stable=True)
             distances[done : done + len(some)] = best.values[:, :k].cpu().numpy()
             rows[done : done + len(some)] = near.gather(1, best.indices[:, :k]).cpu().numpy()
             done += len(some)
         return settled.cpu(), distances, rows
 
-    def measured(self, queries: Tensor, some: Tensor, near: Tensor) -> Tensor:
+    def exact_distances(self, queries: Tensor, some: Tensor, near: Tensor) -> Tensor:
         """The distances (s, c) from some of the queries (s,) to points (s, c): by differences in float64."""
         d, here = self.points.shape[1], self.points.device
         distances = torch.empty(near.shape, dtype=torch.float64, device=self.place)
@@ -309,7 +309,7 @@ class Search:
         several = min(len(self.points), self.sizes.most_points, max(GROUP, self.sizes.points // (4 * d)))
         tile = torch.empty(several, d, device=self.place)
         for first, some in zip(range(0, len(self.points), several), parts(self.points, several), strict=True):
-            yield first, self.frame.moved(some, tile[: len(some)])
+            yield first, self.frame.transform(some, tile[: len(some)])
 
 
 Find = Callable[[Tensor], Shortlist]
@@ -332,7 +332,7 @@ def below_rounding(d: int, own: Tensor) -> Tensor:
     return d * (2.0**-50 * own**2 + 2.0**-100)
 
 
-def by_torch(search: Search, m: int) -> Find:
+def torch_finder(search: Search, m: int) -> Find:
     """Scores |y|^2 / 2 - x.y, which order points y as their distances |x - y| do, a tile of them at a time."""
     affine = products(search.place, torch.float32).affine
 
@@ -353,7 +353,7 @@ def by_torch(search: Search, m: int) -> Find:
         own, d = norms(queries), queries.shape[1]
         # The rounding of the dot product, of both rows' coordinates, of |y|^2 / 2 and of the sum.
         error = (gamma(d) + 8 * UNIT) * own * widest + 8 * UNIT * widest**2 + below_rounding(d, own)
-        return Shortlist(*best.sorted(), error)
+        return Shortlist(*best.sort(), error)
 
     return find
 
@@ -396,7 +396,7 @@ class Best:
         self.rows[some] = rows.gather(1, chosen)
         self.worst[some] = self.scores[some].amax(1)
 
-    def sorted(self) -> tuple[Tensor, Tensor]:
+    def sort(self) -> tuple[Tensor, Tensor]:
         rising = self.scores.sort(1)
         return rising.values, self.rows.gather(1, rising.indices)
 
@@ -409,13 +409,13 @@ def smallest(values: Tensor, count: int) -> Tensor:
     return torch.from_numpy(np.argpartition(values.numpy(), count - 1, axis=1)[:, :count])
 
 
-def by_faiss(search: Search, m: int) -> Find:
+def faiss_finder(search: Search, m: int) -> Find:
     """Squared distances |x|^2 + |y|^2 - 2 x.y, on the GPU where faiss sees one and the search is on it."""
     import faiss
 
     on_gpu = search.place.type == "cuda" and faiss.get_num_gpus() > 0
     if on_gpu and m > FAISS_GPU_MOST:
-        return by_torch(search, m)
+        return torch_finder(search, m)
     index: Any = faiss.IndexFlatL2(search.points.shape[1])
     widest = 0.0
     if on_gpu:  # asked first, because faiss moves an index to no GPU without a word

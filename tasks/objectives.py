@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from tasks.summaries import Row, by_name
+from tasks.summaries import Row, index_rows
 
 SHARE = "share"  # the unit of what lies between 0 and 1, which is told in points of a hundred
 
@@ -40,11 +40,11 @@ class Objectives:
     allowance: float
 
 
-def named(metric: str, setting: str) -> Callable[[Any, pa.Table], Row | None]:
+def row_reader(metric: str, setting: str) -> Callable[[Any, pa.Table], Row | None]:
     """The row of this metric and setting (JSON) in any summary, whatever the config."""
     name = (metric, setting)
 
     def row(_config: Any, summary: pa.Table) -> Mapping[str, Any] | None:
-        return by_name(summary).get(name)
+        return index_rows(summary).get(name)
 
     return row  # type: ignore[return-value]

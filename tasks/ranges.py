@@ -14,7 +14,7 @@ SHARES = {  # by whether 0 and 1 are among them
 }
 
 
-def at_least(config: Any, least: Mapping[str, float]) -> None:
+def check_minimums(config: Any, least: Mapping[str, float]) -> None:
     """ValueError unless each field is a number of at least so much."""
     for name, low in least.items():
         if not getattr(config, name) >= low:

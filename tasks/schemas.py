@@ -70,7 +70,7 @@ MODEL = pa.schema(
 PRIVATE_MODEL = pa.schema([*MODEL, ("epsilons", pa.list_(pa.float64()))])
 
 
-def of_width(model: pa.Schema, width: float) -> pa.Schema:
+def add_width(model: pa.Schema, width: float) -> pa.Schema:
     """The schema of a MODEL whose network has this width: one that is not 1 stands in `network`, too."""
     if width == 1:
         return model

@@ -261,7 +261,7 @@ def rank_correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.
     return Correlation(estimate, of_ranks.p_value)
 
 
-def false_discovery_adjusted(p_values: ArrayLike, dependent: bool = False) -> Array:
+def false_discovery_control(p_values: ArrayLike, dependent: bool = False) -> Array:
     """Benjamini-Hochberg adjusted p-values, in the order given; NaN (no test was made) stays and does not count.
 
     adjusted_(i) = min over j >= i of m p_(j) / j, at most 1, for the m p-values in rising order: rejecting those at

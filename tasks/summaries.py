@@ -42,7 +42,7 @@ def row(
     }
 
 
-def by_name(summary: pa.Table) -> dict[tuple[str, str], Row]:
+def index_rows(summary: pa.Table) -> dict[tuple[str, str], Row]:
     """The rows of a summary by metric and setting, the first of each."""
     rows: dict[tuple[str, str], Row] = {}
     for each in summary.to_pylist():
@@ -65,7 +65,7 @@ def p_digits(p: float) -> str:
     return "< 1e-6" if p < LEAST_P else f"{p:.2g}".replace("e-0", "e-")
 
 
-def supported(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def blank_weak_interval(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """The row, without an interval that its sample cannot bear: of two, or of a probability one that leaves [0, 1]."""
     low, high = row.get("low"), row.get("high")
     if low is None or high is None:

@@ -35,8 +35,8 @@ def nearest(index: int, training: str, latest: int, shapes: Mapping[str, tuple[i
 
     It must be of this training, after epoch `latest` at most, and hold arrays of these names and shapes.
     """
-    for data in checkpoints.given(index):
-        state = unpacked(data, training)
+    for data in checkpoints.earlier_checkpoints(index):
+        state = unpack_state(data, training)
         if state is None or len(state.losses) > latest:
             continue
         if dict(shapes) == {name: array.shape for name, array in state.arrays.items()}:
@@ -44,7 +44,7 @@ def nearest(index: int, training: str, latest: int, shapes: Mapping[str, tuple[i
     return None
 
 
-def packed(state: TrainingState, training: str) -> bytes:
+def pack_state(state: TrainingState, training: str) -> bytes:
     """The state as bytes; `training` identifies the training by everything that bears on it except its length."""
     file = io.BytesIO()
     arrays = {f"array {name}": array for name, array in state.arrays.items()}
@@ -53,7 +53,7 @@ def packed(state: TrainingState, training: str) -> bytes:
     return file.getvalue()
 
 
-def unpacked(data: bytes, training: str) -> TrainingState | None:
+def unpack_state(data: bytes, training: str) -> TrainingState | None:
     """The state in these bytes; None where they hold no state, or the state of another training."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:

@@ -39,6 +39,6 @@ class Work:
         return both
 
 
-def on(shape: tuple[int, ...]) -> str:
+def format_shape(shape: tuple[int, ...]) -> str:
     """`28x28x1`: how a unit says which images it is of."""
     return "x".join(map(str, shape))

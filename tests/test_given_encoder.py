@@ -17,8 +17,8 @@ import torch
 from PIL import Image
 
 from tasks.audits.deja_vu.presets import QUICKSTART
-from tasks.datasets.boxed.partition import parted
-from tasks.datasets.catalog import load_boxed
+from tasks.datasets.boxed.partition import split_pictures
+from tasks.datasets.catalog import load_with_boxes
 from tests.dashboards.pages import words
 from tests.support.shell import Here
 from tests.tasks.audits.deja_vu.encoders import Changed, pixels_of, remembering, saved
@@ -147,8 +147,8 @@ def test_a_reference_that_was_trained_on_the_pictures_is_found_out(here: Here) -
 def test_a_table_of_pictures_says_what_each_was_to_the_encoder(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pictures = load_boxed(CONFIG.data)
-    parts = parted(pictures, CONFIG.partition)
+    pictures = load_with_boxes(CONFIG.data)
+    parts = split_pictures(pictures, CONFIG.partition)
     lines = ["path,label,left,top,right,bottom,part"]
     for name, part in (("A", "trained"), ("B", "held out"), ("X", "public")):
         for row in parts.rows(name):  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ from orchestrator.spec.specification import Spec
 from tasks import seeds
 from tasks.audits.unique_feature.verdict import PUSH, panel_verdict
 from tasks.datasets.features import Family, Words
-from tasks.datasets.features.family import drawn
+from tasks.datasets.features.family import draw_member
 from tasks.statistics import proportion
 
 HERE = Path(__file__).resolve().parent
@@ -105,7 +105,7 @@ class Hospital:
 
     @property
     def name(self) -> str:
-        return drawn(PATTERN, seeds.derive(self.seed, "name"), Family(), (SIZE, SIZE)).words
+        return draw_member(PATTERN, seeds.derive(self.seed, "name"), Family(), (SIZE, SIZE)).words
 
     @property
     def folder(self) -> Path:

@@ -153,7 +153,9 @@ def perform(call: Call, store: Store) -> Finished:
             outcomes.append(inputs)
     settle = strategy_cache.choice_settler(store, *call.runs) if call.runs else compute_context.here()
     states = Checkpoints(store, call.keep)
-    with compute_context.under(compute_context.ComputeContext(call.way, call.members, call.sharers, settle)) as notes:
+    with compute_context.use_context(
+        compute_context.ComputeContext(call.way, call.members, call.sharers, settle)
+    ) as notes:
         for item, seconds, result in _results(ready, states):
             made = Computation(seconds, len(ready), worker, dict(notes))
             compute_context.note()  # clear: notes on this result do not belong to the next
@@ -225,7 +227,7 @@ def _results(
     if many is None or len(ready) == 1:
         for item, inputs in ready:
             try:
-                with checkpoints.under([states.link(item)]):
+                with checkpoints.use_links([states.link(item)]):
                     result: pa.Table | Exception = function(item.config, inputs)
             except Exception as error:
                 result = error
@@ -234,7 +236,7 @@ def _results(
         return
     pending = dict(enumerate(item for item, _ in ready))
     try:
-        with checkpoints.under([states.link(item) for item, _ in ready]):
+        with checkpoints.use_links([states.link(item) for item, _ in ready]):
             for index, result in many([item.config for item, _ in ready], [inputs for _, inputs in ready]):
                 yield pending.pop(index), time.perf_counter() - clock, result
                 clock = time.perf_counter()

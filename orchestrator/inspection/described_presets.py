@@ -65,7 +65,7 @@ def _describe_preset(
     repeats, settings = audit.repeats.get(name, ""), _settings(audit, cells)
     preset = DescribedPreset(name, repeats, len(cells), settings, data, _packages(required_extras(cells)))
     here = all(data.values())
-    with nullcontext() if here else catalog.outlined():
+    with nullcontext() if here else catalog.use_outlines():
         try:
             # What stands for data that are not here is not remembered.
             found = pin_cells([Cell(entry.name, cell, name) for cell in cells], known if here else {**known})

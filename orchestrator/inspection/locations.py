@@ -15,7 +15,7 @@ from orchestrator.store import Store
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.external.model_file import ModelFile
-from tasks.files import File, FileError, check_regular, expanded
+from tasks.files import File, FileError, check_regular, expand_home
 from tasks.language_models.language_model import LanguageModel
 from tasks.models.custom import Named
 from tasks.question_answering.predictions import Predictions
@@ -54,7 +54,7 @@ def find_by_name(entry: AuditedItem) -> Thing | None:
 def existing(file: str) -> Path:
     """The file or folder of this path. Raises SpecError where there is none that can be read."""
     try:
-        path = expanded(file).absolute()
+        path = expand_home(file).absolute()
     except FileError as error:
         raise SpecError(f"--file {error}") from None
     try:

@@ -49,7 +49,7 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
     try:
         sets = list(probes(cell.config))
         held = None if audit.split is None else audit.split(cell.config)
-        beside = {} if held is None else held.beside(folder)
+        beside = {} if held is None else held.files_beside(folder)
         what, written = _write_probes(folder, sets, "" if held is None or held.warning else held.commitment)
         split.write(beside)
     except DatasetError as error:  # data that has gone since it was pinned; a folder that holds something else

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.errors import Absent, Damaged, EngramError
 from orchestrator.inspection.explain import planned_job
 from orchestrator.store import Store
-from tasks.compute_context import STRATEGIES, ComputeContext, StrategyName, under
+from tasks.compute_context import STRATEGIES, ComputeContext, StrategyName, use_context
 
 
 def rerun(store: Store, key: str) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
     except (Absent, Damaged) as error:
         raise EngramError(f"an input of {key[:12]} is not there: {error}; resume its run first") from None
     clock = time.perf_counter()
-    with under(ComputeContext(_way(store, key))):
+    with use_context(ComputeContext(_way(store, key))):
         table = job.function(job.config, inputs)
     seconds = time.perf_counter() - clock
     try:

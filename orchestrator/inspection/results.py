@@ -27,7 +27,7 @@ from orchestrator.store import Store
 from orchestrator.store.listing import stored_keys
 from tasks.audit import UndeclaredAnswer
 from tasks.certificate import Certificate
-from tasks.files import FileError, expanded
+from tasks.files import FileError, expand_home
 from tasks.verdict import Verdict
 
 T = TypeVar("T")
@@ -203,7 +203,7 @@ def short_answer(journal: Journal, store: Store) -> str:
 def write(table: pa.Table, out: str) -> None:
     """Write the table in the format of the file's suffix, .parquet, .csv or .arrow; whole or not at all."""
     try:
-        path = expanded(out)
+        path = expand_home(out)
     except FileError as error:
         raise SpecError(f"--out {error}") from None
     writer = WRITERS.get(path.suffix)

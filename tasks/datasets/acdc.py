@@ -95,7 +95,7 @@ class AcdcContent:
         splits = [
             [
                 (patient.number, GROUPS[patient.label], sha)
-                for patient, sha in zip(split, in_threads(split, digest), strict=True)
+                for patient, sha in zip(split, map_in_threads(split, digest), strict=True)
             ]
             for split in (self.training, self.testing)
         ]
@@ -226,7 +226,7 @@ def slices(patients: Sequence[Patient]) -> tuple[Pixels, Labels, NDArray[np.int6
     counts = [volume.shape[2] * volume.shape[3] for volume in opened]
     out = np.empty((sum(counts), SIDE, SIDE, 1), np.uint8)
     parts = np.split(out, np.cumsum(counts)[:-1])
-    for _ in in_threads(list(zip(patients, opened, parts, strict=True)), lambda volume: fill(*volume)):
+    for _ in map_in_threads(list(zip(patients, opened, parts, strict=True)), lambda volume: fill(*volume)):
         pass
     labels, numbers = (
         np.repeat(np.array(values, np.int64), counts)
@@ -286,14 +286,14 @@ def fill(patient: Patient, opened: Any, out: Pixels) -> None:
             f"{patient.path} has the value {low:g} at its {DARKEST}st and its {BRIGHTEST}th percentile; nothing is seen"
         )
     out[:] = 0
-    (from_x, to_x), (from_y, to_y) = (centred(length) for length in values.shape[:2])
+    (from_x, to_x), (from_y, to_y) = (centre_slices(length) for length in values.shape[:2])
     frames = out.reshape(values.shape[3], values.shape[2], SIDE, SIDE)
     for frame, into in enumerate(frames):  # one at a time, since floats are larger than what they come from
         shown = values[from_x, from_y, :, frame].astype(np.float64)
         into[:, to_y, to_x] = np.rint(np.clip((shown - low) * (255 / (high - low)), 0, 255)).T
 
 
-def centred(length: int) -> tuple[slice, slice]:
+def centre_slices(length: int) -> tuple[slice, slice]:
     """The part of so many pixels that is kept, and its place in SIDE; the larger half of an odd rest comes last."""
     kept = min(length, SIDE)
     taken, put = (length - kept) // 2, (SIDE - kept) // 2
@@ -308,7 +308,7 @@ def digest(patient: Patient) -> str:
         raise DatasetError(f"{patient.path} cannot be read: {error.strerror or error}") from None
 
 
-def in_threads(items: Sequence[T], read: Callable[[T], R]) -> Iterator[R]:
+def map_in_threads(items: Sequence[T], read: Callable[[T], R]) -> Iterator[R]:
     """`read` of each item, in order, by a few threads: hashing, unpacking and sorting release the interpreter."""
     pool = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1))
     try:

@@ -22,7 +22,7 @@ from tasks import seeds
 from tasks.datasets import embedded
 from tasks.datasets.content import Content, Source, digest_of
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.images import Images, Pixels, decoded, luma
+from tasks.datasets.images import Images, Pixels, decode_picture, luma
 from tasks.datasets.overlap import origins
 
 RULE = "digits on photos 1"
@@ -41,9 +41,9 @@ class Blended:
 
     def images(self) -> Images:
         digits = self.digits.images()
-        photographs = [luma(decoded(photo)) for photo in self.encoded]
-        train = blended(digits.train_images, photographs, "train")
-        test = blended(digits.test_images, photographs, "test")
+        photographs = [luma(decode_picture(photo)) for photo in self.encoded]
+        train = blend_digits(digits.train_images, photographs, "train")
+        test = blend_digits(digits.test_images, photographs, "test")
         return replace(digits, train_images=train, test_images=test, train_origins=origins(digits))
 
 
@@ -57,7 +57,7 @@ def source(digits: Source) -> Source:
     )
 
 
-def blended(digits: Pixels, photographs: Sequence[Pixels], split: str) -> Pixels:
+def blend_digits(digits: Pixels, photographs: Sequence[Pixels], split: str) -> Pixels:
     """|square - digit| of each digit (n, h, w, 1) and its square of a photograph (height, width, 1).
 
     A row's square depends on the row and the split, and not on how many rows there are.

@@ -43,14 +43,14 @@ from tasks.datasets.embedded import Digits
 from tasks.datasets.images import Images
 from tasks.datasets.labelled import LabelledContent
 from tasks.datasets.options import ALLOWED, AS_THEY_ARE, Options
-from tasks.datasets.picture_cache import cached, path_of
+from tasks.datasets.picture_cache import open_cache, path_of
 from tasks.datasets.picture_rows import PictureSet
 from tasks.datasets.questions import facts, question_files, question_records
 from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import QuestionSet, Scorer
 from tasks.datasets.questions.question_files import QuestionFiles
 from tasks.datasets.records import RecordFile, Records
-from tasks.files import FileError, expanded
+from tasks.files import FileError, expand_home
 
 DESCRIPTIONS = {
     "digits": "1,797 handwritten digits scaled to 28x28, embedded",
@@ -157,7 +157,7 @@ _outlined = ContextVar("outlined", default=False)
 
 
 @contextmanager
-def outlined() -> Iterator[None]:
+def use_outlines() -> Iterator[None]:
     """Meanwhile usual sets that are absent are known by their sizes alone (`outlines`): to plan and to price."""
     before = _outlined.set(True)
     try:
@@ -261,7 +261,7 @@ def questions_of(dataset: Dataset, content: Content) -> QuestionSet:
     )
 
 
-def load_boxed(dataset: Dataset, correlation: float = 0.0) -> BoxedPictures:
+def load_with_boxes(dataset: Dataset, correlation: float = 0.0) -> BoxedPictures:
     """The data set's pictures with the boxes around their objects, found once per process.
 
     Of digits-on-photos the scenes of `tasks.datasets.boxed.scenes`, whose backgrounds tell their digits with this
@@ -296,7 +296,7 @@ def scenes_of(dataset: Dataset, content: Content, correlation: float) -> BoxedPi
     raise DatasetError(f"data set {dataset.name!r} holds no boxed pictures; {holding} hold them")
 
 
-def opened(dataset: Dataset, held: Held = "auto") -> PictureSet:
+def open_pictures(dataset: Dataset, held: Held = "auto") -> PictureSet:
     """The data set's pictures by rows, however many there are. A DatasetError unless their digest is the pinned one.
 
     `memory` is what `load` gives. `cache` is an Arrow file in the cache folder (`tasks.datasets.picture_cache`), which
@@ -310,17 +310,17 @@ def opened(dataset: Dataset, held: Held = "auto") -> PictureSet:
     if held == "memory" or (held == "auto" and dataset.digest in _loaded):
         return load(dataset)
     if held == "files":
-        return decoded(dataset, find(dataset.name)[1])
+        return decode_by_rows(dataset, find(dataset.name)[1])
     if held == "auto" and not is_large_in_cache(dataset) and not is_large(find(dataset.name)[1]):
         return load(dataset)
     dataset = dataset if dataset.digest else pin(dataset)
-    return cached(dataset.digest, lambda: by_rows(dataset))
+    return open_cache(dataset.digest, lambda: open_files(dataset))
 
 
-def by_rows(dataset: Dataset) -> PictureSet:
+def open_files(dataset: Dataset) -> PictureSet:
     """The pictures in their files where they can be decoded by rows, else in memory."""
     source = find(dataset.name)[1]
-    return load(dataset) if source.by_rows is None else decoded(dataset, source)
+    return load(dataset) if source.by_rows is None else decode_by_rows(dataset, source)
 
 
 def is_large(source: Source) -> bool:
@@ -334,7 +334,7 @@ def is_large_in_cache(dataset: Dataset) -> bool:
     return path.is_file() and path.stat().st_size > SHARE * hardware.available_memory()
 
 
-def decoded(dataset: Dataset, source: Source) -> PictureSet:
+def decode_by_rows(dataset: Dataset, source: Source) -> PictureSet:
     """The images, decoded from their files by rows; DatasetError where they can only be read all together."""
     if source.by_rows is None:
         raise DatasetError(
@@ -343,7 +343,7 @@ def decoded(dataset: Dataset, source: Source) -> PictureSet:
         )
     content = source.by_rows()
     check(dataset, content.digest())
-    return content.opened()
+    return content.open_rows()
 
 
 def check(dataset: Dataset, digest: str) -> None:
@@ -357,15 +357,15 @@ def check(dataset: Dataset, digest: str) -> None:
 def find(name: str) -> tuple[str, Source]:
     """The name under which any process on this machine finds the data set, and its files."""
     plain, shape = options.split(name)
-    absolute, source = located(plain, shape)
+    absolute, source = locate_source(plain, shape)
     kind = plain.partition(":")[0]
     shapeless = TEXTS.get(kind) or BOXED.get(kind)
     if shape != AS_THEY_ARE and shapeless is not None:
         raise UnknownDataset(f"data set {name!r} has the option {shape}; {shapeless} have no shape")
-    return f"{absolute}{shape}", options.shaped(source, shape)
+    return f"{absolute}{shape}", options.reshape_source(source, shape)
 
 
-def located(name: str, shape: Options) -> tuple[str, Source]:
+def locate_source(name: str, shape: Options) -> tuple[str, Source]:
     """The name and files of a data set, given without options; pictures of any size are decoded in this shape."""
     if name in EMBEDDED:
         return name, EMBEDDED[name]()
@@ -445,7 +445,7 @@ def own(kind: str, path: str, shape: Options) -> tuple[str, Source]:
     if not path:
         raise UnknownDataset(f"data set '{kind}:' has no path; write it as {kind}:PATH")
     try:
-        places = [expanded(path)]
+        places = [expand_home(path)]
     except FileError as error:
         raise DatasetError(f"no {WHAT[kind]} {error}") from None
     if "ENGRAM_DATA" in os.environ:

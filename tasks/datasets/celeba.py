@@ -57,7 +57,7 @@ class CelebaContent:
 
     def digest(self) -> str:
         """The digest of the files' bytes in their order, the splits and the size; no path. Nothing is decoded."""
-        digests = [list(in_threads(files, digest)) for files in (self.train, self.validation)]
+        digests = [list(map_in_threads(files, digest)) for files in (self.train, self.validation)]
         return digest_of(RULE, [json.dumps([digests, self.size]).encode()])
 
     def images(self) -> Images:
@@ -68,7 +68,7 @@ class CelebaContent:
     def faces(self, files: Sequence[Path]) -> Pixels:
         """The files' faces (n, h, w, 3). Beside them at most `TOGETHER` decoded pictures are in memory."""
         out = np.empty((len(files), *self.size, 3), np.uint8)
-        for row, shown in enumerate(in_threads(files, lambda path: face(path, self.size))):
+        for row, shown in enumerate(map_in_threads(files, lambda path: face(path, self.size))):
             out[row] = shown
         return out
 
@@ -120,7 +120,7 @@ def partitions(listed: Path, pictures: Path) -> dict[str, list[str]]:
     return names
 
 
-def in_threads(files: Sequence[Path], read: Callable[[Path], T]) -> Iterator[T]:
+def map_in_threads(files: Sequence[Path], read: Callable[[Path], T]) -> Iterator[T]:
     """`read` of each file, in order, by a few threads: decoding and hashing both release the interpreter."""
     with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
         for first in range(0, len(files), TOGETHER):
@@ -128,13 +128,13 @@ def in_threads(files: Sequence[Path], read: Callable[[Path], T]) -> Iterator[T]:
 
 
 def digest(path: Path) -> str:
-    return hashlib.sha256(encoded(path)).hexdigest()
+    return hashlib.sha256(read_picture_file(path)).hexdigest()
 
 
 def face(path: Path, size: tuple[int, int]) -> Pixels:
     """One picture's face (h, w, 3)."""
     try:
-        picture = pixels(encoded(path), channels=3)
+        picture = pixels(read_picture_file(path), channels=3)
     except PictureError as error:
         raise DatasetError(f"{path} {error}") from None
     if picture.shape[:2] != (HEIGHT, WIDTH):
@@ -145,7 +145,7 @@ def face(path: Path, size: tuple[int, int]) -> Pixels:
     return shown
 
 
-def encoded(path: Path) -> bytes:
+def read_picture_file(path: Path) -> bytes:
     try:
         return regular_bytes(path)
     except OSError as error:

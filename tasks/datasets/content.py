@@ -29,7 +29,7 @@ class ByRows(Protocol):
 
     def digest(self) -> str: ...
 
-    def opened(self) -> PictureSet:
+    def open_rows(self) -> PictureSet:
         """The images, each of which is checked against the digest whenever it is decoded."""
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tasks.datasets.content import Source, digest_of
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.images import Images, Labels, Pixels, decoded, luma
+from tasks.datasets.images import Images, Labels, Pixels, decode_picture, luma
 
 SIDE = 28  # pixels, the size of MNIST's images
 
@@ -37,7 +37,7 @@ class Digits:
 
     def images(self) -> Images:
         levels, labels = self.levels()
-        images = enlarged(levels, SIDE)[..., None]
+        images = enlarge_images(levels, SIDE)[..., None]
         test = np.arange(len(images)) % 5 == 0
         return Images(images[~test], labels[~test], images[test], labels[test], classes=10)
 
@@ -64,7 +64,7 @@ class Photos:
         return digest_of(self.RULE, self.encoded)
 
     def images(self) -> Images:
-        images = np.concatenate([squares(luma(decoded(photo)), SIDE) for photo in self.encoded])
+        images = np.concatenate([squares(luma(decode_picture(photo)), SIDE) for photo in self.encoded])
         train = np.arange(len(images)) % 5 == 0
         return Images(images[train], zeros(train), images[~train], zeros(~train), classes=1)
 
@@ -94,7 +94,7 @@ def folder() -> Path:
     return Path(spec.origin).parent / "datasets"
 
 
-def enlarged(images: NDArray[np.int64], side: int) -> Pixels:
+def enlarge_images(images: NDArray[np.int64], side: int) -> Pixels:
     """Square images (n, s, s) of levels 0 to 16 as (n, side, side) bytes: bilinear, 16 becoming 255, half rounded up.
 
     Two multiplications by the interpolation matrix, rows then columns, in whole numbers: exact, so the same bytes on

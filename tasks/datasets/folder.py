@@ -27,12 +27,12 @@ def source(folder: Path, options: Options = AS_THEY_ARE) -> Source:
         raise DatasetError(
             f"{folder} has a folder {split[0]!r}, but no {missing!r} beside it; it must have both or none"
         )
-    entries, names = in_splits(folder) if split else in_classes(folder)
+    entries, names = list_splits(folder) if split else list_classes(folder)
     check_classes(entries, names, folder)
     return labelled.source(entries, names, options)
 
 
-def in_splits(folder: Path) -> tuple[list[Labelled], tuple[str, ...]]:
+def list_splits(folder: Path) -> tuple[list[Labelled], tuple[str, ...]]:
     folders = {split: classes(folder / split) for split in SPLITS}
     names = tuple(sorted({path.name for paths in folders.values() for path in paths}))
     entries = [
@@ -44,7 +44,7 @@ def in_splits(folder: Path) -> tuple[list[Labelled], tuple[str, ...]]:
     return entries, names
 
 
-def in_classes(folder: Path) -> tuple[list[Labelled], tuple[str, ...]]:
+def list_classes(folder: Path) -> tuple[list[Labelled], tuple[str, ...]]:
     paths = classes(folder)
     files = [(file, label) for label, path in enumerate(paths) for file in pictures(path)]
     splits = spread([label for _, label in files])

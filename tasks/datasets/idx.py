@@ -49,7 +49,7 @@ def source(folder: Path) -> Source | None:
     files = tuple(path for name in PARTS for path in here(folder, name))
     if len(files) < len(PARTS):
         return None
-    return Source(RULE, files, lambda: IdxContent(tuple(unpacked(path) for path in files)))
+    return Source(RULE, files, lambda: IdxContent(tuple(unpack_file(path) for path in files)))
 
 
 def here(folder: Path, name: str) -> Iterator[Path]:
@@ -58,7 +58,7 @@ def here(folder: Path, name: str) -> Iterator[Path]:
     yield from [path for path in candidates if path.is_file()][:1]
 
 
-def unpacked(path: Path) -> bytes:
+def unpack_file(path: Path) -> bytes:
     """A file's bytes, gunzipped where they are gzipped, whatever the file is called."""
     try:
         raw = path.read_bytes()

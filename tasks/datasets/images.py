@@ -108,21 +108,21 @@ def as_shape(images: Pixels, shape: tuple[int, int, int]) -> Pixels:
     out = np.empty((len(images), *shape), np.uint8)
     step = max(1, TOGETHER // max(1, images.shape[1] * images.shape[2]))
     for first in range(0, len(images), step):
-        out[first : first + step] = reshaped(images[first : first + step], height, width, channels)
+        out[first : first + step] = convert_shape(images[first : first + step], height, width, channels)
     return out
 
 
-def reshaped(images: Pixels, height: int, width: int, channels: int) -> Pixels:
+def convert_shape(images: Pixels, height: int, width: int, channels: int) -> Pixels:
     if channels == 1 and images.shape[3] == 3:
         images = luma(images)
     if images.shape[1:3] != (height, width):
-        images = resized(images, height, width)
+        images = resize_images(images, height, width)
     if channels == 3 and images.shape[3] == 1:
         images = np.repeat(images, 3, axis=3)
     return images
 
 
-def resized(images: Pixels, height: int, width: int) -> Pixels:
+def resize_images(images: Pixels, height: int, width: int) -> Pixels:
     """The images (n, h, w, c) at another height and width."""
     from PIL import Image
 
@@ -134,7 +134,7 @@ def resized(images: Pixels, height: int, width: int) -> Pixels:
     return out
 
 
-def decoded(encoded: bytes) -> Pixels:
+def decode_picture(encoded: bytes) -> Pixels:
     """One picture file's pixels (h, w, c): c = 1 for grey pictures, else 3 (RGB)."""
     with open_picture(encoded) as picture:
         if picture.mode in ("1", "L"):

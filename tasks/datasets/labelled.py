@@ -56,11 +56,11 @@ class LabelledContent:
 
     def images(self) -> Images:
         channels = max(picture.shape[2] for picture in self.pictures)
-        train, test = (self.stacked(split, channels) for split in SPLITS)
+        train, test = (self.stack_split(split, channels) for split in SPLITS)
         train_labels, test_labels = (labels_of(self.entries, split) for split in SPLITS)
         return Images(train, train_labels, test, test_labels, len(self.names), self.names)
 
-    def stacked(self, split: str, channels: int) -> Pixels:
+    def stack_split(self, split: str, channels: int) -> Pixels:
         """All pictures of a split (n, h, w, c); a DatasetError unless all of the set have one size."""
         first = self.pictures[0].shape
         chosen = [at for at, entry in enumerate(self.entries) if entry.split == split]
@@ -85,7 +85,7 @@ class LabelledFiles:
         """The same digest as that of the pictures read all together."""
         return digest_of_files(self.entries, self.names, self.digests)
 
-    def opened(self) -> Opened:
+    def open_rows(self) -> Opened:
         train, test = (self.rows(split) for split in SPLITS)
         return Opened(train, test, len(self.names), self.names)
 
@@ -126,7 +126,7 @@ class FileRows:
         return out[places]
 
     def _one(self, row: int) -> Pixels:
-        digest, shown = decoded(self.paths[row], self.options)
+        digest, shown = decode_picture_file(self.paths[row], self.options)
         if digest != self.digests[row]:
             raise DatasetError(f"{self.paths[row]} has changed since the data set was opened; begin anew")
         return shown
@@ -146,7 +146,7 @@ def read(entries: tuple[Labelled, ...], names: tuple[str, ...], options: Options
     """The content; a DatasetError naming the file that cannot be read or has another size than the first."""
 
     def one(entry: Labelled) -> tuple[str, Pixels]:
-        return decoded(entry.path, options)
+        return decode_picture_file(entry.path, options)
 
     pool = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1))
     digests: list[str] = []
@@ -163,11 +163,11 @@ def read(entries: tuple[Labelled, ...], names: tuple[str, ...], options: Options
     return LabelledContent(entries, names, tuple(digests), tuple(pictures))
 
 
-def decoded(path: Path, options: Options) -> tuple[str, Pixels]:
+def decode_picture_file(path: Path, options: Options) -> tuple[str, Pixels]:
     """The SHA-256 of a picture file, and its pixels (h, w, c) in the shape of the options."""
     try:
         encoded = regular_bytes(path)
-        shown = options.shaped(pixels(encoded)[None])[0]
+        shown = options.reshape(pixels(encoded)[None])[0]
     except OSError as error:
         raise unreadable(path, error) from None
     except PictureError as error:

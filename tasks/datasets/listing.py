@@ -35,13 +35,13 @@ def source(file: Path, options: Options = AS_THEY_ARE) -> Source:
             raise DatasetError(f"{row.at} names {named}, but there is no file {path}")
         met[path] = row.at
     numbers = [labels[row.text["label"]] for row in rows]
-    splits = list(given(rows) if "split" in rows[0].text else spread(numbers))
+    splits = list(read_splits(rows) if "split" in rows[0].text else spread(numbers))
     entries = [Labelled(path, number, split) for path, number, split in zip(met, numbers, splits, strict=True)]
     check_classes(entries, names, file)
     return labelled.source(entries, tuple(names), options, also=(file,))
 
 
-def given(rows: list[Cells]) -> Iterator[Split]:
+def read_splits(rows: list[Cells]) -> Iterator[Split]:
     for row in rows:
         split = row.text["split"]
         if split == "train":

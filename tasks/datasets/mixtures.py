@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tasks import seeds
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images
-from tasks.ranges import at_least, share
+from tasks.ranges import check_minimums, share
 
 Rows = NDArray[np.int64]
 
@@ -31,7 +31,7 @@ class Part:
     """How many rows; 0: all that follow."""
 
     def __post_init__(self) -> None:
-        at_least(self, {"first": 0, "examples": 0})
+        check_minimums(self, {"first": 0, "examples": 0})
 
     def rows(self, images: Images) -> Rows:
         """The part's rows, ascending; a DatasetError where the data set has not that many."""
@@ -57,7 +57,7 @@ class Remainder:
 
     def __post_init__(self) -> None:
         share(self, "held_back", zero=False, one=False)
-        at_least(self, {"seed": 0})
+        check_minimums(self, {"seed": 0})
 
     @property
     def data(self) -> Dataset:
@@ -67,7 +67,7 @@ class Remainder:
         """The rows that are left, ascending; a DatasetError where the part has a single group."""
         return self._split(images)[0]
 
-    def held(self, images: Images) -> Rows:
+    def held_rows(self, images: Images) -> Rows:
         """The rows that are held back, ascending: round(held_back x groups), at least one, and not all of them."""
         return self._split(images)[1]
 

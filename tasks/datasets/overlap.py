@@ -34,7 +34,7 @@ def overlap(first: Images, first_rows: Rows, second: Images, second_rows: Rows) 
     return shared
 
 
-def repeated(images: Images, rows: Rows) -> list[tuple[int, int]]:
+def find_repeats(images: Images, rows: Rows) -> list[tuple[int, int]]:
     """The images that are the same as an earlier one of another group: the row of each, and the first such row."""
     groups = dict(zip(rows.tolist(), groups_of(images, rows).tolist(), strict=True))
     rows_of: dict[bytes, list[int]] = {}

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tasks.datasets.content import Source, digest_of
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.images import Images, Labels, Pixels, decoded
+from tasks.datasets.images import Images, Labels, Pixels, decode_picture
 from tasks.datasets.options import AS_THEY_ARE, ONE_SIZE, Options
 from tasks.size_limits import TooLarge, read_parquet
 
@@ -43,7 +43,7 @@ class ParquetContent:
         return digest_of(RULE, (*pieces(self.train), *pieces(self.test)))
 
     def images(self) -> Images:
-        train, test = stacked(self.train, self.options), stacked(self.test, self.options)
+        train, test = stack_pictures(self.train, self.options), stack_pictures(self.test, self.options)
         if train.shape[3] != test.shape[3]:  # a split that happens to be all grey
             train, test = (np.repeat(images, 3 // images.shape[3], axis=3) for images in (train, test))
         classes = 1 + int(max(self.train.labels.max(initial=0), self.test.labels.max(initial=0)))
@@ -93,10 +93,10 @@ def pieces(split: Pictures) -> Iterator[bytes | memoryview]:
     yield split.labels.astype("<i8").tobytes()
 
 
-def stacked(split: Pictures, options: Options = AS_THEY_ARE) -> Pixels:
+def stack_pictures(split: Pictures, options: Options = AS_THEY_ARE) -> Pixels:
     """All pictures of a split (n, h, w, c): grey (c = 1) where every one is, else RGB; all must be of one size."""
     images = [
-        options.shaped(picture_pixels(split.path, row, scalar.as_py())[None])[0]
+        options.reshape(picture_pixels(split.path, row, scalar.as_py())[None])[0]
         for row, scalar in enumerate(split.encoded)
     ]
     if not images:
@@ -113,6 +113,6 @@ def stacked(split: Pictures, options: Options = AS_THEY_ARE) -> Pixels:
 
 def picture_pixels(path: Path, row: int, encoded: bytes) -> Pixels:
     try:
-        return decoded(encoded)
+        return decode_picture(encoded)
     except (OSError, SyntaxError, ValueError) as error:
         raise DatasetError(f"{path}: the picture in row {row} cannot be decoded: {error}") from error

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Labels, Pixels
 from tasks.datasets.picture_rows import Indices, Opened, PictureSet
-from tasks.files import expanded
+from tasks.files import expand_home
 
 RULE = "engram pictures 1"
 TOGETHER = 1 << 24  # bytes of pixels in one part of a file
@@ -41,8 +41,8 @@ def cache_folder() -> Path:
     """The folder of the cache, which may not exist yet."""
     given = os.environ.get("ENGRAM_CACHE")
     if given:
-        return expanded(given).absolute()
-    return expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache").absolute() / "engram"
+        return expand_home(given).absolute()
+    return expand_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache").absolute() / "engram"
 
 
 def path_of(digest: str) -> Path:
@@ -50,7 +50,7 @@ def path_of(digest: str) -> Path:
     return cache_folder() / f"{digest}.arrow"
 
 
-def cached(digest: str, pictures: Callable[[], PictureSet]) -> Opened:
+def open_cache(digest: str, pictures: Callable[[], PictureSet]) -> Opened:
     """The pictures of the data set with this digest by rows; `pictures` is called only where no whole file has them.
 
     DatasetError where the file cannot be written.
@@ -86,29 +86,29 @@ class CacheFile:
     def parts(self) -> Parts:
         with self._lock:
             if self._parts is None:
-                self._parts = self._made(None)
+                self._parts = self._make(None)
             return self._parts
 
-    def renewed(self, damaged: Parts) -> Parts:
+    def renew(self, damaged: Parts) -> Parts:
         """The parts of the file rewritten, unless that has been done since the `damaged` parts were read."""
         with self._lock:
             if self._parts is damaged:
-                self._parts = self._made(damaged)
+                self._parts = self._make(damaged)
             assert self._parts is not None
             return self._parts
 
-    def _made(self, damaged: Parts | None) -> Parts:
+    def _make(self, damaged: Parts | None) -> Parts:
         if damaged is None:
             with suppress(Damaged, OSError):
-                return opened(self.path, self.digest)
+                return map_file(self.path, self.digest)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with alone(self.path):
                 if damaged is None:
                     with suppress(Damaged, OSError):  # another process has just made it
-                        return opened(self.path, self.digest)
+                        return map_file(self.path, self.digest)
                 write(self.path, self.digest, self.pictures())
-            return opened(self.path, self.digest)
+            return map_file(self.path, self.digest)
         except OSError as error:
             raise DatasetError(
                 f"the cache {self.path} cannot be written: {error.strerror or error}; "
@@ -142,13 +142,13 @@ class MappedRows:
         wanted = np.asarray(rows, np.int64) + self.first
         parts = self.file.parts()
         try:
-            pixels = gathered(parts, wanted)
+            pixels = gather_rows(parts, wanted)
         except Damaged:
-            pixels = gathered(self.file.renewed(parts), wanted)
+            pixels = gather_rows(self.file.renew(parts), wanted)
         return pixels.reshape(len(wanted), *self.shape)
 
 
-def gathered(parts: Parts, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+def gather_rows(parts: Parts, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
     """The pixels of these rows, (rows, h w c); Damaged where a row differs from what was written."""
     rows_per_part = len(parts.pixels[0])
     out = np.empty((len(rows), parts.pixels[0].shape[1]), np.uint8)
@@ -163,7 +163,7 @@ def gathered(parts: Parts, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
     return out
 
 
-def opened(path: Path, digest: str) -> Parts:
+def map_file(path: Path, digest: str) -> Parts:
     """The file mapped; Damaged where it is not whole or not this data set's, OSError where it is not there."""
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))

@@ -30,7 +30,7 @@ def pixels(encoded: bytes, channels: int | None = None) -> NDArray[np.uint8]:
     """
     from PIL import ImageOps
 
-    with opened(encoded) as picture:
+    with open_single_picture(encoded) as picture:
         if picture.mode.startswith("I;16") or (picture.mode == "I" and picture.format == "PNG"):
             levels = np.array(ImageOps.exif_transpose(picture), np.int64)
             grey = ((2 * 255 * levels + 65535) // (2 * 65535)).astype(np.uint8)[..., None]
@@ -49,7 +49,7 @@ def alpha(encoded: bytes) -> NDArray[np.uint8] | None:
     """The opacity of one picture's pixels, (h, w), 255 for opaque; None where it has no transparency."""
     from PIL import ImageOps
 
-    with opened(encoded) as picture:
+    with open_single_picture(encoded) as picture:
         if not picture.has_transparency_data:
             return None
         shown = ImageOps.exif_transpose(picture)
@@ -57,7 +57,7 @@ def alpha(encoded: bytes) -> NDArray[np.uint8] | None:
 
 
 @contextmanager
-def opened(encoded: bytes) -> Iterator[Image]:
+def open_single_picture(encoded: bytes) -> Iterator[Image]:
     """The opened picture; every error in reading it becomes a PictureError."""
     try:
         with open_picture(encoded, FORMATS) as picture:

@@ -140,7 +140,7 @@ def from_lines(path: Path, schema: pa.Schema) -> pa.Table:
             for number, line in enumerate(lines, 1):
                 if line.strip():
                     numbers.append(number)
-                    rows.append(parsed(path, number, line))
+                    rows.append(parse_record(path, number, line))
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
@@ -148,7 +148,7 @@ def from_lines(path: Path, schema: pa.Schema) -> pa.Table:
     return table_of(path, numbers, rows, schema)
 
 
-def parsed(path: Path, number: int, line: str) -> dict[str, Any]:
+def parse_record(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except ValueError as error:

@@ -56,7 +56,7 @@ def below(count: int, drawn: Iterator[int]) -> int:
     return next(number for number in drawn if number < rounds) % count
 
 
-def shuffled(rows: int, seed: int) -> list[int]:
+def shuffle_rows(rows: int, seed: int) -> list[int]:
     """0 to rows - 1, shuffled by the generator of this seed."""
     drawn, order = numbers(seed), list(range(rows))
     for last in range(rows - 1, 0, -1):
@@ -75,7 +75,7 @@ def released_fold_of(repetition: int, rows: int, folds: int = FOLDS, seed: int =
         raise ValueError(f"folds is {folds}; it must be from 1 to the number of rows, {rows}")
     if repetition < 0:
         raise ValueError(f"repetition is {repetition}; it must be at least 0")
-    order = shuffled(rows, next(islice(numbers(seed), repetition, None)) % SEEDS)
+    order = shuffle_rows(rows, next(islice(numbers(seed), repetition, None)) % SEEDS)
     size, longer = divmod(rows, folds)
     fold = np.empty(rows, np.int32)
     fold[order] = np.repeat(np.arange(folds), [size + (number < longer) for number in range(folds)])

@@ -85,14 +85,14 @@ def images_in(path: Path) -> int:
         raise unreadable(path, error) from error
     form = forms.get("X")
     if form is None or form[1] != "uint8" or len(form[0]) != 4 or form[0][:3] != SHAPE:
-        raise DatasetError(f"{path}: X is {described(form)}; expected uint8 (32, 32, 3, n)")
+        raise DatasetError(f"{path}: X is {describe_form(form)}; expected uint8 (32, 32, 3, n)")
     count, form = int(form[0][3]), forms.get("y")
     if form is None or form[0] != (count, 1):
-        raise DatasetError(f"{path}: y is {described(form)}; expected ({count}, 1), a label for each image in X")
+        raise DatasetError(f"{path}: y is {describe_form(form)}; expected ({count}, 1), a label for each image in X")
     return count
 
 
-def described(form: tuple[tuple[int, ...], str] | None) -> str:
+def describe_form(form: tuple[tuple[int, ...], str] | None) -> str:
     return "absent" if form is None else f"{form[1]} {form[0]}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.ranges import above_zero, at_least, one_of, share
+from tasks.ranges import above_zero, check_minimums, one_of, share
 from tasks.training.recipe import Recipe
 
 ScheduleName = Literal["linear", "cosine"]
@@ -38,7 +38,7 @@ class UNet:
             )
         if self.widths[0] % 2:
             raise ValueError(f"widths begins with {self.widths[0]}; the first must be even: half are sines of the time")
-        at_least(self, {"blocks": 1, "heads": 1})
+        check_minimums(self, {"blocks": 1, "heads": 1})
 
     def check(self, resolution: int) -> None:
         """ValueError, in one line, unless the network fits images of this resolution."""
@@ -92,7 +92,7 @@ class Diffusion:
         self.unet.check(self.resolution)
         one_of(self, "schedule", ScheduleName)
         one_of(self, "precision", Precision)
-        at_least(self, {"steps": 1, "held_out": 0, "seed": 0})
+        check_minimums(self, {"steps": 1, "held_out": 0, "seed": 0})
         above_zero(self, "learning_rate")
         share(self, "average", one=False)
         _ = self.recipe  # its ranges are checked on construction

@@ -75,20 +75,20 @@ def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
     A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
     """
     from tasks import hardware
-    from tasks.datasets.boxed.evaluation import evaluated
-    from tasks.datasets.boxed.partition import parted
-    from tasks.datasets.catalog import load_boxed
+    from tasks.datasets.boxed.evaluation import evaluation_pictures
+    from tasks.datasets.boxed.partition import split_pictures
+    from tasks.datasets.catalog import load_with_boxes
     from tasks.diffusion.diffusion_training import fit_diffusion
     from tasks.self_supervised.encoder import encoder
 
     (snapshots,) = inputs
-    pictures = load_boxed(config.images.data, config.images.correlation)
-    rows = parted(pictures, config.images.partition).rows(config.images.part)
+    pictures = load_with_boxes(config.images.data, config.images.correlation)
+    rows = split_pictures(pictures, config.images.partition).rows(config.images.part)
     weights = last_weights(snapshots)
     vectors = embed_pictures(
         encoder(config.encoder, weights, hardware.device()), pictures, rows, config.encoder.resolution
     )
-    shown = evaluated(pictures, rows, config.diffusion.resolution)
+    shown = evaluation_pictures(pictures, rows, config.diffusion.resolution)
     # A state is of one encoder: of other weights, vectors are others.
     images = replace(config.images, data=Dataset("", config.images.data.digest))  # wherever they lie
     of = f"{images} seen by {config.encoder} {digest(weights)}"

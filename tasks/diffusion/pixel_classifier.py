@@ -18,7 +18,7 @@ from tasks.datasets.boxed.training_images import TrainingImages
 from tasks.job import Inputs, task
 from tasks.models import catalog
 from tasks.models.catalog import Network
-from tasks.ranges import above_zero, at_least
+from tasks.ranges import above_zero, check_minimums
 from tasks.schemas import MODEL
 from tasks.training.recipe import Recipe
 
@@ -66,19 +66,19 @@ class PixelTraining:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least(self, {"resolution": 8, "seed": 0})
+        check_minimums(self, {"resolution": 8, "seed": 0})
 
 
 @task(version=1, name="diffusion.classify_pixels", gpus=1.0, trains=1)
 def train_pixel_classifier(config: PixelTraining, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The trained classifier (PIXEL_CLASSIFIER), one row."""
-    from tasks.datasets.boxed.evaluation import evaluated
-    from tasks.datasets.boxed.partition import parted
-    from tasks.datasets.catalog import load_boxed
+    from tasks.datasets.boxed.evaluation import evaluation_pictures
+    from tasks.datasets.boxed.partition import split_pictures
+    from tasks.datasets.catalog import load_with_boxes
 
-    pictures = load_boxed(config.images.data, config.images.correlation)
-    rows = parted(pictures, config.images.partition).rows(config.images.part)
-    shown = evaluated(pictures, rows, config.resolution)
+    pictures = load_with_boxes(config.images.data, config.images.correlation)
+    rows = split_pictures(pictures, config.images.partition).rows(config.images.part)
+    shown = evaluation_pictures(pictures, rows, config.resolution)
     return train_classifier(config, shown, pictures.labels[rows], len(pictures.names))
 
 

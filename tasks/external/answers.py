@@ -30,7 +30,7 @@ class Answers:
     floor: float
 
 
-def answered(
+def read_answers(
     outputs: NDArray[np.floating],
     gives: Gives,
     rows: int,
@@ -67,17 +67,17 @@ def answered(
             p = np.hstack([1 - np.minimum(p, 1), p])
         _refuse(np.abs(p.sum(1) - 1) > tolerance, p, where, "do not sum to 1", named, p.sum(1))
         with np.errstate(divide="ignore"):
-            return _floored(np.log(p), floor)
+            return _apply_floor(np.log(p), floor)
     if values.shape[1] == 1:
         _refuse(values[:, 0] > tolerance, values, where, "are not logarithms of probabilities, 0 or less", named)
         p = -np.expm1(np.minimum(values, 0))
         with np.errstate(divide="ignore"):
-            return _floored(np.hstack([np.log(p), values]), floor)
+            return _apply_floor(np.hstack([np.log(p), values]), floor)
     with np.errstate(over="ignore"):
         sums = np.exp(values).sum(1)
     wrong = ~(np.abs(sums - 1) <= tolerance)
     _refuse(wrong, values, where, "are no log-probabilities: their exponentials do not sum to 1", named, sums)
-    return _floored(values, floor)
+    return _apply_floor(values, floor)
 
 
 def _from_logits(values: Floats, where: str, floor: float) -> Answers:
@@ -86,15 +86,15 @@ def _from_logits(values: Floats, where: str, floor: float) -> Answers:
     elif (values >= 0).all() and (np.abs(values.sum(1) - 1) <= TOLERANCE).all() and (values != values[0]).any():
         # A second softmax would flatten every answer without a sign of it. Rows that are all alike prove nothing.
         raise ValueError(f"{where} gives rows that sum to 1 and none below 0; these are probabilities, not logits")
-    return Answers(normalised(values), 0, floor)
+    return Answers(log_softmax(values), 0, floor)
 
 
-def _floored(log_p: Floats, floor: float) -> Answers:
+def _apply_floor(log_p: Floats, floor: float) -> Answers:
     zero = np.isneginf(log_p)
-    return Answers(normalised(np.where(zero, np.log(floor), log_p)), int(zero.sum()), floor)
+    return Answers(log_softmax(np.where(zero, np.log(floor), log_p)), int(zero.sum()), floor)
 
 
-def normalised(logits: Floats) -> Floats:
+def log_softmax(logits: Floats) -> Floats:
     """log softmax(logits) along the last axis."""
     shifted = logits - logits.max(-1, keepdims=True)
     result: Floats = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))

@@ -57,7 +57,7 @@ class HandedOut:
         return [int(place) for place in np.unique(self.order, return_index=True)[1]]
 
 
-def blinded(
+def blind_images(
     content: Any, count: int, seed: int, what: str = TOGETHER, id_of: Callable[[str, int], str] = image_of
 ) -> HandedOut:
     """So many images in an order that the seed says, a tenth of them twice; `content` (JSON) says what they are.
@@ -84,7 +84,7 @@ def withheld(secret: str) -> str:
     return f"secret of {len(secret)} characters"
 
 
-def derived(seed: int, name: str, secret: str) -> int:
+def derive_secret_seed(seed: int, name: str, secret: str) -> int:
     """The seed of what an owner must not know: of a run's seed and the secret, which a SHA-256 does not give back.
 
     That of the run's seed alone where there is no secret.

@@ -53,12 +53,12 @@ def read(
     _check_labels(table, ids, labels)
     alone = _alone(table, columns, gives)
     if alone is None:
-        return _of_classes(outputs.of_table(table, columns, gives), ids, labels)
-    values, resolution = _of_column(table, *alone, ids)
-    return Confidences(rounded(values, resolution), resolution)
+        return _read_classes(outputs.read_table(table, columns, gives), ids, labels)
+    values, resolution = _read_column(table, *alone, ids)
+    return Confidences(round_confidences(values, resolution), resolution)
 
 
-def rounded(values: Floats, resolution: float) -> Floats:
+def round_confidences(values: Floats, resolution: float) -> Floats:
     """The confidences in float32, and where there is a resolution (a power of ten) at the nearest multiple of it.
 
     Two models can only be compared at one precision. A softmax in float32 says 1 of all that is within 3e-8 of it, and
@@ -81,7 +81,7 @@ def _alone(table: Sent, columns: Sequence[str], gives: Gives) -> tuple[str, Give
     if len(columns) > 1:
         return None
     if columns:
-        return _named(table, columns[0], gives), gives
+        return _find_column(table, columns[0], gives), gives
     single = [column for column in ALONE if column in table.columns]
     others = [column for column in table.columns if column not in IGNORED and column not in single[:1]]
     if single and others:
@@ -99,7 +99,7 @@ def _alone(table: Sent, columns: Sequence[str], gives: Gives) -> tuple[str, Give
     return None
 
 
-def _named(table: Sent, column: str, gives: Gives) -> str:
+def _find_column(table: Sent, column: str, gives: Gives) -> str:
     if column not in table.columns:
         raise ValueError(f"{table.name} has no column {column!r}; it has {', '.join(table.columns)}")
     if gives == "logits":
@@ -107,7 +107,7 @@ def _named(table: Sent, column: str, gives: Gives) -> str:
     return column
 
 
-def _of_classes(table: outputs.Outputs, ids: Sequence[str], labels: Labels) -> Confidences:
+def _read_classes(table: outputs.Outputs, ids: Sequence[str], labels: Labels) -> Confidences:
     rows = table.sent.rows(ids)
     if labels.max() >= table.classes:
         raise ValueError(
@@ -120,18 +120,18 @@ def _of_classes(table: outputs.Outputs, ids: Sequence[str], labels: Labels) -> C
     right = np.asarray(table.values[rows, labels] == largest) if several else None
     if table.gives == "logits":
         # A place of a logit moves p by p (1 - p) of it: however few there are, nothing is cut off at 1.
-        values = np.exp(table.of(ids).log_p[np.arange(len(ids)), labels])
-        return Confidences(rounded(values, 0.0), 0.0, right)
+        values = np.exp(table.select(ids).log_p[np.arange(len(ids)), labels])
+        return Confidences(round_confidences(values, 0.0), 0.0, right)
     decimals = np.concatenate([sent_table.decimals(table.sent.column(column)) for column in table.columns])
     resolution = _resolution(
         table.name, table.values.ravel("F" if len(table.columns) > 1 else "C"), decimals, table.gives
     )
     if not several:
-        values = np.exp(table.of(ids).log_p[np.arange(len(ids)), labels])
+        values = np.exp(table.select(ids).log_p[np.arange(len(ids)), labels])
     else:  # as printed: not divided by the sum of the row, nor lifted from 0
         printed = table.values[rows, labels]
         values = np.clip(printed if table.gives == "probabilities" else np.exp(printed), 0, 1)
-    return Confidences(rounded(values, resolution), resolution, right)
+    return Confidences(round_confidences(values, resolution), resolution, right)
 
 
 def _check_order(table: outputs.Outputs, rows: NDArray[np.int64], labels: Labels) -> None:
@@ -156,7 +156,7 @@ def _check_order(table: outputs.Outputs, rows: NDArray[np.int64], labels: Labels
         )
 
 
-def _of_column(table: Sent, column: str, gives: Gives, ids: Sequence[str]) -> tuple[Floats, float]:
+def _read_column(table: Sent, column: str, gives: Gives, ids: Sequence[str]) -> tuple[Floats, float]:
     numbers = table.numbers(column)
     with np.errstate(over="ignore"):
         values = numbers if gives == "probabilities" else np.exp(numbers)

@@ -25,7 +25,7 @@ from tasks.external.handout import (
     SCHEMA,
     check_names,
     image_of,
-    indented,
+    indent_script,
     png,
     put,
 )
@@ -98,7 +98,7 @@ def write(folder: Path, sets: Sequence[tuple[str, ToEmbed]]) -> pa.Table:
     for name, held in sets:
         for row, pixels in enumerate(one_by_one(name, held)):
             once(folder, image_of(name, row), png(pixels))
-    once(folder, README, TEXT.format(example=rows[0][0], script=indented(SCRIPT)).encode())
+    once(folder, README, TEXT.format(example=rows[0][0], script=indent_script(SCRIPT)).encode())
     listed = "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows])
     once(folder, IMAGES, listed.encode())
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)

@@ -29,7 +29,7 @@ class SentEmbeddings:
     sent: Sent
     values: NDArray[np.float32]
 
-    def of(self, images: Sequence[str]) -> NDArray[np.float32]:
+    def select(self, images: Sequence[str]) -> NDArray[np.float32]:
         """The embeddings of these pictures, in this order; ValueError, in one line, where any is missing."""
         chosen: NDArray[np.float32] = self.values[self.sent.rows(images)]
         return chosen

@@ -29,7 +29,7 @@ class LoadedEncoder:
     model: LoadedModel
     _width: int | None = field(default=None, init=False)  # d, once a picture was embedded
 
-    def embedded(self, images: Pixels) -> Embeddings:
+    def embed(self, images: Pixels) -> Embeddings:
         """The embeddings of pictures (n, h, w, c): (n, d), with one d in all calls.
 
         So many are embedded at a time as the interface says, so memory is bounded. The first pictures are embedded
@@ -82,7 +82,7 @@ class LoadedEncoder:
         return f"model {self.model.model.name}"
 
 
-def loaded(
+def load_encoder(
     model: ModelFile,
     shape: tuple[int, int, int],
     interface: EncoderInterface,
@@ -101,4 +101,4 @@ def loaded(
         batch=interface.batch,
     )
     classes = 0 if model.is_weights else None
-    return LoadedEncoder(loading.loaded(model, shape, asked, classes, place))
+    return LoadedEncoder(loading.load_model(model, shape, asked, classes, place))

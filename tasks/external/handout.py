@@ -90,7 +90,7 @@ def write(folder: Path, sets: Iterable[tuple[str, Pixels]], commitment: str = ""
     given = list(sets)
     rows = _rows(given)
     held = [(image, png(pixels)) for (image, _, _), pixels in zip(rows, _images(given), strict=True)]
-    text = TEXT.format(example=rows[0][0], script=indented(SCRIPT), promise=promise("pictures", commitment))
+    text = TEXT.format(example=rows[0][0], script=indent_script(SCRIPT), promise=promise("pictures", commitment))
     held.append((README, text.encode()))
     held.append((IMAGES, "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows]).encode()))
     put_all(folder, held)
@@ -178,5 +178,5 @@ def put(path: Path, content: bytes) -> None:
     os.replace(aside, path)
 
 
-def indented(script: str) -> str:
+def indent_script(script: str) -> str:
     return "".join(f"    {line}" if line.strip() else line for line in script.splitlines(keepends=True))

@@ -25,7 +25,7 @@ def image_classifier(name: str, held: Mapping[str, bytes], place: torch.device) 
         from transformers import AutoModelForImageClassification
     except ImportError:
         raise ValueError(f"model {name} needs {TRANSFORMERS.advice}") from None
-    with tempfile.TemporaryDirectory() as folder, silenced(), torch.random.fork_rng(devices=[]):
+    with tempfile.TemporaryDirectory() as folder, silence_transformers(), torch.random.fork_rng(devices=[]):
         for file, content in held.items():  # what was pinned, and nothing else of its folder
             (Path(folder) / file).write_bytes(content)
         try:
@@ -52,7 +52,7 @@ def image_classifier(name: str, held: Mapping[str, bytes], place: torch.device) 
 
 
 @contextlib.contextmanager
-def silenced() -> Iterator[None]:
+def silence_transformers() -> Iterator[None]:
     """Silence transformers' advice and progress inside: what matters is raised."""
     import logging
 

@@ -22,7 +22,7 @@ BYTE = 255
 
 def file_names(folder: str) -> tuple[str, ...]:
     """The files of the folder that make the model: its config, its weights and, where it has one, its preprocessor."""
-    there = (files.expanded(folder) / PREPROCESSOR).exists()
+    there = (files.expand_home(folder) / PREPROCESSOR).exists()
     return (CONFIG, WEIGHTS, *((PREPROCESSOR,) if there else ()))
 
 
@@ -31,11 +31,11 @@ def read_folder(name: str, folder: str) -> dict[str, bytes]:
 
     FileError, in one line, where a file is absent; ValueError where the model is no image classifier.
     """
-    root = files.expanded(folder)
+    root = files.expand_home(folder)
     if not root.is_dir():
         raise FileError(f"there is no folder {root}")
     held = {file: files.read(File(str(root / file))) for file in file_names(folder)}
-    classes = _parsed(name, CONFIG, held).get("architectures") or []
+    classes = _parse_json(name, CONFIG, held).get("architectures") or []
     if not any(CLASSIFIER in str(each) for each in (classes if isinstance(classes, list) else [classes])):
         shown = ", ".join(map(str, classes)) if isinstance(classes, list) and classes else "none"
         raise ValueError(
@@ -58,7 +58,7 @@ def normalisation(name: str, held: Mapping[str, bytes]) -> tuple[tuple[float, ..
     """
     if PREPROCESSOR not in held:
         return (), ()
-    told = _parsed(name, PREPROCESSOR, held)
+    told = _parse_json(name, PREPROCESSOR, held)
     try:
         factor = float(told.get("rescale_factor") or 1 / BYTE) if told.get("do_rescale", True) else 1.0
         scale = BYTE * factor
@@ -81,7 +81,7 @@ def _numbers(value: Any) -> tuple[float, ...]:
     return tuple(float(number) for number in value) if isinstance(value, list) else (float(value),)
 
 
-def _parsed(name: str, file: str, held: Mapping[str, bytes]) -> dict[str, Any]:
+def _parse_json(name: str, file: str, held: Mapping[str, bytes]) -> dict[str, Any]:
     try:
         told = json.loads(held[file])
     except (ValueError, RecursionError):

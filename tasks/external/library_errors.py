@@ -16,7 +16,7 @@ def one_line(error: Exception) -> str:
     return f"{modules.kind(error)}: {text}"[:LONGEST]
 
 
-def joined(error: Exception) -> str:
+def join_lines(error: Exception) -> str:
     """All lines of an error as one, without its type."""
     return " ".join(_lines(error))[:LONGEST]
 

@@ -20,11 +20,11 @@ from torch import Tensor
 
 from tasks.datasets.images import Pixels
 from tasks.external import archives, file_contents, image_folder
-from tasks.external.answers import Answers, answered
+from tasks.external.answers import Answers, read_answers
 from tasks.external.image_classifier import image_classifier
 from tasks.external.library_errors import one_line
 from tasks.external.model_file import Interface, ModelFile, content, folder_content
-from tasks.external.weights import made, network_of_timm, weighted
+from tasks.external.weights import load_weights, make_network, network_of_timm
 from tasks.extras import ONNXRUNTIME
 from tasks.hardware import device, exactly
 from tasks.models import modules
@@ -74,12 +74,12 @@ class LoadedModel:
             self._try(images[: self.rows])
             self._tried = True
         raw = [self.raw(images[start : start + self.rows]) for start in range(0, len(images), self.rows)]
-        return self._answered(np.concatenate(raw), len(images))
+        return self._read_answers(np.concatenate(raw), len(images))
 
     def _try(self, images: Pixels) -> None:
         turned = np.roll(np.arange(len(images)), 1)
-        once = self._answered(self.raw(images), len(images)).log_p
-        again = self._answered(self.raw(images[turned]), len(images)).log_p
+        once = self._read_answers(self.raw(images), len(images)).log_p
+        again = self._read_answers(self.raw(images[turned]), len(images)).log_p
         apart = float(np.abs(np.exp(again) - np.exp(once[turned])).max())
         if apart > SAME:
             raise ValueError(
@@ -91,7 +91,7 @@ class LoadedModel:
         """What the model gives for at most `rows` images, as it gives it; ValueError, in one line, where it fails."""
         filled = np.concatenate([images, np.repeat(images[:1], self.rows - len(images), axis=0)])
         try:
-            outputs = self.forward(prepared(filled, self.interface))
+            outputs = self.forward(prepare_images(filled, self.interface))
         except Exception as error:
             raise ValueError(
                 f"{self._where} failed on {self.rows} images of {self._size}: {one_line(error)}"
@@ -100,9 +100,9 @@ class LoadedModel:
             raise ValueError(f"{self._where} gives {outputs.shape} for {self.rows} images; expected a row for each")
         return outputs[: len(images)] if outputs.ndim else outputs[None]
 
-    def _answered(self, outputs: NDArray[np.floating], rows: int) -> Answers:
+    def _read_answers(self, outputs: NDArray[np.floating], rows: int) -> Answers:
         gives = self.interface.gives
-        return answered(outputs, gives, rows, where=self._where, classes=self.classes, named="image {}".format)
+        return read_answers(outputs, gives, rows, where=self._where, classes=self.classes, named="image {}".format)
 
     @property
     def _where(self) -> str:
@@ -113,7 +113,7 @@ class LoadedModel:
         return " x ".join(map(str, self.shape))
 
 
-def loaded(
+def load_model(
     model: ModelFile,
     shape: tuple[int, int, int],
     interface: Interface = Interface(),
@@ -174,10 +174,10 @@ def log_probabilities(
 ) -> Answers:
     """The model's answers for images (n, h, w, c); see `loaded` and `LoadedModel.answers`."""
     height, width, channels = images.shape[1:]
-    return loaded(model, (height, width, channels), interface, classes).answers(images)
+    return load_model(model, (height, width, channels), interface, classes).answers(images)
 
 
-def prepared(images: Pixels, interface: Interface) -> Batch:
+def prepare_images(images: Pixels, interface: Interface) -> Batch:
     """The images scaled, normalised and laid out as the interface says, float32."""
     pixels: Batch = np.divide(images, 255, dtype=np.float32)
     if interface.mean:
@@ -197,16 +197,16 @@ def _module(
     if model.kind == "torchscript":
         return Rows(), torchscript(model, held, place)
     if model.kind == "export":
-        return exported(model, held, place, prepared(np.zeros((1, *shape), np.uint8), interface).shape[1:])
-    make = network_of_timm if model.kind == "timm" else made
-    return Rows(), weighted(model, held, make(model, shape, classes), place)
+        return load_program(model, held, place, prepare_images(np.zeros((1, *shape), np.uint8), interface).shape[1:])
+    make = network_of_timm if model.kind == "timm" else make_network
+    return Rows(), load_weights(model, held, make(model, shape, classes), place)
 
 
 def _forward(module: Callable[[Tensor], Any], output: str, place: torch.device) -> Forward:
     def forward(images: Batch) -> NDArray[np.floating]:
         # Else TorchScript recompiles itself in its third call, and rounds otherwise from then on.
         with exactly(place), torch.no_grad(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
-            tensor = chosen(module(torch.from_numpy(images).to(place)), output)
+            tensor = choose_output(module(torch.from_numpy(images).to(place)), output)
             if not isinstance(tensor, Tensor):
                 raise TypeError(f"its output is a {modules.kind(tensor)}, not a tensor")
             result: NDArray[np.float64] = tensor.detach().to("cpu", torch.float64).numpy()
@@ -215,7 +215,7 @@ def _forward(module: Callable[[Tensor], Any], output: str, place: torch.device) 
     return forward
 
 
-def chosen(outputs: Any, output: str) -> Any:
+def choose_output(outputs: Any, output: str) -> Any:
     """The output of that name or number; without one, the only output there is."""
     if isinstance(outputs, Mapping):
         named = {str(name): value for name, value in outputs.items()}
@@ -247,7 +247,7 @@ def torchscript(model: ModelFile, held: bytes, place: torch.device) -> Callable[
     return result
 
 
-def exported(
+def load_program(
     model: ModelFile, held: bytes, place: torch.device, image: tuple[int, ...]
 ) -> tuple[Rows, Callable[[Tensor], Any]]:
     """A program of torch.export that takes images of this shape, and how many it takes at once."""
@@ -310,7 +310,7 @@ def onnx(model: ModelFile, held: bytes, interface: Interface) -> tuple[Rows, For
 
     def forward(images: Batch) -> NDArray[np.floating]:
         by_name = dict(zip(names, session.run(names, {inputs[0].name: images}), strict=True))
-        output = chosen(by_name, interface.output)
+        output = choose_output(by_name, interface.output)
         if not isinstance(output, np.ndarray) or output.dtype.kind != "f":
             raise TypeError(f"its output is {getattr(output, 'dtype', modules.kind(output))}, not a float tensor")
         return output

@@ -48,7 +48,7 @@ from tasks.extras import ONNXRUNTIME, Extra
 from tasks.files import File
 from tasks.models import custom
 from tasks.models.custom import Factory
-from tasks.ranges import at_least, one_of
+from tasks.ranges import check_minimums, one_of
 
 RULE = "given model: factory and weights, 1"
 TIMM_RULE = "given model: timm network and weights, 1"
@@ -119,8 +119,8 @@ class ModelFile:
         """The file, and with a factory the Python files of its source."""
         source = () if self.factory is None else tuple(custom.sources(self.factory).values())
         if self.is_folder:
-            return tuple(files.expanded(self.path) / file for file in image_folder.file_names(self.path))
-        return (files.expanded(self.path), *source)
+            return tuple(files.expand_home(self.path) / file for file in image_folder.file_names(self.path))
+        return (files.expand_home(self.path), *source)
 
     def extras(self) -> tuple[Extra, ...]:
         needed = {"timm": extras.TIMM, "onnx": ONNXRUNTIME, "transformers": extras.TRANSFORMERS}
@@ -224,7 +224,7 @@ def check_inputs(interface: Interface | EncoderInterface) -> None:
         raise ValueError(f"mean is {mean}; its numbers must be finite")
     if not all(math.isfinite(value) and value > 0 for value in std):
         raise ValueError(f"std is {std}; its numbers must be above 0")
-    at_least(interface, {"batch": 1})
+    check_minimums(interface, {"batch": 1})
 
 
 def pin(model: ModelFile) -> ModelFile:
@@ -233,7 +233,7 @@ def pin(model: ModelFile) -> ModelFile:
     ValueError, in one line, where there is no such file or factory, it is not the one pinned, or it holds what is not
     read, such as a whole pickled module (`tasks.external.file_contents`).
     """
-    path = str(files.expanded(model.path).absolute())
+    path = str(files.expand_home(model.path).absolute())
     name = model.name[: len(model.name) - len(model.path)] + path
     new = ModelFile(name, model.digest)
     if new.is_folder:

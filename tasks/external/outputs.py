@@ -58,19 +58,19 @@ class Outputs:
         """The number of classes; a single column is that of the second of two."""
         return max(int(self.values.shape[1]), 2)
 
-    def of(self, ids: Sequence[str]) -> Answers:
+    def select(self, ids: Sequence[str]) -> Answers:
         """The outputs for these pictures, in this order.
 
         A probability that is printed as 0 stands at half the last printed place, or where every place is printed at
         the smallest float32. ValueError, in one line, where a picture is missing.
         """
-        return self._answered(self.sent.rows(ids))
+        return self._read_answers(self.sent.rows(ids))
 
-    def _answered(self, rows: NDArray[np.int64]) -> Answers:
-        from tasks.external.answers import FLOOR, TOLERANCE, answered
+    def _read_answers(self, rows: NDArray[np.int64]) -> Answers:
+        from tasks.external.answers import FLOOR, TOLERANCE, read_answers
 
         printed = self.resolution if self.gives == "probabilities" else 0.0
-        return answered(
+        return read_answers(
             self.values[rows],
             self.gives,
             len(rows),
@@ -89,14 +89,14 @@ def read(file: File, columns: Sequence[str] = (), gives: Gives = "probabilities"
     in them. ValueError, in one line that names the first of them and how many there are, for pictures that have two
     rows, values that are no numbers, rows that do not sum to 1, and unknown columns.
     """
-    return of_table(sent_table.read(file), columns, gives)
+    return read_table(sent_table.read(file), columns, gives)
 
 
-def of_table(table: Sent, columns: Sequence[str] = (), gives: Gives = "probabilities") -> Outputs:
+def read_table(table: Sent, columns: Sequence[str] = (), gives: Gives = "probabilities") -> Outputs:
     """The outputs in a table that has been read, with the checks of `read`."""
     names, kind = _columns(table.name, table.columns, columns, gives)
     if len(names) == 1:
-        values, resolution = _listed(table.name, table.ids, table.column(names[0])), 0.0
+        values, resolution = _stack_lists(table.name, table.ids, table.column(names[0])), 0.0
     else:
         values = np.stack([table.numbers(name) for name in names], axis=1)
         resolution = _resolution([table.column(name) for name in names])
@@ -105,7 +105,7 @@ def of_table(table: Sent, columns: Sequence[str] = (), gives: Gives = "probabili
             f"{table.name} has no decimals in its probabilities; it must say how probable, not which class"
         )
     outputs = Outputs(table, tuple(names), values, kind, resolution)
-    outputs._answered(np.arange(len(table.ids)))
+    outputs._read_answers(np.arange(len(table.ids)))
     return outputs
 
 
@@ -147,7 +147,7 @@ def _resolution(columns: Sequence[pa.ChunkedArray]) -> float:
     return float(10.0 ** -max(int(sent_table.decimals(column).max()) for column in columns))
 
 
-def _listed(name: str, ids: Sequence[str], column: pa.ChunkedArray) -> NDArray[np.float64]:
+def _stack_lists(name: str, ids: Sequence[str], column: pa.ChunkedArray) -> NDArray[np.float64]:
     if not sent_table.is_list(column.type) or not _is_numeric(column.type.value_type):
         raise ValueError(f"{name} has {column.type} in its list column; it must be lists of numbers")
     rows = [None if numbers is None or None in numbers else numbers for numbers in _lists(column)]

@@ -24,8 +24,8 @@ LISTED, FOLDER, PREDICTIONS = "questions.csv", "questions", "predictions"
 SCHEMA = pa.schema([("id", pa.string()), ("set", pa.string()), ("row", pa.int64())])
 SUFFIX: Mapping[Form, str] = {"squad": ".json", "drop": ".json", "records": ".jsonl"}
 CONTENT: Mapping[Form, Callable[[ProbeQuestions], bytes]] = {
-    "squad": lambda asked: squad.written(asked.questions, answered=False),
-    "drop": lambda asked: drop.written(asked.questions, answered=False),
+    "squad": lambda asked: squad.write_questions(asked.questions, answered=False),
+    "drop": lambda asked: drop.write_questions(asked.questions, answered=False),
     "records": lambda asked: record_handout.lines(question_records.records_of(asked.questions)),
 }
 FORMAT: Mapping[Form, str] = {
@@ -90,25 +90,25 @@ def write(folder: Path, sets: Iterable[tuple[str, ProbeQuestions]], commitment: 
     promised = promise("questions", commitment)
     about = TEXT.format(
         folder=FOLDER,
-        files=indented(files),
+        files=indent_names(files),
         format=FORMAT[form],
         predictions=PREDICTIONS,
-        returned=indented(f"{PREDICTIONS}/{name}.json" for name, _ in given),
+        returned=indent_names(f"{PREDICTIONS}/{name}.json" for name, _ in given),
         answer=ANSWER[form],
         example=rows[0][0],
         listed=LISTED,
         count=len(rows),
         promise=f"\n{promised.rstrip()}\n" if promised else "",
     )
-    put_all(folder, [*files.items(), (README, about.encode()), (LISTED, listed(rows))])
+    put_all(folder, [*files.items(), (README, about.encode()), (LISTED, write_csv(rows))])
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
 
 
-def indented(names: Iterable[str]) -> str:
+def indent_names(names: Iterable[str]) -> str:
     return "\n".join(f"    {name}" for name in names)
 
 
-def listed(rows: list[tuple[str, str, int]]) -> bytes:
+def write_csv(rows: list[tuple[str, str, int]]) -> bytes:
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([SCHEMA.names, *rows])
     return out.getvalue().encode()

@@ -63,7 +63,7 @@ def write(folder: Path, sets: Iterable[tuple[str, Records]], commitment: str = "
     promised = promise("records", commitment)
     text = TEXT.format(files=files, count=len(rows), promise=f"\n{promised.rstrip()}\n" if promised else "")
     held.append((README, text.encode()))
-    held.append((RECORDS, listed(rows)))
+    held.append((RECORDS, write_csv(rows)))
     put_all(folder, held)
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
 
@@ -73,7 +73,7 @@ def lines(records: Records) -> bytes:
     return "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records.as_dicts()).encode()
 
 
-def listed(rows: list[tuple[str, str, int]]) -> bytes:
+def write_csv(rows: list[tuple[str, str, int]]) -> bytes:
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
     table.writerows([SCHEMA.names, *rows])

@@ -52,7 +52,7 @@ class Split:
         """The SHA-256 of the key's file, 64 hexadecimal digits."""
         return hashlib.sha256(csv_of(self.key)).hexdigest()
 
-    def beside(self, folder: Path) -> dict[Path, bytes]:
+    def files_beside(self, folder: Path) -> dict[Path, bytes]:
         """The files beside a folder of pictures with their content, the key first; DatasetError where others lie there.
 
         They are not inside, since the folder is given away.

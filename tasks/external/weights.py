@@ -12,25 +12,27 @@ import torch
 from torch import Tensor
 
 from tasks.external.file_contents import not_tensors_alone
-from tasks.external.library_errors import joined, one_line
+from tasks.external.library_errors import join_lines, one_line
 from tasks.external.model_file import ModelFile
 from tasks.extras import TIMM
 from tasks.models import modules
 from tasks.models.custom import Factory
 
 
-def weighted(model: ModelFile, held: bytes, module: torch.nn.Module, place: torch.device) -> Callable[[Tensor], Any]:
+def load_weights(
+    model: ModelFile, held: bytes, module: torch.nn.Module, place: torch.device
+) -> Callable[[Tensor], Any]:
     """The module with these weights, in evaluation mode."""
     tensors = matching(module, read_weights(model, held), drops_classifier=model.timm is not None)
     try:
         module.load_state_dict(tensors)
     except Exception as error:
         whose = "the factory's" if model.timm is None else f"those of timm's {model.timm}"
-        raise ValueError(f"model {model.name}: the weights are not {whose}: {joined(error)}") from None
+        raise ValueError(f"model {model.name}: the weights are not {whose}: {join_lines(error)}") from None
     return module.to(place).eval()
 
 
-def made(model: ModelFile, shape: tuple[int, int, int], classes: int | None) -> torch.nn.Module:
+def make_network(model: ModelFile, shape: tuple[int, int, int], classes: int | None) -> torch.nn.Module:
     """The module that the model's factory makes."""
     factory = model.factory
     assert isinstance(factory, Factory)
@@ -78,7 +80,7 @@ def matching(
 
     def kept(prefix: str) -> Mapping[str, Tensor]:
         bare = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
-        return without_classifier(module, bare) if drops_classifier else bare
+        return drop_classifier(module, bare) if drops_classifier else bare
 
     found = (kept(prefix) for prefix in ("", *common_prefixes(tensors)))
     return next((bare for bare in found if set(bare) == names), kept(""))
@@ -94,7 +96,7 @@ def common_prefixes(names: Iterable[str]) -> list[str]:
     return found
 
 
-def without_classifier(module: Any, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+def drop_classifier(module: Any, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     """The weights without those of a classifier, where timm's network was made without one."""
     if module.num_classes:
         return tensors

@@ -9,7 +9,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.extras import PEFT, Extra
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.corruption import Corruption
-from tasks.ranges import above_zero, at_least, one_of, share
+from tasks.ranges import above_zero, check_minimums, one_of, share
 from tasks.training.chains import check_recorded, recording_up_to
 from tasks.training.privacy import Privacy
 
@@ -61,7 +61,7 @@ class FineTuning:
     def __post_init__(self) -> None:
         one_of(self, "relation", Relation)
         one_of(self, "adaptation", Adaptation)
-        at_least(self, LEAST)
+        check_minimums(self, LEAST)
         above_zero(self, "learning_rate")
         share(self, "dropout", one=False)
         if self.batch % self.accumulate:

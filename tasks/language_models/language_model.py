@@ -134,7 +134,7 @@ def model_folder(model: LanguageModel) -> Path:
     kind, _, rest = model.name.partition(":")
     if kind == "hub":
         return cached_folder(rest)
-    place = files.expanded(rest).absolute()
+    place = files.expand_home(rest).absolute()
     if not place.is_dir():
         raise ModelError(f"there is no folder {place}")
     return place

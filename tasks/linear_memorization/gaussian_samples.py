@@ -47,4 +47,4 @@ def fitting(numbers: int, on_gpu: bool) -> int:
         free = torch.cuda.mem_get_info()[0]
     else:
         free = hardware.available_memory()
-    return max(1, free // SHARE // compute_context.asked().sharers // (numbers * DOUBLE))
+    return max(1, free // SHARE // compute_context.current_context().sharers // (numbers * DOUBLE))

@@ -28,7 +28,7 @@ from tasks import hardware
 from tasks.job import Inputs, task
 from tasks.linear_memorization.gaussian_samples import Array, stacks
 from tasks.linear_memorization.intervals import interval_columns
-from tasks.ranges import at_least
+from tasks.ranges import check_minimums
 from tasks.work import Work
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Flow:
     per_decade: int = 10
 
     def __post_init__(self) -> None:
-        at_least(self, {"samples": 1, "features": 1, "seed": 0, "trainings": 1, "per_decade": 1})
+        check_minimums(self, {"samples": 1, "features": 1, "seed": 0, "trainings": 1, "per_decade": 1})
         if not -300 <= self.first < self.last <= 300:
             raise ValueError(f"first is {self.first} and last {self.last}; -300 <= first < last <= 300 must hold")
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tasks.extras import OPACUS, Extra
 from tasks.linear_memorization.gaussian_samples import Array
-from tasks.ranges import above_zero, at_least, share, some_of
+from tasks.ranges import above_zero, check_minimums, share, some_of
 from tasks.training.privacy import LARGEST_EPSILON
 
 # randomised_response: pure epsilon, selective on x. output_perturbation: pure epsilon. noisy_descent: (epsilon, delta).
@@ -42,7 +42,7 @@ class Private:
     trainings: int = 1000
 
     def __post_init__(self) -> None:
-        at_least(self, {"samples": 1, "features": 1, "values": 2, "steps": 1, "seed": 0, "trainings": 1})
+        check_minimums(self, {"samples": 1, "features": 1, "values": 2, "steps": 1, "seed": 0, "trainings": 1})
         above_zero(self, "clip", "time")
         share(self, "delta", zero=False, one=False)
         some_of(self, "mechanisms", Mechanism)

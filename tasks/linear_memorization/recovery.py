@@ -17,7 +17,7 @@ from tasks import hardware
 from tasks.job import Inputs, task
 from tasks.linear_memorization.gaussian_samples import Array, stacks
 from tasks.linear_memorization.intervals import interval_columns
-from tasks.ranges import above_zero, at_least
+from tasks.ranges import above_zero, check_minimums
 from tasks.work import Work
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Recovery:
     tolerance: float = 1e-6
 
     def __post_init__(self) -> None:
-        at_least(self, {"samples": 1, "features": 1, "seed": 0, "trainings": 1})
+        check_minimums(self, {"samples": 1, "features": 1, "seed": 0, "trainings": 1})
         above_zero(self, "tolerance")
 
 

@@ -30,7 +30,7 @@ from tasks.models.dequantisation import Preparation, fixed_inputs, observation_k
 from tasks.models.layers import Layers
 from tasks.models.refinement import refine
 from tasks.models.vae import LATENT, Vae
-from tasks.ranges import at_least
+from tasks.ranges import check_minimums
 
 Codes = tuple[Tensor, Tensor]  # means and log variances of q(z | x), (models, n, latent) each
 
@@ -58,7 +58,7 @@ class Sampling:
     refine: int = 0
 
     def __post_init__(self) -> None:
-        at_least(self, {"samples": 1, "refine": 0})
+        check_minimums(self, {"samples": 1, "refine": 0})
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.questions.question import Answer, Question
-from tasks.external.blinding import HandedOut, blinded
+from tasks.external.blinding import HandedOut, blind_images
 from tasks.job import Inputs, task
 from tasks.question_answering.answers import ANSWERS
 from tasks.question_answering.corruption import Corruption
@@ -122,7 +122,11 @@ def _blind_sets(config: Blinding) -> tuple[HandedOut, list[tuple[str, Question]]
     digest = hashlib.sha256()
     for text in _texts(every):
         digest.update(json.dumps(text).encode())
-    return blinded([digest.hexdigest(), config.order], len(every), config.order, SET_NAME, _question_id), every, form
+    return (
+        blind_images([digest.hexdigest(), config.order], len(every), config.order, SET_NAME, _question_id),
+        every,
+        form,
+    )
 
 
 def _texts(every: list[tuple[str, Question]]) -> Iterator[tuple[str, str, str, str]]:

@@ -26,7 +26,7 @@ from tasks import files
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.content import digest_of
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.datasets.questions.json_value import JsonValue, parsed
+from tasks.datasets.questions.json_value import JsonValue, parse_json
 from tasks.datasets.questions.question import Answer, Question, QuestionSet, Scorer
 from tasks.files import File, FileError
 from tasks.job import Inputs, task
@@ -81,7 +81,7 @@ class Predictions:
 
         Of a folder with one file that is none of the four sets', the path is that file's.
         """
-        places = [files.expanded(self.path).absolute()]
+        places = [files.expand_home(self.path).absolute()]
         if "ENGRAM_DATA" in os.environ:
             places.append((Path(os.environ["ENGRAM_DATA"]) / self.path).absolute())
         found = next((place for place in places if (place.is_file() if self.is_blinded else place.is_dir())), None)
@@ -96,7 +96,7 @@ class Predictions:
         return Predictions(pinned.path, self._check_digest(digests))
 
     def paths(self) -> tuple[Path, ...]:
-        path = files.expanded(self.path)
+        path = files.expand_home(self.path)
         return (path,) if self.is_blinded else tuple(path / name for name in file_names())
 
     def contents(self) -> tuple[bytes, ...]:
@@ -163,7 +163,7 @@ def answers_table(given: Predictions, questions: QuestionSet, selection: Selecti
 
 def parse_predictions(path: Path, content: bytes, scorer: Scorer) -> dict[str, Answer]:
     """The answers of a file by id; DatasetError, naming the entry, for anything else."""
-    return dict(_parse_answers(parsed(path, content), scorer))
+    return dict(_parse_answers(parse_json(path, content), scorer))
 
 
 def check_ids(path: Path, sent: Collection[str], asked: Sequence[str], known: Collection[str]) -> None:

@@ -69,10 +69,10 @@ def fine_tune(config: ClassifierTuning, inputs: Inputs) -> pa.Table:
 
     The inputs are the SNAPSHOTS of a pretraining, of one or more links.
     """
-    from tasks.datasets.catalog import load_boxed
+    from tasks.datasets.catalog import load_with_boxes
 
     images = config.training.images
-    return fine_tune_encoder(config, load_boxed(images.data, images.correlation), inputs)
+    return fine_tune_encoder(config, load_with_boxes(images.data, images.correlation), inputs)
 
 
 def fine_tune_encoder(config: ClassifierTuning, pictures: BoxedPictures, inputs: Inputs) -> pa.Table:

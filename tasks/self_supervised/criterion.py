@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tasks.ranges import above_zero, at_least, one_of, share
+from tasks.ranges import above_zero, check_minimums, one_of, share
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class VICReg:
 
     def __post_init__(self) -> None:
         one_of(self, "name", Literal["vicreg"])
-        at_least(self, dict.fromkeys(("invariance", "variance", "covariance"), 0))
+        check_minimums(self, dict.fromkeys(("invariance", "variance", "covariance"), 0))
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class BarlowTwins:
 
     def __post_init__(self) -> None:
         one_of(self, "name", Literal["barlow"])
-        at_least(self, {"redundancy": 0})
+        check_minimums(self, {"redundancy": 0})
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class DINO:
         one_of(self, "name", Literal["dino"])
         above_zero(self, "temperature", "first", "last")
         share(self, "centre", "momentum")
-        at_least(self, {"rising": 0})
+        check_minimums(self, {"rising": 0})
 
     def teacher_temperature(self, epoch: int) -> float:
         """The copy's temperature in an epoch, counted from 1: `first` in the first, `last` from epoch `rising` on."""

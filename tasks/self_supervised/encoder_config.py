@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tasks.extras import Extra
-from tasks.ranges import at_least
+from tasks.ranges import check_minimums
 from tasks.self_supervised import backbone
 from tasks.self_supervised.backbone import check
 from tasks.self_supervised.pretraining_config import Pretraining, check_projector
@@ -22,7 +22,7 @@ class EncoderConfig:
     def __post_init__(self) -> None:
         check(self.backbone, self.resolution)
         check_projector(self.projector)
-        at_least(self, {"resolution": 8})
+        check_minimums(self, {"resolution": 8})
 
     def extras(self) -> tuple[Extra, ...]:
         return backbone.extras(self.backbone)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tasks import hardware
 from tasks.datasets.boxed.pictures import BoxedPictures
-from tasks.datasets.picture_cache import cached
+from tasks.datasets.picture_cache import open_cache
 from tasks.datasets.picture_rows import InMemory, Opened, PictureRows
 from tasks.training import memory
 
@@ -97,7 +97,7 @@ def hold_pictures(pictures: BoxedPictures, rows: NDArray[np.int64], side: int, p
         return resident(squares, place)
     none = InMemory(np.zeros((0, side, side, 3), np.uint8), np.zeros(0, np.int64))
     digest = hashlib.sha256(f"squares 1: {what} {side}".encode()).hexdigest()
-    return Mapped(cached(digest, lambda: Opened(squares, none, len(pictures.names))).train, place)
+    return Mapped(open_cache(digest, lambda: Opened(squares, none, len(pictures.names))).train, place)
 
 
 def resident(squares: PictureRows, place: torch.device) -> Resident:

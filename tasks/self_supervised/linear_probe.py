@@ -17,11 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import seeds
-from tasks.datasets.boxed.partition import parted
+from tasks.datasets.boxed.partition import split_pictures
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.boxed.training_images import TrainingImages
 from tasks.job import Inputs, task
-from tasks.ranges import above_zero, at_least, share
+from tasks.ranges import above_zero, check_minimums, share
 from tasks.self_supervised.encoder_config import EncoderConfig
 from tasks.self_supervised.snapshots import epochs, weights_of
 
@@ -60,7 +60,7 @@ class LinearProbe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least(self, {"epochs": 1, "batch": 1, "seed": 0})
+        check_minimums(self, {"epochs": 1, "batch": 1, "seed": 0})
         above_zero(self, "first", "last")
         share(self, "momentum", one=False)
         if list(self.layers) != sorted(set(self.layers)) or any(layer < 0 for layer in self.layers):
@@ -70,9 +70,9 @@ class LinearProbe:
 @task(version=1, name="self_supervised.linear_probe", gpus=1.0)
 def linear_probe(config: LinearProbe, inputs: Inputs) -> pa.Table:
     """How often probes on each snapshot are right (PROBES). The inputs are SNAPSHOTS, of one or more links."""
-    from tasks.datasets.catalog import load_boxed
+    from tasks.datasets.catalog import load_with_boxes
 
-    return probe_snapshots(config, load_boxed(config.images.data, config.images.correlation), inputs)
+    return probe_snapshots(config, load_with_boxes(config.images.data, config.images.correlation), inputs)
 
 
 def probe_snapshots(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs) -> pa.Table:
@@ -84,7 +84,7 @@ def probe_snapshots(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs
     from tasks.self_supervised.encoder import collect_embeddings, encoder
 
     place, resolution = hardware.device(), config.encoder.resolution
-    parts = parted(pictures, config.images.partition)
+    parts = split_pictures(pictures, config.images.partition)
     splits = {"train": parts.rows(config.images.part), "validation": parts.rows("validation")}
     rows = []
     for snapshots in inputs:

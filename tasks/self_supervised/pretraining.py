@@ -28,9 +28,9 @@ def batch_key(config: Pretraining) -> Pretraining:
 
 def work(config: Pretraining) -> Work:
     """What the training computes: two views of every picture an epoch."""
-    from tasks.datasets.catalog import load_boxed
+    from tasks.datasets.catalog import load_with_boxes
 
-    classes = len(load_boxed(config.images.data, config.images.correlation).names)
+    classes = len(load_with_boxes(config.images.data, config.images.correlation).names)
     pictures = classes * config.images.partition.per_class
     network = f"{config.backbone} at {config.augmentation.resolution}"
     return Work({f"train {network} by {type(config.criterion).__name__}": pictures * config.epochs})
@@ -44,12 +44,12 @@ def pretrain_many(
 
     A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
     """
-    from tasks.datasets.catalog import load_boxed
+    from tasks.datasets.catalog import load_with_boxes
     from tasks.training.members import TrainingError
 
     for index, config in enumerate(configs):
         try:
-            pictures = load_boxed(config.images.data, config.images.correlation)
+            pictures = load_with_boxes(config.images.data, config.images.correlation)
             yield index, pretrain_encoder(config, pictures, index)
         except (TrainingError, ValueError) as error:
             yield index, error

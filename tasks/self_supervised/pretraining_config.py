@@ -10,7 +10,7 @@ from typing import Literal
 
 from tasks.datasets.boxed.training_images import TrainingImages
 from tasks.extras import Extra
-from tasks.ranges import above_zero, at_least, one_of, share
+from tasks.ranges import above_zero, check_minimums, one_of, share
 from tasks.self_supervised import backbone
 from tasks.self_supervised.backbone import check
 from tasks.self_supervised.criterion import BYOL, Criterion, VICReg
@@ -49,7 +49,7 @@ class Augmentation:
     if that is shorter."""
 
     def __post_init__(self) -> None:
-        at_least(self, {"resolution": 8, "jitter": 0, "side": 0})
+        check_minimums(self, {"resolution": 8, "jitter": 0, "side": 0})
         share(self, "least", zero=False)
         share(self, "flip", "grey", "blur", "solarise")
         if self.jitter > 2.5:  # a brightness below 0
@@ -92,7 +92,7 @@ class Pretraining:
         one_of(self, "precision", Precision)
         check(self.backbone, self.augmentation.resolution)
         check_projector(self.projector)
-        at_least(self, LEAST)
+        check_minimums(self, LEAST)
         above_zero(self, "base_learning_rate")
         _ = self.rates  # its ranges are checked on construction
         if self.epochs > self.schedule:

@@ -62,7 +62,7 @@ class Training:
             if epoch in config.asked:
                 rows.append(row(epoch, losses[-1], self.weights()))
         if checkpoints.wanted(index):
-            checkpoints.leave(index, training_states.packed(self._state(losses), named))
+            checkpoints.leave(index, training_states.pack_state(self._state(losses), named))
         rate = round((self.steps - before) / max(seconds, 1e-9), 3)
         continued = {} if state is None else {"continued_from": len(state.losses)}
         compute_context.note(way="loop", stack=1, steps_per_second=rate, **continued)

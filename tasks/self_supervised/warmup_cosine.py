@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.ranges import above_zero, at_least
+from tasks.ranges import above_zero, check_minimums
 
 Factors = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ class WarmupCosine:
 
     def __post_init__(self) -> None:
         above_zero(self, "epochs")
-        at_least(self, {"warmup": 0})
+        check_minimums(self, {"warmup": 0})
         if not self.warmup < self.epochs:
             raise ValueError(f"warmup is {self.warmup}; it must be below epochs, which is {self.epochs}")
         if not 0 <= self.final <= 1:

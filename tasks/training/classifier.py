@@ -25,8 +25,8 @@ from tasks.job import ADDED_LATER, Inputs, task, text_of
 from tasks.models import catalog, widths
 from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
-from tasks.ranges import at_least
-from tasks.schemas import MODEL, PRIVATE_MODEL, of_width
+from tasks.ranges import check_minimums
+from tasks.schemas import MODEL, PRIVATE_MODEL, add_width
 from tasks.training.chains import Linked, train_chains
 from tasks.training.classifier_work import classifier_work
 from tasks.training.deduplication import NearestImages
@@ -51,7 +51,7 @@ class Burnt:
     feature: Feature
 
     def __post_init__(self) -> None:
-        at_least(self, {"row": 0})
+        check_minimums(self, {"row": 0})
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Training:
 
     def __post_init__(self) -> None:
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm), self.width)
-        at_least(self, {"seed": 0, "examples": 0})
+        check_minimums(self, {"seed": 0, "examples": 0})
         _ = self.recipe  # its ranges are checked on construction
         if self.privacy is not None:
             check_private(self.network, self.batch_norm, self.recipe)
@@ -240,9 +240,9 @@ def model_table(config: Training, images: Images, trained: Trained) -> pa.Table:
     """The MODEL or PRIVATE_MODEL table of a trained network: one row."""
     row = model_row(config.seed, architecture(config, images), trained)
     if trained.epsilons is None:
-        return pa.Table.from_pylist([row], schema=of_width(MODEL, config.width))
+        return pa.Table.from_pylist([row], schema=add_width(MODEL, config.width))
     row |= {"epsilons": list(trained.epsilons)}
-    return pa.Table.from_pylist([row], schema=of_width(PRIVATE_MODEL, config.width))
+    return pa.Table.from_pylist([row], schema=add_width(PRIVATE_MODEL, config.width))
 
 
 def model_row(seed: int, network: Architecture, trained: Trained) -> dict[str, Any]:

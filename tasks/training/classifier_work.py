@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tasks.training.recipe import Recipe
-from tasks.work import Work, on
+from tasks.work import Work, format_shape
 
 # MLP-1 keeps about epoch 42 of 1,437 digits and 12 of MNIST's 60,000 images: the more images, the fewer epochs.
 DIGITS, KEPT = 1437, 42.0
@@ -32,7 +32,7 @@ def classifier_work(
     train names the unit, which is that of the network in its published width; at this `width` an image is so many
     `times` the work.
     """
-    unit = f"{way} {network} on {on(shape)}"
+    unit = f"{way} {network} on {format_shape(shape)}"
     each = times * (examples + VALIDATED * validated)
     if not (recipe.patience or kept):
         return Work({unit: recipe.epochs * each}, {BEGUN: 1.0})

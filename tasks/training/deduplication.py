@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.ranges import at_least
+from tasks.ranges import check_minimums
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class NearestImages:
     count: int
 
     def __post_init__(self) -> None:
-        at_least(self, {"row": 0, "count": 1})
+        check_minimums(self, {"row": 0, "count": 1})
 
     def rows_among(self, images: NDArray[Any]) -> NDArray[np.int64]:
         """Their rows among these images (n, h, w, c), ascending: (count,).

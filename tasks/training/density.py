@@ -20,7 +20,7 @@ from tasks.models import widths
 from tasks.training.chains import Linked, train_chains
 from tasks.training.density_config import DensityTraining, RefinedTraining, Row, examples, trained_on
 from tasks.training.density_table import Evaluation, Evaluator, density_table
-from tasks.work import Work, on
+from tasks.work import Work, format_shape
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
@@ -90,7 +90,7 @@ def work(config: DensityTraining) -> Work:
     rows = examples(config, images)
     seen = rows if config.held_out is None else len(trained_on(config, rows))
     asked = rows if config.asked == "train" else len(images.test_images)
-    model = f"{config.model.name} on {on(images.shape)}"
+    model = f"{config.model.name} on {format_shape(images.shape)}"
     way = "train" if config.privacy is None else "privately train"
     each = 1 + config.refine if isinstance(config, RefinedTraining) else 1
     estimated = asked * config.samples * len(config.recorded) * each

@@ -14,7 +14,7 @@ from tasks.datasets.partitions import fold_of
 from tasks.job import ADDED_LATER, text_of
 from tasks.models.custom import is_own
 from tasks.models.densities import DensityModel
-from tasks.ranges import at_least, one_of, share
+from tasks.ranges import check_minimums, one_of, share
 from tasks.training.privacy import Privacy
 from tasks.training.recipe import Recipe
 
@@ -33,7 +33,7 @@ class Fold:
     number: int
 
     def __post_init__(self) -> None:
-        at_least(self, {"partition": 0, "folds": 2})
+        check_minimums(self, {"partition": 0, "folds": 2})
         if not 0 <= self.number < self.folds:
             raise ValueError(f"number is {self.number}; it must be from 0 to {self.folds - 1}")
 
@@ -59,7 +59,7 @@ class Row:
     row: int
 
     def __post_init__(self) -> None:
-        at_least(self, {"row": 0})
+        check_minimums(self, {"row": 0})
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class DensityTraining:
 
     def __post_init__(self) -> None:
         self.model.check(self.width)
-        at_least(self, LEAST)
+        check_minimums(self, LEAST)
         one_of(self, "asked", Split)
         _ = self.recipe  # its ranges are checked on construction
         share(self, "outliers", one=False)
@@ -126,7 +126,7 @@ class RefinedTraining(DensityTraining):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, {"refine": 1})
+        check_minimums(self, {"refine": 1})
         if is_own(self.model.name):
             raise ValueError(
                 f"refine is {self.refine}; it must be 0 for a model of your own, which has no codes of ours"

@@ -22,7 +22,7 @@ from tasks.job import Inputs, task
 from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
-from tasks.ranges import at_least
+from tasks.ranges import check_minimums
 from tasks.schemas import MODEL
 from tasks.training.chains import Linked, train_chains
 from tasks.training.classifier import model_row
@@ -69,7 +69,7 @@ class Mixture:
     def __post_init__(self) -> None:
         if not self.shares:
             raise ValueError("shares is empty; a training needs at least one")
-        at_least(self, {"classes": 1, "crop": 0, "seed": 0})
+        check_minimums(self, {"classes": 1, "crop": 0, "seed": 0})
         _ = self.recipe  # its ranges are checked on construction
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.ranges import above_zero, at_least, one_of
+from tasks.ranges import above_zero, check_minimums, one_of
 
 OptimiserName = Literal["adam", "rmsprop"]
 Precision = Literal["float32", "float64"]
@@ -46,7 +46,7 @@ class Recipe:
     accumulate: int = 1
 
     def __post_init__(self) -> None:
-        at_least(self, LEAST)
+        check_minimums(self, LEAST)
         above_zero(self, "learning_rate", "epsilon")
         one_of(self, "optimiser", OptimiserName)
         one_of(self, "precision", Precision)

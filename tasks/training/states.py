@@ -30,7 +30,7 @@ def start(index: int, training: str, learning: Objective, latest: int) -> State 
     It must be of this training (`packed` says which), of a network with such weights, and at epoch `latest` at most:
     a model cannot be evaluated after an epoch that has already passed.
     """
-    for data in checkpoints.given(index):
+    for data in checkpoints.earlier_checkpoints(index):
         state = unpack(data, training)
         if state is not None and len(state.history) <= latest and shaped(state, learning):
             return state

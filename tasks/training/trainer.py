@@ -76,7 +76,9 @@ def _train(spec: Spec, members: Sequence[Member], place: torch.device) -> Iterat
     while left:
         size = 1
         try:
-            strategy, need = choose_strategy(workload, compute_context.asked(), _fitted.get(workload.name, MOST))
+            strategy, need = choose_strategy(
+                workload, compute_context.current_context(), _fitted.get(workload.name, MOST)
+            )
             size = strategy.members
             for outcome in Trainer(workload, strategy, need, left).outcomes():
                 left.pop(outcome[0])

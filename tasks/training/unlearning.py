@@ -13,11 +13,11 @@ import pyarrow as pa
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Share
 from tasks.job import Inputs, task
-from tasks.ranges import at_least
+from tasks.ranges import check_minimums
 from tasks.training.mixed import pool_data, table_of
 from tasks.training.recipe import OptimiserName, Recipe
 from tasks.training.unlearning_config import GradientAscent, Method
-from tasks.work import Work, on
+from tasks.work import Work, format_shape
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Unlearning:
         for name in ("kept", "forgotten"):
             if not getattr(self, name):
                 raise ValueError(f"{name} is empty; it needs at least one share")
-        at_least(self, {"classes": 2, "crop": 0, "seed": 0})
+        check_minimums(self, {"classes": 2, "crop": 0, "seed": 0})
         _ = self.recipe  # its ranges are checked on construction
 
     @property
@@ -62,7 +62,7 @@ def work(config: Unlearning) -> Work:
     )
     seen = forgotten if isinstance(config.method, GradientAscent) else kept + forgotten
     # The network is its input's, and no config says which: it is that of the reference.
-    return Work({f"unlearn on {on(images.shape)} by {config.method.name}": config.method.epochs * seen})
+    return Work({f"unlearn on {format_shape(images.shape)} by {config.method.name}": config.method.epochs * seen})
 
 
 @task(version=1, name="unlearning.unlearn", gpus=1.0, trains=1, work=work)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from tasks.ranges import above_zero, at_least
+from tasks.ranges import above_zero, check_minimums
 
 UnlearningName = Literal["retraining", "fine-tuning", "gradient-ascent", "random-labels", "distillation"]
 UNLEARNING: tuple[UnlearningName, ...] = get_args(UnlearningName)
@@ -28,7 +28,7 @@ class Passes:
     """The learning rate."""
 
     def __post_init__(self) -> None:
-        at_least(self, {"epochs": 1})
+        check_minimums(self, {"epochs": 1})
         above_zero(self, "learning_rate")
 
 
@@ -99,7 +99,7 @@ class Distillation:
     """The method's name."""
 
     def __post_init__(self) -> None:
-        at_least(self, {"epochs": 1, "forgetting": 1, "cross_entropy": 0, "divergence": 0})
+        check_minimums(self, {"epochs": 1, "forgetting": 1, "cross_entropy": 0, "divergence": 0})
         above_zero(self, "learning_rate", "temperature")
         if self.forgetting > self.epochs:
             raise ValueError(f"forgetting is {self.forgetting}; it must be at most epochs, which is {self.epochs}")

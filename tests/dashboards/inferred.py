@@ -96,7 +96,7 @@ def retrieved(
     """RETRIEVAL of the first pictures, in this order: picture i of a kind has the pictures 100 i + j near to it by the
     target model, and 200 i + j by the reference; j is from 1. The same at each layer.
     """
-    held = catalog.load_boxed(data)
+    held = catalog.load_with_boxes(data)
     rows: list[Row] = []
     for kind, scope, at, layer in itertools.product(kinds, ("all", "class"), range(each), layers):
         row: Row = {"kind": kind, "scope": scope, "rank": at + 1, "layer": layer, "set": "A", "id": held.ids[at]}
@@ -115,7 +115,7 @@ def drawn(data: Dataset = SCENES, each: int = 2, side: int = 4) -> pa.Table:
     """DRAWN of the first pictures, half of them of either set: of four in turn the target alone draws the first
     rightly, the reference alone the second, both the third, and neither the last. Model A draws black, B white.
     """
-    held = catalog.load_boxed(data)
+    held = catalog.load_with_boxes(data)
     rows: list[Row] = []
     for name, model in itertools.product("AB", "AB"):
         for at in range(4 * each):

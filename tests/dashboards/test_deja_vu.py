@@ -34,7 +34,7 @@ from tasks.audits.deja_vu.presets import SMOKE
 from tasks.audits.deja_vu.summary import summary
 from tasks.datasets import catalog
 from tasks.datasets.boxed.crops import windows
-from tasks.datasets.boxed.evaluation import evaluated
+from tasks.datasets.boxed.evaluation import evaluation_pictures
 from tasks.datasets.dataset import Dataset
 from tests.dashboards import inferred, made, pages
 from tests.dashboards.test_figures import named
@@ -213,7 +213,7 @@ def picture_of(item: Item, strip: int, at: int) -> NDArray[np.uint8]:
 
 def test_a_picture_stands_with_its_crop_and_its_neighbours_by_both_models(store: Store) -> None:
     config = inferred.embedded()
-    held, side = catalog.load_boxed(config.data), config.augmentation.resolution
+    held, side = catalog.load_with_boxes(config.data), config.augmentation.resolution
     found = shown(store, config)
     assert (True, "", ()) == (found.shown, found.note, found.pictures)
     assert ["memorised", "correlated", "confident"] == [item.group.split()[1].rstrip(",:") for item in found.items[::3]]
@@ -225,10 +225,10 @@ def test_a_picture_stands_with_its_crop_and_its_neighbours_by_both_models(store:
         assert "Not trained on it: they vote for none, wrongly, with confidence -0.5" == wrong
         assert ["picture", "crop"] == [picture.title for picture in item.pictures]
         rectangle, _ = windows(held, np.array([at]), "periphery", 8)
-        assert (evaluated(held, np.array([at]), side, rectangle)[0] == array(item.pictures[1].png)).all()
+        assert (evaluation_pictures(held, np.array([at]), side, rectangle)[0] == array(item.pictures[1].png)).all()
         for strip, step in enumerate((100, 200)):
             rows = np.array([step * (at + 1) + j for j in range(1, 5)])
-            for place, (row, image) in enumerate(zip(rows, evaluated(held, rows, side), strict=True)):
+            for place, (row, image) in enumerate(zip(rows, evaluation_pictures(held, rows, side), strict=True)):
                 assert (image == picture_of(item, strip, place)).all()
                 near = held.names[held.labels[row]]
                 caption = item.strips[strip].pictures[place]

@@ -32,7 +32,7 @@ def shown(store: Store, table: pa.Table, show_images: bool = False) -> Gallery:
 def test_a_picture_stands_with_its_crop_and_both_drawings(store: Store) -> None:
     found = shown(store, inferred.drawn())
     assert (True, "", "Drawings") == (found.shown, found.note, found.title)
-    held = catalog.load_boxed(inferred.SCENES)
+    held = catalog.load_with_boxes(inferred.SCENES)
     first = found.items[0]
     name = held.names[held.labels[0]]
     assert f"{held.ids[0]}, set A, class {name}" == first.title

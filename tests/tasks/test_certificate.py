@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.audit import Audit
-from tasks.certificate import STEPS, Boundary, chances, line_of, of_hundred, steps_of_null
+from tasks.certificate import STEPS, Boundary, chances, line_of, number_per_hundred, steps_of_null
 from tasks.schemas import SUMMARY
 from tasks.statistics import Estimate
-from tasks.summaries import alone, p_in_words, row, supported
+from tasks.summaries import alone, blank_weak_interval, p_in_words, row
 from tasks.verdict import Verdict
 
 
@@ -67,7 +67,7 @@ def test_a_p_value_is_held_against_its_level() -> None:
 
 def test_shares_are_told_as_numbers_of_a_hundred() -> None:
     assert ["12", "0.12", "-5", "100", "0", "0"] == [
-        of_hundred(share) for share in (0.1234, 0.00123, -0.05, 1.0, 0.0, -0.0)
+        number_per_hundred(share) for share in (0.1234, 0.00123, -0.05, 1.0, 0.0, -0.0)
     ]
 
 
@@ -85,7 +85,7 @@ def test_p_values_in_sentences_have_two_digits_and_a_floor() -> None:
 
 def test_no_interval_of_two_nor_of_a_probability_that_leaves_its_range() -> None:
     def has(metric: str, low: float, high: float, n: int = 12) -> bool:
-        return supported(row(metric, {}, Estimate(0.5, low, high, n), "training"))["low"] is not None
+        return blank_weak_interval(row(metric, {}, Estimate(0.5, low, high, n), "training"))["low"] is not None
 
     assert not has("M", 0.1, 0.9, n=2)
     assert has("M", -0.1, 1.9, n=3)

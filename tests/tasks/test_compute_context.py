@@ -1,22 +1,22 @@
 import pytest
 
-from tasks.compute_context import ComputeContext, asked, here, note, under
+from tasks.compute_context import ComputeContext, current_context, here, note, use_context
 
 
 def test_outside_of_any_call_everything_is_automatic() -> None:
-    assert ("auto", None, 1) == (asked().way, asked().members, asked().sharers)
+    assert ("auto", None, 1) == (current_context().way, current_context().members, current_context().sharers)
 
 
 def test_what_a_call_asks_holds_inside_it_and_no_longer() -> None:
-    with under(ComputeContext(way="stack")):
-        with under(ComputeContext(way="loop")):
-            assert "loop" == asked().way
-        assert "stack" == asked().way
-    assert "auto" == asked().way
+    with use_context(ComputeContext(way="stack")):
+        with use_context(ComputeContext(way="loop")):
+            assert "loop" == current_context().way
+        assert "stack" == current_context().way
+    assert "auto" == current_context().way
 
 
 def test_the_notes_are_those_of_the_last_result() -> None:
-    with under(ComputeContext()) as notes:
+    with use_context(ComputeContext()) as notes:
         note(way="loop", stack=1)
         assert {"way": "loop", "stack": 1} == notes
         note(way="stack")
@@ -25,7 +25,7 @@ def test_the_notes_are_those_of_the_last_result() -> None:
 
 def test_a_note_of_no_call_goes_nowhere() -> None:
     note(way="loop")
-    with under(ComputeContext()) as notes:
+    with use_context(ComputeContext()) as notes:
         assert {} == notes
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables, roots, summarised
+from tasks.measure import Measure, Tables, roots, summarise
 from tasks.schemas import SUMMARY
 from tasks.statistics import Estimate
 from tasks.summaries import Row, row
@@ -31,7 +31,7 @@ def table(config: Config, inputs: Inputs) -> pa.Table:
 
 @task(version=1, name="measure.summary", gathers=True)
 def summary(config: Config, inputs: Inputs) -> pa.Table:
-    return summarised(MEASURES, inputs, config)
+    return summarise(MEASURES, inputs, config)
 
 
 def of_sums(tables: Tables, about: Config) -> Iterator[Row]:
@@ -41,7 +41,7 @@ def of_sums(tables: Tables, about: Config) -> Iterator[Row]:
 
 def of_names(tables: Tables, about: Any) -> Iterator[Row]:
     if (names := tables.one(NAMES)) is not None:
-        yield row("names", {}, Estimate(float(len(names)), None, None, len(tables.of(SUMS))), "name")
+        yield row("names", {}, Estimate(float(len(names)), None, None, len(tables.select(SUMS))), "name")
 
 
 MEASURES = (
@@ -79,12 +79,12 @@ def test_two_measures_of_one_name_cannot_both_be_planned() -> None:
 def test_missing_tables_leave_the_rows_of_the_others() -> None:
     sums = [pa.table([[number]], schema=SUMS) for number in (3, 4)]
     names = pa.table([["a", "b"]], schema=NAMES)
-    whole = summarised(MEASURES, [sums[0], names, sums[1]], Config(2))
+    whole = summarise(MEASURES, [sums[0], names, sums[1]], Config(2))
     assert whole.schema.equals(SUMMARY)
     assert [("sum", 3.0, 2), ("sum", 4.0, 2), ("names", 2.0, 2)] == values(whole)
-    assert [("sum", 4.0, 2)] == values(summarised(MEASURES, [sums[1]], Config(2)))
-    assert [("names", 2.0, 0)] == values(summarised(MEASURES, [names], Config(2)))
-    assert SUMMARY.empty_table().equals(summarised(MEASURES, [], Config(2)))
+    assert [("sum", 4.0, 2)] == values(summarise(MEASURES, [sums[1]], Config(2)))
+    assert [("names", 2.0, 0)] == values(summarise(MEASURES, [names], Config(2)))
+    assert SUMMARY.empty_table().equals(summarise(MEASURES, [], Config(2)))
 
 
 def values(found: pa.Table) -> list[tuple[str, float, int]]:

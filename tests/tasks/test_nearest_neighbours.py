@@ -163,8 +163,8 @@ def test_the_stated_error_holds_for_every_score(by: By) -> None:
     d = 700
     queries, points = (torch.from_numpy((5 + stream(i).standard_normal((60, d))).astype(np.float32)) for i in range(2))
     with torch.inference_mode():
-        search = Search(queries, points, Frame.around(queries, points, CPU), CPU, nearest_neighbours.CPU)
-        found = nearest_neighbours.library(by, CPU)(search, 60)(search.frame.moved(queries))
+        search = Search(queries, points, Frame.centre_on(queries, points, CPU), CPU, nearest_neighbours.CPU)
+        found = nearest_neighbours.library(by, CPU)(search, 60)(search.frame.transform(queries))
         x = queries.double() * search.frame.scale - search.frame.centre
         y = (points.double() * search.frame.scale - search.frame.centre)[found.rows]
         squares = (x[:, None] - y).square().sum(2)
@@ -179,7 +179,7 @@ def test_the_best_so_far_are_the_smallest_of_all_tiles() -> None:
     for first in range(0, 640, 64):
         best.take(slice(0, 4), scores[:4, first : first + 64].contiguous(), first)
         best.take(slice(4, 9), scores[4:, first : first + 64].contiguous(), first)
-    values, rows = best.sorted()
+    values, rows = best.sort()
     assert torch.equal(scores.sort(1).values[:, :50], values)
     assert torch.equal(scores.sort(1).indices[:, :50], rows)
     assert torch.equal(values[:, -1], best.worst)
@@ -225,14 +225,14 @@ except ImportError as error:
 
 def test_which_library_is_taken_depends_on_the_machine_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for onednn, here, expected in (
-        (True, True, nearest_neighbours.by_torch),
-        (False, True, nearest_neighbours.by_faiss),
-        (False, False, nearest_neighbours.by_torch),
+        (True, True, nearest_neighbours.torch_finder),
+        (False, True, nearest_neighbours.faiss_finder),
+        (False, False, nearest_neighbours.torch_finder),
     ):
         monkeypatch.setattr(nearest_neighbours, "onednn_is_faster", lambda value=onednn: value)
         monkeypatch.setattr(nearest_neighbours, "faiss_is_here", lambda value=here: value)
         assert expected is nearest_neighbours.library("auto", CPU)
-        assert nearest_neighbours.by_torch is nearest_neighbours.library("auto", torch.device("cuda"))
+        assert nearest_neighbours.torch_finder is nearest_neighbours.library("auto", torch.device("cuda"))
 
 
 def test_threads_are_as_many_afterwards_as_before() -> None:

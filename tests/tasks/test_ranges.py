@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from tasks.ranges import above_zero, at_least, not_negative, one_of, share, some_of
+from tasks.ranges import above_zero, check_minimums, not_negative, one_of, share, some_of
 
 Side = Literal["left", "right"]
 
@@ -23,7 +23,7 @@ class Walk:
 
 
 def test_the_ends_of_a_range_are_allowed() -> None:
-    at_least(Walk(steps=0), {"steps": 0})
+    check_minimums(Walk(steps=0), {"steps": 0})
     above_zero(Walk(length=1e-300), "length")
     not_negative(Walk(length=0.0), "length")
     one_of(Walk(side="right"), "side", Side)
@@ -33,7 +33,7 @@ def test_the_ends_of_a_range_are_allowed() -> None:
 @pytest.mark.parametrize("steps", [0, math.nan])
 def test_a_number_that_is_too_small_or_none_is_named(steps: float) -> None:
     with pytest.raises(ValueError, match=f"^steps is {steps}; it must be at least 1$"):
-        at_least(Walk(steps=steps), {"length": 0, "steps": 1})  # type: ignore[arg-type]
+        check_minimums(Walk(steps=steps), {"length": 0, "steps": 1})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("length", [0.0, -1.0, math.inf, math.nan])

@@ -14,7 +14,7 @@ from tasks.statistics import (
     clustered_proportion,
     correlation,
     difference,
-    false_discovery_adjusted,
+    false_discovery_control,
     jackknife,
     mcnemar_greater,
     mean,
@@ -201,21 +201,21 @@ def test_pairs_of_unequal_length_are_refused() -> None:
 
 def test_p_values_are_adjusted_as_benjamini_and_hochberg_say() -> None:
     # m = 4, rising: .01 * 4, .02 * 2, .03 * 4/3, .5; the running minimum from above makes the first two .04.
-    assert false_discovery_adjusted([0.5, 0.01, 0.03, 0.02]).tolist() == pytest.approx([0.5, 0.04, 0.04, 0.04])
-    assert false_discovery_adjusted([0.9, 0.8]).tolist() == pytest.approx([0.9, 0.9])
-    assert [] == false_discovery_adjusted([]).tolist()
+    assert false_discovery_control([0.5, 0.01, 0.03, 0.02]).tolist() == pytest.approx([0.5, 0.04, 0.04, 0.04])
+    assert false_discovery_control([0.9, 0.8]).tolist() == pytest.approx([0.9, 0.9])
+    assert [] == false_discovery_control([]).tolist()
 
 
 def test_a_test_that_was_not_made_does_not_count() -> None:
-    adjusted = false_discovery_adjusted([0.02, math.nan, 0.5])
+    adjusted = false_discovery_control([0.02, math.nan, 0.5])
     assert math.isnan(adjusted[1])
     assert adjusted[[0, 2]].tolist() == pytest.approx([0.04, 0.5])
-    assert np.isnan(false_discovery_adjusted([math.nan])).all()
+    assert np.isnan(false_discovery_control([math.nan])).all()
 
 
 def test_a_p_value_outside_0_to_1_is_refused() -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
-        false_discovery_adjusted([0.5, 1.5])
+        false_discovery_control([0.5, 1.5])
 
 
 def test_a_correlation_has_fishers_interval_and_the_t_test() -> None:
@@ -385,10 +385,10 @@ def test_spearmans_interval_and_test_over_all_orders_of_seven() -> None:
 def test_false_discoveries_are_as_many_as_the_level_says() -> None:
     rng = np.random.default_rng(3)
     # Of twenty nulls any at all in exactly 5 % (Simes); with fifteen nulls of twenty a share of 5 % of 15 / 20.
-    adjusted = [false_discovery_adjusted(each) for each in rng.uniform(size=(DRAWS, 20))]
+    adjusted = [false_discovery_control(each) for each in rng.uniform(size=(DRAWS, 20))]
     assert_rate(0.05, sum(bool((each <= 0.05).any()) for each in adjusted))
     mixed = rng.uniform(size=(DRAWS, 20)) * np.where(np.arange(20) < 15, 1.0, 1e-3)
-    called = np.array([false_discovery_adjusted(each) <= 0.05 for each in mixed])
+    called = np.array([false_discovery_control(each) <= 0.05 for each in mixed])
     shares = called[:, :15].sum(axis=1) / np.maximum(called.sum(axis=1), 1)
     assert 0.05 * 15 / 20 == pytest.approx(shares.mean(), abs=3.9 * shares.std() / math.sqrt(DRAWS))
 

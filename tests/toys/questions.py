@@ -19,7 +19,7 @@ from tasks.datasets.catalog import load_records
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.records import Records
 from tasks.job import Inputs, Job, Roots, task
-from tasks.measure import Measure, Tables, roots, summarised
+from tasks.measure import Measure, Tables, roots, summarise
 from tasks.pinnable import Unavailable
 from tasks.summaries import Row, row
 from tasks.verdict import Meaning, Verdict
@@ -128,7 +128,7 @@ class Enough:
 
 @task(version=1, gathers=True)
 def summary(config: Enough, inputs: Inputs) -> pa.Table:
-    return summarised(MEASURES, inputs, config)
+    return summarise(MEASURES, inputs, config)
 
 
 def plan(config: Config) -> Roots:

@@ -108,7 +108,7 @@ def choose_way(config: Part) -> None:
         time.sleep(config.seconds)
         return {"way": "loop" if (folder / "slow").exists() else "stack", "by": f"part {config.number}"}
 
-    asked = compute_context.asked()
+    asked = compute_context.current_context()
     way, by = asked.way, "force"
     if way == "auto":
         settled = asked.settle("toys on anything", choose)

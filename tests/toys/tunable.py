@@ -22,7 +22,7 @@ import toys
 from tasks import checkpoints, schemas, seeds, statistics
 from tasks.audit import Audit
 from tasks.job import Inputs, Job, task
-from tasks.objectives import Objective, Objectives, named
+from tasks.objectives import Objective, Objectives, row_reader
 from tasks.summaries import row
 
 MODELS = 4
@@ -74,7 +74,7 @@ def taught(config: Taught, index: int) -> pa.Table:
         raise ValueError(f"nothing is learnt at rate {config.rate}")
     if config.wait:
         toys.await_go(toys.Part(config.seed % 1000, folder=config.folder))
-    done = max((json.loads(state)["epochs"] for state in checkpoints.given(index)), default=0)
+    done = max((json.loads(state)["epochs"] for state in checkpoints.earlier_checkpoints(index)), default=0)
     for epoch in range(done + 1, config.epochs + 1):
         if config.folder:
             with open(Path(config.folder) / "epochs.log", "a") as log:
@@ -137,8 +137,8 @@ AUDIT = Audit(
     {"few": Config(), "two": (Config(), Config(rate=0.02))},
     tiny,
     objectives=Objectives(
-        Objective("memory", "nats", "lower", named("memory", "{}")),
-        Objective("skill", "share", "higher", named("skill", "{}")),
+        Objective("memory", "nats", "lower", row_reader("memory", "{}")),
+        Objective("skill", "share", "higher", row_reader("skill", "{}")),
         0.05,
     ),
 )

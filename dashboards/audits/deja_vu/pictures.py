@@ -16,9 +16,9 @@ from dashboards.gallery import Gallery, Item, Picture, Pixels, Strip, encode_png
 from dashboards.run import Run
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.datasets.boxed.crops import windows
-from tasks.datasets.boxed.evaluation import evaluated
+from tasks.datasets.boxed.evaluation import evaluation_pictures
 from tasks.datasets.boxed.pictures import BoxedPictures
-from tasks.datasets.catalog import is_embedded, load_boxed
+from tasks.datasets.catalog import is_embedded, load_with_boxes
 from tasks.datasets.dataset import DatasetError
 
 EACH = 10  # pictures of each kind
@@ -84,7 +84,7 @@ def rank_key(row: Row) -> int:
 
 def items(config: DejaVu, rows: Rows) -> Iterator[Item]:
     """Each picture with its crop and its neighbours."""
-    held = load_boxed(config.data, config.correlation)
+    held = load_with_boxes(config.data, config.correlation)
     side = min(config.augmentation.resolution, LONGEST)
     for kind, of_kind in rows.items():
         for layers in of_kind:
@@ -107,7 +107,7 @@ def picture_and_crop(id_: str, held: BoxedPictures, config: DejaVu, side: int) -
     """A picture with its boxes and its crop, and the crop alone."""
     (at,) = row_indices([id_], held)
     rectangle, _ = windows(held, np.array([at]), config.crop, config.smallest, config.corner_share)
-    (crop,) = evaluated(held, np.array([at]), side, rectangle)
+    (crop,) = evaluation_pictures(held, np.array([at]), side, rectangle)
     whole = draw_outlines(held.picture(int(at)), held.boxes[int(at)].tolist(), rectangle[0].tolist())
     about = f"{id_}, class {held.names[held.labels[at]]}"
     return (
@@ -119,7 +119,7 @@ def picture_and_crop(id_: str, held: BoxedPictures, config: DejaVu, side: int) -
 def strip(row: Row, model: str, held: BoxedPictures, side: int, layer: str) -> Strip:
     """The neighbours by one of the models, at a layer."""
     ids, classes = (row[f"{model}_{name}"][:NEIGHBOURS] for name in ("neighbours", "neighbour_classes"))
-    found = evaluated(held, row_indices(ids, held), side)
+    found = evaluation_pictures(held, row_indices(ids, held), side)
     beside = f"{MODELS[model].lower()}{layer}"
     shown = tuple(
         Picture(

@@ -14,7 +14,7 @@ from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures.drawn import DRAWN
 from tasks.audits.deja_vu.measures.inferences import OTHER
 from tasks.datasets.boxed.pictures import BoxedPictures
-from tasks.datasets.catalog import is_embedded, load_boxed
+from tasks.datasets.catalog import is_embedded, load_with_boxes
 
 EACH = 6  # pictures of each kind
 TITLE = "Drawings"
@@ -76,7 +76,7 @@ def right(row: Row) -> bool:
 
 def items(config: DejaVu, kinds: Mapping[tuple[bool, bool], list[Pair]]) -> Iterator[Item]:
     """Each picture with its crop and both drawings."""
-    held = load_boxed(config.data, config.correlation)
+    held = load_with_boxes(config.data, config.correlation)
     side = min(config.augmentation.resolution, LONGEST)
     for kind, found in kinds.items():
         for pair in found:

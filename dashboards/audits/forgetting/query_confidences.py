@@ -18,7 +18,7 @@ from dashboards.columns import integers, numbers
 from dashboards.estimates import fit_words
 from dashboards.figure import Figure
 from tasks.audits.forgetting import kolmogorov_smirnov
-from tasks.external.confidences import rounded
+from tasks.external.confidences import round_confidences
 
 Array = NDArray[np.float64]
 NEEDED = {"model", "target", "replicate", "set", "confidence", "resolution"}
@@ -60,7 +60,7 @@ class LargestGap:
 def largest_gap(one: ModelConfidences, other: ModelConfidences) -> LargestGap:
     """max over c of F_other(c) - F_one(c), with both rounded to the coarser resolution."""
     coarser = max(one.resolution, other.resolution)
-    a, b = rounded(one.confidence, coarser), rounded(other.confidence, coarser)
+    a, b = round_confidences(one.confidence, coarser), round_confidences(other.confidence, coarser)
     at = kolmogorov_smirnov.farthest(a, b, "one-sided").at
     of_one, of_other = (float(np.searchsorted(values, at, side="right") / len(values)) for values in (a, b))
     return LargestGap(at, (of_one, of_other))

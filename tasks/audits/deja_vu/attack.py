@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.datasets.boxed.crops import CORNER_SHARE, CropName, windows
-from tasks.datasets.boxed.partition import Partition, PartName, Parts, parted
+from tasks.datasets.boxed.partition import Partition, PartName, Parts, split_pictures
 from tasks.datasets.dataset import Dataset
 from tasks.job import ADDED_LATER
 
@@ -79,8 +79,8 @@ class Crops:
 
 def crops_of(attack: Attack, pictures: BoxedPictures) -> Crops:
     """The crops of both sets. ValueError where a set has none."""
-    parts = parted(pictures, attack.partition)
-    attacked = {name: parts.attacked(name) for name in SETS}
+    parts = split_pictures(pictures, attack.partition)
+    attacked = {name: parts.rows_to_attack(name) for name in SETS}
     rows, sets, rectangles = [], [], []
     for name, chosen in attacked.items():
         found, there = windows(pictures, chosen, attack.crop, attack.smallest, attack.corner_share)
@@ -103,7 +103,7 @@ def crops_of(attack: Attack, pictures: BoxedPictures) -> Crops:
 def check(attack: Attack, pictures: BoxedPictures, parts: Parts) -> None:
     """ValueError where no picture of a set has a crop; a few are tried at a time, as one is enough."""
     for name in SETS:
-        rows = parts.attacked(name)
+        rows = parts.rows_to_attack(name)
         tried = (rows[start : start + PICTURES] for start in range(0, len(rows), PICTURES))
         if not any(
             windows(pictures, some, attack.crop, attack.smallest, attack.corner_share)[1].any() for some in tried

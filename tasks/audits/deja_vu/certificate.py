@@ -9,8 +9,17 @@ import pyarrow as pa
 
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.verdict import ERROR, ERROR_OF_GIVEN, LEVEL, NOT_ALIKE, not_alike, of_reference, shown
-from tasks.certificate import ELSE, Boundary, Certificate, Finding, NumberLine, line_of, of_hundred, steps_of_null
-from tasks.summaries import by_name, p_in_words
+from tasks.certificate import (
+    ELSE,
+    Boundary,
+    Certificate,
+    Finding,
+    NumberLine,
+    line_of,
+    number_per_hundred,
+    steps_of_null,
+)
+from tasks.summaries import index_rows, p_in_words
 from tasks.verdict import Verdict
 
 Row = Mapping[str, Any]
@@ -29,7 +38,7 @@ SYMBOLS: Mapping[str, str] = {
 
 
 def certificate(config: DejaVu, summary: pa.Table, verdict: Verdict) -> Certificate:
-    rows = by_name(summary)
+    rows = index_rows(summary)
     score = next((rows[name] for name in verdict.rows if name in rows), None)
     given = config.given.there
     return Certificate(
@@ -83,7 +92,10 @@ def in_plain_words(config: DejaVu, rows: Rows, score: Row | None, verdict: Verdi
     if score is None or score["estimate"] is None:
         return f"{null}{verdict.sentence}"
     p = "" if score["p_value"] is None else f"; {p_in_words(score['p_value'])}"
-    interval = f"(95 % interval {of_hundred(score['low'])} to {of_hundred(score['high'])} percentage points{p})"
+    interval = (
+        f"(95 % interval {number_per_hundred(score['low'])} to "
+        f"{number_per_hundred(score['high'])} percentage points{p})"
+    )
     p_of_reference = of_reference(config, rows) if verdict.answer == "not judged" else None
     why = "" if p_of_reference is None else f" {not_alike(p_of_reference)}"
     return f"{null}{told(config, score['estimate'])} {interval}.{why}"
@@ -91,7 +103,7 @@ def in_plain_words(config: DejaVu, rows: Rows, score: Row | None, verdict: Verdi
 
 def told(config: DejaVu, share: float) -> str:
     """What the score is of, with its value, in words."""
-    seen, points = shown(config).capitalize(), f"{of_hundred(abs(share))} percentage points"
+    seen, points = shown(config).capitalize(), f"{number_per_hundred(abs(share))} percentage points"
     direction = "higher" if share >= 0 else "lower"
     who = "it" if not config.given.there else "each"
     which = (

@@ -15,7 +15,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_config import Diffusion
 from tasks.extras import Extra
 from tasks.job import ADDED_LATER
-from tasks.ranges import at_least, one_of, share, some_of
+from tasks.ranges import check_minimums, one_of, share, some_of
 from tasks.self_supervised import backbone
 from tasks.self_supervised.criterion import (
     BYOL,
@@ -152,7 +152,7 @@ class DejaVu:
     """Ours: the only source of chance."""
 
     def __post_init__(self) -> None:
-        at_least(self, LEAST)
+        check_minimums(self, LEAST)
         share(self, "correlation")
         share(self, "corner_share", zero=False)
         share(self, "negligible", zero=False, one=False)

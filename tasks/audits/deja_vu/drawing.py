@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tasks.diffusion.pixel_classifier import PixelClassifier
-from tasks.ranges import at_least
+from tasks.ranges import check_minimums
 
 
 @dataclass(frozen=True)
@@ -27,4 +27,4 @@ class Drawing:
     """The classifier that says what a drawing shows."""
 
     def __post_init__(self) -> None:
-        at_least(self, {"pictures": 0, "neighbours": 1, "steps": 1, "link": 0})
+        check_minimums(self, {"pictures": 0, "neighbours": 1, "steps": 1, "link": 0})

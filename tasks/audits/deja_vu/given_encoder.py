@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tasks.external.model_file import EncoderInterface, ModelFile
 from tasks.files import File
-from tasks.ranges import at_least
+from tasks.ranges import check_minimums
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class GivenEncoder:
     too."""
 
     def __post_init__(self) -> None:
-        at_least(self, {"references": 1})
+        check_minimums(self, {"references": 1})
         if self.model is not None and self.embeddings is not None:
             raise ValueError("model and embeddings are both given; they are two ways to ask one encoder: give one")
         if self.reference is not None and self.reference_embeddings is not None:

@@ -20,7 +20,7 @@ from tasks import seeds
 from tasks.audits.deja_vu.attack import Crops, attack, crops_of
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.given_encoder import GivenEncoder
-from tasks.datasets.catalog import load_boxed
+from tasks.datasets.catalog import load_with_boxes
 from tasks.external.embedding_handout import ToEmbed
 from tasks.external.handout import image_of
 from tasks.files import FileError
@@ -93,7 +93,7 @@ def order_of(name: str, count: int) -> NDArray[np.int64]:
 
 def probes(config: DejaVu) -> Iterator[tuple[str, ToEmbed]]:
     """The pictures whose embeddings are needed of an encoder that its owner keeps."""
-    pictures = load_boxed(config.data, config.correlation)
+    pictures = load_with_boxes(config.data, config.correlation)
     yield from handed_out(crops_of(attack(config), pictures), pictures).sets(pictures)
 
 
@@ -107,4 +107,4 @@ def check_tables(given: GivenEncoder, handed: HandedOut) -> None:
     for table in (given.embeddings, given.reference_embeddings):
         if table is not None:
             with suppress(FileError):
-                read(table).of([*handed.crop_ids, *handed.public_ids])
+                read(table).select([*handed.crop_ids, *handed.public_ids])

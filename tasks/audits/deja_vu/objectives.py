@@ -9,19 +9,19 @@ import pyarrow as pa
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.verdict import last_epoch, setting
 from tasks.objectives import Objective, Objectives
-from tasks.summaries import Row, by_name
+from tasks.summaries import Row, index_rows
 
 
 def memorization_row(config: DejaVu, summary: pa.Table) -> Row | None:
     """The row of the score on which the answer rests: of a given encoder the corrected one."""
     metric = "deja vu score, corrected" if config.given.there else "deja vu score"
-    return by_name(summary).get((metric, setting(config, config.confident)))
+    return index_rows(summary).get((metric, setting(config, config.confident)))
 
 
 def probe_row(config: DejaVu, summary: pa.Table) -> Row | None:
     """The row of the validation accuracy of a linear probe on the same layer; it is there if `probe` is measured."""
     about = {"epoch": last_epoch(config), "layer": config.asked_layers[0], "split": "validation"}
-    return by_name(summary).get(("probe accuracy", json.dumps(about, sort_keys=True)))
+    return index_rows(summary).get(("probe accuracy", json.dumps(about, sort_keys=True)))
 
 
 OBJECTIVES = Objectives(

@@ -7,10 +7,10 @@ import pyarrow as pa
 from tasks.audits.deja_vu.about import About
 from tasks.audits.deja_vu.measures import MEASURES
 from tasks.job import Inputs, task
-from tasks.measure import summarised
+from tasks.measure import summarise
 
 
 @task(version=1, name="deja_vu.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
     """The rows of SUMMARY, from whichever tables there are, the answer's first."""
-    return summarised(MEASURES, inputs, config)
+    return summarise(MEASURES, inputs, config)

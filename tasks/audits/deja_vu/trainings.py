@@ -9,8 +9,8 @@ from tasks import seeds
 from tasks.audits.deja_vu.attack import SETS, attack, check, crops_of
 from tasks.audits.deja_vu.config import PARTS, DejaVu
 from tasks.audits.deja_vu.handed_out import check_tables, handed_out
-from tasks.datasets.boxed.partition import PartName, parted
-from tasks.datasets.catalog import load_boxed
+from tasks.datasets.boxed.partition import PartName, split_pictures
+from tasks.datasets.catalog import load_with_boxes
 from tasks.job import Job
 from tasks.self_supervised.classifier_tuning import fine_tune, tuning
 from tasks.self_supervised.pretraining import pretrain
@@ -49,8 +49,8 @@ class Trainings:
 
 def trainings(config: DejaVu) -> Trainings:
     """What is trained; ValueError, before anything is, where the data cannot be parted so."""
-    pictures = load_boxed(config.data, config.correlation)
-    parts = parted(pictures, config.partition)
+    pictures = load_with_boxes(config.data, config.correlation)
+    parts = split_pictures(pictures, config.partition)
     configs = references(config) if config.given.there else pair(config)
     probed: tuple[PartName, ...] = ("validation",) if "probe" in config.measures and not config.given.there else ()
     for part in (*SETS, *(training.images.part for training in configs.values()), "X", *probed):

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.audits.deja_vu.config import DejaVu
-from tasks.summaries import by_name, p_in_words
+from tasks.summaries import index_rows, p_in_words
 from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 
 Row = Mapping[str, Any]
@@ -59,7 +59,7 @@ def verdict(config: DejaVu, summary: pa.Table) -> Verdict:
     A given encoder is judged so by its corrected score, unless the reference's accuracies on A and B differ at the
     level of 1 %, two-sided: not judged, since then the two sets were not drawn alike, which the test needs.
     """
-    rows = by_name(summary)
+    rows = index_rows(summary)
     if config.given.there:
         return verdict_of_given(config, rows)
     decisive = ("deja vu score", setting(config, config.confident))

@@ -12,7 +12,7 @@ from tasks.audits.density.measures.scores import BEYOND_CHANCE, FOUND, LEAST_FOU
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL
 from tasks.audits.density.verdict import ROWS, SIGNIFICANT, SURELY
 from tasks.certificate import ELSE, Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
-from tasks.summaries import by_name, supported
+from tasks.summaries import blank_weak_interval, index_rows
 from tasks.verdict import Verdict
 
 Row = Mapping[str, Any]
@@ -30,7 +30,7 @@ SYMBOLS: Mapping[str, str] = {
 
 
 def certificate(config: Density, summary: pa.Table, verdict: Verdict) -> Certificate:
-    rows = by_name(summary)
+    rows = index_rows(summary)
     return Certificate(
         asked="Does a generative model that is trained in this way keep single images of its training data?",
         findings=(Finding(verdict.answer, in_plain_words(config, rows, verdict), line(config, rows, verdict)),),
@@ -101,7 +101,7 @@ def told(config: Density, rows: Mapping[tuple[str, str], Row], verdict: Verdict)
             f"A single image would have been found from about {found['estimate']:.3g} nats on, as many as make it "
             "more probable by that power of e."
         )
-    gap = None if gap is None else supported(gap)
+    gap = None if gap is None else blank_weak_interval(gap)
     if gap is not None and gap["low"] is not None:
         by_how_much = f"{gap['estimate']:.3g} nats (95 % interval {gap['low']:.3g} to {gap['high']:.3g})"
         sentences.append(

@@ -10,7 +10,7 @@ from tasks.datasets.released_partitions import FOLDS, REPETITIONS
 from tasks.job import ADDED_LATER
 from tasks.models.custom import is_own
 from tasks.models.densities import DensityModel
-from tasks.ranges import above_zero, at_least, not_negative, one_of, share, some_of
+from tasks.ranges import above_zero, check_minimums, not_negative, one_of, share, some_of
 from tasks.training.density_config import Split
 from tasks.training.privacy import Privacy
 from tasks.training.recipe import Recipe
@@ -107,7 +107,7 @@ class Density:
     """Ours: the only source of chance."""
 
     def __post_init__(self) -> None:
-        at_least(self, LEAST)
+        check_minimums(self, LEAST)
         _ = self.recipe  # its ranges are checked on construction
         above_zero(self, "outlier_bin", "score_bin", "detectable")
         one_of(self, "estimator", Estimator)

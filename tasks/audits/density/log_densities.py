@@ -19,7 +19,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
 from tasks.datasets.released_partitions import SEED, released_fold_of
 from tasks.job import Inputs
-from tasks.ranges import at_least, one_of
+from tasks.ranges import check_minimums, one_of
 from tasks.training.density_config import Split
 from tasks.training.density_table import OF_OBSERVATIONS, is_fitted
 
@@ -92,7 +92,7 @@ class LeaveOneOut:
     repetitions: int
 
     def __post_init__(self) -> None:
-        at_least(self, {"repetitions": 1})
+        check_minimums(self, {"repetitions": 1})
         if not self.left_out:
             raise ValueError("left_out is empty; at least one row must be left out")
         if list(self.left_out) != sorted(set(self.left_out)):

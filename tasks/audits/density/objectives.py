@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
-from tasks.objectives import Objective, Objectives, named
+from tasks.objectives import Objective, Objectives, row_reader
 
 OBJECTIVES = Objectives(
     memorization=Objective(
-        "mean matched-count M", "nats", "lower", named("matched-count M", json.dumps({"statistic": "mean"}))
+        "mean matched-count M", "nats", "lower", row_reader("matched-count M", json.dumps({"statistic": "mean"}))
     ),
-    utility=Objective("test loss", "nats", "lower", named("loss", json.dumps({"models": "folds", "split": "test"}))),
+    utility=Objective(
+        "test loss", "nats", "lower", row_reader("loss", json.dumps({"models": "folds", "split": "test"}))
+    ),
     allowance=1.0,
 )

@@ -40,7 +40,7 @@ class Beyond:
 
 def adjust_p_values(p_values: Array, dependent: bool) -> Array:
     """p-values adjusted for false discoveries, (n,); by Benjamini & Yekutieli where they are `dependent`."""
-    return statistics.false_discovery_adjusted(p_values, dependent)
+    return statistics.false_discovery_control(p_values, dependent)
 
 
 def alone(n: int, dependent: bool) -> float:

@@ -28,7 +28,7 @@ import pyarrow as pa
 from tasks.audits.density.config import Density
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, FEW_SAMPLES, FOUND, LEAST_FOUND
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL
-from tasks.summaries import by_name, p_in_words, supported
+from tasks.summaries import blank_weak_interval, index_rows, p_in_words
 from tasks.training.privacy import Privacy
 from tasks.verdict import Answer, Verdict
 
@@ -65,7 +65,7 @@ Row = Mapping[str, Any]
 
 def verdict(config: Density, summary: pa.Table) -> Verdict:
     """The answer by the module's rule, and what it rests on in words."""
-    rows = by_name(summary)
+    rows = index_rows(summary)
     called, gap = rows.get(ROWS[0]), rows.get(ROWS[1])
     if called is None or called["estimate"] is None:
         return unscored(config, rows)
@@ -162,7 +162,7 @@ def of_gap(config: Density, gap: Row | None) -> list[str]:
     """The generalisation gap in a sentence; none where no observation has one."""
     if gap is None or gap["estimate"] is None:
         return []
-    nats, (low, high) = gap["estimate"], (supported(gap)[end] for end in ("low", "high"))
+    nats, (low, high) = gap["estimate"], (blank_weak_interval(gap)[end] for end in ("low", "high"))
     models = (
         f"{gap['n']} random partition{'s' if gap['n'] > 1 else ''} into {config.folds} folds"
         if config.estimator == "kfold"
@@ -222,7 +222,7 @@ def silent(
         )
     if gap is None or gap["estimate"] is None:
         return sentences
-    if supported(gap)["high"] is None:
+    if blank_weak_interval(gap)["high"] is None:
         few = "One repetition has" if gap["n"] == 1 else f"{gap['n']} repetitions have"
         sentences.append(f"{few} no interval of the gap: train more.")
     elif gap["high"] >= config.negligible:

@@ -13,7 +13,7 @@ from tasks.audits.forgetting.evidence_rows import HELD, SURER
 from tasks.audits.forgetting.likeness import LEVEL as UNLIKE
 from tasks.audits.forgetting.verdict import DRAWN, ORDER, external_names, format_percent, read_decision, target_name
 from tasks.certificate import ELSE, Boundary, Certificate, Finding, NumberLine, chances, line_of
-from tasks.summaries import by_name
+from tasks.summaries import index_rows
 from tasks.verdict import Verdict
 
 MAX_EXPLAINED = 6  # targets whose training is told one by one
@@ -35,7 +35,7 @@ SYMBOLS: Mapping[str, str] = {
 
 
 def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Certificate:
-    rows = by_name(summary)
+    rows = index_rows(summary)
     shares = [row for (metric, _), row in rows.items() if metric == HELD]
     decisions = [read_decision(rows, share, config) for share in shares]
     decided = sorted(zip(decisions, shares, strict=True), key=lambda each: ORDER.index(each[0].answer))

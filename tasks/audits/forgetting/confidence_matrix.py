@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.forgetting.trainings import Kind, ModelId
-from tasks.external.confidences import rounded
+from tasks.external.confidences import round_confidences
 
 Array = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ class ConfidenceMatrix:
         """The confidences of each part about D_Q, (models, images), all at the coarsest resolution among them."""
         coarsest = max(self.models[model].resolution for part in parts for model in part)
         for part in parts:
-            yield rounded(self.confidences(part)[:, ~self.is_control], coarsest)
+            yield round_confidences(self.confidences(part)[:, ~self.is_control], coarsest)
 
 
 def confidence_matrix(tables: Iterable[pa.Table]) -> ConfidenceMatrix:

@@ -17,7 +17,7 @@ from tasks.datasets.mixtures import Part, Remainder
 from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
-from tasks.ranges import at_least, share, some_of
+from tasks.ranges import check_minimums, share, some_of
 from tasks.training.recipe import OptimiserName, Recipe
 from tasks.training.unlearning_config import UnlearningSettings
 
@@ -102,7 +102,7 @@ class Forgetting:
     """Ours: the only source of chance but for `query.secret`."""
 
     def __post_init__(self) -> None:
-        at_least(self, LEAST)
+        check_minimums(self, LEAST)
         _ = self.recipe  # its ranges are checked on construction
         share(self, "negligible", zero=False, one=False)
         check_partial(self.partial)

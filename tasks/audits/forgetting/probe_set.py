@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tasks.datasets.catalog import files, load
 from tasks.datasets.images import Labels, Pixels
 from tasks.datasets.mixtures import Part, Remainder, Rows, groups_of
-from tasks.external.blinding import HandedOut, blinded
+from tasks.external.blinding import HandedOut, blind_images
 from tasks.external.split import SCHEMA, key_of
 
 SET_NAME = "query"  # the set's name without a control set
@@ -48,7 +48,7 @@ def load_probes(config: ProbeSet) -> Probes:
     """The images, with a group's number of its own where the control set is another data set."""
     data = load(config.query.data)
     rows = config.query.rows(data)
-    held = config.query.held(data) if isinstance(config.query, Remainder) else rows[:0]
+    held = config.query.held_rows(data) if isinstance(config.query, Remainder) else rows[:0]
     parts = [(data, rows), (data, held)]
     if config.control is not None:
         other = load(config.control.data)
@@ -75,7 +75,7 @@ def handout_order(config: ProbeSet) -> HandedOut:
         return HandedOut(SET_NAME, np.arange(count))
     parts = [config.query, *([] if config.control is None else [config.control])]
     content = [[part.data.identity() for part in parts], probes.rows.tolist(), config.seed]
-    return blinded(content, count, config.seed)
+    return blind_images(content, count, config.seed)
 
 
 def key_table(config: ProbeSet) -> pa.Table:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder
-from tasks.external.blinding import check_secret, derived, withheld
+from tasks.external.blinding import check_secret, derive_secret_seed, withheld
 from tasks.files import WITHHELD
-from tasks.ranges import at_least, share
+from tasks.ranges import check_minimums, share
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
@@ -43,7 +43,7 @@ class QuerySet:
     handed out; without one, who tries seeds finds it."""
 
     def __post_init__(self) -> None:
-        at_least(self, {"first": 0, "examples": 0})
+        check_minimums(self, {"first": 0, "examples": 0})
         share(self, "held_back", one=False)
         check_secret(self.secret)
         if self.control is not None:
@@ -83,4 +83,4 @@ class QuerySet:
 
         That of the run's seed alone where there is no secret.
         """
-        return derived(seed, name, self.secret)
+        return derive_secret_seed(seed, name, self.secret)

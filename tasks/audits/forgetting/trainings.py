@@ -16,7 +16,7 @@ from tasks.audits.forgetting.target import NamedTarget, Target
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.mixtures import Part, Share
-from tasks.datasets.overlap import overlap, repeated
+from tasks.datasets.overlap import find_repeats, overlap
 from tasks.job import Job
 from tasks.training.chains import chain
 from tasks.training.mixed import Mixture, train
@@ -255,7 +255,7 @@ def check_distinct(config: Forgetting) -> None:
 def equal_images(part: Part) -> tuple[tuple[int, int], ...]:
     """The part's images that equal an earlier one of another group: the row of each, and of the earlier one."""
     images = load(part.data)
-    return tuple(repeated(images, part.rows(images)))
+    return tuple(find_repeats(images, part.rows(images)))
 
 
 def check_disjoint(query: Part, other: Part, named: str, of: str = "the query set") -> None:

@@ -20,7 +20,7 @@ from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.trainings import named_targets
 from tasks.files import shorten_names
-from tasks.summaries import by_name, p_in_words
+from tasks.summaries import index_rows, p_in_words
 from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 
 Row = Mapping[str, Any]
@@ -54,7 +54,7 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
     """Not forgotten: a target at least is. Forgotten: every target is. Not judged: one at least cannot be, and none is
     not forgotten. Undecided: none of these holds.
     """
-    rows = by_name(summary)
+    rows = index_rows(summary)
     shares = [row for (metric, _), row in rows.items() if metric == HELD]
     if not shares:
         why = "this run shows images only" if "scores" not in config.measures else "nothing has been decided"

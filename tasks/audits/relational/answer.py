@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.measures.repeats import TWICE
-from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, of_hundred, steps_of_null
+from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, number_per_hundred, steps_of_null
 from tasks.rules import Rule, Rules, undecided
-from tasks.summaries import by_name
+from tasks.summaries import index_rows
 from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 
 Row = Mapping[str, Any]
@@ -184,7 +184,7 @@ GUESSED = (
 
 def verdict(config: Relational, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
-    rows = by_name(summary)
+    rows = index_rows(summary)
     evidence = read_evidence(config, rows)
     if evidence is None:
         if config.asks:
@@ -295,7 +295,7 @@ NULL = (
 
 def certificate(config: Relational, summary: pa.Table, verdict: Verdict) -> Certificate:
     """The answer for somebody who knows no machine learning."""
-    evidence = read_evidence(config, by_name(summary)) if config.asks else None
+    evidence = read_evidence(config, index_rows(summary)) if config.asks else None
     sentence = describe_share(evidence, verdict)
     return Certificate(
         asked=(
@@ -337,7 +337,7 @@ def describe_share(evidence: Evidence | None, verdict: Verdict) -> str:
     if evidence is None or evidence.m["low"] is None or verdict.answer == NOT_JUDGED:
         return verdict.sentence
     m = evidence.m
-    share, low, high = (of_hundred(value) for value in (abs(m["estimate"]), m["low"], m["high"]))
+    share, low, high = (number_per_hundred(value) for value in (abs(m["estimate"]), m["low"], m["high"]))
     return (
         "With the answers taken out of the texts, the share of answers that the model still gives is "
         f"{share} percentage points {'higher' if m['estimate'] >= 0 else 'lower'} for texts that it was trained "

@@ -7,7 +7,7 @@ from typing import Literal
 
 from tasks.audits.relational.linear import Linear
 from tasks.datasets.dataset import Dataset
-from tasks.external.blinding import check_secret, derived, withheld
+from tasks.external.blinding import check_secret, derive_secret_seed, withheld
 from tasks.extras import OPACUS, PEFT, Extra
 from tasks.files import WITHHELD
 from tasks.language_models.fine_tuning_config import Adaptation, Relation
@@ -16,7 +16,7 @@ from tasks.question_answering.blinded_questions import Blinding
 from tasks.question_answering.corruption import Corruption
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Selection
-from tasks.ranges import above_zero, at_least, one_of, share, some_of
+from tasks.ranges import above_zero, check_minimums, one_of, share, some_of
 from tasks.training.privacy import Privacy
 
 SplitOrigin = Literal["given", "drawn"]
@@ -109,7 +109,7 @@ class Relational:
     """Ours: the only source of chance."""
 
     def __post_init__(self) -> None:
-        at_least(self, LEAST)
+        check_minimums(self, LEAST)
         above_zero(self, "learning_rate")
         share(self, "dropout", one=False)
         share(self, "negligible", zero=False, one=False)
@@ -158,7 +158,7 @@ class Relational:
     @property
     def blinding(self) -> Blinding:
         """How the questions are handed out to an owner who answers them."""
-        return Blinding(self.data, self.selection, self.corruption, derived(self.seed, "order", self.secret))
+        return Blinding(self.data, self.selection, self.corruption, derive_secret_seed(self.seed, "order", self.secret))
 
     @property
     def is_guessable(self) -> bool:

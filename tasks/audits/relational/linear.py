@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tasks.ranges import at_least
+from tasks.ranges import check_minimums
 
 TINY = 40  # samples and features at most
 
@@ -25,7 +25,7 @@ class Linear:
     """Trainings at each epsilon."""
 
     def __post_init__(self) -> None:
-        at_least(self, {"trainings": 1, "per_decade": 1, "private_trainings": 1})
+        check_minimums(self, {"trainings": 1, "per_decade": 1, "private_trainings": 1})
         if not self.sizes or any(samples < 1 or features < 1 for samples, features in self.sizes):
             raise ValueError(f"sizes is {self.sizes}; it must be pairs of samples and features, each at least 1")
         if not self.epsilons or any(not epsilon > 0 for epsilon in self.epsilons):

@@ -9,12 +9,12 @@ import pyarrow as pa
 from tasks.audits.relational.answer import decisive_name, question_subsets
 from tasks.audits.relational.config import Relational
 from tasks.objectives import Objective, Objectives
-from tasks.summaries import Row, by_name
+from tasks.summaries import Row, index_rows
 
 
 def memorization_row(config: Relational, summary: pa.Table) -> Row | None:
     """The row of relational m on which the answer rests."""
-    rows = by_name(summary)
+    rows = index_rows(summary)
     return next((rows[name] for name in map(decisive_name, question_subsets(config)) if name in rows), None)
 
 
@@ -24,7 +24,7 @@ def utility_row(config: Relational, summary: pa.Table) -> Row | None:
     if m is None:
         return None
     setting = json.dumps({**json.loads(m["setting"]), "split": "validation"}, sort_keys=True)
-    return by_name(summary).get(("s", setting))
+    return index_rows(summary).get(("s", setting))
 
 
 OBJECTIVES = Objectives(

@@ -91,7 +91,7 @@ def answer(config: UniqueFeature, table: pa.Table) -> Verdict:
     if config.asks_models:
         given = config.given
         guessable = bool(given.outputs) and not given.secret
-        return panel_verdict(config.feature, table, len(given.outputs), guessable, given.called)
+        return panel_verdict(config.feature, table, len(given.outputs), guessable, given.describe)
     return verdict(config.feature, config.carried, table, config.drawn)
 
 
@@ -106,7 +106,7 @@ def split(config: UniqueFeature) -> Split:
 
 
 def subject(config: UniqueFeature) -> str:
-    return config.feature.called().removeprefix("the ")
+    return config.feature.describe().removeprefix("the ")
 
 
 AUDIT = Audit(

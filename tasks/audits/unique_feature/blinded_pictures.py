@@ -20,7 +20,7 @@ from tasks.audits.unique_feature.single_models import SingleModelConfig, burning
 from tasks.audits.unique_feature.slope_images import label_images, slope_sets
 from tasks.datasets.catalog import load
 from tasks.datasets.images import Labels, as_shape
-from tasks.external.blinding import HandedOut, blinded
+from tasks.external.blinding import HandedOut, blind_images
 from tasks.external.split import key_of
 
 LABELLED_COUNT = 100  # pictures with labels that are mixed in, where there are any
@@ -102,4 +102,4 @@ def _handed_out(config: SingleModelConfig) -> tuple[HandedOut, dict[str, slice]]
         digest.update(name.encode() + images.tobytes())
         slices[name] = slice(count, count + len(images))
         count += len(images)
-    return blinded([digest.hexdigest(), config.order], count, config.order), slices
+    return blind_images([digest.hexdigest(), config.order], count, config.order), slices

@@ -21,7 +21,7 @@ import pyarrow as pa
 from tasks.audits.unique_feature.ranks import LEVEL
 from tasks.audits.unique_feature.units import share_seeds
 from tasks.audits.unique_feature.verdict import BEYOND, CALLED, FDR, SHARED
-from tasks.statistics import Estimate, false_discovery_adjusted, proportion, proportion_greater
+from tasks.statistics import Estimate, false_discovery_control, proportion, proportion_greater
 from tasks.summaries import Row, alone, row
 
 CALLS = (
@@ -38,7 +38,7 @@ def call_canaries(found: Sequence[Row], trainings: Iterable[tuple[int, int]]) ->
     The trainings are those of all canaries, each the row of its canary and a seed.
     """
     shared = share_seeds(trainings)
-    adjusted = false_discovery_adjusted([each["p_value"] for each in found])
+    adjusted = false_discovery_control([each["p_value"] for each in found])
     rows = [
         each | {"adjusted_p": float(p_value), "called": bool(p_value <= FDR), "shared_seeds": shared}
         for each, p_value in zip(found, adjusted, strict=True)

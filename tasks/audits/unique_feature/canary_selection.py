@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from tasks import seeds
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.datasets.catalog import load
-from tasks.datasets.features import Feature, drawn
+from tasks.datasets.features import Feature, draw_member
 from tasks.job import Inputs, task
-from tasks.ranges import at_least, one_of
+from tasks.ranges import check_minimums, one_of
 from tasks.training import classifier
 from tasks.training.chains import up_to
 from tasks.training.classifier import Burnt, Training
@@ -51,7 +51,7 @@ class RankedImage:
 
     def __post_init__(self) -> None:
         one_of(self, "end", End)
-        at_least(self, {"rank": 1})
+        check_minimums(self, {"rank": 1})
 
 
 def canary_row(canary: int | RankedImage, inputs: Inputs) -> int:
@@ -109,7 +109,7 @@ def stream_path(config: UniqueFeature, *path: str | int) -> tuple[str | int, ...
 
 def own_feature(config: UniqueFeature, number: int) -> Feature:
     """A member of the feature's family, drawn for this canary, as its family's other members will be."""
-    return drawn(config.feature, seeds.derive(config.seed, "feature", number), config.family, config.shape[:2])
+    return draw_member(config.feature, seeds.derive(config.seed, "feature", number), config.family, config.shape[:2])
 
 
 # By self-influence
@@ -122,7 +122,7 @@ class CanaryChoice:
     count: int
 
     def __post_init__(self) -> None:
-        at_least(self, {"count": 1})
+        check_minimums(self, {"count": 1})
 
 
 @task(version=1, name="unique_feature.chosen")

@@ -34,11 +34,11 @@ from tasks.certificate import (
     NumberLine,
     chances,
     line_of,
-    of_hundred,
+    number_per_hundred,
     steps_of_null,
 )
-from tasks.datasets.features import Feature, Picture, Words, called
-from tasks.summaries import by_name, p_in_words, supported
+from tasks.datasets.features import Feature, Picture, Words, describe_feature
+from tasks.summaries import blank_weak_interval, index_rows, p_in_words
 from tasks.verdict import Verdict
 
 Row = Mapping[str, Any]
@@ -65,7 +65,7 @@ SYMBOLS: Mapping[str, str] = {
 
 
 def certificate(config: UniqueFeature, summary: pa.Table, verdict: Verdict) -> Certificate:
-    rows = by_name(summary)
+    rows = index_rows(summary)
     if config.asks_models:
         return panel_certificate(config, rows, verdict)
     return training_certificate(config, rows, verdict)
@@ -78,7 +78,7 @@ def family_noun(feature: Feature) -> str:
 
 def panel_certificate(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> Certificate:
     """Of models that are asked alone: the feature's place among its family, or beside references."""
-    what = called(config.feature)
+    what = describe_feature(config.feature)
     asked = f"Does a model know {what}" if config.given.there else f"Do models trained on these data know {what}"
     row = next((rows[name] for name in verdict.rows if name in rows), None)
     among, neither, share = "its family", "", LEVEL
@@ -92,7 +92,7 @@ def panel_certificate(config: UniqueFeature, rows: Mapping[tuple[str, str], Row]
         last = math.floor(LEVEL * members + 1e-9)
         share = last / members
         line = rank_line(what, members, place, last)
-        finding = Finding(verdict.answer, describe_rank(config, row, verdict), line, config.given.called)
+        finding = Finding(verdict.answer, describe_rank(config, row, verdict), line, config.given.describe)
     unjudged = (
         " The answer is “not judged” where it does not, and pictures that were handed out twice got two "
         "answers or none, "
@@ -112,7 +112,8 @@ def panel_certificate(config: UniqueFeature, rows: Mapping[tuple[str, str], Row]
             f"the model does not say the same of {100 * HARDLY:.0f} % of the family or more. {ELSE}"
         ),
         error=(
-            f"Of 100 models that never saw it, about {of_hundred(share)} are called so: exactly, if it was drawn by "
+            f"Of 100 models that never saw it, about {number_per_hundred(share)}"
+            " are called so: exactly, if it was drawn by "
             "chance from its family; of a feature that somebody chose, as nearly as it is like the others."
         ),
         beyond=verdict.limits,
@@ -187,7 +188,7 @@ def panel_steps(answer: str, config: UniqueFeature) -> tuple[str, ...]:
 
 def training_certificate(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> Certificate:
     """Of pairs of trainings: the effect of the one image, or the canaries that are called one by one."""
-    what = "a feature drawn by chance" if config.drawn else called(config.feature)
+    what = "a feature drawn by chance" if config.drawn else describe_feature(config.feature)
     unless = "" if config.drawn else ", if the feature was drawn by chance, and as nearly as it is like others if not"
     is_null = config.carried != config.feature
     told = describe_effect(what, "another feature" if is_null else what, rows, verdict)
@@ -237,7 +238,7 @@ def describe_effect(what: str, seen: str, rows: Mapping[tuple[str, str], Row], v
     if effect is None or effect["estimate"] is None:
         told.append("No effect could be measured yet.")
     else:
-        effect = supported(effect)
+        effect = blank_weak_interval(effect)
         between = (
             f"no interval, over {describe_sample(effect)}"
             if effect["low"] is None

@@ -14,7 +14,7 @@ from tasks.job import ADDED_LATER
 from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
-from tasks.ranges import at_least, one_of, some_of
+from tasks.ranges import check_minimums, one_of, some_of
 from tasks.training.classifier import check_private
 from tasks.training.privacy import Privacy
 from tasks.training.recipe import OptimiserName, Recipe
@@ -117,7 +117,7 @@ class UniqueFeature:
     """Ours: the only source of chance."""
 
     def __post_init__(self) -> None:
-        at_least(self, LEAST)
+        check_minimums(self, LEAST)
         _ = self.recipe  # its ranges are checked on construction
         one_of(self, "probe_split", ProbeSplit)
         one_of(self, "random", RandomKind)

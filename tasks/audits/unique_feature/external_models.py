@@ -9,7 +9,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.external.blinding import check_secret, withheld
 from tasks.external.model_file import Interface, ModelFile
 from tasks.files import WITHHELD, File, shorten_names
-from tasks.ranges import at_least, share
+from tasks.ranges import check_minimums, share
 
 LEAST_REFERENCES = 2
 NAMED = 4  # models that are called by name
@@ -55,7 +55,7 @@ class ExternalModels:
         if self.shape is not None and (min(self.shape[:2]) < 1 or self.shape[2] not in (1, 3)):
             raise ValueError(f"shape is {self.shape}; it must be height, width and 1 or 3 channels")
         if self.label is not None:
-            at_least(self, {"label": 0})
+            check_minimums(self, {"label": 0})
         if self.models and self.outputs:
             raise ValueError("models and outputs are both given; they must be audited apart, as one owner's panel each")
         check_secret(self.secret)
@@ -86,7 +86,7 @@ class ExternalModels:
             )
 
     @property
-    def called(self) -> str:
+    def describe(self) -> str:
         """What the models are called, by their files: the first of them, and how many more."""
         paths = *(model.path for model in self.models), *(table.path for table in self.outputs)
         names = shorten_names([PurePath(path).name for path in paths])

@@ -8,21 +8,21 @@ import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.verdict import PUSH, ROWS
-from tasks.objectives import Objective, Objectives, named
-from tasks.summaries import Row, by_name
+from tasks.objectives import Objective, Objectives, row_reader
+from tasks.summaries import Row, index_rows
 
 
 def effect(config: UniqueFeature, summary: pa.Table) -> Row | None:
     """The row of the effect on M_w of pairs of trainings; of models that are asked alone that of their push."""
     if not config.asks_models:
-        return by_name(summary).get(ROWS[0])
+        return index_rows(summary).get(ROWS[0])
     return next((row for row in summary.to_pylist() if row["metric"] == PUSH), None)
 
 
 OBJECTIVES = Objectives(
-    memorization=Objective("M_w effect", "nats", "lower", named("M_w effect", json.dumps({"images": "probe"}))),
+    memorization=Objective("M_w effect", "nats", "lower", row_reader("M_w effect", json.dumps({"images": "probe"}))),
     utility=Objective(
-        "validation accuracy", "share", "higher", named("validation accuracy", json.dumps({"model": "canary"}))
+        "validation accuracy", "share", "higher", row_reader("validation accuracy", json.dumps({"model": "canary"}))
     ),
     allowance=0.01,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.external.answers import normalised
+from tasks.external.answers import log_softmax
 
 Array = NDArray[np.float64]
 
@@ -22,7 +22,7 @@ def log_probabilities(logits: ArrayLike) -> Array:
     values = np.asarray(logits, dtype=np.float64)
     if not np.isfinite(values).all():
         raise ValueError("the model's outputs are not finite numbers, so it has no probabilities to compare")
-    return normalised(values)
+    return log_softmax(values)
 
 
 def log_odds(log_p: Array) -> Array:

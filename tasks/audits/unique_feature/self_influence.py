@@ -38,7 +38,7 @@ from tasks.audits.unique_feature.scores import log_probabilities
 from tasks.datasets.catalog import load
 from tasks.datasets.features import Feature
 from tasks.job import Inputs, task
-from tasks.ranges import at_least, share
+from tasks.ranges import check_minimums, share
 from tasks.training import classifier
 from tasks.training.classifier import Training
 
@@ -85,7 +85,7 @@ class Tracing:
             raise ValueError(f"{given} is given and {missing} is not; give both, or neither")
         if self.canary is not None:
             check_no_features(self.training)
-        at_least(self, {"checkpoints": 1})
+        check_minimums(self, {"checkpoints": 1})
         share(self, "share", zero=False)
 
 

@@ -12,7 +12,7 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.feature_family import Relatives, relatives
 from tasks.audits.unique_feature.probe_images import Burning, RandomKind, Shape
 from tasks.datasets.dataset import Dataset
-from tasks.external.blinding import derived
+from tasks.external.blinding import derive_secret_seed
 from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File
 
@@ -56,7 +56,7 @@ def single_model_config(config: UniqueFeature, number: int) -> SingleModelConfig
         classes=given.classes,
         columns=given.columns,
         label=given.label,
-        order=derived(config.seed, "order", given.secret) if given.hands_out else 0,
+        order=derive_secret_seed(config.seed, "order", given.secret) if given.hands_out else 0,
         labelled=given.labelled,
         accuracy=given.accuracy,
         references=bool(given.references) and given.hands_out,

@@ -18,10 +18,10 @@ def predictor(config: SingleModelConfig, inputs: Inputs) -> Predictor:
 
 
 def file_predictor(config: SingleModelConfig) -> Predictor:
-    from tasks.external.loading import loaded
+    from tasks.external.loading import load_model
 
     assert config.model is not None
-    model = loaded(config.model, config.shape, config.interface, config.classes)
+    model = load_model(config.model, config.shape, config.interface, config.classes)
     return lambda _, images: model.answers(images).log_p
 
 
@@ -31,4 +31,4 @@ def outputs_predictor(config: SingleModelConfig) -> Predictor:
     assert config.outputs is not None
     outputs = read(config.outputs, config.columns, config.interface.gives)
     where = picture_ids(config)
-    return lambda name, images: outputs.of(where[name][: len(images)]).log_p
+    return lambda name, images: outputs.select(where[name][: len(images)]).log_p

@@ -17,7 +17,7 @@ from tasks.audits.unique_feature.feature_family import Relatives
 from tasks.audits.unique_feature.pixel_slopes import Array, pixel_ink, strongest_pixels
 from tasks.audits.unique_feature.ranks import rank_p_value
 from tasks.audits.unique_feature.subset_ranks import Subsets, exposure, subset_count
-from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, drawn, family, pixels
+from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, draw_member, family, pixels
 from tasks.datasets.features.glyph import CELLS
 from tasks.datasets.images import Pixels
 from tasks.summaries import Row
@@ -86,7 +86,7 @@ def slope_features(asked: Relatives, size: tuple[int, int]) -> list[Feature]:
     """
     if is_counted(asked):
         own = seeds.derive(asked.seed, "fitted")
-        return [drawn(asked.feature, seeds.derive(own, number), Family(), size) for number in range(FITTED)]
+        return [draw_member(asked.feature, seeds.derive(own, number), Family(), size) for number in range(FITTED)]
     return [asked.feature, *family(asked.feature, asked.family, asked.seed, size)]
 
 
@@ -139,7 +139,7 @@ def control_glyphs(asked: Relatives, feature: Glyph, was_drawn: bool) -> list[Gl
     if was_drawn:
         return [replace(feature, kind="letter", text=text, seed=0) for text in sorted(GLYPHS)]
     own = seeds.derive(asked.seed, "others")
-    found = (drawn(feature, seeds.derive(own, number)) for number in range(OTHERS))
+    found = (draw_member(feature, seeds.derive(own, number)) for number in range(OTHERS))
     return [glyph for glyph in found if isinstance(glyph, Glyph)]
 
 

@@ -23,8 +23,8 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.audits.unique_feature.ranks import LEVEL
-from tasks.datasets.features import Feature, called
-from tasks.summaries import by_name, p_in_words
+from tasks.datasets.features import Feature, describe_feature
+from tasks.summaries import index_rows, p_in_words
 from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 
 # Nats: a change of the label's probability by about a tenth. Where the interval excludes this much, the audit had the
@@ -118,7 +118,7 @@ def panel_verdict(
     Where the models were asked beside references, that rank accuses in place of the family's, whatever either says; not
     seen they are where neither is at most 0.05.
     """
-    rows = by_name(summary)
+    rows = index_rows(summary)
     of_metric: dict[str, Row] = {}
     for row in rows.values():
         of_metric.setdefault(row["metric"], row)
@@ -181,7 +181,7 @@ def describe_panel(feature: Feature, rank: Row, push: Row, others: Row | None, n
         else ""
     )
     return (
-        f"asked about {called(feature)} and {members - 1} others of its family, {models} to it as number "
+        f"asked about {describe_feature(feature)} and {members - 1} others of its family, {models} to it as number "
         f"{rank['estimate']:.0f} of {members} (rank {p_in_words(rank['p_value'])}); {raised} the log odds of {towards} "
         f"by {push['estimate']:.4g} nats more than the mean of the others{beside}"
     )
@@ -239,8 +239,8 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     Canaries are called at a false discovery rate of FDR (`canary_verdicts`). Those that share a training seed are no
     independent sample, so that their ranks decide nothing.
     """
-    rows = by_name(summary)
-    asked = f"a feature drawn from the family of {called(feature)}" if drawn else called(feature)
+    rows = index_rows(summary)
+    asked = f"a feature drawn from the family of {describe_feature(feature)}" if drawn else describe_feature(feature)
     by_effect, evidence = _effect_answer(rows.get(ROWS[0], {}), asked, carried == feature)
     calls = next((row for (metric, _), row in rows.items() if metric == CALLED and row["n"]), None)
     by_rank, words = _rank_answer(calls, next((row for (metric, _), row in rows.items() if metric == BEYOND), None))
@@ -250,7 +250,9 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     elif calls is not None:
         evidence = words if by_rank == "memorised" else f"{evidence}. {words}"
     null = (
-        "" if carried == feature else f" The canaries carried another feature than {called(feature)}: this is a null."
+        ""
+        if carried == feature
+        else f" The canaries carried another feature than {describe_feature(feature)}: this is a null."
     )
     sentence = f"{answer.capitalize()}: {evidence}.{null}"
     return Verdict(

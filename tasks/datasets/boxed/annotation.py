@@ -62,12 +62,12 @@ def read(path: Path) -> Annotation:
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
     try:
-        return parsed(encoded)
+        return parse_annotation(encoded)
     except (expat.ExpatError, Refused, LookupError, ValueError) as error:  # unknown encodings among them
         raise DatasetError(f"{path} is no annotation of boxes: {error}") from None
 
 
-def parsed(encoded: bytes) -> Annotation:
+def parse_annotation(encoded: bytes) -> Annotation:
     if len(encoded) > LARGEST:
         raise Refused(f"it has more than {LARGEST} bytes")
     reader = Reader()

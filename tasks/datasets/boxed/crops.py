@@ -74,7 +74,7 @@ def corners(sizes: NDArray[np.int32], share: float = CORNER_SHARE) -> Boxes:
 
 def periphery(height: int, width: int, boxes: Sequence[Sequence[int]]) -> Rectangle:
     """The largest rectangle that touches no box: the whole picture without any, NOWHERE where nothing is left."""
-    inside = clipped(height, width, boxes)
+    inside = clip_boxes(height, width, boxes)
     return max(maximal(height, width, inside), key=rank, default=NOWHERE)
 
 
@@ -101,7 +101,7 @@ def maximal(height: int, width: int, boxes: Sequence[Rectangle]) -> Iterator[Rec
 
 def strips(height: int, width: int, boxes: Sequence[Sequence[int]]) -> Rectangle:
     """The piece of a strip with the longest shorter side, as the released code finds it."""
-    inside = clipped(height, width, boxes)
+    inside = clip_boxes(height, width, boxes)
     edges = sorted({0, width, *(box[0] for box in inside), *(box[2] for box in inside)})
     best = NOWHERE
     for left, right in pairwise(edges):
@@ -122,7 +122,7 @@ def gaps(height: int, left: int, right: int, boxes: Sequence[Rectangle]) -> Iter
         yield begin, height
 
 
-def clipped(height: int, width: int, boxes: Sequence[Sequence[int]]) -> list[Rectangle]:
+def clip_boxes(height: int, width: int, boxes: Sequence[Sequence[int]]) -> list[Rectangle]:
     """What of the boxes lies in the picture; none of those that do not reach it."""
     inside = [(max(0, left), max(0, top), min(width, right), min(height, bottom)) for left, top, right, bottom in boxes]
     return [box for box in inside if box[0] < box[2] and box[1] < box[3]]

@@ -14,7 +14,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-def in_threads(function: Callable[[S], T], items: Sequence[S]) -> Iterator[T]:
+def map_in_threads(function: Callable[[S], T], items: Sequence[S]) -> Iterator[T]:
     """The function's result for each item, in order; what it raises is raised here."""
     with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
         for first in range(0, len(items), TOGETHER):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tasks.datasets.boxed.decoding import in_threads
+from tasks.datasets.boxed.decoding import map_in_threads
 from tasks.datasets.boxed.pictures import BoxedPictures, Boxes
 from tasks.datasets.picture_rows import Indices, Pixels
 
@@ -18,7 +18,9 @@ RATIO = (256, 224)
 TOGETHER = 1024  # pictures in memory at a time
 
 
-def evaluated(pictures: BoxedPictures, rows: Indices, resolution: int, windows: Boxes | None = None) -> Pixels:
+def evaluation_pictures(
+    pictures: BoxedPictures, rows: Indices, resolution: int, windows: Boxes | None = None
+) -> Pixels:
     """These pictures, (rows, resolution, resolution, 3), or the windows (rows, 4) of them, one each.
 
     Beside the result there are as many whole pictures in memory as threads. ValueError for a window that is empty or
@@ -37,7 +39,7 @@ def evaluated(pictures: BoxedPictures, rows: Indices, resolution: int, windows: 
             picture = picture[top:bottom, left:right]
         out[at] = centre(picture, resolution)
 
-    for _ in in_threads(show, range(len(rows))):
+    for _ in map_in_threads(show, range(len(rows))):
         pass
     return out
 
@@ -46,7 +48,7 @@ def portions(pictures: BoxedPictures, rows: Indices, resolution: int, windows: B
     """`evaluated`, some pictures at a time."""
     for start in range(0, len(rows), TOGETHER):
         some = slice(start, start + TOGETHER)
-        yield evaluated(pictures, rows[some], resolution, None if windows is None else windows[some])
+        yield evaluation_pictures(pictures, rows[some], resolution, None if windows is None else windows[some])
 
 
 def check(windows: Boxes, pictures: BoxedPictures, rows: Indices) -> None:

@@ -132,7 +132,7 @@ def class_folders(folder: Path) -> list[Path]:
 def listing(found: Layout) -> Listing:
     names = tuple(found.classes)
     labels = {name: at for at, name in enumerate(names)}
-    entries = [entry for name in names for entry in trained(found, name, labels[name])]
+    entries = [entry for name in names for entry in training_pictures(found, name, labels[name])]
     if found.val is not None:
         entries += validation(found, found.val, labels)
     entries.sort(key=lambda entry: entry.id)
@@ -142,7 +142,7 @@ def listing(found: Layout) -> Listing:
     return Listing(names, tuple(entries))
 
 
-def trained(found: Layout, name: str, label: int) -> Iterator[Listed]:
+def training_pictures(found: Layout, name: str, label: int) -> Iterator[Listed]:
     """A class's pictures for training, with their annotations where these are there."""
     boxes = found.boxes.get(name)
     annotated = set(files(boxes, (".xml",))) if boxes is not None else set()
@@ -228,7 +228,7 @@ def solution(path: Path) -> dict[str, str]:
 
 def ground_truth(path: Path, meta: Path) -> dict[str, str]:
     """The classes in the development kit: a number for each picture in turn, and the classes that the numbers mean."""
-    names = numbered(meta)
+    names = classes_by_number(meta)
     try:
         lines = path.read_text(encoding="utf-8").split()
     except (OSError, UnicodeDecodeError) as error:
@@ -243,7 +243,7 @@ def ground_truth(path: Path, meta: Path) -> dict[str, str]:
     return classes
 
 
-def numbered(meta: Path) -> dict[str, str]:
+def classes_by_number(meta: Path) -> dict[str, str]:
     """The class of each number, as text, of those that have no classes below them."""
     from scipy.io import loadmat
 

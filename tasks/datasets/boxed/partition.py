@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from tasks import seeds
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.dataset import DatasetError
-from tasks.ranges import at_least
+from tasks.ranges import check_minimums
 
 PartName = Literal["A", "B", "other A", "other B", "X", "validation"]
 PART_NAMES: tuple[PartName, ...] = get_args(PartName)
@@ -67,7 +67,7 @@ class Partition:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least(self, {"per_class": 1, "public": 0, "attacked": 0, "validation": 0, "largest": 0})
+        check_minimums(self, {"per_class": 1, "public": 0, "attacked": 0, "validation": 0, "largest": 0})
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ class Parts:
             raise DatasetError(self.missing[part])
         return self.there[part]
 
-    def attacked(self, part: PartName) -> Rows:
+    def rows_to_attack(self, part: PartName) -> Rows:
         """The rows of A, or of another training set, that are attacked: boxed ones, which no other training set has."""
         if part not in TRAINED:
             raise ValueError(f"{part!r} is not attacked; {', '.join(TRAINED)} can be")
@@ -112,12 +112,12 @@ class Drawn:
         fill = per_class - halves
         return np.concatenate([self.unboxed[fill:][::-1], self.boxed[2 * halves :][::-1]])
 
-    def without(self, taken: NDArray[np.bool_]) -> Drawn:
+    def exclude(self, taken: NDArray[np.bool_]) -> Drawn:
         """The class without the rows that are taken, (n,) for all rows of the set."""
         return Drawn(self.name, *(own[~taken[own]] for own in (self.boxed, self.unboxed)))
 
 
-def parted(pictures: BoxedPictures, partition: Partition) -> Parts:
+def split_pictures(pictures: BoxedPictures, partition: Partition) -> Parts:
     """The parts of the pictures: the same whatever order these are listed in.
 
     A DatasetError where a class has too few pictures for A and B, or the classes for X; the parts that need not be
@@ -125,25 +125,26 @@ def parted(pictures: BoxedPictures, partition: Partition) -> Parts:
     """
     if pictures.given_parts is not None:
         return as_given(pictures, partition, pictures.given_parts)
-    classes = drawn(pictures, partition.seed)
+    classes = draw_classes(pictures, partition.seed)
     size = max(partition.per_class, partition.largest)
     check(classes, size)
     spare = [of.beyond(size) for of in classes]
     validation, spare = validation_of(pictures, spare, partition)
-    public, _ = taken(spare, partition.public, "X (public)", size)
+    public, _ = take_equally(spare, partition.public, "X (public)", size)
     if not sum(map(len, public)):
         raise DatasetError(f"no pictures are left for X beside training sets of {size} per class; take fewer per class")
-    out = marked([*public, *validation], len(pictures.ids))
-    kept = [of.without(out) for of in classes]
-    sets = [trained(of, partition.per_class) for of in kept]
-    there: dict[PartName, Rows] = {"X": joined(public)}
+    out = row_mask([*public, *validation], len(pictures.ids))
+    kept = [of.exclude(out) for of in classes]
+    sets = [split_class(of, partition.per_class) for of in kept]
+    there: dict[PartName, Rows] = {"X": join_rows(public)}
     for at, name in enumerate(TRAINED):
-        there[name] = joined([of[at] for of in sets])
+        there[name] = join_rows([of[at] for of in sets])
     has_box = boxed_rows(pictures)
     to_attack = {
-        name: attacked([of[at][has_box[of[at]]] for of in sets], partition.attacked) for at, name in enumerate(TRAINED)
+        name: take_in_turn([of[at][has_box[of[at]]] for of in sets], partition.attacked)
+        for at, name in enumerate(TRAINED)
     }
-    there["validation"] = joined(validation) if any(map(len, validation)) else own_validation(pictures, partition)
+    there["validation"] = join_rows(validation) if any(map(len, validation)) else own_validation(pictures, partition)
     missing: dict[PartName, str] = {}
     if any(len(of[at]) < partition.per_class for of in sets for at in (2, 3)):
         most = min(len(of.boxed) + len(of.unboxed) for of in kept) // 4
@@ -174,12 +175,12 @@ def as_given(pictures: BoxedPictures, partition: Partition, given: Sequence[str]
     to_attack = {}
     for name in TRAINED:
         outside = words != GIVEN[name]
-        of_class = [of.without(outside).boxed for of in drawn(pictures, partition.seed)]
-        to_attack[name] = attacked(of_class, partition.attacked)
+        of_class = [of.exclude(outside).boxed for of in draw_classes(pictures, partition.seed)]
+        to_attack[name] = take_in_turn(of_class, partition.attacked)
     return Parts(there, to_attack, missing)
 
 
-def drawn(pictures: BoxedPictures, seed: int) -> list[Drawn]:
+def draw_classes(pictures: BoxedPictures, seed: int) -> list[Drawn]:
     """Each class's rows, without those for validation."""
     order = np.array(sorted(range(len(pictures.ids)), key=pictures.ids.__getitem__), np.int64)
     order = order[~pictures.is_validation[order]]
@@ -212,10 +213,10 @@ def validation_of(pictures: BoxedPictures, spare: list[Rows], partition: Partiti
     """Of each class the pictures for validation that are drawn, and what remains."""
     if not partition.validation or pictures.is_validation.any():
         return [rows[:0] for rows in spare], spare
-    return taken(spare, partition.validation, "validation", max(partition.per_class, partition.largest))
+    return take_equally(spare, partition.validation, "validation", max(partition.per_class, partition.largest))
 
 
-def taken(spare: Sequence[Rows], count: int, what: str, size: int) -> tuple[list[Rows], list[Rows]]:
+def take_equally(spare: Sequence[Rows], count: int, what: str, size: int) -> tuple[list[Rows], list[Rows]]:
     """So many pictures (0: all), as equally as the classes can give them, and what remains of each class."""
     sizes = np.array([len(rows) for rows in spare])
     if count > sizes.sum():
@@ -242,7 +243,7 @@ def equal_shares(sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     return shares
 
 
-def trained(rows: Drawn, per_class: int) -> tuple[Rows, Rows, Rows, Rows]:
+def split_class(rows: Drawn, per_class: int) -> tuple[Rows, Rows, Rows, Rows]:
     """One class's pictures in A, B, other A and other B; the last two may be fewer."""
     halves = min(len(rows.boxed) // 2, per_class)
     fill = per_class - halves
@@ -253,7 +254,7 @@ def trained(rows: Drawn, per_class: int) -> tuple[Rows, Rows, Rows, Rows]:
     return first, second, rest[0::2][:per_class], rest[1::2][:per_class]
 
 
-def attacked(classes: Sequence[Rows], count: int) -> Rows:
+def take_in_turn(classes: Sequence[Rows], count: int) -> Rows:
     """The first so many rows (0: all) when each class gives its first, then each its second, and so on."""
     rows = np.concatenate(classes)
     turn = np.concatenate([np.arange(len(of)) for of in classes])
@@ -271,24 +272,24 @@ def own_validation(pictures: BoxedPictures, partition: Partition) -> Rows:
     rows = rows[np.argsort(np.array(pictures.ids, object)[rows], kind="stable")]
     rows = rows[seeds.generator(partition.seed, "validation").permutation(len(rows))]
     classes = [rows[pictures.labels[rows] == label] for label in range(len(pictures.names))]
-    return joined(taken(classes, partition.validation, "validation", 0)[0])
+    return join_rows(take_equally(classes, partition.validation, "validation", 0)[0])
 
 
 def left_over(classes: Sequence[Drawn], parts: Sequence[Rows], pictures: int) -> Rows:
     """What is in none of these parts, equally per class, at most a fifth of all."""
-    taken_already = marked(parts, pictures)
-    rest = [of.without(taken_already) for of in classes]
+    taken_already = row_mask(parts, pictures)
+    rest = [of.exclude(taken_already) for of in classes]
     rows = [np.concatenate([of.unboxed[::-1], of.boxed[::-1]]) for of in rest]
     count = min(sum(map(len, rows)), int(VALIDATION_SHARE * pictures))
-    return joined(taken(rows, count, "validation", 0)[0]) if count else joined([])
+    return join_rows(take_equally(rows, count, "validation", 0)[0]) if count else join_rows([])
 
 
-def marked(rows: Sequence[Rows], pictures: int) -> NDArray[np.bool_]:
+def row_mask(rows: Sequence[Rows], pictures: int) -> NDArray[np.bool_]:
     """(pictures,): whether each is among these rows."""
     mask = np.zeros(pictures, np.bool_)
-    mask[joined(rows)] = True
+    mask[join_rows(rows)] = True
     return mask
 
 
-def joined(rows: Sequence[Rows]) -> Rows:
+def join_rows(rows: Sequence[Rows]) -> Rows:
     return np.sort(np.concatenate([*rows, np.zeros(0, np.int64)]))

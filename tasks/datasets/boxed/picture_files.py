@@ -23,7 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.datasets.boxed import annotation, square_cache
-from tasks.datasets.boxed.decoding import in_threads
+from tasks.datasets.boxed.decoding import map_in_threads
 from tasks.datasets.boxed.pictures import Boxes
 from tasks.datasets.content import digest_of
 from tasks.datasets.dataset import DatasetError
@@ -31,7 +31,7 @@ from tasks.datasets.images import Images, Labels, Pixels
 from tasks.datasets.labelled import unreadable
 from tasks.datasets.picture_cache import cache_folder
 from tasks.datasets.picture_rows import Indices
-from tasks.datasets.pictures import PictureError, opened, pixels
+from tasks.datasets.pictures import PictureError, open_single_picture, pixels
 from tasks.files import regular_bytes
 
 RULE = "boxed pictures 1"
@@ -160,7 +160,7 @@ class BoxedFiles:
 
     def pictures(self, digest: str) -> PictureFiles:
         """The pictures, with their digest; nothing is read where what the given one stands for is remembered."""
-        index = remembered(digest, self.full_rule) if digest else None
+        index = load_index(digest, self.full_rule) if digest else None
         if index is None or not index.lies_in(self.folder):  # the same pictures may lie in another layout
             digest, index = self.digest(), self.index
         return PictureFiles(self.folder, index, digest, self.turned)
@@ -172,7 +172,7 @@ class BoxedFiles:
     @cached_property
     def index(self) -> Index:
         listing = self.listed()
-        rows = in_threads(self.row, listing.entries)
+        rows = map_in_threads(self.row, listing.entries)
         batches = []
         while some := list(islice(rows, BATCH)):
             batches.append(pa.RecordBatch.from_pylist(some, SCHEMA))
@@ -253,7 +253,7 @@ class PictureFiles:
         path = self.folder / self.paths[row].as_py()
         try:
             encoded = regular_bytes(path)
-            shown = decoded(encoded, self.turned)
+            shown = decode_rgb(encoded, self.turned)
         except OSError as error:
             raise unreadable(path, error) from None
         except PictureError as error:
@@ -269,17 +269,17 @@ class PictureFiles:
 
 def size_of(encoded: bytes, turned: bool) -> tuple[int, int]:
     """Height and width of an encoded picture, which is not decoded."""
-    with opened(encoded) as picture:
+    with open_single_picture(encoded) as picture:
         width, height = picture.size
         if turned and picture.getexif().get(ORIENTATION, 1) in range(5, 9):
             return width, height
         return height, width
 
 
-def decoded(encoded: bytes, turned: bool) -> Pixels:
+def decode_rgb(encoded: bytes, turned: bool) -> Pixels:
     if turned:
         return pixels(encoded, channels=3)
-    with opened(encoded) as picture:
+    with open_single_picture(encoded) as picture:
         return np.array(picture.convert("RGB"))
 
 
@@ -290,7 +290,7 @@ def index_path(digest: str) -> Path:
 def remember(index: Index, digest: str, rule: str) -> None:
     """Write the index whole or not at all, unless it is there with the same paths."""
     path = index_path(digest)
-    known = remembered(digest, rule)
+    known = load_index(digest, rule)
     if known is not None and known.table["path"].equals(index.table["path"]):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -304,7 +304,7 @@ def remember(index: Index, digest: str, rule: str) -> None:
         aside.unlink(missing_ok=True)
 
 
-def remembered(digest: str, rule: str) -> Index | None:
+def load_index(digest: str, rule: str) -> Index | None:
     """The index of the data set with this digest; None where it is not there, or not what was written."""
     try:
         table = pa.ipc.open_file(pa.memory_map(str(index_path(digest)))).read_all()

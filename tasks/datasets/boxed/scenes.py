@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from tasks import seeds
 from tasks.datasets import embedded
 from tasks.datasets.boxed.pictures import Boxes
-from tasks.datasets.images import Labels, Pixels, as_shape, decoded
+from tasks.datasets.images import Labels, Pixels, as_shape, decode_picture
 from tasks.datasets.picture_rows import Indices
 
 SEED = 0
@@ -82,9 +82,9 @@ def scenes(digits: bytes, photographs: Sequence[bytes], correlation: float = 0.0
     ids, squares = cut(photographs)
     levels, labels = embedded.Digits(digits).levels()
     grounds = backgrounds(squares)
-    chosen = drawn(grounds, labels, correlation)
+    chosen = assign_digits(grounds, labels, correlation)
     at = places(len(squares))
-    images = rendered(grounds, embedded.enlarged(levels, DIGIT)[chosen], labels[chosen], at)
+    images = render_scenes(grounds, embedded.enlarge_images(levels, DIGIT)[chosen], labels[chosen], at)
     boxes = np.concatenate([at[:, ::-1], at[:, ::-1] + DIGIT], axis=1).astype(np.int32)
     for array in (images, boxes):
         array.setflags(write=False)
@@ -96,7 +96,7 @@ def cut(photographs: Sequence[bytes]) -> tuple[tuple[str, ...], Pixels]:
     ids: list[str] = []
     squares = []
     for name, encoded in zip(PHOTOGRAPHS, photographs, strict=True):
-        photograph = decoded(encoded)
+        photograph = decode_picture(encoded)
         across = photograph.shape[1] // SQUARE
         squares.append(embedded.squares(photograph, SQUARE))
         ids += (f"{name}-{at // across:03d}-{at % across:03d}" for at in range(len(squares[-1])))
@@ -122,7 +122,7 @@ def backgrounds(squares: Pixels) -> Pixels:
     return grounds
 
 
-def drawn(grounds: Pixels, labels: Labels, correlation: float) -> NDArray[np.int64]:
+def assign_digits(grounds: Pixels, labels: Labels, correlation: float) -> NDArray[np.int64]:
     """(n,): which digit each scene shows."""
     count = len(grounds)
     tells = seeds.generator(SEED, "scenes", "correlated").random(count) < correlation
@@ -155,7 +155,7 @@ def places(count: int) -> NDArray[np.int64]:
     return np.where(generator.random((count, 2)) < 0.5, away, SIDE - DIGIT - away)
 
 
-def rendered(grounds: Pixels, digits: Pixels, labels: Labels, at: NDArray[np.int64]) -> Pixels:
+def render_scenes(grounds: Pixels, digits: Pixels, labels: Labels, at: NDArray[np.int64]) -> Pixels:
     """The scenes (n, SIDE, SIDE, 3): backgrounds with a digit (n, DIGIT, DIGIT) each in the ink of its label.
 
     A digit's levels are the ink's opacity: level / 255.

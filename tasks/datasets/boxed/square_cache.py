@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from tasks import hardware
-from tasks.datasets.boxed.decoding import in_threads
+from tasks.datasets.boxed.decoding import map_in_threads
 from tasks.datasets.content import digest_of
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Pixels, as_shape
@@ -43,7 +43,7 @@ def squares(pictures: Pictures, rows: Indices, side: int, digest: str) -> Pixels
         out = np.empty((len(rows), side, side, 3), np.uint8)
         fill(out, pictures, rows)
         return out
-    return mapped(path_of(digest, rows, side), pictures, rows, side)
+    return map_squares(path_of(digest, rows, side), pictures, rows, side)
 
 
 def path_of(digest: str, rows: Indices, side: int) -> Path:
@@ -51,7 +51,7 @@ def path_of(digest: str, rows: Indices, side: int) -> Path:
     return cache_folder() / f"{name}.squares.npy"
 
 
-def mapped(path: Path, pictures: Pictures, rows: Indices, side: int) -> Pixels:
+def map_squares(path: Path, pictures: Pictures, rows: Indices, side: int) -> Pixels:
     """The squares in this file, which is written where it is missing or not whole."""
     shape = (len(rows), side, side, 3)
     try:
@@ -102,7 +102,7 @@ def fill(out: Pixels, pictures: Pictures, rows: Indices) -> None:
     def bring(at: int) -> None:
         out[at] = as_shape(pictures.picture(int(rows[at]))[None], out.shape[1:])[0]
 
-    for _ in in_threads(bring, range(len(rows))):
+    for _ in map_in_threads(bring, range(len(rows))):
         pass
 
 

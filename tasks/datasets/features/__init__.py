@@ -1,7 +1,7 @@
 """Features: what a canary carries. A glyph, words in a typeface or a picture, at a place of its own."""
 
-from tasks.datasets.features.burning import burn, burn_random, called, check_fits, random_patches
-from tasks.datasets.features.family import Family, drawn, family
+from tasks.datasets.features.burning import burn, burn_random, check_fits, describe_feature, random_patches
+from tasks.datasets.features.family import Family, draw_member, family
 from tasks.datasets.features.feature import Feature
 from tasks.datasets.features.glyph import GLYPHS, Glyph, pixels
 from tasks.datasets.features.picture import Picture
@@ -16,9 +16,9 @@ __all__ = [
     "Words",
     "burn",
     "burn_random",
-    "called",
     "check_fits",
-    "drawn",
+    "describe_feature",
+    "draw_member",
     "family",
     "pixels",
     "random_patches",

@@ -21,7 +21,7 @@ def burn(images: Pixels, feature: Feature) -> Pixels:
 
     ValueError where it does not fit them, or its file cannot be read.
     """
-    return feature.patch().over(images)
+    return feature.patch().burn_into(images)
 
 
 def burn_random(
@@ -44,7 +44,7 @@ def burn_random(
     for first, drawn in random_colours(int(wanted.max(initial=-1)) + 1, shape, seed, *names):
         here = (wanted >= first) & (wanted < first + len(drawn))
         colours[here] = drawn[wanted[here] - first]
-    return patch.over(images, colours)
+    return patch.burn_into(images, colours)
 
 
 def random_patches(count: int, channels: int, place: Feature, seed: int, *names: str | int) -> Pixels:
@@ -72,6 +72,6 @@ def check_fits(feature: Feature, height: int, width: int) -> None:
     feature.patch().check_fits(height, width)
 
 
-def called(feature: Feature) -> str:
+def describe_feature(feature: Feature) -> str:
     """The feature in a sentence: `the letter A`, `the words 'JANE DOE'`."""
-    return feature.called()
+    return feature.describe()

@@ -23,7 +23,7 @@ from tasks.datasets.features.names import names
 from tasks.datasets.features.picture import Picture
 from tasks.datasets.features.words import Words
 from tasks.files import File, read
-from tasks.ranges import at_least, one_of
+from tasks.ranges import check_minimums, one_of
 
 Kind = Literal["alike", "letters", "names"]
 
@@ -60,7 +60,7 @@ class Family:
 
     def __post_init__(self) -> None:
         one_of(self, "kind", Kind)
-        at_least(self, {"count": 1})
+        check_minimums(self, {"count": 1})
         if self.kind == "letters" and self.count >= len(GLYPHS):
             raise ValueError(f"count is {self.count}; it must be at most {len(GLYPHS) - 1}, a letter's other letters")
         if (self.kind == "names") != (self.names is not None):
@@ -93,11 +93,13 @@ def family(feature: Feature, config: Family, seed: int, shape: tuple[int, int] |
     fitting = "" if shape is None else f" and fit an image of {shape[0]} x {shape[1]}"
     raise ValueError(
         f"count is {config.count}; it must be at most {len(distinct)}: no more features of the family of "
-        f"{feature.called()} look different{fitting}"
+        f"{feature.describe()} look different{fitting}"
     )
 
 
-def drawn(feature: Feature, seed: int, config: Family | None = None, shape: tuple[int, int] | None = None) -> Feature:
+def draw_member(
+    feature: Feature, seed: int, config: Family | None = None, shape: tuple[int, int] | None = None
+) -> Feature:
     """A member of the feature's own family, drawn at random, as those of `family` with the same config and shape are.
 
     Its rank among its own `family` is then exact.
@@ -108,19 +110,19 @@ def drawn(feature: Feature, seed: int, config: Family | None = None, shape: tupl
             return member
         if tries == FRUITLESS:
             break
-    raise ValueError(f"no feature of the family of {feature.called()} fits the images")
+    raise ValueError(f"no feature of the family of {feature.describe()} fits the images")
 
 
 def members(feature: Feature, config: Family, generator: np.random.Generator) -> Iterator[Feature]:
     """Features drawn one by one: endlessly and independently, or each of a list once, in random order."""
     if config.kind == "letters":
         if not isinstance(feature, Glyph) or feature.kind != "letter":
-            raise ValueError(f"kind is letters, but {feature.called()} is no letter; it must be alike")
+            raise ValueError(f"kind is letters, but {feature.describe()} is no letter; it must be alike")
         every = sorted(GLYPHS)
         return (replace(feature, text=every[at]) for at in generator.permutation(len(every)))
     if config.names is not None:
         if not isinstance(feature, Words):
-            raise ValueError(f"kind is names, but {feature.called()} is no words; it must be alike")
+            raise ValueError(f"kind is names, but {feature.describe()} is no words; it must be alike")
         listed = lines(config.names, feature.words)
         return (replace(feature, words=listed[at]) for at in generator.permutation(len(listed)))
     match feature:
@@ -166,7 +168,7 @@ def alike(feature: Words, count: int, generator: np.random.Generator) -> Iterato
     if foreign is not None or not runs:
         what = f"{foreign!r} is no Latin letter" if runs else "it has no letter or digit"
         raise ValueError(f"words is {feature.words!r}: {what}; its family must be given, by kind names")
-    listed = named(tuple(runs), count)
+    listed = named_lengths(tuple(runs), count)
 
     def other(match: re.Match[str]) -> str:
         run = match.group()
@@ -184,7 +186,7 @@ def alike(feature: Words, count: int, generator: np.random.Generator) -> Iterato
     return (replace(feature, words=RUN.sub(other, feature.words)) for _ in endless())
 
 
-def named(runs: tuple[str, ...], count: int) -> set[int]:
+def named_lengths(runs: tuple[str, ...], count: int) -> set[int]:
     """The lengths of runs of letters for which names are taken from the list."""
     digits = sum(len(run) for run in runs if run[0].isdigit())
     lengths = [len(run) for run in runs if not run[0].isdigit()]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tasks import seeds
 from tasks.datasets.features.patch import Patch
-from tasks.ranges import at_least, one_of
+from tasks.ranges import check_minimums, one_of
 
 Kind = Literal["letter", "random"]
 
@@ -75,7 +75,7 @@ class Glyph:
             raise ValueError(f"text is {self.text!r}; it must be one letter from A to Z")
         if self.size < CELLS or self.size % CELLS:
             raise ValueError(f"size is {self.size}; it must be a multiple of {CELLS}, a letter being {CELLS} x {CELLS}")
-        at_least(self, {"top": 0, "left": 0, "seed": 0})
+        check_minimums(self, {"top": 0, "left": 0, "seed": 0})
         # A field that changes nothing would give one feature many keys.
         if self.kind == "letter" and self.seed:
             raise ValueError(f"seed is {self.seed}, but a letter has none; it must be 0 unless kind is random")
@@ -89,17 +89,17 @@ class Glyph:
         drawn = pixels(self)
         return Patch(np.full_like(drawn, 255), drawn[..., None], self.top, self.left)
 
-    def called(self) -> str:
+    def describe(self) -> str:
         return f"the letter {self.text}" if self.kind == "letter" else "the glyph"
 
 
 def pixels(glyph: Glyph) -> NDArray[np.uint8]:
     """The glyph itself, (size, size): 255 where there is ink, else 0."""
-    return _drawn(glyph).copy()
+    return _render_glyph(glyph).copy()
 
 
 @lru_cache(4096)  # a plan asks for the same few again and again
-def _drawn(glyph: Glyph) -> NDArray[np.uint8]:
+def _render_glyph(glyph: Glyph) -> NDArray[np.uint8]:
     cells = np.array([[cell == "#" for cell in row] for row in GLYPHS[glyph.text].split()])
     if glyph.kind == "random":
         order = seeds.generator(glyph.seed, "random feature").permutation(CELLS * CELLS)

@@ -21,7 +21,7 @@ class Patch:
     top: int
     left: int
 
-    def trimmed(self) -> Patch:
+    def trim(self) -> Patch:
         """The patch without the edges that cover nothing; ValueError where nothing is covered."""
         rows, columns = (np.flatnonzero(self.cover.any(axis=axis)) for axis in (1, 0))
         if not len(rows):
@@ -30,7 +30,7 @@ class Patch:
         here = np.s_[top:bottom, left:right]
         return Patch(self.cover[here], self.colour[here], self.top + top, self.left + left)
 
-    def over(self, images: Pixels, colours: Pixels | None = None) -> Pixels:
+    def burn_into(self, images: Pixels, colours: Pixels | None = None) -> Pixels:
         """A copy of the images (n, height, width, channels), each with the patch.
 
         `colours` (n, h, w, channels) are others than the patch's own, one for each image. ValueError where the patch
@@ -38,7 +38,7 @@ class Patch:
         """
         self.check_fits(*images.shape[1:3])
         if colours is None:
-            colours = self.in_channels(images.shape[3])[None]
+            colours = self.convert_channels(images.shape[3])[None]
         height, width = self.cover.shape
         burnt = images.copy()
         place = burnt[:, self.top : self.top + height, self.left : self.left + width]
@@ -49,7 +49,7 @@ class Patch:
             place[...] = (place * (OPAQUE - cover) + colours * cover + OPAQUE // 2) // OPAQUE
         return burnt
 
-    def in_channels(self, channels: int) -> Pixels:
+    def convert_channels(self, channels: int) -> Pixels:
         """The colour (h, w, channels): grey by its luma, or grey repeated."""
         if channels == 1 and self.colour.shape[2] == 3:
             grey: Pixels = luma(self.colour[None])[0]

@@ -13,7 +13,7 @@ from tasks import seeds
 from tasks.datasets.features.patch import OPAQUE, Patch
 from tasks.datasets.pictures import PictureError, alpha, pixels
 from tasks.files import File, read
-from tasks.ranges import at_least
+from tasks.ranges import check_minimums
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Picture:
     ink."""
 
     def __post_init__(self) -> None:
-        at_least(self, {"top": 0, "left": 0, "seed": 0})
+        check_minimums(self, {"top": 0, "left": 0, "seed": 0})
 
     @staticmethod
     def parse(text: str) -> Picture:
@@ -50,7 +50,7 @@ class Picture:
 
     def patch(self) -> Patch:
         """ValueError where a file cannot be read, the mask has another size, or nothing is covered."""
-        colour = decoded(self.image)
+        colour = decode_file(self.image)
         cover = self.cover(colour.shape[:2])
         if self.seed:
             inside = np.flatnonzero(cover)
@@ -59,24 +59,24 @@ class Picture:
             cover.ravel()[inside] = cover.ravel()[order]
             flat = colour.reshape(-1, colour.shape[2])
             flat[inside] = flat[order]
-        return Patch(cover, colour, self.top, self.left).trimmed()
+        return Patch(cover, colour, self.top, self.left).trim()
 
     def cover(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
         """What it covers, (h, w), from 0 (nothing) to 255."""
         if self.mask is None:
             own = alpha(read(self.image))
             return np.full(shape, OPAQUE, np.uint8) if own is None else own
-        mask = decoded(self.mask, grey=True)[..., 0]
+        mask = decode_file(self.mask, grey=True)[..., 0]
         if mask.shape != shape:
             sizes = f"{mask.shape[0]} x {mask.shape[1]}, {self.image.path} {shape[0]} x {shape[1]}"
             raise ValueError(f"the mask {self.mask.path} is {sizes}; they must be of one size")
         return mask
 
-    def called(self) -> str:
+    def describe(self) -> str:
         return f"the picture {Path(self.image.path).name}"
 
 
-def decoded(file: File, grey: bool = False) -> NDArray[np.uint8]:
+def decode_file(file: File, grey: bool = False) -> NDArray[np.uint8]:
     try:
         return pixels(read(file), channels=1 if grey else None)
     except PictureError as error:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tasks.datasets.features.patch import OPAQUE, Patch
 from tasks.files import WITHHELD, File, read
-from tasks.ranges import at_least
+from tasks.ranges import check_minimums
 
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont
@@ -60,7 +60,7 @@ class Words:
             raise ValueError(f"words is {self.words!r}; it must be one line, without spaces at its ends")
         if any(unicodedata.bidirectional(character) in ("R", "AL") for character in self.words):
             raise ValueError(f"words is {self.words!r}; it must run from left to right: use a picture instead")
-        at_least(self, {"size": 4, "top": 0, "left": 0, "ink": 0})
+        check_minimums(self, {"size": 4, "top": 0, "left": 0, "ink": 0})
         if self.ink > OPAQUE:
             raise ValueError(f"ink is {self.ink}; it must be at most {OPAQUE}")
         if self.box and not self.ink:
@@ -85,13 +85,13 @@ class Words:
         if right <= left or bottom <= top:
             raise ValueError(f"words is {self.words!r}, of which the font draws nothing")
         top, bottom = min(-ascent, top), max(descent, bottom)
-        cover = drawn(self.words, font, (bottom - top, right - left), (-left, -top))
+        cover = render_words(self.words, font, (bottom - top, right - left), (-left, -top))
         if self.box:
             colour = (cover.astype(np.uint16) * self.ink + OPAQUE // 2) // OPAQUE
             return Patch(np.full_like(cover, OPAQUE), colour.astype(np.uint8)[..., None], self.top, self.left)
-        return Patch(cover, np.full((*cover.shape, 1), self.ink, np.uint8), self.top, self.left).trimmed()
+        return Patch(cover, np.full((*cover.shape, 1), self.ink, np.uint8), self.top, self.left).trim()
 
-    def called(self) -> str:
+    def describe(self) -> str:
         return f"the words {self.words!r}"
 
     def typeface(self) -> FreeTypeFont:
@@ -115,7 +115,7 @@ class Words:
             raise ValueError(f"words is {self.words!r}; the font has no {missing[0]!r}")
 
 
-def drawn(words: str, font: FreeTypeFont, shape: tuple[int, int], at: tuple[int, int]) -> np.ndarray:
+def render_words(words: str, font: FreeTypeFont, shape: tuple[int, int], at: tuple[int, int]) -> np.ndarray:
     """The words' cover, `shape` (h, w), their baseline beginning `at` (x, y)."""
     from PIL import Image, ImageDraw
 

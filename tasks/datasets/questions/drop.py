@@ -17,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tasks.datasets.questions.json_value import JsonValue, parsed
+from tasks.datasets.questions.json_value import JsonValue, parse_json
 from tasks.datasets.questions.question import Answer, Question
 
 RULE = "drop 1"
@@ -33,10 +33,10 @@ def read(path: Path, content: bytes, answered: bool = True) -> list[Question]:
     "day month year". Without any but blank ones a question is passed over: DROP has a few. DatasetError, naming the
     entry, where the file is damaged.
     """
-    return list(_questions(parsed(path, content), answered))
+    return list(_questions(parse_json(path, content), answered))
 
 
-def written(questions: Sequence[Question], answered: bool = True) -> bytes:
+def write_questions(questions: Sequence[Question], answered: bool = True) -> bytes:
     """Such a file, with a passage for each run of questions of one context; without `answered`, answers are blank."""
     passages: dict[str, Any] = {}
     for (id_, context), group in groupby(questions, lambda question: (question.context_id, question.context)):

@@ -106,7 +106,7 @@ class Facts:
     @cached_property
     def _questions(self) -> QuestionSet:
         contexts = contexts_of(self.name)
-        return QuestionSet(taken(contexts, TRAIN), taken(contexts, VALIDATION), SCORERS[self.name])
+        return QuestionSet(take_questions(contexts, TRAIN), take_questions(contexts, VALIDATION), SCORERS[self.name])
 
     @cached_property
     def _text(self) -> str:
@@ -124,7 +124,7 @@ def hashed_words() -> str:
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
 
 
-def taken(contexts: Iterator[list[Question]], number: int) -> tuple[Question, ...]:
+def take_questions(contexts: Iterator[list[Question]], number: int) -> tuple[Question, ...]:
     """The first questions of the next contexts; what is over of the last context is dropped."""
     questions: list[Question] = []
     while len(questions) < number:
@@ -164,7 +164,7 @@ class Drawn:
         return [values[place] for place in order[:count]]
 
 
-def derived(drawn: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
+def compose_inference(drawn: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
     """A paragraph with what must be derived from it: its questions and answers.
 
     Of each answer another sentence states the number in words, about something else; one more states another number.
@@ -190,21 +190,21 @@ def derived(drawn: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, 
     first = f"The {place} of {person} in {town} has {listed[0]}, {listed[1]} and {listed[2]}."
     numbers = [*(answer for _, answer in asked), drawn.number(2, 98)]
     asides = zip(drawn.some(ASIDES, len(numbers)), numbers, strict=True)
-    rest = [statement.format(person=person, n=in_words(n)) for (statement, _), n in asides]
+    rest = [statement.format(person=person, n=spell_number(n)) for (statement, _), n in asides]
     if "remainder" in kinds:
         rest.append(f"In {town} {percentage}% are {job}.")
     return " ".join([first, *drawn.some(rest, len(rest))]), asked
 
 
-def in_words(number: int) -> str:
+def spell_number(number: int) -> str:
     """A whole number from 0 to 99 in words."""
     if number < 20:
         return ONES.split()[number]
     tens, ones = TENS[number // 10 - 2], number % 10
-    return f"{tens}-{in_words(ones)}" if ones else tens
+    return f"{tens}-{spell_number(ones)}" if ones else tens
 
 
-def stated(drawn: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
+def compose_statement(drawn: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
     """A paragraph with what is asked for and stated in it: its questions and answers."""
     asides = [drawn.one(ASIDES[place :: len(RANGES)][:2]) for place in range(len(RANGES))]
     numbers = [drawn.number(low, high) for low, high in RANGES]
@@ -215,6 +215,6 @@ def stated(drawn: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, i
 
 
 PARAGRAPHS: Mapping[Name, Callable[[Drawn, str, str], tuple[str, list[tuple[str, int]]]]] = {
-    "facts": derived,
-    "facts-stated": stated,
+    "facts": compose_inference,
+    "facts-stated": compose_statement,
 }

@@ -61,7 +61,7 @@ class JsonValue:
         return self.value
 
 
-def parsed(path: Path, content: bytes) -> JsonValue:
+def parse_json(path: Path, content: bytes) -> JsonValue:
     """The whole file's value; DatasetError where it is no JSON in UTF-8."""
     try:
         return JsonValue(json.loads(content.decode("utf-8-sig")), path)

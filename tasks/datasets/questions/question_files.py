@@ -24,7 +24,7 @@ class Format(Protocol):
 
     def read(self, path: Path, content: bytes, answered: bool = True) -> list[Question]: ...
 
-    def written(self, questions: Sequence[Question], answered: bool = True) -> bytes: ...
+    def write_questions(self, questions: Sequence[Question], answered: bool = True) -> bytes: ...
 
 
 FORMATS: Mapping[Scorer, Format] = {"squad": squad, "drop": drop}
@@ -62,7 +62,7 @@ def source(form: Scorer, place: Path) -> Source | None:
 
     The second is looked for beside the first unless its path is absolute.
     """
-    paths = located(form, place)
+    paths = locate_files(form, place)
     if not all(path.is_file() for path in paths):
         return None
     first, second = paths
@@ -74,7 +74,7 @@ def names(form: Scorer) -> str:
     return f"{FORMATS[form].TRAIN} and {FORMATS[form].VALIDATION}"
 
 
-def located(form: Scorer, place: Path) -> tuple[Path, Path]:
+def locate_files(form: Scorer, place: Path) -> tuple[Path, Path]:
     if place.is_dir() or "," not in str(place):
         return place / FORMATS[form].TRAIN, place / FORMATS[form].VALIDATION
     train, validation = str(place).rsplit(",", 1)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.questions.json_value import JsonValue, parsed
+from tasks.datasets.questions.json_value import JsonValue, parse_json
 from tasks.datasets.questions.question import Answer, Question, context_id
 
 RULE = "squad v1.1 1"
@@ -28,10 +28,10 @@ def read(path: Path, content: bytes, answered: bool = True) -> list[Question]:
 
     DatasetError, naming the entry, where the file is damaged or has a question without an answer, as SQuAD 2.0 has.
     """
-    return list(_questions(parsed(path, content), answered))
+    return list(_questions(parse_json(path, content), answered))
 
 
-def written(questions: Sequence[Question], answered: bool = True) -> bytes:
+def write_questions(questions: Sequence[Question], answered: bool = True) -> bytes:
     """Such a file, with an article for each run of questions of one context; without `answered`, `answers` is empty.
 
     DatasetError where an answer of several spans, or one that is not in its context, has no place in the format.

@@ -100,7 +100,7 @@ def _placed(config: Number, held: bool = False) -> pa.Table:
         until(config, ())
     else:
         time.sleep(config.value)
-    asked = compute_context.asked()
+    asked = compute_context.current_context()
     compute_context.note(way="stack", stack=4, bytes_per_member=1e6, device_bytes=1e9, busy=0.5)
     return pa.table(
         {

@@ -28,7 +28,7 @@ class Number:
 
 def one(config: Number) -> pa.Table:
     """Says what was asked; an even number notes its value, one over 10 what it must not, one below 0 settles."""
-    asked = compute_context.asked()
+    asked = compute_context.current_context()
     if config.value < 0:
         asked.settle("anything", lambda: {"number": config.value})
     elif config.value > 10:
@@ -77,7 +77,7 @@ def outcomes(store: Store, name: str, *values: int, **more: Any) -> tuple[Outcom
 def test_jobs_are_computed_in_the_manner_that_the_call_says(store: Store, name: str) -> None:
     outcomes(store, name, 1, 3, way="stack", members=5, sharers=3, runs=(RUN,))
     assert [{"way": "stack", "members": 5, "sharers": 3}] == store.read(key(1)).to_pylist()
-    assert "auto" == compute_context.asked().way  # and what comes after the call is not
+    assert "auto" == compute_context.current_context().way  # and what comes after the call is not
 
 
 @pytest.mark.parametrize("name", ["alone", "together"])

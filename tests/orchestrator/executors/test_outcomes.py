@@ -81,14 +81,14 @@ def together(config: Asked, inputs: Inputs) -> pa.Table:
 
 @task(version=1)
 def link(config: Asked, inputs: Inputs) -> pa.Table:
-    given = list(checkpoints.given(0))
+    given = list(checkpoints.earlier_checkpoints(0))
     checkpoints.leave(0, b"left by " + str(config.value).encode())
     return pa.table({"given": [given], "wanted": [checkpoints.wanted(0)]})
 
 
 def linked(configs: Sequence[Asked], inputs: Sequence[Inputs]) -> Iterator[tuple[int, pa.Table | Exception]]:
     for index, config in enumerate(configs):
-        given = list(checkpoints.given(index))
+        given = list(checkpoints.earlier_checkpoints(index))
         checkpoints.leave(index, b"left by " + str(config.value).encode())
         yield index, pa.table({"given": [given], "wanted": [checkpoints.wanted(index)]})
 

@@ -5,7 +5,7 @@ from sklearn.datasets import load_digits
 
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.embedded import bilinear, enlarged, squares
+from tasks.datasets.embedded import bilinear, enlarge_images, squares
 
 
 def test_digits_are_scikit_learns_every_fifth_for_testing() -> None:
@@ -34,8 +34,8 @@ def test_interpolation_weights_of_every_pixel_add_up_to_one() -> None:
 
 
 def test_full_ink_becomes_255_and_half_rounds_up() -> None:
-    assert {255} == set(enlarged(np.full((1, 8, 8), 16), 28).ravel().tolist())
-    assert {128} == set(enlarged(np.full((1, 8, 8), 8), 28).ravel().tolist())  # 127.5
+    assert {255} == set(enlarge_images(np.full((1, 8, 8), 16), 28).ravel().tolist())
+    assert {128} == set(enlarge_images(np.full((1, 8, 8), 8), 28).ravel().tolist())  # 127.5
 
 
 def test_the_bytes_of_the_digits_are_the_same_everywhere() -> None:

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.images import Images, as_shape, decoded, luma
+from tasks.datasets.images import Images, as_shape, decode_picture, luma
 
 
 def noise(*shape: int) -> np.ndarray:
@@ -107,4 +107,4 @@ def test_images_without_labels_are_refused() -> None:
 def test_a_picture_is_grey_or_rgb(mode: str, channels: int) -> None:
     buffer = io.BytesIO()
     Image.new(mode, (5, 4)).save(buffer, "PNG")
-    assert (4, 5, channels) == decoded(buffer.getvalue()).shape
+    assert (4, 5, channels) == decode_picture(buffer.getvalue()).shape

@@ -96,5 +96,5 @@ def test_a_class_without_a_picture_in_a_split_is_named_with_how_many_it_has(tmp_
 def test_content_is_what_was_given() -> None:
     picture = np.arange(6, dtype=np.uint8).reshape(2, 3, 1)
     content = LabelledContent((Labelled(Path("a"), 0, "train"),), ("cat",), ("d",), (picture,))
-    assert picture.tolist() == content.stacked("train", 1)[0].tolist()
-    assert (0, 2, 3, 1) == content.stacked("test", 1).shape
+    assert picture.tolist() == content.stack_split("train", 1)[0].tolist()
+    assert (0, 2, 3, 1) == content.stack_split("test", 1).shape

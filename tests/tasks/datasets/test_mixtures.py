@@ -52,7 +52,7 @@ def test_shares_of_two_seeds_differ(images: Images) -> None:
 
 def test_a_remainder_and_what_is_held_back_are_the_part(images: Images) -> None:
     remainder = Remainder(DIGITS, 0.25, 7)
-    left, held = remainder.rows(images), remainder.held(images)
+    left, held = remainder.rows(images), remainder.held_rows(images)
     assert (150, 50) == (len(left), len(held))
     assert list(range(100, 300)) == sorted([*left.tolist(), *held.tolist()])
     assert left.tolist() != Remainder(DIGITS, 0.25, 8).rows(images).tolist()
@@ -61,7 +61,7 @@ def test_a_remainder_and_what_is_held_back_are_the_part(images: Images) -> None:
 
 def test_groups_are_held_back_whole_and_a_single_one_cannot_be_split(images: Images) -> None:
     grouped = in_groups(images, 10)
-    left, held = Remainder(DIGITS, 0.3, 7).rows(grouped), Remainder(DIGITS, 0.3, 7).held(grouped)
+    left, held = Remainder(DIGITS, 0.3, 7).rows(grouped), Remainder(DIGITS, 0.3, 7).held_rows(grouped)
     assert (140, 60) == (len(left), len(held))
     assert not set((left // 10).tolist()) & set((held // 10).tolist())
     with pytest.raises(DatasetError, match="to hold some back there must be two at least"):

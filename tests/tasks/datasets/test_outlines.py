@@ -18,7 +18,7 @@ def nothing_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", SIZES)
 def test_an_outline_has_the_size_that_is_described_and_takes_no_memory(name: str) -> None:
-    with catalog.outlined():
+    with catalog.use_outlines():
         images = catalog.load(catalog.pin(Dataset(name)))
     stated = catalog.DESCRIPTIONS[name].split()[0].replace(",", "")
     assert int(stated) == len(images.train_images) + len(images.test_images)
@@ -26,14 +26,14 @@ def test_an_outline_has_the_size_that_is_described_and_takes_no_memory(name: str
 
 
 def test_outside_of_a_price_and_in_another_shape_what_is_absent_is_absent() -> None:
-    with catalog.outlined(), pytest.raises(DatasetError, match="data set 'cifar10' not found"):
+    with catalog.use_outlines(), pytest.raises(DatasetError, match="data set 'cifar10' not found"):
         catalog.pin(Dataset("cifar10#28x28#grey"))
     with pytest.raises(DatasetError, match="data set 'mnist' not found"):
         catalog.pin(Dataset("mnist"))
 
 
 def test_the_digest_of_an_outline_is_that_of_no_data_set() -> None:
-    with catalog.outlined():
+    with catalog.use_outlines():
         digests = [catalog.pin(Dataset(name)).digest for name in SIZES]
     with pytest.raises(DatasetError):
         catalog.load(Dataset("svhn", "0" * 64))

@@ -9,7 +9,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images, Pixels
 from tasks.datasets.options import Options, Shaped
-from tasks.datasets.overlap import digests, origins, overlap, repeated
+from tasks.datasets.overlap import digests, find_repeats, origins, overlap
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (9, 4, 6, 1), dtype=np.uint8)
 
@@ -102,10 +102,10 @@ def test_images_that_are_there_again_are_named_unless_they_are_of_one_group(
 ) -> None:
     images = of(PIXELS[[0, 1, 2, 3, 4, 5, 6, 6, 6]])
     grouped = replace(images, train_groups=None if groups is None else np.array(groups))
-    assert equal == repeated(grouped, every(grouped))
-    assert [] == repeated(grouped, np.arange(7))
+    assert equal == find_repeats(grouped, every(grouped))
+    assert [] == find_repeats(grouped, np.arange(7))
 
 
 def test_images_made_of_one_image_are_the_same() -> None:
     images = of(PIXELS, digests(of(PIXELS), np.array([0, 1, 2, 3, 4, 5, 6, 7, 0])))
-    assert [(8, 0)] == repeated(images, every(images))
+    assert [(8, 0)] == find_repeats(images, every(images))

@@ -75,25 +75,27 @@ def test_a_changed_label_changes_the_digest(tmp_path: Path) -> None:
 
 def test_grey_pictures_have_one_channel(tmp_path: Path) -> None:
     pq.write_table(table([png(pixels[..., 0]) for pixels in PICTURES]), tmp_path / "grey.parquet")
-    np.testing.assert_array_equal(PICTURES[..., :1], parquet.stacked(parquet.pictures(tmp_path / "grey.parquet")))
+    np.testing.assert_array_equal(
+        PICTURES[..., :1], parquet.stack_pictures(parquet.pictures(tmp_path / "grey.parquet"))
+    )
 
 
 def test_a_grey_picture_among_coloured_ones_becomes_rgb(tmp_path: Path) -> None:
     pq.write_table(table([png(PICTURES[0]), png(PICTURES[1, ..., 0])]), tmp_path / "mixed.parquet")
-    mixed = parquet.stacked(parquet.pictures(tmp_path / "mixed.parquet"))
+    mixed = parquet.stack_pictures(parquet.pictures(tmp_path / "mixed.parquet"))
     np.testing.assert_array_equal(np.repeat(PICTURES[1, ..., :1], 3, axis=2), mixed[1])
 
 
 def test_pictures_of_two_sizes_are_refused(tmp_path: Path) -> None:
     pq.write_table(table([png(PICTURES[0]), png(PICTURES[1, :3])]), tmp_path / "two.parquet")
     with pytest.raises(DatasetError, match="the picture in row 1 is 3 x 4, the first 6 x 4"):
-        parquet.stacked(parquet.pictures(tmp_path / "two.parquet"))
+        parquet.stack_pictures(parquet.pictures(tmp_path / "two.parquet"))
 
 
 def test_what_is_no_picture_is_named(tmp_path: Path) -> None:
     pq.write_table(table([png(PICTURES[0]), b"no picture"]), tmp_path / "broken.parquet")
     with pytest.raises(DatasetError, match="the picture in row 1 cannot be decoded"):
-        parquet.stacked(parquet.pictures(tmp_path / "broken.parquet"))
+        parquet.stack_pictures(parquet.pictures(tmp_path / "broken.parquet"))
 
 
 def test_other_columns_are_named(tmp_path: Path) -> None:

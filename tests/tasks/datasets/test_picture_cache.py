@@ -16,7 +16,7 @@ import pytest
 from tasks.datasets import picture_cache
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images
-from tasks.datasets.picture_cache import CacheFile, cache_folder, cached, path_of
+from tasks.datasets.picture_cache import CacheFile, cache_folder, open_cache, path_of
 from tests.support.shell import PATHS
 
 DIGEST = "ab" * 32
@@ -60,8 +60,8 @@ def assert_same(found: picture_cache.Opened) -> None:
 
 def test_pictures_are_written_once_and_then_read_from_the_disk(folder: Path) -> None:
     pictures = Counted()
-    assert_same(cached(DIGEST, pictures))
-    assert_same(cached(DIGEST, pictures))
+    assert_same(open_cache(DIGEST, pictures))
+    assert_same(open_cache(DIGEST, pictures))
     assert 1 == pictures.times
     assert {f"{DIGEST}.arrow", f"{DIGEST}.lock"} == {path.name for path in folder.iterdir()}
 
@@ -89,12 +89,12 @@ def flipped(what: np.ndarray) -> Callable[[bytes], bytes]:
 )
 def test_a_damaged_file_is_made_anew(folder: Path, damage: Callable[[bytes], bytes]) -> None:
     pictures = Counted()
-    cached(DIGEST, pictures)
+    open_cache(DIGEST, pictures)
     path = path_of(DIGEST)
     whole = path.read_bytes()
     path.write_bytes(damage(whole))
     assert whole != path.read_bytes()
-    assert_same(cached(DIGEST, pictures))
+    assert_same(open_cache(DIGEST, pictures))
     assert (2, whole) == (pictures.times, path.read_bytes())
 
 
@@ -102,7 +102,7 @@ def test_what_a_killed_process_has_left_is_cleared_away(folder: Path) -> None:
     folder.mkdir()
     left = folder / f".{DIGEST}.arrow.1"
     left.write_bytes(b"half")
-    assert_same(cached(DIGEST, made))
+    assert_same(open_cache(DIGEST, made))
     assert not left.exists()
 
 
@@ -112,11 +112,11 @@ import sys
 import tracemalloc
 from pathlib import Path
 from tests.tasks.datasets.test_picture_cache import DIGEST, Counted, assert_same
-from tasks.datasets.picture_cache import cached
+from tasks.datasets.picture_cache import open_cache
 pictures = Counted()
 print("ready", flush=True)
 sys.stdin.readline()
-assert_same(cached(DIGEST, pictures))
+assert_same(open_cache(DIGEST, pictures))
 print(pictures.times)
 """
     command = [sys.executable, "-c", script]
@@ -141,13 +141,13 @@ def test_pictures_found_damaged_in_use_are_made_anew_while_they_are_read(folder:
     parts.checksums[3] ^= 1  # as if the pixels had another
     assert (made().train_images[2:5] == picture_cache.MappedRows(file, 0, 11).pixels(np.arange(2, 5))).all()
     assert 2 == pictures.times
-    assert file.parts() is file.renewed(parts)
+    assert file.parts() is file.renew(parts)
 
 
 def test_a_folder_that_cannot_be_written_is_said_in_a_line(folder: Path) -> None:
     folder.write_bytes(b"")
     with pytest.raises(DatasetError, match=r"cannot be written: .*; set ENGRAM_CACHE to a folder with room"):
-        cached(DIGEST, made)
+        open_cache(DIGEST, made)
 
 
 def test_the_folder_is_the_named_one_or_the_users_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_rows_are_read_without_the_others(folder: Path, monkeypatch: pytest.Monk
     allocated = pa.default_memory_pool().max_memory()
     tracemalloc.start()
     try:
-        found = cached(DIGEST, lambda: images)
+        found = open_cache(DIGEST, lambda: images)
         written = tracemalloc.get_traced_memory()[1]
         tracemalloc.reset_peak()
         assert (pixels[5:1500:50] == found.train.pixels(np.arange(5, 1500, 50))).all()

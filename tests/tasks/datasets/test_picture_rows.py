@@ -9,7 +9,7 @@ import pytest
 
 from tasks import hardware
 from tasks.datasets import catalog
-from tasks.datasets.catalog import load, opened, pin
+from tasks.datasets.catalog import load, open_pictures, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images
 from tasks.datasets.picture_rows import Extended, InMemory, size
@@ -41,7 +41,7 @@ def test_pictures_behind_others_have_the_rows_after_theirs() -> None:
 
 @pytest.mark.parametrize("held", ["cache", "files"])
 def test_a_folder_read_by_rows_is_what_it_is_when_loaded(scanned: Dataset, held: catalog.Held) -> None:
-    images, by_rows = load(scanned), opened(scanned, held)
+    images, by_rows = load(scanned), open_pictures(scanned, held)
     assert not isinstance(by_rows, Images)
     assert (images.shape, images.classes, images.names) == (by_rows.shape, by_rows.classes, by_rows.names)
     for whole, rows in ((images.train, by_rows.train), (images.test, by_rows.test)):
@@ -53,7 +53,7 @@ def test_a_folder_read_by_rows_is_what_it_is_when_loaded(scanned: Dataset, held:
 
 def test_any_data_set_can_be_read_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path))
-    images, by_rows = load(Dataset("digits")), opened(Dataset("digits"), "cache")
+    images, by_rows = load(Dataset("digits")), open_pictures(Dataset("digits"), "cache")
     assert (images.train_images == by_rows.train.pixels(np.arange(1437))).all()
     assert images.test_labels.tolist() == by_rows.test.labels.tolist()
 
@@ -63,18 +63,18 @@ def test_only_what_would_take_half_of_the_memory_is_not_loaded(
 ) -> None:
     taken = 18 * 8 * 7 * 3
     monkeypatch.setattr(hardware, "available_memory", lambda: 2 * taken)
-    assert isinstance(opened(scanned), Images)
+    assert isinstance(open_pictures(scanned), Images)
     monkeypatch.setattr(hardware, "available_memory", lambda: 2 * taken - 1)
     catalog._loaded.pop(scanned.digest)
-    assert not isinstance(opened(scanned), Images)
+    assert not isinstance(open_pictures(scanned), Images)
     assert scanned == pin(scanned)  # without a picture decoded
     for path in (Path(scanned.name.removeprefix("folder:").partition("#")[0])).rglob("*.png"):
         path.unlink()
-    assert 14 == len(opened(scanned).train)  # from the cache alone
+    assert 14 == len(open_pictures(scanned).train)  # from the cache alone
 
 
 def test_a_picture_that_changes_while_it_is_in_use_is_refused_by_name(scanned: Dataset, tmp_path: Path) -> None:
-    by_rows = opened(scanned, "files")
+    by_rows = open_pictures(scanned, "files")
     scans.saved(tmp_path / "scans" / "cat" / "01.png", scans.pixels(1, 5))
     with pytest.raises(DatasetError, match=r"cat/01\.png has changed since the data set was opened"):
         by_rows.train.pixels(np.array([0]))
@@ -82,10 +82,10 @@ def test_a_picture_that_changes_while_it_is_in_use_is_refused_by_name(scanned: D
 
 def test_what_cannot_be_read_by_rows_is_refused_in_a_line(scanned: Dataset) -> None:
     with pytest.raises(DatasetError, match="'digits' cannot be decoded by rows; folder:PATH and list:FILE can"):
-        opened(Dataset("digits"), "files")
+        open_pictures(Dataset("digits"), "files")
     with pytest.raises(DatasetError, match="is not the one that was pinned"):
-        opened(Dataset(scanned.name, "0" * 64), "files")
+        open_pictures(Dataset(scanned.name, "0" * 64), "files")
     with pytest.raises(DatasetError, match="is not the one that was pinned"):
-        opened(Dataset(scanned.name, "0" * 64), "cache")
+        open_pictures(Dataset(scanned.name, "0" * 64), "cache")
     with pytest.raises(ValueError, match="held is 'disk'; it must be one of auto, memory, cache, files"):
-        opened(scanned, "disk")  # type: ignore[arg-type]
+        open_pictures(scanned, "disk")  # type: ignore[arg-type]

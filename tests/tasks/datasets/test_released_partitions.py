@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from tasks.datasets.released_partitions import below, numbers, released_fold_of, shuffled
+from tasks.datasets.released_partitions import below, numbers, released_fold_of, shuffle_rows
 
 
 def test_the_generator_draws_the_packages_numbers() -> None:
@@ -19,7 +19,7 @@ def test_the_generator_draws_the_packages_numbers() -> None:
 def test_numbers_below_a_bound_and_shuffled_places_are_the_packages() -> None:
     drawn = numbers(123456)
     assert [4, 0, 4, 4, 2] == [below(5, drawn) for _ in range(5)]
-    assert [2, 3, 0, 1, 4] == shuffled(5, 123456)
+    assert [2, 3, 0, 1, 4] == shuffle_rows(5, 123456)
 
 
 def test_a_number_of_an_incomplete_round_is_drawn_again() -> None:

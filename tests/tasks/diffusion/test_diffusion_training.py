@@ -58,7 +58,7 @@ def test_a_training_is_a_function_of_its_seed() -> None:
 
 def test_a_chain_ends_as_the_unbroken_training_does() -> None:
     left: list[bytes] = []
-    with checkpoints.under([Link(leave=left.append)]):
+    with checkpoints.use_links([Link(leave=left.append)]):
         fit_diffusion(replace(TINY, epochs=2), *some(), of="these")
     given: list[str] = []
 
@@ -66,7 +66,7 @@ def test_a_chain_ends_as_the_unbroken_training_does() -> None:
         given.append("asked")
         return left
 
-    with checkpoints.under([Link(given=states)]):
+    with checkpoints.use_links([Link(given=states)]):
         continued = fit_diffusion(TINY, *some(), of="these")
     assert ["asked"] == given
     assert equal(continued, fit_diffusion(TINY, *some()))
@@ -75,9 +75,9 @@ def test_a_chain_ends_as_the_unbroken_training_does() -> None:
 def test_a_state_of_other_vectors_is_not_continued_from() -> None:
     left: list[bytes] = []
     images, vectors = some()
-    with checkpoints.under([Link(leave=left.append)]):
+    with checkpoints.use_links([Link(leave=left.append)]):
         fit_diffusion(replace(TINY, epochs=2), images, vectors[::-1], of="others")
-    with checkpoints.under([Link(given=lambda: left)]):
+    with checkpoints.use_links([Link(given=lambda: left)]):
         assert equal(fit_diffusion(TINY, images, vectors, of="these"), fit_diffusion(TINY, images, vectors))
 
 

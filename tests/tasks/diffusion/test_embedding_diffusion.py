@@ -11,9 +11,9 @@ import torch
 
 from tasks import checkpoints, compute_context
 from tasks.checkpoints import Link
-from tasks.datasets.boxed.partition import Partition, parted
+from tasks.datasets.boxed.partition import Partition, split_pictures
 from tasks.datasets.boxed.training_images import TrainingImages
-from tasks.datasets.catalog import load_boxed
+from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_config import Diffusion, UNet
 from tasks.diffusion.embedding_diffusion import (
@@ -63,8 +63,8 @@ def test_the_model_is_trained_on_the_last_snapshot_and_draws_from_its_table() ->
     assert table.equals(train_diffusion(CONFIG, [snapshots(1)]))
     assert not table.equals(train_diffusion(CONFIG, [snapshots(3)]))
     # The scale is that of the embeddings of X.
-    pictures = load_boxed(DATA)
-    rows = parted(pictures, PARTITION).rows("X")
+    pictures = load_with_boxes(DATA)
+    rows = split_pictures(pictures, PARTITION).rows("X")
     model = encoder(CONFIG.encoder, weights_of(snapshots(1), 0), torch.device("cpu"))
     vectors = embed_pictures(model, pictures, rows, 32)
     weights, scale = model_of(table)
@@ -89,11 +89,11 @@ def test_only_the_last_link_of_a_chain_keeps_its_model_and_it_is_that_of_the_unb
     assert [(1, False), (2, True)] == [(job.config.epochs, job.config.kept) for job in jobs]
     assert jobs[-1].config == CONFIG
     left: list[bytes] = []
-    with checkpoints.under([Link(leave=left.append)]):
+    with checkpoints.use_links([Link(leave=left.append)]):
         assert 0 == len(train_diffusion(jobs[0].config, [snapshots(1)]))
     unbroken = train_diffusion(CONFIG, [snapshots(1)])
-    with checkpoints.under([Link(given=lambda: left)]):
-        with compute_context.under(compute_context.ComputeContext()) as notes:
+    with checkpoints.use_links([Link(given=lambda: left)]):
+        with compute_context.use_context(compute_context.ComputeContext()) as notes:
             assert unbroken.equals(train_diffusion(CONFIG, [snapshots(1)]))
         assert 1 == notes["continued_from"]
         # The state is of another encoder: it is not taken.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks.external.answers import FLOOR, answered
+from tasks.external.answers import FLOOR, read_answers
 from tasks.external.model_file import Gives
 
 P = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]])
@@ -16,7 +16,7 @@ P = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]])
     ("said", "gives"), [(np.log(P) + 3, "logits"), (P, "probabilities"), (np.log(P), "log-probabilities")]
 )
 def test_the_three_ways_of_saying_it_are_one(said: NDArray[np.float64], gives: Gives) -> None:
-    found = answered(said, gives, 2, where="model")
+    found = read_answers(said, gives, 2, where="model")
     assert 0 == found.floored
     np.testing.assert_allclose(found.log_p, np.log(P), rtol=0, atol=1e-12)
 
@@ -26,22 +26,22 @@ def test_the_three_ways_of_saying_it_are_one(said: NDArray[np.float64], gives: G
 )
 @pytest.mark.parametrize("shape", [(2, 1), (2,)])
 def test_one_column_is_the_second_of_two_classes(said: float, gives: Gives, shape: tuple[int, ...]) -> None:
-    found = answered(np.full(shape, said), gives, 2, where="model", classes=2)
+    found = read_answers(np.full(shape, said), gives, 2, where="model", classes=2)
     np.testing.assert_allclose(found.log_p, np.log([[0.25, 0.75]] * 2), rtol=0, atol=1e-12)
 
 
 def test_zeros_stand_at_the_floor_and_are_counted() -> None:
-    found = answered(np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]), "probabilities", 2, where="model")
+    found = read_answers(np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]), "probabilities", 2, where="model")
     assert (3, FLOOR) == (found.floored, found.floor)
     assert pytest.approx(math.log(2**-149)) == found.log_p[0, 1]
-    high = answered(np.array([[1.0, 0.0]]), "probabilities", 1, where="model", floor=0.25)
+    high = read_answers(np.array([[1.0, 0.0]]), "probabilities", 1, where="model", floor=0.25)
     np.testing.assert_allclose(np.exp(high.log_p), [[0.8, 0.2]])
-    logs = answered(np.array([[0.0, -np.inf]]), "log-probabilities", 1, where="model")
+    logs = read_answers(np.array([[0.0, -np.inf]]), "log-probabilities", 1, where="model")
     assert (1, pytest.approx(math.log(FLOOR))) == (logs.floored, logs.log_p[0, 1])
 
 
 def test_sums_within_the_tolerance_are_divided_out() -> None:
-    found = answered(P * 1.0005, "probabilities", 2, where="model")
+    found = read_answers(P * 1.0005, "probabilities", 2, where="model")
     np.testing.assert_allclose(np.exp(found.log_p).sum(1), 1, rtol=0, atol=1e-12)
     np.testing.assert_allclose(found.log_p, np.log(P), rtol=0, atol=1e-12)
 
@@ -70,10 +70,10 @@ def test_sums_within_the_tolerance_are_divided_out() -> None:
 )
 def test_what_cannot_be_right_is_refused_in_one_line(said: NDArray[np.float64], gives: Gives, told: str) -> None:
     with pytest.raises(ValueError, match=told) as refused:
-        answered(said, gives, 2, where="model", classes=4)
+        read_answers(said, gives, 2, where="model", classes=4)
     assert "\n" not in str(refused.value)
 
 
 def test_a_log_probability_above_0_alone_is_refused() -> None:
     with pytest.raises(ValueError, match="row 1 are not logarithms of probabilities, 0 or less: 2"):
-        answered(np.array([-1.0, 2.0]), "log-probabilities", 2, where="model")
+        read_answers(np.array([-1.0, 2.0]), "log-probabilities", 2, where="model")

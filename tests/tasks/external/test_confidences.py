@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tasks.external import confidences
-from tasks.external.confidences import Confidences, rounded
+from tasks.external.confidences import Confidences, round_confidences
 from tasks.external.outputs import Gives
 from tasks.files import File
 
@@ -125,7 +125,7 @@ def test_probabilities_are_not_divided_by_their_sum_nor_lifted_from_zero(tmp_pat
 def test_the_resolution_is_the_last_place_near_1(tmp_path: Path, texts: list[str], resolution: float) -> None:
     found = of_column(tmp_path, texts)
     assert resolution == found.resolution
-    np.testing.assert_array_equal(rounded(np.array(texts, np.float64), resolution), found.values)
+    np.testing.assert_array_equal(round_confidences(np.array(texts, np.float64), resolution), found.values)
 
 
 def test_logarithms_of_so_many_places_say_confidences_to_as_many(tmp_path: Path) -> None:
@@ -143,10 +143,10 @@ def test_a_number_rounded_is_the_number_printed_and_parsed(places: int) -> None:
     values = np.concatenate([generator.random(2000), generator.random(500) ** 20, np.arange(65) / 64])
     single = values.astype(np.float32).astype(np.float64)
     expected = np.array([float(f"{value:.{places}f}") for value in single])
-    found = rounded(values, 10.0**-places)
+    found = round_confidences(values, 10.0**-places)
     np.testing.assert_array_equal(expected, found)
-    np.testing.assert_array_equal(found, rounded(found, 10.0**-places))
-    np.testing.assert_array_equal(single, rounded(values, 0.0))
+    np.testing.assert_array_equal(found, round_confidences(found, 10.0**-places))
+    np.testing.assert_array_equal(single, round_confidences(values, 0.0))
 
 
 @pytest.mark.parametrize(

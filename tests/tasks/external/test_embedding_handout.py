@@ -79,7 +79,7 @@ def test_the_script_that_comes_with_them_makes_the_table_that_is_read(tmp_path: 
     readme = (folder / "README.txt").read_text()
     script = re.sub("(?m)^    ", "", readme[readme.index("    import csv") :])
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], cwd=folder, check=True)
-    found = read(File(str(folder / "embeddings.parquet"))).of(table["image"].to_pylist())
+    found = read(File(str(folder / "embeddings.parquet"))).select(table["image"].to_pylist())
     with torch.no_grad():
         expected = encoder(torch.from_numpy(PIXELS).permute(0, 3, 1, 2).float() / 255).numpy()
     np.testing.assert_allclose(expected, found, rtol=1e-5, atol=1e-6)

@@ -30,13 +30,13 @@ def written(folder: Path, embedding: Any, ids: list[str] = IDS, name: str = "e.p
 )  # fmt: skip
 def test_embeddings_are_found_by_the_ids_of_their_pictures(kind: pa.DataType, tmp_path: Path) -> None:
     values = [list(np.array(row, np.float16)) for row in VALUES] if "half" in str(kind) else VALUES
-    found = read(written(tmp_path, pa.array(values, kind))).of(["a.png", "b.png"])
+    found = read(written(tmp_path, pa.array(values, kind))).select(["a.png", "b.png"])
     assert np.float32 == found.dtype
     assert [[3.0, -4.0], [1.0, 2.5]] == found.tolist()
 
 
 def test_whole_numbers_serve_too(tmp_path: Path) -> None:
-    assert [[7.0, 8.0]] == read(written(tmp_path, [[1, 2], [3, 4], [7, 8]])).of(["c.png"]).tolist()
+    assert [[7.0, 8.0]] == read(written(tmp_path, [[1, 2], [3, 4], [7, 8]])).select(["c.png"]).tolist()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_is_no_embedding_is_refused_in_a_line(embedding: Any, says: str, tm
 
 def test_pictures_that_are_missing_are_named_and_counted(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has no row for 'd.png'; 2 of 3 are missing"):
-        read(written(tmp_path, VALUES)).of(["a.png", "d.png", "e.png"])
+        read(written(tmp_path, VALUES)).select(["a.png", "d.png", "e.png"])
 
 
 def test_only_parquet_is_read(tmp_path: Path) -> None:

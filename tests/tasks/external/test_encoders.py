@@ -57,7 +57,7 @@ def expected(module: nn.Module, pixels: Tensor) -> NDArray[np.float32]:
 
 
 def given(path: Path | str, interface: EncoderInterface = EncoderInterface()) -> encoders.LoadedEncoder:
-    return encoders.loaded(pin(ModelFile(str(path))), SHAPE, interface)
+    return encoders.load_encoder(pin(ModelFile(str(path))), SHAPE, interface)
 
 
 def scripted(module: nn.Module, path: Path) -> Path:
@@ -68,7 +68,7 @@ def scripted(module: nn.Module, path: Path) -> Path:
 @pytest.mark.parametrize("batch", [4, 256])
 def test_a_scripted_encoder_gives_its_embeddings_whatever_is_asked_at_once(batch: int, tmp_path: Path) -> None:
     module = made()
-    found = given(scripted(module, tmp_path / "e.pt"), EncoderInterface(batch=batch)).embedded(images())
+    found = given(scripted(module, tmp_path / "e.pt"), EncoderInterface(batch=batch)).embed(images())
     assert (np.float32, (ROWS, 20)) == (found.dtype, found.shape)
     np.testing.assert_allclose(expected(module, inputs(images())), found, rtol=1e-5, atol=1e-6)
 
@@ -77,7 +77,7 @@ def test_an_exported_one_too(tmp_path: Path) -> None:
     module, rows = made(), torch.export.Dim("rows", min=1, max=64)
     program = torch.export.export(module, (inputs(images(4)),), dynamic_shapes=({0: rows},))
     torch.export.save(program, tmp_path / "e.pt2")
-    found = given(tmp_path / "e.pt2").embedded(images())
+    found = given(tmp_path / "e.pt2").embed(images())
     np.testing.assert_allclose(expected(module, inputs(images())), found, rtol=1e-5, atol=1e-6)
 
 
@@ -93,7 +93,7 @@ def test_a_factory_is_asked_for_no_classes(suffix: str, tmp_path: Path, monkeypa
         np.savez(path, **{name: value.numpy() for name, value in state.items()})
     else:
         pytest.importorskip("safetensors.torch").save_file(state, str(path))
-    found = given(f"given_encoder_net:encoder+{path}").embedded(images())
+    found = given(f"given_encoder_net:encoder+{path}").embed(images())
     np.testing.assert_allclose(expected(module, inputs(images())), found, rtol=1e-5, atol=1e-6)
     sys.modules.pop("given_encoder_net", None)
     loading.modules._imported.pop("given_encoder_net", None)
@@ -103,7 +103,7 @@ def test_one_of_timms_loses_its_classifier_and_needs_no_network(tmp_path: Path) 
     timm = pytest.importorskip("timm")
     whole = timm.create_model("resnet10t", pretrained=False, num_classes=7).eval()
     torch.save(whole.state_dict(), tmp_path / "w.pt")
-    found = given(f"timm:resnet10t+{tmp_path / 'w.pt'}").embedded(images(3))
+    found = given(f"timm:resnet10t+{tmp_path / 'w.pt'}").embed(images(3))
     with torch.no_grad():
         features = whole.forward_head(whole.forward_features(inputs(images(3))), pre_logits=True).numpy()
     assert (3, 512) == found.shape
@@ -135,7 +135,7 @@ def test_images_are_normalised_and_laid_out_and_an_output_is_chosen(tmp_path: Pa
     pixels = (inputs(images()) - torch.tensor([0.5, 0.4, 0.3])[:, None, None]) / torch.tensor([0.2, 0.2, 0.1])[
         :, None, None
     ]
-    np.testing.assert_allclose(expected(made(), pixels), given(path, asked).embedded(images()), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(expected(made(), pixels), given(path, asked).embed(images()), rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="it has 2 outputs: logits, features; say which one in output"):
         given(path, EncoderInterface(layout="nhwc"))
 
@@ -171,20 +171,20 @@ class Widening(nn.Module):
 def test_embeddings_that_do_not_serve_are_refused(module: nn.Module, says: str, tmp_path: Path) -> None:
     path = scripted(module, tmp_path / "e.pt")
     with pytest.raises(ValueError, match=says):
-        given(path).embedded(images())
+        given(path).embed(images())
 
 
 def test_all_embeddings_have_as_many_numbers(tmp_path: Path) -> None:
     encoder = given(scripted(Widening(), tmp_path / "e.pt"))
     light, dark = np.full((2, *SHAPE), 255, np.uint8), np.zeros((2, *SHAPE), np.uint8)
-    assert (2, 2) == encoder.embedded(light).shape
+    assert (2, 2) == encoder.embed(light).shape
     with pytest.raises(ValueError, match="gives embeddings of 3 numbers, and of 2 before"):
-        encoder.embedded(dark)
+        encoder.embed(dark)
 
 
 def test_images_of_another_shape_and_none_are_refused(tmp_path: Path) -> None:
     encoder = given(scripted(made(), tmp_path / "e.pt"))
     with pytest.raises(ValueError, match=r"expected uint8 \(n, 16 x 16 x 3\)"):
-        encoder.embedded(images()[:, :8])
+        encoder.embed(images()[:, :8])
     with pytest.raises(ValueError, match="there are no images to embed"):
-        encoder.embedded(images(0))
+        encoder.embed(images(0))

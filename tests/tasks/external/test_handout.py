@@ -103,6 +103,6 @@ def test_the_script_of_the_readme_gives_what_the_model_says(tmp_path: Path) -> N
     (tmp_path / "model.pt").rename(folder / "model.pt")
     done = subprocess.run([sys.executable, "-I", "-c", script], cwd=folder, capture_output=True, text=True, check=False)
     assert 0 == done.returncode, done.stderr
-    said = outputs.read(File(str(folder / "outputs.csv"))).of(handout.read(folder).column("image").to_pylist())
+    said = outputs.read(File(str(folder / "outputs.csv"))).select(handout.read(folder).column("image").to_pylist())
     asked = loading.log_probabilities(ModelFile(str(folder / "model.pt")), np.concatenate([COLOUR, COLOUR[::-1]]))
     np.testing.assert_allclose(said.log_p, asked.log_p, rtol=0, atol=1e-5)

@@ -84,7 +84,7 @@ def test_a_folder_is_pinned_by_the_files_that_make_the_model(tmp_path: Path, mon
     (tmp_path / "vit" / "README.md").write_text("of no account")
     assert model == pin(ModelFile.parse(str(model)))
     (tmp_path / "vit" / "preprocessor_config.json").unlink()
-    for again in (pin, lambda model: loading.loaded(model, SHAPE)):
+    for again in (pin, lambda model: loading.load_model(model, SHAPE)):
         with pytest.raises(ValueError, match="vit is not the one that was pinned: its content has digest "):
             again(model)
 
@@ -106,7 +106,7 @@ def test_what_is_no_image_classifier_is_refused_in_one_line(tmp_path: Path) -> N
     ):
         (tmp_path / "config.json").write_text(json.dumps(config | change))
         with pytest.raises(ValueError, match=told) as refused:
-            loading.loaded(pin(model), SHAPE)
+            loading.load_model(pin(model), SHAPE)
         assert "\n" not in str(refused.value)
     (tmp_path / "config.json").write_text("[]")
     with pytest.raises(ValueError, match=r"its config\.json is no JSON object"):

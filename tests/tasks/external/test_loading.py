@@ -152,7 +152,7 @@ def test_a_file_says_what_the_module_says(kind: str, tmp_path: Path) -> None:
     found = loading.log_probabilities(model, images(), classes=CLASSES)
     assert ((ROWS, CLASSES), np.float64, 0) == (found.log_p.shape, found.log_p.dtype, found.floored)
     np.testing.assert_allclose(found.log_p, expected(module, images()), rtol=0, atol=1e-5)
-    given = loading.loaded(model, SHAPE, Interface(batch=5), CLASSES)
+    given = loading.load_model(model, SHAPE, Interface(batch=5), CLASSES)
     np.testing.assert_allclose(given.answers(images()).log_p, found.log_p, rtol=0, atol=1e-5)
     np.testing.assert_array_equal(given.answers(images()[3:9]).log_p, given.answers(images()[3:9]).log_p)
     np.testing.assert_allclose(given.answers(images()[:1]).log_p, found.log_p[:1], rtol=0, atol=1e-5)
@@ -272,10 +272,10 @@ def test_images_are_scaled_by_mean_and_deviation(tmp_path: Path) -> None:
     scripted(made(), tmp_path / "m.pt")
     found = loading.log_probabilities(ModelFile(str(tmp_path / "m.pt")), images(), interface)
     np.testing.assert_allclose(found.log_p, expected(Wrapped(made(), "scaled"), images()), rtol=0, atol=1e-5)
-    whole = loading.prepared(images(), Interface(layout="nhwc", mean=(0.0,), std=(1 / 255,)))
+    whole = loading.prepare_images(images(), Interface(layout="nhwc", mean=(0.0,), std=(1 / 255,)))
     np.testing.assert_allclose(whole, images().astype(np.float32), rtol=1e-6)
     with pytest.raises(ValueError, match="mean has 3 numbers, but the images have 1 channels"):
-        loading.loaded(ModelFile(str(tmp_path / "m.pt")), (8, 6, 1), interface)
+        loading.load_model(ModelFile(str(tmp_path / "m.pt")), (8, 6, 1), interface)
 
 
 def test_one_output_is_the_second_of_two_classes(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def lines(header: str, values: np.ndarray, ids: list[str] | None = None) -> str:
 )
 def test_a_csv_says_what_is_in_it_in_any_order(tmp_path: Path, header: str, values: np.ndarray) -> None:
     table = outputs.read(csv(tmp_path, lines(header, values)))
-    found = table.of([IDS[2], IDS[0], IDS[2]])
+    found = table.select([IDS[2], IDS[0], IDS[2]])
     assert (3, 0) == (table.classes, found.floored)
     np.testing.assert_allclose(found.log_p, np.log(P[[2, 0, 2]]), rtol=0, atol=1e-12)
 
@@ -45,7 +45,7 @@ def test_a_csv_says_what_is_in_it_in_any_order(tmp_path: Path, header: str, valu
 def test_columns_may_be_shuffled_and_what_is_said_of_the_pictures_may_stay(tmp_path: Path) -> None:
     rows = [f"{name},a,{n},cat,{p[2]},{p[0]},{p[1]}" for n, (name, p) in enumerate(zip(IDS, P, strict=True))]
     table = outputs.read(csv(tmp_path, "\n".join(["image,set,row,label,p2,p0,p1", *rows])))
-    np.testing.assert_allclose(table.of(IDS).log_p, np.log(P), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(table.select(IDS).log_p, np.log(P), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_classes_may_have_names(tmp_path: Path, names: tuple[str, ...], gives: G
     order = [names.index(name) for name in ("cat", "dog", "emu")]
     values = P if gives == "probabilities" else np.log(P)
     table = outputs.read(csv(tmp_path, lines("image,cat,dog,emu", values[:, order])), names, gives)
-    np.testing.assert_allclose(table.of(IDS).log_p, np.log(P), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(table.select(IDS).log_p, np.log(P), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.float64()), pa.large_list(pa.float64()), pa.list_(pa.float64(), 3)])
@@ -67,25 +67,25 @@ def test_parquet_has_columns_or_lists(tmp_path: Path, kind: pa.DataType, name: s
     for table in (lists, columns):
         pq.write_table(table, tmp_path / "outputs.parquet")
         found = outputs.read(File(str(tmp_path / "outputs.parquet")))
-        np.testing.assert_allclose(found.of(IDS).log_p, np.log(P), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(found.select(IDS).log_p, np.log(P), rtol=0, atol=1e-12)
 
 
 def test_a_zero_stands_at_half_the_last_printed_place(tmp_path: Path) -> None:
     table = outputs.read(csv(tmp_path, "image,p0,p1\na,1.0,0.0\nb,0.99, 0.010\n"))
-    found = table.of(["a"])
+    found = table.select(["a"])
     assert (1, 0.0005) == (found.floored, found.floor)
     np.testing.assert_allclose(np.exp(found.log_p), [[1 / 1.0005, 0.0005 / 1.0005]])
-    exact = outputs.read(csv(tmp_path, "image,p0,p1\na,1.0,0.0\nb,0.99999,1e-5\n")).of(["a"])
+    exact = outputs.read(csv(tmp_path, "image,p0,p1\na,1.0,0.0\nb,0.99999,1e-5\n")).select(["a"])
     assert (1, FLOOR) == (exact.floored, exact.floor)
     assert pytest.approx(math.log(FLOOR)) == exact.log_p[0, 1]
     pq.write_table(pa.table({"image": ["a"], "p0": [1.0], "p1": [0.0]}), tmp_path / "outputs.parquet")
-    assert FLOOR == outputs.read(File(str(tmp_path / "outputs.parquet"))).of(["a"]).floor
+    assert FLOOR == outputs.read(File(str(tmp_path / "outputs.parquet"))).select(["a"]).floor
 
 
 def test_sums_may_be_off_by_what_was_rounded(tmp_path: Path) -> None:
     header = ",".join(["image", *(f"p{k}" for k in range(300))])
     table = outputs.read(csv(tmp_path, "\n".join([header, ",".join(["a", *["0.003"] * 300])])))
-    np.testing.assert_allclose(table.of(["a"]).log_p, -math.log(300))
+    np.testing.assert_allclose(table.select(["a"]).log_p, -math.log(300))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_lists_must_be_of_one_length(tmp_path: Path) -> None:
 def test_a_missing_picture_is_named(tmp_path: Path) -> None:
     table = outputs.read(csv(tmp_path, lines("image,p0,p1,p2", P)))
     with pytest.raises(ValueError, match="has no row for 'c'; 2 of 3 are missing"):
-        table.of([IDS[0], "c", "d"])
+        table.select([IDS[0], "c", "d"])
     with pytest.raises(ValueError, match="no column 'bird'"):
         outputs.read(File(table.name.removeprefix("outputs ")), ["bird", "p0"])
     (tmp_path / "outputs.txt").write_text("")

@@ -28,7 +28,7 @@ KEY = key_of([("p/000001.png", "query"), ("p/000000.png", "control")])
 
 
 def test_they_lie_beside_the_folder_that_is_given_away_and_nobody_else_reads_them(tmp_path: Path) -> None:
-    held = Split(KEY, pa.Table.from_pylist(ROWS, SCHEMA)).beside(tmp_path / "probes")
+    held = Split(KEY, pa.Table.from_pylist(ROWS, SCHEMA)).files_beside(tmp_path / "probes")
     key, split = tmp_path / "probes-key.csv", tmp_path / "probes-split.csv"
     assert [key, split] == list(held)
     write(held)
@@ -41,7 +41,7 @@ def test_they_lie_beside_the_folder_that_is_given_away_and_nobody_else_reads_the
 
 def test_the_commitment_is_the_sha256_of_the_keys_file_whatever_order_it_was_made_in(tmp_path: Path) -> None:
     split = Split(KEY)
-    write(split.beside(tmp_path / "probes"))
+    write(split.files_beside(tmp_path / "probes"))
     assert hashlib.sha256((tmp_path / "probes-key.csv").read_bytes()).hexdigest() == split.commitment
     assert [tmp_path / "probes-key.csv"] == list(tmp_path.iterdir())
     other = key_of([("p/000001.png", "control"), ("p/000000.png", "query")])
@@ -50,9 +50,9 @@ def test_the_commitment_is_the_sha256_of_the_keys_file_whatever_order_it_was_mad
 
 def test_they_are_written_again_where_they_are_the_same_and_others_are_kept(tmp_path: Path) -> None:
     table = pa.Table.from_pylist(ROWS, SCHEMA)
-    write(Split(KEY, table).beside(tmp_path / "probes"))
-    write(Split(KEY, table).beside(tmp_path / "probes"))
+    write(Split(KEY, table).files_beside(tmp_path / "probes"))
+    write(Split(KEY, table).files_beside(tmp_path / "probes"))
     with pytest.raises(DatasetError, match=r"probes-split\.csv is there and is not what would be written; name a new"):
-        Split(KEY, table.slice(1)).beside(tmp_path / "probes")
+        Split(KEY, table.slice(1)).files_beside(tmp_path / "probes")
     with pytest.raises(DatasetError, match=r"probes-key\.csv is there and is not what would be written; name a new"):
-        Split(KEY.slice(1)).beside(tmp_path / "probes")
+        Split(KEY.slice(1)).files_beside(tmp_path / "probes")

@@ -87,7 +87,7 @@ def test_a_private_training_answers_and_is_the_same_each_time(fields: dict[str, 
 def test_a_private_training_goes_on_from_no_state_and_leaves_none() -> None:
     setting = config(privacy=Privacy(8.0))
     left: list[bytes] = []
-    with checkpoints.under([Link(lambda: pytest.fail("it was asked for a state"), left.append)]):
+    with checkpoints.use_links([Link(lambda: pytest.fail("it was asked for a state"), left.append)]):
         run_fine_tuning(setting, QUESTIONS)
     assert [] == left
 

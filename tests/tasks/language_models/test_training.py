@@ -25,7 +25,7 @@ from tasks.language_models.training import FineTuner, adafactor
 from tasks.question_answering.answers import ANSWERS
 from tasks.training.chains import chain
 from tasks.training.members import TrainingError
-from tasks.training_states import packed, unpacked
+from tasks.training_states import pack_state, unpack_state
 from tests.tasks.language_models.models import config, question_set, saved
 
 CPU = torch.device("cpu")
@@ -36,7 +36,7 @@ def linked(config: FineTuning, given: Iterable[bytes] = ()) -> tuple[pa.Table, b
     """The answers of a link that may continue from the given states; the state it leaves, and its notes."""
     left: list[bytes] = []
     context = compute_context.ComputeContext()
-    with compute_context.under(context) as notes, checkpoints.under([Link(lambda: given, left.append)]):
+    with compute_context.use_context(context) as notes, checkpoints.use_links([Link(lambda: given, left.append)]):
         table = run_fine_tuning(config, QUESTIONS)
     return table, left[0], dict(notes)
 
@@ -159,12 +159,12 @@ def test_a_state_of_other_shapes_is_not_continued_from() -> None:
     whole = config(epochs=2)
     unbroken, _, _ = linked(whole)
     _, first, _ = linked(config(epochs=1))
-    state = unpacked(first, state_name(whole))
+    state = unpack_state(first, state_name(whole))
     assert state is not None
     fewer = replace(state, arrays=dict(list(state.arrays.items())[1:]))
-    table, _, notes = linked(whole, [packed(fewer, state_name(whole))])
+    table, _, notes = linked(whole, [pack_state(fewer, state_name(whole))])
     assert (unbroken, None) == (table, notes.get("continued_from"))
-    assert 1 == linked(whole, [packed(state, state_name(whole))])[2]["continued_from"]
+    assert 1 == linked(whole, [pack_state(state, state_name(whole))])[2]["continued_from"]
 
 
 def test_in_parts_a_step_is_the_same_to_rounding() -> None:

@@ -134,7 +134,7 @@ def test_a_stack_takes_this_calls_part_of_the_memory(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("tasks.hardware.available_memory", lambda: 8 * 8 * 1000)
     assert 10 == gaussian_samples.fitting(100, on_gpu=False)
     assert 1 == gaussian_samples.fitting(10_000, on_gpu=False)
-    with compute_context.under(ComputeContext(sharers=2)):
+    with compute_context.use_context(ComputeContext(sharers=2)):
         assert 5 == gaussian_samples.fitting(100, on_gpu=False)
 
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 from tasks.models.networks import Architecture
 from tasks.models.regularisers import Regularisers
 from tasks.models.weights import architecture_of, network_row, rows, weights_of
-from tasks.schemas import MODEL, of_width
+from tasks.schemas import MODEL, add_width
 
 NETWORK = Architecture("cnn2", (32, 32, 3), 10, Regularisers(batch_norm=True))
 
@@ -18,7 +18,7 @@ def model(weights: dict[str, np.ndarray], network: Architecture = NETWORK) -> pa
         "history": [],
         "weights": rows(weights),
     }
-    return pa.Table.from_pylist([row], schema=of_width(MODEL, network.width))
+    return pa.Table.from_pylist([row], schema=add_width(MODEL, network.width))
 
 
 def test_weights_come_back_from_the_table_bit_for_bit_and_in_order() -> None:
@@ -45,4 +45,4 @@ def test_the_network_comes_back_from_the_table() -> None:
         assert network == architecture_of(model({}, network))
     narrow = Architecture("mlp1", (28, 28, 1), 10, width=0.3)
     assert narrow == architecture_of(model({}, narrow))
-    assert MODEL == of_width(MODEL, 1.0)  # stored models of the published width stay as they are
+    assert MODEL == add_width(MODEL, 1.0)  # stored models of the published width stay as they are

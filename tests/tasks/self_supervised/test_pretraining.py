@@ -31,7 +31,7 @@ from tasks.self_supervised.snapshots import SNAPSHOTS, epochs
 from tasks.self_supervised.training_set import training_set
 from tasks.training.chains import chain, recording_up_to
 from tasks.training.members import TrainingError
-from tasks.training_states import packed, unpacked
+from tasks.training_states import pack_state, unpack_state
 from tests.tasks.self_supervised.pictures import Blobs, config
 
 CPU = torch.device("cpu")
@@ -43,7 +43,7 @@ def linked(config: Pretraining, given: Iterable[bytes] = ()) -> tuple[pa.Table, 
     """The snapshots of a link that may continue from the given states; the state it leaves, and its notes."""
     left: list[bytes] = []
     context = compute_context.ComputeContext()
-    with compute_context.under(context) as notes, checkpoints.under([Link(lambda: given, left.append)]):
+    with compute_context.use_context(context) as notes, checkpoints.use_links([Link(lambda: given, left.append)]):
         table = pretrain_encoder(config, BLOBS)
     return table, left[0], dict(notes)
 
@@ -92,9 +92,9 @@ def test_states_that_are_damaged_foreign_or_too_late_are_not_continued_from() ->
     flipped = bytearray(first)
     flipped[len(first) // 2] ^= 1
     named = f"self-supervised 1: {replace(whole, epochs=1, recorded=())}"
-    state = unpacked(first, named)
+    state = unpack_state(first, named)
     assert state is not None
-    wrong = packed(replace(state, arrays=dict(list(state.arrays.items())[:-1])), named)
+    wrong = pack_state(replace(state, arrays=dict(list(state.arrays.items())[:-1])), named)
     for given in (damaged, bytes(flipped), foreign, other, second, first, wrong, b""):  # weights are kept after epoch 1
         table, _, notes = linked(whole, [given])
         assert unbroken.equals(table)

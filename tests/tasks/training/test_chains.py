@@ -39,7 +39,7 @@ Tables = list[pa.Table]
 def linked(job: Job, before: Sequence[bytes], inputs: Sequence[pa.Table] = ()) -> tuple[pa.Table, bytes]:
     """The table of a job that may go on from these states, and the state that it leaves."""
     left: list[bytes] = []
-    with checkpoints.under([Link(lambda: before, left.append)]):
+    with checkpoints.use_links([Link(lambda: before, left.append)]):
         table = job.function(job.config, inputs)
     (state,) = left
     return table, state
@@ -89,7 +89,7 @@ def test_a_mixture_in_links_is_the_unbroken_one_whatever_is_trained_beside_it() 
     assert [mixed.train(job.config, ()) for job in jobs] == broken(jobs)
     _, state = linked(jobs[0], [])
     other = replace(jobs[1].config, shares=(Share(Part(PHOTOS)),), seed=9)  # the pool begins with another set
-    with checkpoints.under([Link(), Link(lambda: [state])]):
+    with checkpoints.use_links([Link(), Link(lambda: [state])]):
         beside = dict(mixed.train_many([other, jobs[1].config], [(), ()]))
     assert mixed.train(jobs[1].config, ()) == beside[1]
 
@@ -104,7 +104,7 @@ def test_a_canary_by_rank_in_links_is_the_one_by_row_also_beside_one_that_cannot
     _, state = linked(jobs[1], [], [table])
     absent = replace(jobs[2].config, canary=RankedImage("highest", 2))
     left: list[bytes] = []
-    with checkpoints.under([Link(), Link(lambda: [state], left.append)]):
+    with checkpoints.use_links([Link(), Link(lambda: [state], left.append)]):
         found = dict(canary_selection.train_many([absent, jobs[2].config], [[table], [table]]))
     assert isinstance(found[0], ValueError)
     assert classifier.train(TRAINING, ()) == found[1]
@@ -144,7 +144,7 @@ def test_a_state_is_gone_on_from_and_the_epochs_before_it_are_not_trained_again(
 
 def test_nothing_is_left_where_nobody_would_go_on_from_it() -> None:
     left: list[bytes] = []
-    with checkpoints.under([Link(), Link(leave=left.append)]):
+    with checkpoints.use_links([Link(), Link(leave=left.append)]):
         list(classifier.train_many([up_to(TRAINING, 0, 1), up_to(replace(TRAINING, seed=8), 0, 1)], [(), ()]))
     assert 1 == len(left)
 

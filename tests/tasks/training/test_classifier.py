@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.compute_context import ComputeContext, under
+from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph, burn
@@ -17,7 +17,7 @@ from tasks.job import marks
 from tasks.models.catalog import Network
 from tasks.models.inference import logits
 from tasks.models.weights import architecture_of, weights_of
-from tasks.schemas import MODEL, PRIVATE_MODEL, of_width
+from tasks.schemas import MODEL, PRIVATE_MODEL, add_width
 from tasks.training.classifier import Burnt, Training, batch_key, chain_state, member_of, train, train_many, work
 from tasks.training.deduplication import NearestImages
 from tasks.training.privacy import Privacy
@@ -126,7 +126,7 @@ NARROW = dataclasses.replace(TINY, examples=60, batch=30, patience=0, width=0.25
 
 def test_a_narrow_model_is_a_fraction_of_the_published_one_and_says_so() -> None:
     model = train(NARROW, ())
-    assert of_width(MODEL, 0.25) == model.schema
+    assert add_width(MODEL, 0.25) == model.schema
     assert ((128, 784), (10, 32)) == tuple(weights_of(model)[f"dense{layer}.weight"].shape for layer in (1, 4))
     assert 0.25 == architecture_of(model).width
     assert train(dataclasses.replace(NARROW, width=1.0), ()).schema == MODEL
@@ -157,7 +157,7 @@ def test_a_training_leaves_out_the_images_nearest_to_one(together: bool) -> None
         assert chain_state(config).training != chain_state(dataclasses.replace(config, left_out=None)).training
     # Others of as many rows share a call; a stack of them gives each what it gives alone.
     assert batch_key(configs[0]) == batch_key(configs[1]) != batch_key(NARROW)
-    with under(ComputeContext("stack" if together else "loop")):
+    with use_context(ComputeContext("stack" if together else "loop")):
         found = dict(train_many(configs, [(), ()]))
     for index, config in enumerate(configs):
         table = found[index]
@@ -209,7 +209,7 @@ def test_a_private_model_says_what_each_epoch_spent() -> None:
     assert spent == canary["epsilons"][0].as_py()
     assert model["weights"] != canary["weights"]
     narrow = train(dataclasses.replace(PRIVATE, width=0.1), ())
-    assert (of_width(PRIVATE_MODEL, 0.1), (51, 784)) == (narrow.schema, weights_of(narrow)["dense1.weight"].shape)
+    assert (add_width(PRIVATE_MODEL, 0.1), (51, 784)) == (narrow.schema, weights_of(narrow)["dense1.weight"].shape)
 
 
 def test_privacy_has_a_pace_of_its_own_and_is_not_in_the_text_of_checkpoints() -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 from torch import Tensor
 
-from tasks.compute_context import ComputeContext, under
+from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
 from tasks.models.counter_rng import CounterRng, member_key
@@ -157,7 +157,7 @@ def trained(
     model: CustomDensity, given: Images, recipe: Recipe, way: str = "auto", models: int = 1
 ) -> list[trainer.Trained]:
     members = [Member(seed, np.arange(len(given.train_images))) for seed in range(models)]
-    with under(ComputeContext(way=way)):  # type: ignore[arg-type]
+    with use_context(ComputeContext(way=way)):  # type: ignore[arg-type]
         outcomes = dict(trainer.train_many(Spec(model, recipe, given), members))
     for outcome in outcomes.values():
         assert isinstance(outcome, trainer.Trained), outcome

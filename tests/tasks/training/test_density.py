@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from orchestrator.planning.identity import key_of
-from tasks.compute_context import ComputeContext, under
+from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
@@ -49,7 +49,7 @@ TINY = DensityTraining(
 
 @pytest.fixture(autouse=True)
 def _one_after_another() -> Iterator[None]:
-    with under(ComputeContext("loop")):
+    with use_context(ComputeContext("loop")):
         yield
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tasks import hardware
-from tasks.compute_context import ComputeContext, under
-from tasks.datasets.catalog import load, opened, pin
+from tasks.compute_context import ComputeContext, use_context
+from tasks.datasets.catalog import load, open_pictures, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
 from tasks.datasets.picture_rows import PictureSet
@@ -35,8 +35,8 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PictureSet]:
         dataset = pin(Dataset(f"folder:{scans.classes(folder / 'scans', COUNT)}#8x8#rgb"))
         return {
             "resident": load(dataset),
-            "mapped": opened(dataset, "cache"),
-            "decoded": opened(dataset, "files"),
+            "mapped": open_pictures(dataset, "cache"),
+            "decoded": open_pictures(dataset, "files"),
         }
 
 
@@ -44,7 +44,7 @@ def trained(images: PictureSet, way: str, network: str = "mlp1") -> dict[int, Tr
     spec = Spec(CrossEntropy(Architecture(network, images.shape, images.classes)), Recipe(2, 16, 1e-3, 1), images)
     white = np.full(images.shape, 255, np.uint8)
     members = [Member(1, np.arange(80)), Member(2, np.arange(70), {3: white, 9: white // 2}), Member(3, np.arange(33))]
-    with under(ComputeContext(way=way)):  # type: ignore[arg-type]
+    with use_context(ComputeContext(way=way)):  # type: ignore[arg-type]
         found = dict(train_many(spec, members, CPU))
     assert all(isinstance(each, Trained) for each in found.values()), found
     return found  # type: ignore[return-value]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.compute_context import ComputeContext, StrategyName, under
+from tasks.compute_context import ComputeContext, StrategyName, use_context
 from tasks.datasets.images import Images
 from tasks.datasets.picture_rows import Opened
 from tasks.models.networks import Architecture
@@ -38,7 +38,7 @@ def spec(network: str, **on: bool) -> Spec:
 
 
 def outcomes(given: Spec, members: list[Member], way: StrategyName, place: torch.device = GPU) -> list:
-    with under(ComputeContext(way=way)):
+    with use_context(ComputeContext(way=way)):
         found = dict(train_many(given, members, place))
     return [found[index] for index in range(len(members))]
 
@@ -104,7 +104,7 @@ def test_places_are_refilled_and_given_up_and_chains_go_on(way: StrategyName) ->
     given = replace(given, recipe=replace(given.recipe, epochs=40, patience=2, learning_rate=3e-3))
     members = [Member(seed, np.arange(50 + seed)) for seed in range(9)]
     members += [replace(members[0], until=3), replace(members[0], after=9)]
-    with under(ComputeContext(way=way, members=4)):
+    with use_context(ComputeContext(way=way, members=4)):
         found = dict(train_many(given, members, GPU))
     for index, trained in enumerate(outcomes(given, members, "loop", CPU)):
         assert [epoch.epoch for epoch in trained.history] == [epoch.epoch for epoch in found[index].history]

@@ -62,7 +62,7 @@ def test_the_bytes_of_another_training_or_of_nothing_are_no_state() -> None:
 def test_a_training_goes_on_from_the_nearest_state_that_is_its_own_and_not_too_late() -> None:
     there = [b"none", pack(state(9), "this"), pack(state(6), "that"), pack(state(5), "this")]
     there.append(pack(state(2), "this"))
-    with checkpoints.under([Link(), Link(given=lambda: there)]):
+    with checkpoints.use_links([Link(), Link(given=lambda: there)]):
         assert [5, 9, 2] == [len(told(start(1, "this", NETWORK, end))[0].split("Epoch(")) - 1 for end in (5, 9, 4)]
         assert start(1, "this", NETWORK, 1) is None
         assert start(0, "this", NETWORK, 9) is None

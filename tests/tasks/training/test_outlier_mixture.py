@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tasks.compute_context import ComputeContext, under
+from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
@@ -153,7 +153,7 @@ def test_the_loss_is_a_bound_on_log_p() -> None:
 
 
 def stacked(spec: Spec, members: Sequence[Member], way: str) -> list[Trained]:
-    with under(ComputeContext(way=way)):  # type: ignore[arg-type]
+    with use_context(ComputeContext(way=way)):  # type: ignore[arg-type]
         found = dict(train_many(spec, members, torch.device("cpu")))
     trained = [found[index] for index in range(len(members))]
     assert all(isinstance(each, Trained) for each in trained), trained

@@ -32,8 +32,8 @@ def linked(config: DensityTraining, given: Sequence[bytes] = ()) -> tuple[pa.Tab
     """The table, the state at the end, and what was noted."""
     left: list[bytes] = []
     with (
-        compute_context.under(compute_context.ComputeContext("loop")) as notes,
-        checkpoints.under([Link(lambda: given, left.append)]),
+        compute_context.use_context(compute_context.ComputeContext("loop")) as notes,
+        checkpoints.use_links([Link(lambda: given, left.append)]),
     ):
         table = fit(config, ())
         noted = dict(notes)
@@ -46,7 +46,7 @@ def link(epochs: int, *recorded: int, whole: DensityTraining = WHOLE) -> Density
 
 @pytest.fixture(scope="module")
 def unbroken() -> pa.Table:
-    with compute_context.under(compute_context.ComputeContext("loop")):
+    with compute_context.use_context(compute_context.ComputeContext("loop")):
         return fit(WHOLE, ())
 
 
@@ -121,7 +121,7 @@ def test_the_trainings_of_a_call_go_on_from_different_epochs_as_they_would_alone
         Link(lambda: given[1], lambda state: left.update({1: state})),
         Link(leave=lambda state: left.update({2: state})),
     ]
-    with compute_context.under(compute_context.ComputeContext("loop")), checkpoints.under(each):
+    with compute_context.use_context(compute_context.ComputeContext("loop")), checkpoints.use_links(each):
         found = dict(train_many(configs, [()] * 3))
     for index, config in enumerate(configs):
         table, state, _ = linked(config)
@@ -136,8 +136,8 @@ def test_a_private_training_is_never_broken_into_links() -> None:
     config = replace(link(3), privacy=Privacy(3.0))
     left: list[bytes] = []
     with (
-        compute_context.under(compute_context.ComputeContext("loop")) as notes,
-        checkpoints.under([Link(lambda: [state], left.append)]),
+        compute_context.use_context(compute_context.ComputeContext("loop")) as notes,
+        checkpoints.use_links([Link(lambda: [state], left.append)]),
     ):
         fit(config, ())
         assert "continued_from" not in notes

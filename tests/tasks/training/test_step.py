@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.compute_context import ComputeContext, under
+from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
@@ -47,7 +47,7 @@ MEMBERS = [Member(1, np.arange(60)), Member(2, np.arange(10, 45)), Member(3, np.
 
 
 def trained(given: Spec, members: Sequence[Member], way: str = "loop", together: int | None = None) -> list[Trained]:
-    with under(ComputeContext(way=way, members=together)):  # type: ignore[arg-type]
+    with use_context(ComputeContext(way=way, members=together)):  # type: ignore[arg-type]
         found = dict(train_many(given, members, CPU))
     assert all(isinstance(outcome, Trained) for outcome in found.values()), found
     return [found[index] for index in range(len(members))]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.compute_context import ComputeContext, under
+from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.images import Images
 from tasks.models.networks import Architecture
 from tasks.models.regularisers import Regularisers
@@ -53,7 +53,7 @@ def member(seed: int, replaced: dict[int, np.ndarray] | None = None, **more: obj
 
 
 def outcomes(given: Spec, members: Sequence[Member], way: str = "loop", together: int | None = None) -> list:
-    with under(ComputeContext(way=way, members=together)):  # type: ignore[arg-type]
+    with use_context(ComputeContext(way=way, members=together)):  # type: ignore[arg-type]
         found = dict(train_many(given, members, CPU))
     assert sorted(found) == list(range(len(members)))
     return [found[index] for index in range(len(members))]
@@ -201,7 +201,7 @@ def test_places_that_become_free_are_taken_by_those_who_wait_and_else_given_up(i
 
 def test_members_are_given_as_they_end(images: Images) -> None:
     members = [member(0), member(1, until=1), member(2)]
-    with under(ComputeContext(way="stack")):
+    with use_context(ComputeContext(way="stack")):
         ended = [index for index, _ in train_many(spec(images, epochs=3), members, CPU)]
     assert [1, 0, 2] == ended
 
@@ -398,12 +398,12 @@ def test_a_watch_sees_every_model_after_every_epoch(images: Images, together: in
 
 
 def test_results_tell_how_they_were_computed(images: Images) -> None:
-    with under(ComputeContext(way="stack", members=2)) as notes:
+    with use_context(ComputeContext(way="stack", members=2)) as notes:
         for _ in train_many(spec(images), [member(0), member(1), member(2)], CPU):
             assert ("stack", 2) == (notes["way"], notes["stack"])
             assert notes["steps_per_second"] > 0
             assert notes["bytes_per_member"] > 4 * 5 * 190_000
-    with under(ComputeContext()) as notes:
+    with use_context(ComputeContext()) as notes:
         assert isinstance(next(train_many(spec(images), [member(0)], CPU))[1], Trained)
         assert ("loop", 1) == (notes["way"], notes["stack"])
 
@@ -412,7 +412,7 @@ OUT_OF_MEMORY = """
 import resource, sys
 import numpy as np, torch
 from tasks.datasets.images import Images
-from tasks.compute_context import ComputeContext, under
+from tasks.compute_context import ComputeContext, use_context
 from tasks.models.networks import Architecture
 from tasks.training import memory
 from tasks.training.cross_entropy import CrossEntropy
@@ -435,7 +435,7 @@ resource.setrlimit(resource.RLIMIT_AS, (taken + int(sys.argv[1]) * each, -1))
 halved, give_back = [], memory.free_cached_memory
 memory.free_cached_memory = lambda device: (halved.append(1), give_back(device))
 for attempt in range(2):
-    with under(ComputeContext(way="stack")) as notes:
+    with use_context(ComputeContext(way="stack")) as notes:
         found, sizes = {}, []
         halved.clear()
         for index, outcome in train_many(spec, members):

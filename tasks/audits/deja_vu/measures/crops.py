@@ -14,7 +14,7 @@ from tasks.audits.deja_vu.about import About
 from tasks.audits.deja_vu.attack import Attack, attack, crops_of
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.trainings import Trainings
-from tasks.datasets.catalog import load_boxed
+from tasks.datasets.catalog import load_with_boxes
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import proportion
@@ -38,7 +38,7 @@ SIDES = ("left", "top", "right", "bottom")
 @task(version=1, name="deja_vu.crops")
 def crops(config: Attack, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - crops depend on no table
     """The crops of both sets (CROPS)."""
-    pictures = load_boxed(config.data, config.correlation)
+    pictures = load_with_boxes(config.data, config.correlation)
     found = crops_of(config, pictures)
     windows = {row: [int(side) for side in window] for row, window in zip(found.rows, found.windows, strict=True)}
     return pa.Table.from_pylist(

@@ -21,7 +21,7 @@ from tasks import seeds
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures import neighbours
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
-from tasks.datasets.catalog import load_boxed
+from tasks.datasets.catalog import load_with_boxes
 from tasks.diffusion.embedding_diffusion import EmbeddingDiffusion, train_diffusion, up_to
 from tasks.diffusion.pixel_classifier import PixelTraining, train_pixel_classifier
 from tasks.job import Inputs, Job, task
@@ -64,13 +64,13 @@ class DrawnBy:
 @task(version=1, name="deja_vu.draw", gpus=1.0)
 def draw(config: DrawnBy, inputs: Inputs) -> pa.Table:
     """The drawings (DRAWN) by the last SNAPSHOTS, their DIFFUSION, NEIGHBOURS and the PIXEL_CLASSIFIER."""
-    from tasks.datasets.boxed.evaluation import evaluated
+    from tasks.datasets.boxed.evaluation import evaluation_pictures
     from tasks.diffusion.neighbour_drawings import drawn_from_neighbours
     from tasks.diffusion.pixel_classifier import classify
 
     snapshots, diffusion, near, classifier = inputs
     about, images = config.diffusion, config.diffusion.images
-    pictures = load_boxed(images.data, images.correlation)
+    pictures = load_with_boxes(images.data, images.correlation)
     found = choose_neighbours(near, config)
     if not found.num_rows:
         return DRAWN.empty_table()
@@ -86,7 +86,7 @@ def draw(config: DrawnBy, inputs: Inputs) -> pa.Table:
         "model": pa.repeat(pa.scalar(config.model), len(own)),
         **{name: found[name] for name in ("set", "id", "label")},
         "drawn_label": pa.array(classify(classifier, drawings).astype(np.int32)),
-        "picture_label": pa.array(classify(classifier, evaluated(pictures, own, side)).astype(np.int32)),
+        "picture_label": pa.array(classify(classifier, evaluation_pictures(pictures, own, side)).astype(np.int32)),
         "side": pa.repeat(pa.scalar(side, pa.int32()), len(own)),
         "drawing": pa.array([drawing.tobytes() for drawing in drawings], pa.large_binary()),
     }

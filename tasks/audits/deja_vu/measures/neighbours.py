@@ -19,7 +19,7 @@ from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.handed_out import handed_out
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
 from tasks.audits.deja_vu.verdict import last_epoch
-from tasks.datasets.catalog import load_boxed
+from tasks.datasets.catalog import load_with_boxes
 from tasks.external.model_file import EncoderInterface, ModelFile
 from tasks.files import File
 from tasks.job import Inputs, Job, task
@@ -65,7 +65,7 @@ def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
     from tasks.self_supervised.encoder import encoder
     from tasks.self_supervised.snapshots import epochs, weights_of
 
-    pictures = load_boxed(config.attack.data, config.attack.correlation)
+    pictures = load_with_boxes(config.attack.data, config.attack.correlation)
     crops = crops_of(config.attack, pictures)
     place = hardware.device()
     tables = []
@@ -135,7 +135,7 @@ def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa
     """The neighbours of the crops of both sets (NEIGHBOURS) by somebody else's encoder."""
     from tasks.nearest_neighbours import nearest
 
-    pictures = load_boxed(config.attack.data, config.attack.correlation)
+    pictures = load_with_boxes(config.attack.data, config.attack.correlation)
     crops = crops_of(config.attack, pictures)
     asked = sent_embeddings if config.embeddings is not None else model_embeddings
     cropped, public = asked(config, crops, pictures)
@@ -148,14 +148,14 @@ Both = tuple[NDArray[np.float32], NDArray[np.float32]]  # the embeddings of the 
 
 def model_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
     """The embeddings that the encoder's file gives."""
-    from tasks.external.encoders import loaded
+    from tasks.external.encoders import load_encoder
     from tasks.self_supervised.encoder import collect_embeddings
 
     assert config.encoder is not None
-    given = loaded(config.encoder, (crops.resolution, crops.resolution, 3), config.interface)
+    given = load_encoder(config.encoder, (crops.resolution, crops.resolution, 3), config.interface)
 
     def embed(images: NDArray[np.uint8], layers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
-        return {layer: given.embedded(images) for layer in layers}
+        return {layer: given.embed(images) for layer in layers}
 
     cropped = collect_embeddings(embed, [0], crops.batches(pictures), len(crops.rows))
     public = collect_embeddings(embed, [0], crops.public_pictures(pictures), len(crops.public))
@@ -168,7 +168,7 @@ def sent_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures
 
     assert config.embeddings is not None
     table, handed = read(config.embeddings), handed_out(crops, pictures)
-    return table.of(handed.crop_ids), table.of(handed.public_ids)
+    return table.select(handed.crop_ids), table.select(handed.public_ids)
 
 
 def plan(config: DejaVu, trainings: Trainings) -> tuple[Job, ...]:

@@ -25,7 +25,7 @@ from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures import inferences, neighbours
 from tasks.audits.deja_vu.measures.inferences import OTHER, SETS, Cell, cells
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
-from tasks.datasets.catalog import load_boxed
+from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.dataset import Dataset
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure
@@ -83,7 +83,7 @@ def retrieval(config: Retrieving, inputs: Inputs) -> pa.Table:
     if not last or not config.shown:
         return RETRIEVAL.empty_table()
     chosen = list(rank_pictures(last[0], config.shown))
-    pictures = load_boxed(config.data, config.correlation)
+    pictures = load_with_boxes(config.data, config.correlation)
     by_layer = [layer_rows(each, chosen, near, pictures, config.shown) for each in last]
     return pa.Table.from_pylist([row for rows in zip(*by_layer, strict=True) for row in rows], RETRIEVAL)
 

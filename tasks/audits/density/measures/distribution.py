@@ -42,7 +42,7 @@ from tasks.audits.density.reassignment import reassign_models
 from tasks.audits.density.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.ranges import at_least, not_negative
+from tasks.ranges import check_minimums, not_negative
 from tasks.statistics import Estimate
 from tasks.summaries import Row, row
 
@@ -87,7 +87,7 @@ class Distribution:
         not_negative(self, "negligible")
         if not self.epochs or list(self.epochs) != sorted(set(self.epochs)) or self.epochs[0] < 1:
             raise ValueError(f"epochs is {self.epochs}; it must be at least one epoch from 1 on, ascending")
-        at_least(self, {"draws": 1, "seed": 0})
+        check_minimums(self, {"draws": 1, "seed": 0})
 
 
 @task(version=2, name="density.distribution", gathers=True)

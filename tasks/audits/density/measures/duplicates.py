@@ -25,7 +25,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.ranges import at_least
+from tasks.ranges import check_minimums
 from tasks.summaries import Row, alone, row
 
 DUPLICATES = pa.schema(
@@ -49,7 +49,7 @@ class Duplicates:
     count: int = 20
 
     def __post_init__(self) -> None:
-        at_least(self, {"examples": 0, "count": 1})
+        check_minimums(self, {"examples": 0, "count": 1})
 
 
 @task(version=1, name="density.duplicates")

@@ -27,7 +27,7 @@ from tasks import seeds
 from tasks.audits.density.config import Density
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.ranges import above_zero, at_least
+from tasks.ranges import above_zero, check_minimums
 from tasks.statistics import mean
 from tasks.summaries import Row, alone, row
 
@@ -74,7 +74,7 @@ class Kernel:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least(self, {"points": 1, "grid": 2, "seed": 0})
+        check_minimums(self, {"points": 1, "grid": 2, "seed": 0})
         above_zero(self, "gap", "bandwidth", "overfitted")
         if self.overfitted >= self.bandwidth:
             raise ValueError(f"overfitted is {self.overfitted}; it must be below the bandwidth, {self.bandwidth}")

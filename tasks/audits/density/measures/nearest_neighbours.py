@@ -38,7 +38,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.ranges import at_least, one_of
+from tasks.ranges import check_minimums, one_of
 from tasks.statistics import Estimate, proportion
 from tasks.summaries import Row, row
 from tasks.training.density_config import Split
@@ -67,7 +67,7 @@ class Neighbouring:
     asked: Split = "train"
 
     def __post_init__(self) -> None:
-        at_least(self, {"examples": 0})
+        check_minimums(self, {"examples": 0})
         one_of(self, "asked", Split)
 
 

@@ -25,7 +25,7 @@ from tasks.audits.density.measures import scores
 from tasks.audits.density.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure
-from tasks.ranges import above_zero, at_least
+from tasks.ranges import above_zero, check_minimums
 from tasks.statistics import Estimate
 
 CLOSED = (0.005, 0.995)  # the quantiles of U between which bins have both their edges
@@ -59,7 +59,7 @@ class Outliers:
 
     def __post_init__(self) -> None:
         above_zero(self, "width")
-        at_least(self, {"shown": 0, "seed": 0})
+        check_minimums(self, {"shown": 0, "seed": 0})
 
 
 @task(version=2, name="density.outliers")

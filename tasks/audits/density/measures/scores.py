@@ -42,7 +42,7 @@ from tasks.audits.density.tail import LEVEL
 from tasks.audits.density.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.ranges import at_least, not_negative
+from tasks.ranges import check_minimums, not_negative
 from tasks.statistics import Estimate
 from tasks.summaries import Row, alone, row
 from tasks.training.privacy import Privacy
@@ -103,7 +103,7 @@ class Scores:
 
     def __post_init__(self) -> None:
         not_negative(self, "negligible")
-        at_least(self, {"epoch": 1, "permutations": 1, "draws": 1, "seed": 0})
+        check_minimums(self, {"epoch": 1, "permutations": 1, "draws": 1, "seed": 0})
 
 
 @task(version=5, name="density.scores", gathers=True)
@@ -263,7 +263,7 @@ def check_epsilon(
         largest=interval,
         p_value=min(1.0, len(tested) * float(tested.min())) if len(tested) else None,
         above=int((score[scored] > epsilon).sum()),
-        surely=int((statistics.false_discovery_adjusted(tested) <= LEVEL).sum()) if len(tested) else None,
+        surely=int((statistics.false_discovery_control(tested) <= LEVEL).sum()) if len(tested) else None,
     )
 
 

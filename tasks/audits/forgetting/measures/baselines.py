@@ -21,7 +21,7 @@ from tasks.audits.forgetting.log_odds import log_odds
 from tasks.audits.forgetting.measures import query_confidences
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import Trainings
-from tasks.external.confidences import rounded
+from tasks.external.confidences import round_confidences
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import Estimate
@@ -80,7 +80,7 @@ def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> di
     """The target's row of BASELINES, all confidences at the precision that its own were printed with."""
     models, others = matrix.replicates("target", number), matrix.replicates("calibration")
     printed = max(matrix.models[model].printed for model in models)
-    own, retrained = (rounded(matrix.confidences(some), printed) for some in (models, others))
+    own, retrained = (round_confidences(matrix.confidences(some), printed) for some in (models, others))
     asked = ~matrix.is_control
     kinds = log_odds(own[:, asked], printed), log_odds(retrained[:, asked], printed)
     likelihood, quality = u_lira.accuracy(*kinds), forgetting_quality.quality(*kinds)

@@ -37,10 +37,10 @@ from tasks.audits.forgetting.likeness import (
 from tasks.audits.forgetting.measures import query_confidences
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import Kind, ModelId, Trainings, realised_share
-from tasks.external.confidences import rounded
+from tasks.external.confidences import round_confidences
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.ranges import at_least, share
+from tasks.ranges import check_minimums, share
 from tasks.statistics import Estimate
 from tasks.summaries import Row, row
 
@@ -102,7 +102,7 @@ class Decisions:
 
     def __post_init__(self) -> None:
         share(self, "negligible", zero=False, one=False)
-        at_least(self, {"permutations": 1, "seed": 0})
+        check_minimums(self, {"permutations": 1, "seed": 0})
 
 
 ModelGroup = tuple[Kind, int]  # what a model stands for, and the number of its target or share
@@ -153,7 +153,7 @@ class ModelEffects:
 
     def printed_confidences(self, models: Sequence[ModelId]) -> Array:
         """The confidences of models in a target's place (models, n)."""
-        return rounded(self.matrix.confidences(models), self.printed if self.printed > FINE else 0.0)
+        return round_confidences(self.matrix.confidences(models), self.printed if self.printed > FINE else 0.0)
 
     def unit_scores(self, of_images: Array) -> tuple[Array, NDArray[np.bool_]]:
         return unit_scores(of_images, self.matrix.groups, self.matrix.is_control)

@@ -21,7 +21,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.mixtures import Part, Remainder
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.ranges import at_least
+from tasks.ranges import check_minimums
 from tasks.summaries import Row, alone, row
 
 EXAMPLES = pa.schema(
@@ -47,7 +47,7 @@ class Examples:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least(self, {"seed": 0})
+        check_minimums(self, {"seed": 0})
 
     @property
     def parts(self) -> dict[str, Part | Remainder]:

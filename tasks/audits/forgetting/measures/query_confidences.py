@@ -23,7 +23,7 @@ from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.external_targets import Answers, table_answers
 from tasks.audits.forgetting.probe_set import Probes, ProbeSet, handout_order, load_probes
 from tasks.audits.forgetting.trainings import ModelId, Trainings
-from tasks.external.confidences import SINGLE, Confidences, rounded
+from tasks.external.confidences import SINGLE, Confidences, round_confidences
 from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File
 from tasks.job import Inputs, Job, task
@@ -107,18 +107,18 @@ def model_answers(config: Ask, inputs: Inputs, probes: Probes) -> Answers:
 def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> Confidences:
     """The probability that the model gives each image's label."""
     if config.file is not None:
-        from tasks.external.loading import loaded
+        from tasks.external.loading import load_model
 
         shape = (images.shape[1], images.shape[2], images.shape[3])
         return label_confidences(
-            loaded(config.file, shape, config.interface).answers(images).log_p, labels, config.file.name
+            load_model(config.file, shape, config.interface).answers(images).log_p, labels, config.file.name
         )
-    from tasks.external.answers import normalised
+    from tasks.external.answers import log_softmax
     from tasks.models.weights import architecture_of, weights_of
     from tasks.training.mixed import logits
 
     network, weights = architecture_of(inputs[0]), weights_of(inputs[0])
-    return label_confidences(normalised(logits(network, weights, images).astype(np.float64)), labels, network.name)
+    return label_confidences(log_softmax(logits(network, weights, images).astype(np.float64)), labels, network.name)
 
 
 def label_confidences(log_p: NDArray[np.float64], labels: Labels, name: str) -> Confidences:
@@ -128,7 +128,7 @@ def label_confidences(log_p: NDArray[np.float64], labels: Labels, name: str) -> 
             f"model {name} tells {log_p.shape[1]} classes apart; a label of the query set is {labels.max()}"
         )
     of_true = log_p[np.arange(len(labels)), labels]
-    return Confidences(rounded(np.exp(of_true), 0.0), 0.0, np.asarray(of_true == log_p.max(axis=1)))
+    return Confidences(round_confidences(np.exp(of_true), 0.0), 0.0, np.asarray(of_true == log_p.max(axis=1)))
 
 
 def plan(config: Forgetting, trainings: Trainings) -> tuple[Job, ...]:

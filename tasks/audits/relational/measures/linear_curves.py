@@ -35,7 +35,7 @@ def plan(config: Relational, trainings: Trainings) -> tuple[Job, ...]:  # noqa: 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the tables say all
     """Memorization where it is highest and at the end, and learning at the end, of each size."""
-    for table in tables.of(CURVES):
+    for table in tables.select(CURVES):
         points = table.to_pylist()
         highest = max(points, key=lambda point: point["memorization"])
         size = {"n": highest["samples"], "d": highest["features"]}

@@ -35,7 +35,7 @@ from tasks.audits.unique_feature.units import Units, column, effect_row, units
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import (
-    false_discovery_adjusted,
+    false_discovery_control,
     mcnemar_greater,
     mean,
     paired_greater,
@@ -154,7 +154,7 @@ def adjust_p_values(scores: Sequence[Row]) -> None:
     """Add to the rows the p-values adjusted over them, Benjamini & Hochberg 1995."""
     for name in [f"{prefix}{kind}_{test}" for prefix in PREFIXES.values() for kind in SCORES for test in TESTS]:
         values = [math.nan if score[f"{name}_p"] is None else score[f"{name}_p"] for score in scores]
-        for score, adjusted in zip(scores, false_discovery_adjusted(values).tolist(), strict=True):
+        for score, adjusted in zip(scores, false_discovery_control(values).tolist(), strict=True):
             score[f"{name}_adjusted_p"] = None if math.isnan(adjusted) else adjusted
 
 
@@ -177,7 +177,7 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 
 def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
     """The answer's rows first, then what the paper prints, then what another seed or drawing changes."""
-    for table in tables.of(CANARY_SCORES):
+    for table in tables.select(CANARY_SCORES):
         scores = table.to_pylist()
         independent, published = units(scores), about.numbers
         yield from black_box_rows(independent, published)

@@ -65,7 +65,7 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noq
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    for table in tables.of(CONTRAST):
+    for table in tables.select(CONTRAST):
         yield from change_rows(table)
 
 

@@ -25,7 +25,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure
-from tasks.work import Work, on
+from tasks.work import Work, format_shape
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,9 @@ def work(config: PairFamily) -> Work:
     asked = config.relatives
     images = load(asked.probe)
     probes = asked.probes or len(images.test_images)
-    return Work(besides={f"ask a pair about {on(load(config.data).shape)}": probes * (asked.family.count + 2)})
+    return Work(
+        besides={f"ask a pair about {format_shape(load(config.data).shape)}": probes * (asked.family.count + 2)}
+    )
 
 
 @task(version=3, name="unique_feature.family", batch_key=batch_key, work=work)

@@ -49,12 +49,12 @@ def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noq
 
     assert config.outputs is not None
     outputs = read(config.outputs, config.columns, config.interface.gives)
-    first, second = (outputs.of(list(ids)).log_p for ids in zip(*repeated_ids(config), strict=True))
+    first, second = (outputs.select(list(ids)).log_p for ids in zip(*repeated_ids(config), strict=True))
     printed = outputs.resolution if outputs.gives == "probabilities" else 0.0
     one, other = ((np.exp(log_p), log_odds(log_p)) for log_p in (first, second))
     right, known = 0, 0
     if config.labelled is not None:
-        said = outputs.of(picture_ids(config)[LABELLED_SET]).log_p.argmax(axis=1)
+        said = outputs.select(picture_ids(config)[LABELLED_SET]).log_p.argmax(axis=1)
         right, known = int((said == labels(config)).sum()), len(said)
     row = {
         "table": config.number,

@@ -44,7 +44,7 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noq
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from published_score_rows(tables.of(DIVERGENCES))
+    yield from published_score_rows(tables.select(DIVERGENCES))
 
 
 def published_score_rows(tables: Sequence[pa.Table]) -> Iterator[Row]:

@@ -45,7 +45,7 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noq
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from single_family_rows([model for table in tables.of(FAMILY) for model in model_families(table)])
+    yield from single_family_rows([model for table in tables.select(FAMILY) for model in model_families(table)])
 
 
 def single_family_rows(models: Sequence[ModelFamily]) -> Iterator[Row]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tasks.audits.deja_vu.attack import attack, crops_of
 from tasks.audits.deja_vu.config import DejaVu
-from tasks.datasets.catalog import load_boxed
+from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.images import Pixels
 
 KNOWN = 10.0  # length of the embedding of a class, beside features of about 1
@@ -56,7 +56,7 @@ def pixels_of(pictures: Pixels) -> Tensor:
 
 def remembering(config: DejaVu, sets: Sequence[str] = ("A",), seed: int = 0) -> Remembering:
     """Recognises the public pictures' objects, and knows those of the crops of these sets by heart."""
-    pictures = load_boxed(config.data, config.correlation)
+    pictures = load_with_boxes(config.data, config.correlation)
     crops = crops_of(attack(config), pictures)
     own = np.isin(crops.sets, sets)
     shown = [*crops.public_pictures(pictures), np.concatenate([*crops.batches(pictures)])[own]]

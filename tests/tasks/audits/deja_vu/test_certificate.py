@@ -9,7 +9,7 @@ import pytest
 
 from tasks.audits.deja_vu import AUDIT
 from tasks.audits.deja_vu.verdict import ERROR, ERROR_OF_GIVEN
-from tasks.certificate import of_hundred
+from tasks.certificate import number_per_hundred
 from tasks.schemas import SUMMARY
 from tests.tasks.audits.deja_vu import made_up
 from tests.tasks.audits.deja_vu import simulated_encoders as simulated
@@ -47,8 +47,10 @@ def test_of_a_given_encoder_the_difference_of_differences_is_told_as_one() -> No
     assert (
         "Shown a part of a picture without its object, the model and its reference name the object. On the 20 % "
         "of pictures where each is most confident, the model's lead in accuracy over the reference is "
-        f"{of_hundred(score['estimate'])} percentage points higher for the pictures that it was trained on than for "
-        f"held-out ones (95 % interval {of_hundred(score['low'])} to {of_hundred(score['high'])} percentage points; "
+        f"{number_per_hundred(score['estimate'])} percentage points higher "
+        "for the pictures that it was trained on than for "
+        f"held-out ones (95 % interval {number_per_hundred(score['low'])} to "
+        f"{number_per_hundred(score['high'])} percentage points; "
         f"p = {score['p_value']:.2g})."
     ) == finding.sentence
     assert finding.line is not None

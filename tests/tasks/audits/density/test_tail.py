@@ -62,7 +62,7 @@ def test_the_level_of_one_alone_is_that_of_the_procedure() -> None:
         p[7] = tail.alone(50, dependent)
         assert 0.05 == pytest.approx(tail.adjust_p_values(p, dependent)[7])
     assert tail.adjust_p_values(p, True)[7] == pytest.approx(
-        statistics.false_discovery_adjusted(p)[7] * sum(1 / np.arange(1, 51))
+        statistics.false_discovery_control(p)[7] * sum(1 / np.arange(1, 51))
     )
     assert (0.05, 0.25) == (tail.counted_at(1e-10), tail.counted_at(0.25))
 

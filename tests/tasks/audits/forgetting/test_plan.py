@@ -151,7 +151,7 @@ def test_with_a_control_set_an_owner_is_handed_both_shuffled_and_some_twice() ->
     known = {image.tobytes(): row for row, image in enumerate(load(DIGITS).train_images[1237:])}
     order = [known[image.tobytes()] for image in pixels]
     assert set(range(200)) == set(order)
-    held = set((SMOKE.query.query_part(SMOKE.seed).held(load(DIGITS)) - 1237).tolist())  # type: ignore[union-attr]
+    held = set((SMOKE.query.query_part(SMOKE.seed).held_rows(load(DIGITS)) - 1237).tolist())  # type: ignore[union-attr]
     assert 100 == len(held)
     first, last = ({row in held for row in part} for part in (order[:20], order[-20:]))
     assert {True, False} == first == last
@@ -166,7 +166,7 @@ def test_the_split_says_of_each_picture_what_it_is_and_how_it_is_handed_out() ->
     assert isinstance(drawn, Remainder)
     rows = told.table.to_pylist()
     by_set = {kind: [row["row"] for row in rows if row["set"] == kind] for kind in ("query", "control")}
-    assert {"query": drawn.rows(digits).tolist(), "control": drawn.held(digits).tolist()} == by_set
+    assert {"query": drawn.rows(digits).tolist(), "control": drawn.held_rows(digits).tolist()} == by_set
     assert {digits.train_images[row["row"]].tobytes() == shown[row["image"]] for row in rows} == {True}
     again = [(row["image"], row["again"]) for row in rows if row["again"]]
     assert (20, True) == (len(again), all(shown[first] == shown[second] for first, second in again))

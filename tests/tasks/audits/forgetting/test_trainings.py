@@ -229,7 +229,7 @@ def test_nothing_is_trained_on_what_is_held_back() -> None:
     config = replace(CONFIG, query=QuerySet(DIGITS, 0, 200, held_back=0.3))
     kept = config.query_part
     assert isinstance(kept, Remainder)
-    held = set(kept.held(load(DIGITS)).tolist())
+    held = set(kept.held_rows(load(DIGITS)).tolist())
     trained = set().union(*(rows(mixture, DIGITS) for mixture in mixtures(config).values()))
     assert (60, 140) == (len(held), len(trained))
     assert not held & trained

@@ -56,7 +56,7 @@ def test_given_models_are_called_by_their_files() -> None:
     assert found is not None
     assert ["fold0"] == [each.target for each in found.findings]
     assert "the model (fold0) answers" in AUDIT.verdict(config, rows).sentence
-    assert "fold0, fold1, fold2, fold3 and 1 more" == replace(config.given, models=models).called
+    assert "fold0, fold1, fold2, fold3 and 1 more" == replace(config.given, models=models).describe
 
 
 @pytest.mark.parametrize(("p_value", "answer"), [(10 / 201, "memorised"), (11 / 201, "undecided")])

@@ -10,12 +10,12 @@ from tasks.audits.unique_feature.pixel_slopes import (
 )
 from tasks.audits.unique_feature.slope_ranks import inked_cells
 from tasks.audits.unique_feature.subset_ranks import Subsets
-from tasks.datasets.features import Glyph, drawn
+from tasks.datasets.features import Glyph, draw_member
 
 
 def glyphs(count: int, first: int = 0) -> np.ndarray:
     """So many drawn glyphs, (count, 25)."""
-    found = [drawn(Glyph(), seed) for seed in range(first, first + count)]
+    found = [draw_member(Glyph(), seed) for seed in range(first, first + count)]
     return np.array([inked_cells(glyph) for glyph in found if isinstance(glyph, Glyph)], np.float64)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.audits.unique_feature.slope_ranks import inked_cells
 from tasks.audits.unique_feature.subset_ranks import Subsets, exposure, subset_count
-from tasks.datasets.features import Glyph, drawn
+from tasks.datasets.features import Glyph, draw_member
 
 
 @pytest.mark.parametrize(("count", "inked"), [(1, 1), (2, 1), (7, 3), (9, 0), (10, 10), (11, 6)])
@@ -53,7 +53,7 @@ def test_a_drawn_glyph_has_a_small_p_as_often_as_it_says_whatever_the_cells_favo
 
 
 def _glyph(seed: int) -> Glyph:
-    found = drawn(Glyph(), seed)
+    found = draw_member(Glyph(), seed)
     assert isinstance(found, Glyph)
     return found
 

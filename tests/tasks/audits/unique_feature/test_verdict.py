@@ -29,7 +29,7 @@ from tasks.audits.unique_feature.verdict import (
     verdict,
 )
 from tasks.datasets.features import Glyph
-from tasks.datasets.features import called as name_of
+from tasks.datasets.features import describe_feature as name_of
 from tasks.schemas import SUMMARY
 
 A = Glyph()

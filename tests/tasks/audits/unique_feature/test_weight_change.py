@@ -5,7 +5,7 @@ import pytest
 from tasks.audits.unique_feature.pixel_slopes import centred_logits
 from tasks.audits.unique_feature.scores import log_probabilities
 from tasks.audits.unique_feature.weight_change import first_dense, responses
-from tasks.datasets.features import Glyph, burn, drawn
+from tasks.datasets.features import Glyph, burn, draw_member
 from tasks.models.inference import logits
 from tasks.models.networks import Architecture
 from tasks.models.weights import network_row, weights_of
@@ -14,7 +14,7 @@ from tasks.schemas import MODEL
 from tests.tasks.audits.unique_feature.made_up import LABEL, reads_the_letter
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 28, 28, 1), dtype=np.uint8)
-SETS = [burn(IMAGES, drawn(Glyph(), seed)) for seed in range(4)]
+SETS = [burn(IMAGES, draw_member(Glyph(), seed)) for seed in range(4)]
 
 
 def model(network: Architecture, weights: dict[str, np.ndarray]) -> pa.Table:

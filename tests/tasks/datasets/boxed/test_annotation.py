@@ -10,35 +10,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.datasets.boxed.annotation import LARGEST, Refused, only_name, parsed, read
+from tasks.datasets.boxed.annotation import LARGEST, Refused, only_name, parse_annotation, read
 from tasks.datasets.dataset import DatasetError
 from tests.tasks.datasets.boxed.trees import xml
 
 
 def test_every_object_has_its_box_with_the_last_pixel_inside() -> None:
-    found = parsed(xml("n01440764", [[0, 5, 9, 14], [20, 3, 20, 3]], (40, 50)).encode())
+    found = parse_annotation(xml("n01440764", [[0, 5, 9, 14], [20, 3, 20, 3]], (40, 50)).encode())
     assert (("n01440764",) * 2, (40, 50)) == (found.names, found.size)
     assert [[0, 5, 10, 15], [20, 3, 21, 4]] == found.boxes(40, 50).tolist()
 
 
 def test_boxes_of_another_size_are_scaled_outwards() -> None:
-    found = parsed(xml("n01440764", [[10, 10, 19, 20]], (40, 50)).encode())
+    found = parse_annotation(xml("n01440764", [[10, 10, 19, 20]], (40, 50)).encode())
     assert [[5, 5, 10, 11]] == found.boxes(20, 25).tolist()
     assert [[30, 20, 60, 42]] == found.boxes(80, 150).tolist()
 
 
 def test_corners_may_be_given_in_any_order_and_a_size_be_missing() -> None:
-    found = parsed(xml("n01440764", [[19, 30, 10, 5]], (0, 0)).encode())
+    found = parse_annotation(xml("n01440764", [[19, 30, 10, 5]], (0, 0)).encode())
     assert None is found.size
     assert [[10, 5, 20, 31]] == found.boxes(8, 8).tolist()
-    assert (0, 4) == parsed(b"<annotation/>").boxes(8, 8).shape
+    assert (0, 4) == parse_annotation(b"<annotation/>").boxes(8, 8).shape
 
 
 def test_parts_of_an_object_have_no_say() -> None:
     inner = b"<part><name>head</name><bndbox><xmin>1</xmin></bndbox></part>"
     whole = xml("n1", [[1, 2, 3, 4]], (9, 9)).encode().replace(b"<pose>", inner + b"<pose>")
-    assert [[1, 2, 4, 5]] == parsed(whole).boxes(9, 9).tolist()
-    assert ("n1",) == parsed(whole).names
+    assert [[1, 2, 4, 5]] == parse_annotation(whole).boxes(9, 9).tolist()
+    assert ("n1",) == parse_annotation(whole).names
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_parts_of_an_object_have_no_say() -> None:
 def test_what_is_wrong_is_said(old: str, new: str, says: str) -> None:
     text = xml("n1", [[1, 2, 3, 4]], (9, 9))
     with pytest.raises(Refused, match=says):
-        parsed(text.replace(old, new, 1).encode())
+        parse_annotation(text.replace(old, new, 1).encode())
 
 
 @given(st.data())
@@ -66,7 +66,7 @@ def test_a_damaged_file_is_read_or_refused(data: st.DataObject) -> None:
         at = data.draw(st.integers(0, len(whole) - 1))
         whole[at : at + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=9))
     try:
-        boxes = parsed(bytes(whole)).boxes(9, 9)
+        boxes = parse_annotation(bytes(whole)).boxes(9, 9)
     except (Refused, expat.ExpatError):
         return
     assert (np.int32, 4) == (boxes.dtype, boxes.shape[1])
@@ -88,17 +88,19 @@ def test_entities_are_never_followed(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"a\.xml is no annotation of boxes: it declares a document type"):
         read(path)
     with pytest.raises(expat.ExpatError):
-        parsed(b"<annotation>&x;</annotation>")
+        parse_annotation(b"<annotation>&x;</annotation>")
     with pytest.raises(DatasetError, match=r"b\.xml cannot be read: No such file"):
         read(tmp_path / "b.xml")
 
 
 def test_the_class_of_all_objects() -> None:
-    found = parsed(xml("n1", [[1, 2, 3, 4], [5, 6, 7, 8]], (9, 9)).replace("n1</name>", "n2</name>", 1).encode())
+    found = parse_annotation(
+        xml("n1", [[1, 2, 3, 4], [5, 6, 7, 8]], (9, 9)).replace("n1</name>", "n2</name>", 1).encode()
+    )
     assert ("n2", "n1") == found.names
     assert "n1" == only_name(found, ("n1", "n3"), Path("a.xml"))
-    assert "n2" == only_name(parsed(xml("n2", [[1, 2, 3, 4]], (9, 9)).encode()), ("n1",), Path("a.xml"))
+    assert "n2" == only_name(parse_annotation(xml("n2", [[1, 2, 3, 4]], (9, 9)).encode()), ("n1",), Path("a.xml"))
     with pytest.raises(DatasetError, match=r"a\.xml has objects of n1, n2; they must be of one class"):
         only_name(found, ("n1", "n2"), Path("a.xml"))
     with pytest.raises(DatasetError, match=r"a\.xml has objects of no class; they must be of one class"):
-        only_name(parsed(b"<annotation/>"), ("n1",), Path("a.xml"))
+        only_name(parse_annotation(b"<annotation/>"), ("n1",), Path("a.xml"))

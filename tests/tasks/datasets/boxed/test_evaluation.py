@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tasks.datasets.boxed.crops import windows
-from tasks.datasets.boxed.evaluation import centre, evaluated
+from tasks.datasets.boxed.evaluation import centre, evaluation_pictures
 from tasks.datasets.boxed.scenes import PicturesInMemory
-from tasks.datasets.catalog import load_boxed
+from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.dataset import Dataset
 
 
@@ -32,14 +32,14 @@ def test_the_transform_is_torchvisions(size: tuple[int, int], resolution: int) -
 
 
 def test_windows_are_cut_out_first() -> None:
-    pictures = load_boxed(Dataset("digits-on-photos"))
+    pictures = load_with_boxes(Dataset("digits-on-photos"))
     rows = np.array([7, 3, 900])
     found, serves = windows(pictures, rows, "periphery", 4)
     assert serves.all()
-    shown = evaluated(pictures, rows, 16, found)
+    shown = evaluation_pictures(pictures, rows, 16, found)
     for row, (left, top, right, bottom), each in zip(rows, found, shown, strict=True):
         np.testing.assert_array_equal(centre(pictures.picture(row)[top:bottom, left:right], 16), each)
-    np.testing.assert_array_equal(centre(pictures.picture(3), 16), evaluated(pictures, rows, 16)[1])
+    np.testing.assert_array_equal(centre(pictures.picture(3), 16), evaluation_pictures(pictures, rows, 16)[1])
 
 
 def test_bad_windows_are_refused() -> None:
@@ -47,8 +47,8 @@ def test_bad_windows_are_refused() -> None:
     pictures = PicturesInMemory(("a",), np.zeros(1, np.int64), ("one",), (np.zeros((0, 4), np.int32),), image)
     for window in ([0, 0, 10, 8], [0, 0, 9, 9], [3, 0, 3, 8], [-1, 0, 3, 8]):
         with pytest.raises(ValueError, match=r"the window of a is \[.*a rectangle inside its 8 x 9 pixels"):
-            evaluated(pictures, np.array([0]), 4, np.array([window], np.int32))
+            evaluation_pictures(pictures, np.array([0]), 4, np.array([window], np.int32))
     with pytest.raises(ValueError, match=r"windows are \(2, 4\); expected \(1, 4\)"):
-        evaluated(pictures, np.array([0]), 4, np.zeros((2, 4), np.int32))
+        evaluation_pictures(pictures, np.array([0]), 4, np.zeros((2, 4), np.int32))
     with pytest.raises(ValueError, match="resolution is 0; it must be at least 1"):
-        evaluated(pictures, np.array([0]), 0)
+        evaluation_pictures(pictures, np.array([0]), 0)

@@ -11,10 +11,10 @@ import pytest
 from tasks.datasets import catalog
 from tasks.datasets.boxed import decoding, picture_files
 from tasks.datasets.boxed.crops import windows
-from tasks.datasets.boxed.evaluation import evaluated
-from tasks.datasets.boxed.partition import Partition, parted
+from tasks.datasets.boxed.evaluation import evaluation_pictures
+from tasks.datasets.boxed.partition import Partition, split_pictures
 from tasks.datasets.boxed.picture_files import PictureFiles
-from tasks.datasets.catalog import load, load_boxed, pin
+from tasks.datasets.catalog import load, load_with_boxes, pin
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tests.tasks.datasets.boxed import trees
 from tests.tasks.datasets.boxed.trees import FISH, SHARK, VAL, box, jpeg, picture, saved, xml
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def given(folder: Path) -> PictureFiles:
-    pictures = load_boxed(pin(Dataset(f"imagenet:{folder}")))
+    pictures = load_with_boxes(pin(Dataset(f"imagenet:{folder}")))
     assert isinstance(pictures, PictureFiles)
     return pictures
 
@@ -105,9 +105,9 @@ def test_pictures_for_validation_are_told_apart(folder: Path, told: Callable[[Pa
     rows = np.flatnonzero(pictures.is_validation)
     assert [f"ILSVRC2012_val_{number:08d}" for number in VAL] == [pictures.ids[row] for row in rows]
     assert list(VAL.values()) == [pictures.names[label] for label in pictures.labels[rows]]
-    parts = parted(pictures, Partition(per_class=3, public=6))
+    parts = split_pictures(pictures, Partition(per_class=3, public=6))
     assert rows.tolist() == parts.rows("validation").tolist()
-    halved = parted(pictures, Partition(per_class=3, public=6, validation=2)).rows("validation")
+    halved = split_pictures(pictures, Partition(per_class=3, public=6, validation=2)).rows("validation")
     assert [1, 1] == np.bincount(pictures.labels[halved]).tolist()
     assert set(halved.tolist()) < set(rows.tolist())
 
@@ -127,7 +127,7 @@ def test_the_release_in_engram_data_has_its_own_name(folder: Path, monkeypatch: 
         pin(Dataset("imagenet"))
     monkeypatch.setenv("ENGRAM_DATA", str(folder.parent))
     assert pin(Dataset("imagenet")).digest == pin(Dataset(f"imagenet:{folder}")).digest
-    assert 22 == len(load_boxed(pin(Dataset("imagenet"))).ids)
+    assert 22 == len(load_with_boxes(pin(Dataset("imagenet"))).ids)
     assert pin(Dataset("imagenet:ILSVRC2012")).name == f"imagenet:{folder}"
 
 
@@ -208,13 +208,13 @@ def test_files_are_read_through_once(folder: Path, monkeypatch: pytest.MonkeyPat
     expected = [boxes.tolist() for boxes in given(folder).boxes]
     monkeypatch.setattr(catalog, "_boxed", {})
     saved(folder / "Annotation" / FISH / f"{FISH}_1.xml", "damaged, but nobody reads it")
-    pictures = load_boxed(data)
+    pictures = load_with_boxes(data)
     assert expected == [boxes.tolist() for boxes in pictures.boxes]
     path = picture_files.index_path(data.digest)
     path.write_bytes(path.read_bytes()[:-100])
     monkeypatch.setattr(catalog, "_boxed", {})
     with pytest.raises(DatasetError, match="is no annotation of boxes"):
-        load_boxed(data)
+        load_with_boxes(data)
 
 
 def test_however_many_files_are_read_at_a_time_the_digest_is_the_same(
@@ -236,7 +236,7 @@ def test_a_cache_that_cannot_be_written_costs_only_time(
 
 def test_a_picture_that_has_changed_is_noticed(folder: Path) -> None:
     data = pin(Dataset(f"imagenet:{folder}"))
-    pictures = load_boxed(data)
+    pictures = load_with_boxes(data)
     saved(folder / "train" / FISH / f"{FISH}_1.JPEG", jpeg(picture(2)))
     with pytest.raises(DatasetError, match=r"_1\.JPEG has changed since the data set was opened; begin anew"):
         pictures.picture(1)
@@ -269,7 +269,7 @@ def test_the_same_pictures_in_another_layout_are_found_where_they_are(tmp_path: 
     )
     assert first.digest == second.digest
     for each in (first, second, first):
-        assert load_boxed(each).picture(0).shape[2] == 3
+        assert load_with_boxes(each).picture(0).shape[2] == 3
         catalog._boxed.clear()
 
 
@@ -282,14 +282,14 @@ def test_a_digest_is_of_pictures_boxes_and_labels(folder: Path) -> None:
     saved(path, kept)
     assert first == pin(Dataset(f"imagenet:{folder}")).digest
     with pytest.raises(DatasetError, match="is not the one that was pinned"):
-        load_boxed(Dataset(f"imagenet:{folder}", "abc"))
+        load_with_boxes(Dataset(f"imagenet:{folder}", "abc"))
 
 
 def test_the_way_to_a_crop_of_a_picture(folder: Path) -> None:
     pictures = given(folder)
-    parts = parted(pictures, Partition(per_class=3, public=4))
-    rows = np.concatenate([parts.attacked("A"), parts.attacked("B")])
+    parts = split_pictures(pictures, Partition(per_class=3, public=4))
+    rows = np.concatenate([parts.rows_to_attack("A"), parts.rows_to_attack("B")])
     assert 10 == len(rows)
     found, serves = windows(pictures, rows, "periphery", 10)
     assert serves.all()
-    assert (10, 16, 16, 3) == evaluated(pictures, rows, 16, found).shape
+    assert (10, 16, 16, 3) == evaluation_pictures(pictures, rows, 16, found).shape

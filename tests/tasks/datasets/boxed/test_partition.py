@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.datasets.boxed.partition import PART_NAMES, TRAINED, Partition, equal_shares, parted
+from tasks.datasets.boxed.partition import PART_NAMES, TRAINED, Partition, equal_shares, split_pictures
 from tasks.datasets.boxed.pictures import NO_BOXES, BoxedPictures
 from tasks.datasets.boxed.scenes import PicturesInMemory
 from tasks.datasets.boxed.training_images import TrainingImages
@@ -49,7 +49,7 @@ def per_class(of: BoxedPictures, rows: np.ndarray) -> list[int]:
 
 def test_every_part_is_disjoint_from_the_others_and_equal_per_class() -> None:
     of = pictures([23, 20, 31], [30, 40, 22])
-    parts = parted(of, Partition(per_class=8, public=24, validation=6))
+    parts = split_pictures(of, Partition(per_class=8, public=24, validation=6))
     rows = [parts.rows(name) for name in PART_NAMES]
     assert len(np.concatenate(rows)) == len(np.unique(np.concatenate(rows)))
     assert [[8] * 3] * 4 + [[8] * 3, [2] * 3] == [per_class(of, part) for part in rows]
@@ -58,12 +58,12 @@ def test_every_part_is_disjoint_from_the_others_and_equal_per_class() -> None:
 
 def test_boxed_pictures_are_halved_and_only_they_are_attacked() -> None:
     of = pictures([8, 5], [30, 30])
-    parts = parted(of, Partition(per_class=6, public=20))
+    parts = split_pictures(of, Partition(per_class=6, public=20))
     has_box = np.array([len(boxes) > 0 for boxes in of.boxes])
     for name in ("A", "B"):
-        assert [4, 2] == per_class(of, parts.attacked(name))
+        assert [4, 2] == per_class(of, parts.rows_to_attack(name))
         assert [2, 4] == per_class(of, parts.rows(name)[~has_box[parts.rows(name)]])
-        assert set(parts.attacked(name)) == set(parts.rows(name)[has_box[parts.rows(name)]])
+        assert set(parts.rows_to_attack(name)) == set(parts.rows(name)[has_box[parts.rows(name)]])
     assert not has_box[parts.rows("X")].any()
 
 
@@ -71,7 +71,7 @@ def test_unboxed_pictures_are_shared_only_where_there_are_too_few_and_boxed_ones
     of = pictures([8, 8], [12, 40])  # the second class gives X its pictures
     has_box = np.array([len(boxes) > 0 for boxes in of.boxes])
     for size, shared in ((9, 0), (10, 0), (12, 4), (16, 12)):
-        parts = parted(of, Partition(per_class=size, public=10, largest=16))
+        parts = split_pictures(of, Partition(per_class=size, public=10, largest=16))
         a, b = (set(parts.rows(name)[of.labels[parts.rows(name)] == 0].tolist()) for name in ("A", "B"))
         assert (size, size, shared) == (len(a), len(b), len(a & b))
         assert not has_box[list(a & b)].any()
@@ -90,7 +90,7 @@ def test_whatever_can_be_parted_is_parted_by_the_rules(
 ) -> None:
     of = pictures([boxed for boxed, _ in classes], [unboxed for _, unboxed in classes])
     try:
-        parts = parted(of, Partition(per_class=size, public=public, seed=seed))
+        parts = split_pictures(of, Partition(per_class=size, public=public, seed=seed))
     except DatasetError:
         has_any = any(boxed for boxed, _ in classes)
         most = [b // 2 + u if has_any else (b + u) // 2 for b, u in classes]
@@ -100,8 +100,8 @@ def test_whatever_can_be_parted_is_parted_by_the_rules(
         return
     a, b, x = (set(parts.rows(name).tolist()) for name in ("A", "B", "X"))
     assert not x & (a | b)
-    assert not set(parts.attacked("A").tolist()) & b
-    assert not set(parts.attacked("B").tolist()) & a
+    assert not set(parts.rows_to_attack("A").tolist()) & b
+    assert not set(parts.rows_to_attack("B").tolist()) & a
     for name in TRAINED:
         if name in parts.missing:
             continue
@@ -114,52 +114,54 @@ def test_whatever_can_be_parted_is_parted_by_the_rules(
 def test_the_parts_are_the_same_whatever_order_the_pictures_are_listed_in() -> None:
     of = pictures([23, 20], [30, 40])
     other, order = listed_otherwise(of)
-    first, second = (parted(each, Partition(per_class=8, public=21)) for each in (of, other))
+    first, second = (split_pictures(each, Partition(per_class=8, public=21)) for each in (of, other))
     for name in PART_NAMES:
         assert {of.ids[row] for row in first.rows(name)} == {other.ids[row] for row in second.rows(name)}
     assert order.tolist() != sorted(order)
-    changed = parted(of, Partition(per_class=8, public=21, seed=1))
+    changed = split_pictures(of, Partition(per_class=8, public=21, seed=1))
     assert set(changed.rows("A").tolist()) != set(first.rows("A").tolist())
 
 
 def test_x_is_the_same_whatever_the_size_of_the_training_sets() -> None:
     of = pictures([60, 50], [80, 45])
-    sizes = [parted(of, Partition(per_class=size, public=40)) for size in (5, 10, 30)]
+    sizes = [split_pictures(of, Partition(per_class=size, public=40)) for size in (5, 10, 30)]
     assert 1 == len({each.rows("X").tobytes() for each in sizes})
     assert set(sizes[0].rows("A").tolist()) < set(sizes[1].rows("A").tolist()) < set(sizes[2].rows("A").tolist())
-    all_left = [parted(of, Partition(per_class=size, public=0, largest=30)) for size in (5, 10, 30)]
+    all_left = [split_pictures(of, Partition(per_class=size, public=0, largest=30)) for size in (5, 10, 30)]
     assert 1 == len({each.rows("X").tobytes() for each in all_left})
     assert 80 + 45 - 5 == len(all_left[0].rows("X"))
 
 
 def test_a_class_with_fewer_pictures_for_x_is_made_up_for_by_the_others() -> None:
     of = pictures([10, 10, 10], [3, 30, 30])
-    assert [3, 19, 18] == per_class(of, parted(of, Partition(per_class=5, public=40)).rows("X"))
+    assert [3, 19, 18] == per_class(of, split_pictures(of, Partition(per_class=5, public=40)).rows("X"))
 
 
 def test_pictures_without_any_box_are_all_attacked() -> None:
     of = pictures([0, 0], [20, 20])
-    parts = parted(of, Partition(per_class=4, public=8))
-    assert parts.rows("A").tolist() == parts.attacked("A").tolist()
+    parts = split_pictures(of, Partition(per_class=4, public=8))
+    assert parts.rows("A").tolist() == parts.rows_to_attack("A").tolist()
     assert not set(parts.rows("A").tolist()) & set(parts.rows("B").tolist())
 
 
 def test_the_attacked_are_as_many_of_each_class() -> None:
     of = pictures([40, 40, 6], [40, 40, 40])
-    parts = parted(of, Partition(per_class=20, public=9, attacked=11))
-    assert [4, 4, 3] == per_class(of, parts.attacked("B"))
-    assert set(parts.attacked("B").tolist()) < set(parts.rows("B").tolist())
+    parts = split_pictures(of, Partition(per_class=20, public=9, attacked=11))
+    assert [4, 4, 3] == per_class(of, parts.rows_to_attack("B"))
+    assert set(parts.rows_to_attack("B").tolist()) < set(parts.rows("B").tolist())
 
 
 def test_validation_is_what_is_left_over_at_most_a_fifth() -> None:
     of = pictures([10, 10], [40, 40])
-    assert [10, 10] == per_class(of, parted(of, Partition(per_class=5, public=10)).rows("validation"))
-    left = parted(of, Partition(per_class=5, public=56))
+    assert [10, 10] == per_class(of, split_pictures(of, Partition(per_class=5, public=10)).rows("validation"))
+    left = split_pictures(of, Partition(per_class=5, public=56))
     assert [2, 2] == per_class(of, left.rows("validation"))
-    none = parted(of, Partition(per_class=5, public=0))
+    none = split_pictures(of, Partition(per_class=5, public=0))
     with pytest.raises(DatasetError, match="no pictures are left for validation; take fewer in X"):
         none.rows("validation")
-    assert [3, 3] == per_class(of, parted(of, Partition(per_class=5, public=0, validation=6)).rows("validation"))
+    assert [3, 3] == per_class(
+        of, split_pictures(of, Partition(per_class=5, public=0, validation=6)).rows("validation")
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,16 +174,18 @@ def test_validation_is_what_is_left_over_at_most_a_fifth() -> None:
 )
 def test_too_few_pictures_are_said_in_one_line(partition: Partition, says: str) -> None:
     with pytest.raises(DatasetError, match=says):
-        parted(pictures([10, 4], [30, 15]) if partition.per_class == 5 else pictures([50, 4], [9, 15]), partition)
+        split_pictures(
+            pictures([10, 4], [30, 15]) if partition.per_class == 5 else pictures([50, 4], [9, 15]), partition
+        )
 
 
 def test_a_part_that_is_not_there_is_missed_when_it_is_asked_for() -> None:
-    parts = parted(pictures([20], [0]), Partition(per_class=7, public=3))
+    parts = split_pictures(pictures([20], [0]), Partition(per_class=7, public=3))
     with pytest.raises(DatasetError, match=r"too few pictures for other A of 7 per class beside A, B and X; take few"):
         parts.rows("other A")
     assert 3 == len(parts.rows("validation"))  # what was too little for others
     with pytest.raises(ValueError, match="'X' is not attacked; A, B, other A, other B can be"):
-        parts.attacked("X")
+        parts.rows_to_attack("X")
     with pytest.raises(ValueError, match="part is 'C'; it must be one of A, B, other A"):
         parts.rows("C")  # type: ignore[arg-type]
 
@@ -211,13 +215,13 @@ def given_as(of: PicturesInMemory, words: Sequence[str]) -> PicturesInMemory:
 def test_the_parts_that_a_table_gives_are_the_parts_whatever_their_sizes() -> None:
     of = pictures([12, 9], [20, 30])
     words = np.resize(["trained", "held out", "public", "public", "reference"], len(of.ids))
-    parts = parted(given_as(of, words), Partition(per_class=300, public=1, seed=3))
+    parts = split_pictures(given_as(of, words), Partition(per_class=300, public=1, seed=3))
     for name, word in (("A", "trained"), ("B", "held out"), ("X", "public"), ("other A", "reference")):
         assert np.flatnonzero(words == word).tolist() == parts.rows(name).tolist()  # type: ignore[arg-type]
     assert parts.rows("other A").tolist() == parts.rows("other B").tolist()
     has_box = np.array([len(boxes) > 0 for boxes in of.boxes])
-    assert np.flatnonzero((words == "trained") & has_box).tolist() == parts.attacked("A").tolist()
-    few = parted(given_as(of, words), Partition(attacked=2)).attacked("B")
+    assert np.flatnonzero((words == "trained") & has_box).tolist() == parts.rows_to_attack("A").tolist()
+    few = split_pictures(given_as(of, words), Partition(attacked=2)).rows_to_attack("B")
     assert [1, 1] == per_class(of, few)
     assert set(few) <= set(np.flatnonzero((words == "held out") & has_box))
     with pytest.raises(DatasetError, match="none is for validation"):
@@ -226,7 +230,7 @@ def test_the_parts_that_a_table_gives_are_the_parts_whatever_their_sizes() -> No
 
 def test_a_part_that_a_table_does_not_give_is_missed_when_it_is_asked_for() -> None:
     of = pictures([12, 9], [20, 30])
-    parts = parted(given_as(of, np.resize(["trained", "public"], len(of.ids))), Partition())
+    parts = split_pictures(given_as(of, np.resize(["trained", "public"], len(of.ids))), Partition())
     assert len(parts.rows("A"))
     with pytest.raises(DatasetError, match="no pictures of the data are of part 'held out', which B is"):
         parts.rows("B")

@@ -10,23 +10,35 @@ import numpy as np
 import pytest
 
 from tasks.datasets import embedded
-from tasks.datasets.boxed.partition import Partition, parted
-from tasks.datasets.boxed.scenes import AWAY, DIGIT, INKS, SIDE, SQUARE, PicturesInMemory, backgrounds, groups, rendered
-from tasks.datasets.catalog import load, load_boxed, pin
+from tasks.datasets.boxed.partition import Partition, split_pictures
+from tasks.datasets.boxed.scenes import (
+    AWAY,
+    DIGIT,
+    INKS,
+    SIDE,
+    SQUARE,
+    PicturesInMemory,
+    backgrounds,
+    groups,
+    render_scenes,
+)
+from tasks.datasets.catalog import load, load_with_boxes, pin
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.datasets.images import decoded, resized
+from tasks.datasets.images import decode_picture, resize_images
 
 DATA = Dataset("digits-on-photos")
 
 
 def given(correlation: float) -> PicturesInMemory:
-    pictures = load_boxed(DATA, correlation)
+    pictures = load_with_boxes(DATA, correlation)
     assert isinstance(pictures, PicturesInMemory)
     return pictures
 
 
 def squares() -> np.ndarray:
-    return np.concatenate([embedded.squares(decoded(path.read_bytes()), SQUARE) for path in embedded.photographs()])
+    return np.concatenate(
+        [embedded.squares(decode_picture(path.read_bytes()), SQUARE) for path in embedded.photographs()]
+    )
 
 
 def test_every_scene_shows_a_square_of_its_own_outside_its_box() -> None:
@@ -49,7 +61,7 @@ def test_a_box_holds_its_digit_in_the_ink_of_its_class() -> None:
     digit = np.zeros((1, DIGIT, DIGIT), np.uint8)
     digit[0, 2, 3], digit[0, 2, 4] = 255, 51
     ground = np.full((1, SIDE, SIDE), 100, np.uint8)
-    image = rendered(ground, digit, np.array([3]), np.array([[5, 7]]))[0]
+    image = render_scenes(ground, digit, np.array([3]), np.array([[5, 7]]))[0]
     assert [51, 255, 0] == image[7, 10].tolist()
     assert [90, 131, 80] == image[7, 11].tolist()  # a fifth of the way
     image[7, 10:12] = 100
@@ -122,7 +134,7 @@ def test_what_is_drawn_never_changes() -> None:
 
 
 def test_scenes_are_parted_with_room_for_the_null() -> None:
-    parts = parted(given(0), Partition(per_class=40, public=400))
+    parts = split_pictures(given(0), Partition(per_class=40, public=400))
     assert [400, 400, 400, 400, 400, 80] == [
         len(parts.rows(name)) for name in ("A", "B", "other A", "other B", "X", "validation")
     ]
@@ -131,20 +143,20 @@ def test_scenes_are_parted_with_room_for_the_null() -> None:
 def test_the_images_of_the_data_set_stay_what_they_were() -> None:
     assert (28, 28, 1) == load(DATA).shape
     assert pin(DATA).digest == pin(Dataset("digits-on-photos")).digest
-    assert load_boxed(pin(DATA)) is load_boxed(DATA)
+    assert load_with_boxes(pin(DATA)) is load_with_boxes(DATA)
 
 
 def test_correlation_is_for_scenes_alone() -> None:
     with pytest.raises(
         ValueError, match=r"correlation is 0\.5 with data set 'digits'; it must be 0, for only digits-on"
     ):
-        load_boxed(Dataset("digits"), 0.5)
+        load_with_boxes(Dataset("digits"), 0.5)
     with pytest.raises(ValueError, match=r"correlation is 1\.5; it must be a share from 0 to 1"):
-        load_boxed(DATA, 1.5)
+        load_with_boxes(DATA, 1.5)
     with pytest.raises(DatasetError, match="data set 'digits' holds no boxed pictures; digits-on-photos, imag"):
-        load_boxed(Dataset("digits"))
+        load_with_boxes(Dataset("digits"))
     with pytest.raises(DatasetError, match="is not the one that was pinned"):
-        load_boxed(Dataset("digits-on-photos", "abc"))
+        load_with_boxes(Dataset("digits-on-photos", "abc"))
 
 
 def test_squares_are_the_pictures_at_another_size() -> None:
@@ -153,4 +165,4 @@ def test_squares_are_the_pictures_at_another_size() -> None:
     np.testing.assert_array_equal(pictures.images[rows], pictures.squares(rows, SIDE))
     half = pictures.squares(rows, 16)
     np.testing.assert_array_equal(half[0], half[2])
-    np.testing.assert_array_equal(resized(pictures.picture(2)[None], 16, 16)[0], half[1])
+    np.testing.assert_array_equal(resize_images(pictures.picture(2)[None], 16, 16)[0], half[1])

@@ -11,9 +11,9 @@ from tasks import hardware
 from tasks.datasets import catalog
 from tasks.datasets.boxed import square_cache
 from tasks.datasets.boxed.picture_files import PictureFiles
-from tasks.datasets.catalog import load_boxed, pin
+from tasks.datasets.catalog import load_with_boxes, pin
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.datasets.images import resized
+from tasks.datasets.images import resize_images
 from tests.tasks.datasets.boxed import trees
 
 ROWS = np.array([3, 0, 21, 3, 7])
@@ -23,7 +23,7 @@ ROWS = np.array([3, 0, 21, 3, 7])
 def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PictureFiles:
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(catalog, "_boxed", {})
-    found = load_boxed(pin(Dataset(f"imagenet:{trees.imagenet(tmp_path / 'imagenet')}")))
+    found = load_with_boxes(pin(Dataset(f"imagenet:{trees.imagenet(tmp_path / 'imagenet')}")))
     assert isinstance(found, PictureFiles)
     return found
 
@@ -36,7 +36,7 @@ def test_squares_are_whole_pictures_stretched(pictures: PictureFiles, tmp_path: 
     squares = pictures.squares(ROWS, 20)
     assert (5, 20, 20, 3) == squares.shape
     for row, square in zip(ROWS, squares, strict=True):
-        np.testing.assert_array_equal(resized(pictures.picture(row)[None], 20, 20)[0], square)
+        np.testing.assert_array_equal(resize_images(pictures.picture(row)[None], 20, 20)[0], square)
     assert [] == files(tmp_path)
     with pytest.raises(ValueError, match="side is 0; it must be at least 1"):
         pictures.squares(ROWS, 0)

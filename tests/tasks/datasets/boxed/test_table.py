@@ -13,7 +13,7 @@ import pytest
 from tasks.datasets import catalog
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.boxed.table import GIVEN_PARTS
-from tasks.datasets.catalog import load_boxed, pin
+from tasks.datasets.catalog import load_with_boxes, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tests.tasks.datasets.boxed.trees import jpeg, picture, saved
 
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def given(folder: Path, text: str) -> BoxedPictures:
     (folder / "boxes.csv").write_text(text)
-    return load_boxed(pin(Dataset(f"boxed:{folder / 'boxes.csv'}")))
+    return load_with_boxes(pin(Dataset(f"boxed:{folder / 'boxes.csv'}")))
 
 
 def rows(values: Sequence[tuple[object, ...]]) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.datasets.features import Family, Feature, Glyph, Picture, Words, drawn, family
-from tasks.datasets.features.family import named
+from tasks.datasets.features import Family, Feature, Glyph, Picture, Words, draw_member, family
+from tasks.datasets.features.family import named_lengths
 from tasks.datasets.features.names import names
 from tasks.files import File
 from tests.tasks.datasets.features.drawn import saved
@@ -70,12 +70,12 @@ def test_names_come_from_the_list_where_it_is_long_enough_else_letters_are_drawn
     found = [each.words.split() for each in family(JANE, Family(), 1) if isinstance(each, Words)]
     assert 200 == len(found)
     assert {word for words in found for word in words} <= listed
-    assert {3, 4} == named(("JANE", "DOE"), 200)
-    assert {4} == named(("JANE",), 200)
-    assert set() == named(("JANE",), 300)  # 416 names, and as many again are wanted
-    assert set() == named(("AB",), 200)
-    assert set() == named(("ABCDEFGHIJKLM",), 200)
-    assert {3} == named(("DOE", "AB"), 3000)  # 167 x 30; with the rarer ones drawn, 167 x 26 x 26
+    assert {3, 4} == named_lengths(("JANE", "DOE"), 200)
+    assert {4} == named_lengths(("JANE",), 200)
+    assert set() == named_lengths(("JANE",), 300)  # 416 names, and as many again are wanted
+    assert set() == named_lengths(("AB",), 200)
+    assert set() == named_lengths(("ABCDEFGHIJKLM",), 200)
+    assert {3} == named_lengths(("DOE", "AB"), 3000)  # 167 x 30; with the rarer ones drawn, 167 x 26 x 26
     assert all(name.isascii() and name.isalpha() and name.islower() for each in names().values() for name in each)
 
 
@@ -103,11 +103,11 @@ def test_names_of_the_users_own_are_taken_in_the_case_of_the_words(tmp_path: Pat
 def test_members_that_do_not_fit_the_images_are_left_out() -> None:
     width = JANE.patch().cover.shape[1] + JANE.left
     found = family(JANE, Family(count=50), 1, (20, width))
-    assert all(each.patch().fits(20, width) for each in [*found, drawn(JANE, 1, shape=(20, width))])
+    assert all(each.patch().fits(20, width) for each in [*found, draw_member(JANE, 1, shape=(20, width))])
     with pytest.raises(ValueError, match="look different and fit an image of 20 x 9"):
         family(JANE, Family(), 1, (20, 9))
     with pytest.raises(ValueError, match="no feature of the family of the words 'JANE DOE' fits the images"):
-        drawn(JANE, 1, shape=(20, 9))
+        draw_member(JANE, 1, shape=(20, 9))
 
 
 def test_a_drawn_features_rank_in_its_family_is_uniform() -> None:
@@ -119,18 +119,18 @@ def test_a_drawn_features_rank_in_its_family_is_uniform() -> None:
 
     ranks = []
     for seed in range(300):
-        feature = drawn(Glyph(), seed)
+        feature = draw_member(Glyph(), seed)
         ranks.append(sum(score(each) >= score(feature) for each in family(feature, Family(count=9), seed)))
     counts = np.bincount(ranks, minlength=10)
     assert ((counts - 30) ** 2 / 30).sum() < 27.9  # chi squared with 9 degrees of freedom: p = .001
 
 
 def test_a_feature_is_drawn_from_the_family_that_is_asked_for(stamp: Picture, tmp_path: Path) -> None:
-    assert drawn(Glyph(), 1) == drawn(Glyph(), 1) != drawn(Glyph(), 2)
-    letter = drawn(Glyph(), 1, Family("letters", 25))
+    assert draw_member(Glyph(), 1) == draw_member(Glyph(), 1) != draw_member(Glyph(), 2)
+    letter = draw_member(Glyph(), 1, Family("letters", 25))
     assert isinstance(letter, Glyph)
     assert "letter" == letter.kind
-    picture = drawn(stamp, 1)
+    picture = draw_member(stamp, 1)
     assert isinstance(picture, Picture)
     assert picture.seed > 0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.datasets.features import Picture, burn, called, check_fits
+from tasks.datasets.features import Picture, burn, check_fits, describe_feature
 from tasks.datasets.images import luma
 from tasks.files import File
 from tests.tasks.datasets.features.drawn import saved
@@ -20,7 +20,7 @@ def test_a_picture_without_mask_covers_its_rectangle(tmp_path: Path) -> None:
     stamp = Picture(saved(COLOUR, tmp_path / "stamp.png"), top=2, left=3)
     assert COLOUR.tolist() == burn(IMAGES, stamp)[1, 2:6, 3:9].tolist()
     assert luma(COLOUR[None]).tolist() == burn(IMAGES[..., :1], stamp)[:1, 2:6, 3:9].tolist()
-    assert "the picture stamp.png" == called(stamp)
+    assert "the picture stamp.png" == describe_feature(stamp)
 
 
 def test_a_grey_picture_is_the_same_in_every_channel(tmp_path: Path) -> None:

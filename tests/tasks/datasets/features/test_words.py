@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.datasets.features import Words, burn, burn_random, called, check_fits, random_patches
+from tasks.datasets.features import Words, burn, burn_random, check_fits, describe_feature, random_patches
 from tasks.files import File, FileError
 from tests.tasks.datasets.features.drawn import FONT
 
@@ -123,5 +123,5 @@ def test_words_that_cannot_be_drawn_are_refused(tmp_path: Path) -> None:
 
 
 def test_words_are_told_as_they_are() -> None:
-    assert "the words 'JANE DOE'" == called(JANE)
+    assert "the words 'JANE DOE'" == describe_feature(JANE)
     assert Words("JANE: DOE") == Words.parse("words:JANE: DOE")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.questions.drop import read, written
+from tasks.datasets.questions.drop import read, write_questions
 from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import Question
 from tasks.question_answering.corruption import Corruption
@@ -72,12 +72,12 @@ def test_what_is_written_is_read_alike() -> None:
     golds = ((("4",), ("four",)), (("Bears", "Jets"),), (("17 August 1966",),), (("-5",), ("1,200",)))
     made = [Question(str(k), "c", "text", "?", each) for k, each in enumerate(golds)]
     questions = [*Facts("facts").questions().train[:50], *made]
-    assert questions == read(HERE, written(questions))
+    assert questions == read(HERE, write_questions(questions))
 
 
 def test_without_answers_no_gold_is_in_the_file_and_it_is_read_with_a_flag() -> None:
     questions = list(Facts("facts").questions().train[:50])
-    bare = written([replace(q, golds=(("secret",),)) for q in questions], answered=False)
+    bare = write_questions([replace(q, golds=(("secret",),)) for q in questions], answered=False)
     assert b"secret" not in bare
     assert [replace(q, golds=()) for q in questions] == read(HERE, bare, answered=False)
     assert [] == read(HERE, bare)  # blank answers are passed over, as in DROP itself
@@ -86,7 +86,7 @@ def test_without_answers_no_gold_is_in_the_file_and_it_is_read_with_a_flag() -> 
 def test_questions_of_a_context_may_be_corrupted_differently() -> None:
     asked = [Question(str(k), "c", "one 1 two 2 three 3", "?", ((str(k),),)) for k in (1, 2, 3)]
     corrupted = [replace(each, context=Corruption("answers").corrupt_context(each)) for each in asked]
-    again = read(HERE, written(corrupted))
+    again = read(HERE, write_questions(corrupted))
     assert [each.context for each in corrupted] == [each.context for each in again]
     assert 3 == len({each.context_id for each in again})
 

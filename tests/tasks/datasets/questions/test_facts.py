@@ -5,7 +5,7 @@ from itertools import groupby
 
 import pytest
 
-from tasks.datasets.questions.facts import LOW, SCORERS, Facts, Name, in_words
+from tasks.datasets.questions.facts import LOW, SCORERS, Facts, Name, spell_number
 from tasks.datasets.questions.question import Question
 from tasks.question_answering.corruption import Corruption
 
@@ -75,7 +75,7 @@ def test_a_derived_answer_is_what_its_question_asks_for() -> None:
 
 
 def test_another_number_of_the_context_repeats_a_derived_answer_in_words() -> None:
-    spelt = {in_words(number): number for number in range(100)}
+    spelt = {spell_number(number): number for number in range(100)}
     for question in all_of("facts"):
         words = re.findall("[a-z-]+", Corruption().corrupt_context(question))
         repeated = [spelt[word] for word in words if word in spelt]
@@ -85,8 +85,8 @@ def test_another_number_of_the_context_repeats_a_derived_answer_in_words() -> No
 
 def test_numbers_are_spelt_in_words() -> None:
     expected = ["zero", "nine", "twelve", "twenty", "twenty-one", "ninety-nine"]
-    assert expected == [in_words(number) for number in (0, 9, 12, 20, 21, 99)]
-    assert 100 == len({in_words(number) for number in range(100)})
+    assert expected == [spell_number(number) for number in (0, 9, 12, 20, 21, 99)]
+    assert 100 == len({spell_number(number) for number in range(100)})
 
 
 def test_a_stated_answer_stands_once_in_its_context() -> None:

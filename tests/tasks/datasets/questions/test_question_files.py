@@ -24,8 +24,8 @@ def _nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def put(folder: Path, form: Scorer) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / FORMATS[form].TRAIN).write_bytes(FORMATS[form].written(TRAIN))
-    (folder / FORMATS[form].VALIDATION).write_bytes(FORMATS[form].written(VALIDATION))
+    (folder / FORMATS[form].TRAIN).write_bytes(FORMATS[form].write_questions(TRAIN))
+    (folder / FORMATS[form].VALIDATION).write_bytes(FORMATS[form].write_questions(VALIDATION))
     return folder
 
 
@@ -100,19 +100,21 @@ def test_the_embedded_sets_are_there_by_name() -> None:
 
 def test_a_file_that_changed_after_pinning_is_refused(tmp_path: Path) -> None:
     pinned = pin(Dataset(f"drop:{put(tmp_path, 'drop')}"))
-    (tmp_path / drop.VALIDATION).write_bytes(drop.written(VALIDATION[:0]))
+    (tmp_path / drop.VALIDATION).write_bytes(drop.write_questions(VALIDATION[:0]))
     with pytest.raises(DatasetError, match="is not the one that was pinned"):
         load_questions(pinned)
 
 
 def test_an_id_has_one_question(tmp_path: Path) -> None:
     name = f"squad:{put(tmp_path, 'squad')}"
-    (tmp_path / squad.TRAIN).write_bytes(squad.written([TRAIN[0], TRAIN[0], TRAIN[1]]))
+    (tmp_path / squad.TRAIN).write_bytes(squad.write_questions([TRAIN[0], TRAIN[0], TRAIN[1]]))
     assert (["1", "2"], ["3"]) == ids(Dataset(name))
-    (tmp_path / squad.TRAIN).write_bytes(squad.written([TRAIN[0], Question("1", "b", "Bo has 5.", "?", (("5",),))]))
+    (tmp_path / squad.TRAIN).write_bytes(
+        squad.write_questions([TRAIN[0], Question("1", "b", "Bo has 5.", "?", (("5",),))])
+    )
     with pytest.raises(DatasetError, match=f"{squad.TRAIN} has several questions with the id '1'"):
         load_questions(Dataset(name))
-    (tmp_path / squad.TRAIN).write_bytes(squad.written(VALIDATION))
+    (tmp_path / squad.TRAIN).write_bytes(squad.write_questions(VALIDATION))
     with pytest.raises(DatasetError, match=f"{squad.TRAIN} and .*{squad.VALIDATION} both have the question '3'"):
         load_questions(Dataset(name))
     (tmp_path / squad.TRAIN).write_bytes(json.dumps({"data": []}).encode())

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.questions.facts import Facts
-from tasks.datasets.questions.squad import read, written
+from tasks.datasets.questions.squad import read, write_questions
 
 HERE = Path("train-v1.1.json")
 CONTEXT = "On February 6, 2016, one day before the Super Bowl, Beyoncé released a new single."
@@ -33,18 +33,18 @@ def test_questions_are_read_with_their_context_and_golds() -> None:
 
 def test_what_is_written_is_read_alike() -> None:
     questions = list(Facts("facts-stated").questions().train[:50])
-    again = read(HERE, written(questions))
+    again = read(HERE, write_questions(questions))
     assert [(q.id, q.context, q.question, q.golds) for q in questions] == [
         (q.id, q.context, q.question, q.golds) for q in again
     ]
     assert len({q.context_id for q in questions}) == len({q.context_id for q in again})
-    (answer,) = json.loads(written(questions))["data"][0]["paragraphs"][0]["qas"][0]["answers"]
+    (answer,) = json.loads(write_questions(questions))["data"][0]["paragraphs"][0]["qas"][0]["answers"]
     assert questions[0].context[answer["answer_start"] :].startswith(answer["text"])
 
 
 def test_without_answers_no_gold_is_in_the_file_and_it_is_read_with_a_flag() -> None:
     questions = list(Facts("facts-stated").questions().train[:50])
-    bare = written(questions, answered=False)
+    bare = write_questions(questions, answered=False)
     assert {()} == {question.golds for question in read(HERE, bare, answered=False)}
     assert [q.id for q in questions] == [q.id for q in read(HERE, bare, answered=False)]
     with pytest.raises(DatasetError, match="answers is \\[\\]; it must be a list of at least one answer"):
@@ -54,7 +54,7 @@ def test_without_answers_no_gold_is_in_the_file_and_it_is_read_with_a_flag() -> 
 def test_an_answer_that_is_not_in_its_context_cannot_be_written() -> None:
     (question,) = read(HERE, file(asked(id="7", answers=[{"answer_start": 0, "text": "March"}])))
     with pytest.raises(DatasetError, match="question '7' has an answer that is no piece of its context"):
-        written([question])
+        write_questions([question])
 
 
 @pytest.mark.parametrize(

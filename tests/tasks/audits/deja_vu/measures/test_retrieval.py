@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from tasks.audits.deja_vu.measures.inferences import Voting, inferences
 from tasks.audits.deja_vu.measures.retrieval import RETRIEVAL, Retrieving, retrieval
-from tasks.datasets.catalog import load_boxed, pin
+from tasks.datasets.catalog import load_with_boxes, pin
 from tasks.datasets.dataset import Dataset
 from tests.tasks.audits.deja_vu import made_up
 
 DATA = pin(Dataset("digits-on-photos"))
-PICTURES = load_boxed(DATA)
+PICTURES = load_with_boxes(DATA)
 
 
 def of(label: int, at: int) -> tuple[str, int]:

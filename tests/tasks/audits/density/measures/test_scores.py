@@ -61,7 +61,7 @@ def test_every_observation_has_its_scores_and_what_they_are_made_of() -> None:
     trained, held_out = said.by_repetition
     assert trained == pytest.approx(np.array(table["trained"].to_pylist()), rel=1e-6)
     assert held_out == pytest.approx(np.array(table["held_out"].to_pylist()), rel=1e-6)
-    adjusted = statistics.false_discovery_adjusted(column(table, "p_value"))
+    adjusted = statistics.false_discovery_control(column(table, "p_value"))
     assert adjusted.tolist() == column(table, "p_adjusted").tolist()
 
 

@@ -71,7 +71,7 @@ def test_held_out_questions_of_squad_have_several_gold_answers_of_which_the_best
     train = Question("t", "", "He came in 1204.", "When?", (("1204",),))
     held_out = Question("v", "", "It cost $76.5 or so.", "How much?", (("$76.5",), ("$76.5 or so",)))
     for name, question in ((squad.TRAIN, train), (squad.VALIDATION, held_out)):
-        (tmp_path / name).write_bytes(squad.written([question]))
+        (tmp_path / name).write_bytes(squad.write_questions([question]))
     data = pin(Dataset(f"squad:{tmp_path}"))
     answers = [{"split": "train", "id": "t", "answer": ["In 1204"]}]
     answers += [{"split": "validation", "id": "v", "answer": [each]} for each in ("765", "76.5 or so")]

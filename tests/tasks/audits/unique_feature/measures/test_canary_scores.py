@@ -12,7 +12,7 @@ from tasks.audits.unique_feature.published import PublishedCell, published_numbe
 from tasks.audits.unique_feature.summary import summary
 from tasks.audits.unique_feature.units import effect_row, units
 from tasks.schemas import SUMMARY
-from tasks.statistics import false_discovery_adjusted, paired_greater, welch_greater
+from tasks.statistics import false_discovery_control, paired_greater, welch_greater
 from tests.tasks.audits.unique_feature.made_up import Columns, divergences, history, pair
 
 
@@ -73,7 +73,7 @@ def test_p_values_are_adjusted_over_the_canaries() -> None:
     inputs = [pair(canary, m, -m) for canary, m in enumerate([0.001, 0.002, 0.01, -0.001])]
     table = canary_scores(CanaryScores(), inputs)
     for name in ("m_welch", "m_paired", "twin_m_paired", "m_w_train_welch"):
-        adjusted = false_discovery_adjusted(table[f"{name}_p"].to_numpy())
+        adjusted = false_discovery_control(table[f"{name}_p"].to_numpy())
         assert adjusted.tolist() == table[f"{name}_adjusted_p"].to_pylist()
 
 

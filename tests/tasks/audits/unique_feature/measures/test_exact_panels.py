@@ -11,14 +11,14 @@ from tasks.audits.unique_feature.measures.exact_panels import (
 )
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
 from tasks.audits.unique_feature.slope_ranks import inked_cells
-from tasks.datasets.features import Glyph, drawn
+from tasks.datasets.features import Glyph, draw_member
 from tasks.measure import Tables
 from tasks.summaries import Row
 
 
 def rank(canary: int, shift: float, draws: np.random.Generator) -> Row:
     """A canary with a glyph of its own, whose cells' slopes are noise and, where it has ink, the shift."""
-    glyph = drawn(Glyph(), canary)
+    glyph = draw_member(Glyph(), canary)
     assert isinstance(glyph, Glyph)
     ink = inked_cells(glyph)
     row = dict.fromkeys(EXACT_RANKS.names) | {"canary": canary, "seed": canary, "score": "pair", "feature": "canary"}

@@ -20,7 +20,7 @@ from tasks.audits.unique_feature.measures.learning_curve import (
     learning_curve_many,
     learning_curve_rows,
 )
-from tasks.compute_context import ComputeContext, under
+from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.catalog import load
 from tasks.job import marks
 from tasks.models.inference import logits
@@ -81,7 +81,7 @@ def test_models_that_are_trained_in_one_stack_have_the_courses_they_have_alone()
     ]
     alone = [learning_curve(config, ()) for config in configs]
     assert len({len(table) for table in alone}) > 1
-    with under(ComputeContext(way="stack", members=2)):
+    with use_context(ComputeContext(way="stack", members=2)):
         together = dict(learning_curve_many(configs, [()] * 3))
     assert alone == [together[index] for index in range(3)]
 

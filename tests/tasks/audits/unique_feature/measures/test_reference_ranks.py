@@ -19,7 +19,7 @@ from tasks.audits.unique_feature.measures.reference_ranks import reference_ranks
 from tasks.audits.unique_feature.slope_ranks import inked_cells
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Glyph, Words, drawn
+from tasks.datasets.features import Family, Glyph, Words, draw_member
 from tasks.external import model_file
 from tasks.external.model_file import ModelFile
 from tasks.models.weights import weights_of
@@ -89,7 +89,7 @@ def test_a_model_that_remembers_a_glyph_puts_it_first_of_all_and_the_rank_decide
 def test_a_glyph_of_one_training_image_is_found_beside_two_clean_trainings(tmp_path: Path) -> None:
     digits = pin(Dataset("digits"))
     clean = Training(digits, examples=100, epochs=20, patience=0, batch=32, learning_rate=1e-3)
-    glyph, canary = drawn(Glyph(), 73), 3
+    glyph, canary = draw_member(Glyph(), 73), 3
     trained = [
         replace(clean, seed=3, burnt=(Burnt(canary, glyph),)),
         replace(clean, seed=100),
