@@ -203,7 +203,7 @@ def _sample(to: Any) -> Any:
 def _published_values(audit: Audit, name: str) -> dict[str, tuple[str, ...]]:
     """Value -> the presets that repeat the paper with it, in their order; values of many fields are left out."""
     values: dict[str, list[str]] = {}
-    for preset in (preset for preset, what in audit.repeats.items() if not what.startswith(OURS.lower())):
+    for preset in (preset for preset, what in audit.wording.repeats.items() if not what.startswith(OURS.lower())):
         for cell in audit.cells(preset):
             presets = values.setdefault(value_text(getattr(cell, name)), [])
             if preset not in presets:
