@@ -1,4 +1,4 @@
-"""A real Slurm cluster of one controller and two nodes, each in namespaces of its own, which end with their first process.
+"""A real Slurm cluster of a controller and two nodes, each in namespaces that end with their first process.
 
 A node has its own address, host name, processes and /tmp, so that two of them can be on one machine. It needs root, and
 Debian's packages slurmctld, slurmd, slurm-client and munge.
@@ -113,6 +113,6 @@ def run_on_cluster(work: Path, root: Path, script: str, timeout: float) -> subpr
     (work / "script.sh").write_text(script)
     env = os.environ | {"W": str(work), "SLURM_CONF": f"{work}/slurm.conf"}
     env["PATH"] += ":/usr/sbin:/sbin"
-    alone = "unshare --net --mount --pid --uts --fork --kill-child --mount-proc".split()
+    alone = ["unshare", "--net", "--mount", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc"]
     command = [*alone, "bash", str(work / "start.sh"), "bash", str(work / "script.sh")]
     return subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, timeout=timeout)
