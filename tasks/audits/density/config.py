@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tasks.datasets.dataset import Dataset
@@ -145,6 +145,11 @@ class Density:
         return any(measure in AROUND for measure in self.measures)
 
     @property
+    def models(self) -> int:
+        """Models of a repetition (K): one for each fold; of loo the two with and without a row."""
+        return 2 if self.estimator == "loo" else self.folds
+
+    @property
     def is_null(self) -> bool:
         """Whether models are asked about images that none was trained on."""
         return self.asked == "test" and self.trains
@@ -170,21 +175,17 @@ def check_released(config: Density) -> None:
             raise ValueError(f"partitions is released and {name} is {value}; it must be {allowed}")
 
 
-def tiny(config: Density) -> Density:
-    """The same audit on embedded data, in seconds; slow networks get the smallest setting."""
-    slow = config.model.name.startswith("conv")
-    return replace(
-        config,
-        data=Dataset("photos#32x32#rgb" if slow else "digits"),
-        repetitions=2,
-        folds=min(config.folds, 2 if slow else 3),
-        partitions="ours",
-        left_out=min(config.left_out, 3) or 3,
-        examples=48 if slow else 120,
-        epochs=min(config.epochs, 2),
-        every=1 if config.every else 0,
-        link=1 if config.link else 0,
-        samples=min(config.samples, 8),
-        permutations=min(config.permutations, 99),
-        draws=min(config.draws, 8),
-    )
+@dataclass(frozen=True)
+class About:
+    """The config of the summary: the facts about a run that its tables do not hold.
+
+    `planned` is the number of models planned for an observation, `smallest` the smallest p-value that it can have,
+    `published` the cell of the paper whose every setting the run has, if any, `privacy` the guarantee of models that
+    left out a single row, and `together` whether p-values may be counted together (tasks.audits.density.tail).
+    """
+
+    planned: int
+    smallest: float
+    published: str = ""
+    privacy: Privacy | None = None
+    together: bool = True

@@ -27,15 +27,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import seeds, statistics
-from tasks.audits.density import published
-from tasks.audits.density.config import Density
+from tasks.audits.density import presets
+from tasks.audits.density.config import About, Density
 from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, ReleasedFolds, labels
 from tasks.audits.density.memorization import Array, Indices, Mask, lower_log_p, matched_count_score, sides, terms
 from tasks.audits.density.reassignment import reassign_models
@@ -45,9 +45,6 @@ from tasks.measure import Measure, Tables
 from tasks.ranges import check_minimums, not_negative
 from tasks.statistics import Estimate
 from tasks.summaries import Row, row
-
-if TYPE_CHECKING:
-    from tasks.audits.density.about import About
 
 REASSIGNMENTS = 20  # redrawings that a null is the mean of
 RESAMPLED = ("published", "matched")  # scores
@@ -369,7 +366,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     """
     statistics_of_all = [statistic for statistic in tables.rows(DISTRIBUTION) if statistic["label"] is None]
     last = max((statistic["epoch"] for statistic in statistics_of_all), default=0)
-    printed = published.numbers(about.published)
+    printed = presets.numbers(about.published)
     for score in METRICS:
         for statistic in statistics_of_all:
             if statistic["score"] == score and statistic["epoch"] == last:

@@ -6,6 +6,8 @@ all lie in the lowest bins; the paper finds more than half of them within the ce
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 4.3, figures 3, 10
 and 11.
+
+Bins have one width, and edges that are whole multiples of it, so that tables of two runs have the same bins.
 """
 
 from __future__ import annotations
@@ -15,10 +17,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tasks import seeds, statistics
-from tasks.audits.density.bins import bin_of
 from tasks.audits.density.config import Density
 from tasks.audits.density.highly_memorised import Array, Scored, highly_memorised_mask, scored_observations
 from tasks.audits.density.measures import scores
@@ -136,6 +137,19 @@ def edges(u: Array, width: float) -> Array:
             f"and there must be at most {MOST}"
         )
     return np.asarray((first + np.arange(last - first + 2)) * width)
+
+
+def bin_of(values: ArrayLike, width: float) -> Array:
+    """The bin of each value, a whole number b: value in [b width, (b + 1) width), as these are in float64.
+
+    Infinite values and NaN stay what they are.
+    """
+    given = np.asarray(values, np.float64)
+    with np.errstate(invalid="ignore"):
+        number = np.floor(given / width)
+        # A quotient that is rounded up to a whole number is one too large, and the other way round.
+        number -= given < number * width
+        return np.asarray(number + (given >= (number + 1) * width))
 
 
 def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:

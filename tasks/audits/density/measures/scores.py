@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from tasks import seeds, statistics
 from tasks.audits.density import tail
-from tasks.audits.density.config import Density, Estimator
+from tasks.audits.density.config import About, Density, Estimator
 from tasks.audits.density.highly_memorised import column, lists, within_central
 from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, ReleasedFolds, labels
 from tasks.audits.density.memorization import Array, Mask, Terms, matched_count_score, terms
@@ -46,9 +46,6 @@ from tasks.ranges import check_minimums, not_negative
 from tasks.statistics import Estimate
 from tasks.summaries import Row, alone, row
 from tasks.training.privacy import Privacy
-
-if TYPE_CHECKING:
-    from tasks.audits.density.about import About
 
 PLANTED = 100  # observations of which it is asked how much memory would be found
 FOUND = 0.8  # of these
