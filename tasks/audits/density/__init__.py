@@ -39,7 +39,7 @@ released analysis measures from the first image of each batch, and splits at 0.9
 
 from __future__ import annotations
 
-from tasks.audit import Audit
+from tasks.audit import Audit, Wording
 from tasks.audits.density.answer import OBJECTIVES, RULES, SYMBOLS, certificate, verdict
 from tasks.audits.density.config import About, Density
 from tasks.audits.density.measures import MEASURES, summary
@@ -81,12 +81,14 @@ AUDIT = Audit(
     measures=MEASURES,
     presets=PRESETS,
     tiny=tiny,
-    rules=RULES,
     verdict=verdict,
-    certificate=certificate,
-    symbols=SYMBOLS,
-    repeats=REPEATS,
-    situations=SITUATIONS,
-    subject=subject,
     objectives=OBJECTIVES,
+    wording=Wording(
+        rules=RULES,
+        certificate=certificate,
+        symbols=SYMBOLS,
+        repeats=REPEATS,
+        situations=SITUATIONS,
+        subject=subject,
+    ),
 )
