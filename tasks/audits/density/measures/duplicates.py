@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.ranges import check_minimums
+from tasks.ranges import AtLeast, Ranged
 from tasks.summaries import Row, alone, row
 
 PART = 1024  # images downsampled at one time
@@ -99,15 +99,12 @@ DUPLICATES = pa.schema(
 
 
 @dataclass(frozen=True)
-class Duplicates:
+class Duplicates(Ranged):
     """How many pairs are listed, and of which images: the first `examples` training images (0: all)."""
 
     data: Dataset
-    examples: int = 0
-    count: int = 20
-
-    def __post_init__(self) -> None:
-        check_minimums(self, {"examples": 0, "count": 1})
+    examples: Annotated[int, AtLeast(0)] = 0
+    count: Annotated[int, AtLeast(1)] = 20
 
 
 @task(version=1, name="density.duplicates")

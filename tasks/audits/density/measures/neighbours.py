@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.ranges import above_zero, check_minimums, one_of
+from tasks.ranges import AtLeast, Finite, Ranged
 from tasks.statistics import Estimate, proportion
 from tasks.summaries import Row, row
 from tasks.training.density_config import Split
@@ -67,16 +67,12 @@ NEIGHBOURS = pa.schema(
 
 
 @dataclass(frozen=True)
-class Neighbouring:
+class Neighbouring(Ranged):
     """The observations: the first `examples` training images (0: all) or, with test `asked`, all test images."""
 
     data: Dataset
-    examples: int = 0
+    examples: Annotated[int, AtLeast(0)] = 0
     asked: Split = "train"
-
-    def __post_init__(self) -> None:
-        check_minimums(self, {"examples": 0})
-        one_of(self, "asked", Split)
 
 
 @task(version=1, name="density.neighbours")
@@ -201,13 +197,10 @@ RATIOS = pa.schema(
 
 
 @dataclass(frozen=True)
-class Ratios:
+class Ratios(Ranged):
     """Bins of M of a width in nats. The paper's: 50 for CelebA, 2 for MNIST."""
 
-    width: float = 2.0
-
-    def __post_init__(self) -> None:
-        above_zero(self, "width")
+    width: Annotated[float, Finite()] = 2.0
 
 
 @task(version=3, name="density.ratios")

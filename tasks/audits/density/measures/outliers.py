@@ -13,7 +13,7 @@ Bins have one width, and edges that are whole multiples of it, so that tables of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from tasks.audits.density.measures import scores
 from tasks.audits.density.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure
-from tasks.ranges import above_zero, check_minimums
+from tasks.ranges import AtLeast, Finite, Ranged
 from tasks.statistics import Estimate
 
 CLOSED = (0.005, 0.995)  # the quantiles of U between which bins have both their edges
@@ -48,19 +48,15 @@ OUTLIERS = pa.schema(
 
 
 @dataclass(frozen=True)
-class Outliers:
+class Outliers(Ranged):
     """Bins of U of a width in nats, and up to how many examples of both groups are drawn of each.
 
     The paper's widths: 500 for CelebA, 10 for MNIST.
     """
 
-    width: float = 10.0
-    shown: int = 5
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        above_zero(self, "width")
-        check_minimums(self, {"shown": 0, "seed": 0})
+    width: Annotated[float, Finite()] = 10.0
+    shown: Annotated[int, AtLeast(0)] = 5
+    seed: Annotated[int, AtLeast(0)] = 0
 
 
 @task(version=2, name="density.outliers")
