@@ -353,12 +353,12 @@ def next_steps(config: DejaVu, answer: Answer, evidence: Evidence | None) -> tup
     return ("Attack more pictures (per_class, attacked), or train again with another seed.",)
 
 
-def memorization_row(config: DejaVu, summary: pa.Table) -> Row | None:
+def memorization_row(config: DejaVu, summary: pa.Table) -> dict[str, Any] | None:
     """The row of the score on which the answer rests: of a given encoder the corrected one."""
     return index_rows(summary).get(decisive_name(config))
 
 
-def probe_row(config: DejaVu, summary: pa.Table) -> Row | None:
+def probe_row(config: DejaVu, summary: pa.Table) -> dict[str, Any] | None:
     """The row of the validation accuracy of a linear probe on the same layer; it is there if `probe` is measured."""
     setting = format_setting(epoch=config.last_epoch, layer=config.asked_layers[0], split="validation")
     return index_rows(summary).get(("probe accuracy", setting))

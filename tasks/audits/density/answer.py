@@ -90,7 +90,8 @@ class Evidence:
     @property
     def count(self) -> int:
         """The number of observations that are called."""
-        return round(self.called["estimate"] * self.called["n"])
+        count: int = round(self.called["estimate"] * self.called["n"])
+        return count
 
     @property
     def by_chance(self) -> float:
