@@ -1,19 +1,26 @@
-"""Equation 6, of samples and validation images that lie at known distances."""
+"""Equation 6, of samples and validation images that lie at known distances; the ratios by score, of made-up tables."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
 
-from tasks.audits.density.measures.nearest_neighbours import (
+from tasks.audits.density.measures.neighbours import (
     NEIGHBOURS,
+    RATIOS,
     Neighbouring,
+    Ratios,
     copied_share,
     correlations,
     neighbours,
+    ratio_rows,
+    ratios,
     rows,
 )
 from tasks.datasets.catalog import load, pin
@@ -73,7 +80,7 @@ def test_samples_twice_as_close_give_a_ratio_of_two(digits: Images) -> None:
         classes=1,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tasks.audits.density.measures.nearest_neighbours.load", lambda data: images)
+        patch.setattr("tasks.audits.density.measures.neighbours.load", lambda data: images)
         found = neighbours(Neighbouring(DIGITS), [fitted(np.full((2, 4, 4, 1), 0.6))]).to_pylist()
     # 2 x 2 pixels remain: distances 2 (1 - 0.2) and 2 (1 - 0.6).
     assert [1.6] * 3 == pytest.approx([row["to_validation"] for row in found])
@@ -153,3 +160,70 @@ def test_the_ratio_of_distances_is_correlated_with_m_by_pearson_and_by_spearman(
     assert [stats.spearmanr([*m[:5], 99.0], rho).statistic, None] == pytest.approx([row[0], row[6]])
     copies = [*with_wilson(1, 7), "observation", 0.0, None, None]
     assert copies == pytest.approx(found["observations that a sample equals", "{}"])
+
+
+def ratio_table(
+    width: float,
+    m: Sequence[float | None],
+    rho: Sequence[float | None],
+    rows_of_m: Sequence[int] | None = None,
+    rows_of_rho: Sequence[int] | None = None,
+) -> pa.Table:
+    near = made_up_scores.neighbours(rho, rows_of_rho)
+    return ratios(Ratios(width), [made_up_scores.scores([0.0] * len(m), m, rows_of_m), near])
+
+
+def test_bins_of_the_score_have_a_mean_and_a_standard_error() -> None:
+    table = ratio_table(2, [-0.5, 0.0, 1.9, 2.0, 7.0], [1.0, 0.8, 1.0, 1.2, 0.9])
+    assert table.schema == RATIOS
+    bins = [row for row in table.to_pylist() if row["group"] == "bin"]
+    assert [(-2, 0, 1), (0, 2, 2), (2, 4, 1), (6, 8, 1)] == [(row["low"], row["high"], row["n"]) for row in bins]
+    assert [1.0, 0.9, 1.2, 0.9] == pytest.approx([row["mean"] for row in bins])
+    # 0.8 and 1.0: s = sqrt(0.02), over sqrt(2).
+    assert [None, pytest.approx(0.1), None, None] == [row["standard_error"] for row in bins]
+    assert all(row["quantiles"] is None for row in bins)
+
+
+def test_groups_split_at_the_95_percent_quantile_of_the_score_and_not_at_095_nats() -> None:
+    rho = [0.5 + 0.01 * row for row in range(100)]
+    found = {row["group"]: row for row in ratio_table(50, [10.0 + row for row in range(100)], rho).to_pylist()}
+    high, regular = found["memorised"], found["regular"]
+    assert (5, 95) == (high["n"], regular["n"])
+    assert (1.47, 0.97) == pytest.approx((high["mean"], regular["mean"]))
+    assert (101, 101) == (len(high["quantiles"]), len(regular["quantiles"]))
+    assert [1.45, 1.47, 1.49] == pytest.approx([high["quantiles"][at] for at in (0, 50, 100)])
+    assert [0.5, 0.735, 1.44] == pytest.approx([regular["quantiles"][at] for at in (0, 25, 100)])
+    assert (None, None) == (high["low"], high["high"])
+    assert high["standard_error"] == pytest.approx(np.std(rho[95:], ddof=1) / math.sqrt(5))
+
+
+def test_rows_are_matched_by_their_number_and_those_without_score_or_ratio_left_out() -> None:
+    table = ratio_table(2, [1.0, 3.0, None, 5.0], [0.1, 0.2, 0.4, None, 0.9], [9, 2, 4, 6], [0, 2, 4, 6, 9])
+    found = table.to_pylist()
+    assert [(0, 0.9), (2, 0.2)] == [(row["low"], row["mean"]) for row in found if row["group"] == "bin"]
+    # The largest score of the three has no ratio: nobody is left that is highly memorised.
+    groups = [(row["group"], row["n"], row["quantiles"] is None) for row in found if row["group"] != "bin"]
+    assert [("memorised", 0, True), ("regular", 2, False)] == groups
+
+
+def test_an_infinite_score_is_in_its_group_and_in_no_bin() -> None:
+    found = ratio_table(2, [1.0, math.inf, -math.inf], [0.5, 0.7, 0.9]).to_pylist()
+    assert [1] == [row["n"] for row in found if row["group"] == "bin"]
+    assert [1, 2] == [row["n"] for row in found if row["group"] != "bin"]
+    assert 0.7 == found[1]["mean"]
+
+
+def test_scores_without_neighbours_are_refused() -> None:
+    with pytest.raises(ValueError, match="observation 2 has a score, but its neighbours are not in their table"):
+        ratio_table(2, [1.0, 2.0, 3.0], [1.0, 1.0])
+
+
+def test_the_mean_ratio_is_told_of_both_groups() -> None:
+    given = made_up_scores.scores([0.0] * 40, [float(row) for row in range(40)])
+    near = made_up_scores.neighbours([1.0] * 38 + [1.5, 2.0])
+    found = by_name(ratio_rows(Tables([given, near, ratios(Ratios(), [given, near])]), None))
+    assert {
+        ("neighbour ratio", '{"observations": "memorised"}'): [1.75, None, None, 0, "repetition", *[None] * 3],
+        ("neighbour ratio", '{"observations": "regular"}'): [1.0, None, None, 0, "repetition", *[None] * 3],
+    } == found
+    assert {} == by_name(ratio_rows(Tables([given, near]), None))

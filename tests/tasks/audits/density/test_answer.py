@@ -1,4 +1,4 @@
-"""The answer in words follows from the tail, and says what it does not decide."""
+"""The answer follows from the tail; it says in words, and on the certificate, what decided and what did not."""
 
 from __future__ import annotations
 
@@ -10,13 +10,24 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.density import AUDIT, Density
+from tasks.audits.density.answer import (
+    CALLED,
+    EFFECTIVE,
+    FEW_EFFECTIVE,
+    GAP,
+    LIMITS,
+    MATCHED,
+    OF_CALLED,
+    PUBLISHED,
+    RULES,
+    verdict,
+)
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND
-from tasks.audits.density.verdict import EFFECTIVE, FEW_EFFECTIVE, LIMITS, OF_CALLED, ROWS, verdict
+from tasks.certificate import Certificate, Finding
 from tasks.schemas import SUMMARY
 from tasks.training.privacy import Privacy
 
 ALONE = Density(estimator="loo", left_out=10)
-CALLED, GAP, MATCHED, PUBLISHED = ROWS
 BEYOND = (BEYOND_CHANCE, json.dumps({"p-value at most": 0.05}))
 FOUND = (LEAST_FOUND, json.dumps({"share": 0.8}))
 
@@ -282,3 +293,91 @@ def test_where_models_of_one_kind_are_missing_it_does_not_say_that_nothing_was_t
 def test_the_audit_offers_its_verdict() -> None:
     assert AUDIT.verdict is not None
     assert "memorised" == AUDIT.verdict(Density(), table(*MEMORISED)).answer
+
+
+def certified(config: Density, *rows: dict[str, Any]) -> Certificate:
+    made = AUDIT.certify("Which?", config, table(*rows))
+    assert made is not None
+    return made
+
+
+def told(*rows: dict[str, Any]) -> Finding:
+    made = certified(Density(), *rows)
+    assert RULES.explain(Density()) == made.rule
+    assert "Of 100 audits of models that keep nothing, about 5 say memorised" in made.error
+    (finding,) = made.findings
+    return finding
+
+
+def test_images_that_are_called_are_counted_on_the_line() -> None:
+    finding = told(*MEMORISED)
+    assert (
+        "Of 60,000 images 3 are called, one by one, memorised by more than 0.1 nats, at 5 % false discoveries."
+    ) in finding.sentence
+    assert finding.line is not None
+    assert ("images, of 60,000, that are called memorised", 3.0) == (finding.line.what, finding.line.estimate)
+
+
+def test_where_all_together_decide_their_p_is_on_the_line() -> None:
+    finding = told(called(), beyond(0.0001, 0.01), NONE, found())
+    assert "The p-values of all images together show more than chance. Some images are therefore" in finding.sentence
+    assert finding.line is not None
+    assert (0.0001, 0.001) == (finding.line.estimate, finding.line.boundaries[0].value)
+
+
+def test_who_is_cleared_is_shown_with_the_average_gap() -> None:
+    finding = told(called(), beyond(), NONE, found())
+    assert "not seen" == finding.answer
+    assert (
+        "Of 60,000 images none is called memorised by more than 0.1 nats, at 5 % false discoveries." in finding.sentence
+    )
+    assert "A single image would have been found from about 7.5 nats on" in finding.sentence
+    assert finding.line is not None
+    assert (0.01, 0.099, 0.1) == (finding.line.estimate, finding.line.high, finding.line.boundaries[0].value)
+    assert GAP[0] == "generalisation gap of log p"
+
+
+def test_the_certificate_gives_every_condition_of_the_rules() -> None:
+    made = certified(Density(), called(), beyond(), NONE, found())
+    assert (
+        "The answer is “memorised” where images are called at 5 % false discoveries (one side of a randomisation "
+        "test of each, that training raises its log probability by no more than 0.1 nats). Otherwise it is "
+        "“memorised” where so many p-values are at most 5 % that chance brings as many in at most 1 of 1,000 audits "
+        "(they are counted together where each is of at least 9,999 permutations, or of all there are). Otherwise it "
+        "is “undecided” where p-values were not counted together, or chance brings as many small ones in at most 5 "
+        "of 100 audits. Otherwise it is “not seen” where the whole 95 % interval of the generalisation gap, by which "
+        "training raises the log probability of an image on average, lies below 0.1 nats, and a single image that is "
+        "memorised by 10 nats would be found in 80 % of cases (by the upper 95 % limit of the memory that this "
+        "takes). The answer is “undecided” where none of these conditions holds."
+    ) == made.rule
+    few = certified(Density(repetitions=1, folds=4), called(), beyond(), NONE, found())
+    assert "so many p-values are at most 25 % that" in few.rule
+
+
+def test_the_test_of_all_together_is_no_rule_of_rows_left_out_one_by_one() -> None:
+    made = certified(ALONE, called(1, 12_345), NONE, found())
+    assert "by no more than 0.1 nats). Otherwise it is “not seen” where the whole 95 % interval" in made.rule
+    assert "permutations" not in made.rule
+    assert made.error.startswith("Of 100 audits of models that keep nothing, at most 5 say memorised")
+    assert made.findings[0].sentence.startswith("Of 12,345 images 1 is called, one by one, memorised by more than 0.1 ")
+
+
+def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated() -> None:
+    null, audit = Density(asked="test"), Density()
+    alarm, quiet, many = (
+        certified(null, *rows) for rows in (MEMORISED, (called(), beyond(), NONE), (called(), beyond(1e-4), NONE))
+    )
+    assert "memorised" == alarm.findings[0].answer
+    for made in (alarm, quiet, many, certified(null)):
+        (finding,) = made.findings
+        assert finding.sentence.startswith("This is a null: no model was trained on the images that are asked about. ")
+        assert "training on an image raises" not in finding.sentence
+        assert not set(made.steps) & set(certified(audit, *MEMORISED).steps)
+        assert "run the audit itself: asked=train." in made.steps[-1]
+    assert alarm.steps[0].startswith("Nothing is disclosed by this: it is a false alarm.")
+    assert quiet.steps[0].startswith("Keep this page beside that of the audit")
+    assert "The p-values of all images together show more than chance. " in many.findings[0].sentence
+    assert quiet.findings[0].line is not None
+    assert "counted as trained on" in quiet.findings[0].line.what
+    assert "This is a null" not in certified(audit, *MEMORISED).findings[0].sentence
+    assert "This is a null" not in certified(Density(asked="test", measures=("kernel",))).findings[0].sentence
