@@ -1,14 +1,17 @@
-"""Shares of questions answered rightly, with intervals over contexts.
+"""Shares of questions answered rightly, with intervals over contexts, and the entropy of answers.
 
 Questions of one context share what the model knows of it, so contexts are the independent units: whole contexts are
 drawn with replacement. Where nothing, or everything, is answered rightly, draws do not vary and an interval of theirs
 would have no width. As Agresti & Caffo 2000 do for the difference of two proportions, a part is therefore given one
 context that is answered rightly and one that is not, both of mean size, before it is resampled; estimates are of the
-questions alone.
+questions alone. The entropy turns m into nats of memorised information.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,3 +110,20 @@ def estimate(value: float, draws: Array, n: int) -> Estimate:
     """The value with the central interval of its draws, widened to hold the value."""
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(float(value), float(min(low, value)), float(max(high, value)), n)
+
+
+ENOUGH = 10.0  # samples for each of exp(H) equally likely answers: "n exp(-H) >> 1" in the paper's assumption 6
+
+
+def entropy(answers: Sequence[Hashable]) -> float | None:
+    """The empirical entropy H(X) of answers in nats; None where there are too few of them to estimate it.
+
+    An empirical entropy is at most log n, whatever the true one: where n exp(-H) is below ENOUGH, most answers occur
+    too rarely for it to mean anything. Bombari et al. 2022, assumptions 2 and 6 of section 4.
+    """
+    n = len(answers)
+    if not n:
+        return None
+    counts = Counter(answers).values()
+    nats = math.log(n) - sum(count * math.log(count) for count in counts) / n
+    return nats if n * math.exp(-nats) >= ENOUGH else None

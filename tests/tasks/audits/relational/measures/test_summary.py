@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.relational.config import About
-from tasks.audits.relational.measures import MEASURES
+from tasks.audits.relational.measures import MEASURES, summary
 from tasks.audits.relational.measures.repeats import REPEATS
-from tasks.audits.relational.summary import summary
 from tasks.job import Inputs
 from tasks.linear_memorization.gradient_flow import Flow, curves
 from tasks.linear_memorization.private import private

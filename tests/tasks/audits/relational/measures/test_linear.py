@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tasks.audits.relational.config import Relational
-from tasks.audits.relational.linear import Linear
-from tasks.audits.relational.measures import linear_curves, linear_private, linear_recovery
+from tasks.audits.relational.config import Linear, Relational
+from tasks.audits.relational.measures.linear import CURVES_MEASURE, PRIVATE_MEASURE, RECOVERY_MEASURE
 from tasks.audits.relational.trainings import Trainings
 from tasks.job import Job
 from tasks.linear_memorization.gradient_flow import CURVES
 from tasks.linear_memorization.private import PRIVATE
 from tasks.linear_memorization.recovery import RECOVERY
-from tasks.measure import Tables
-from tasks.summaries import Row
+from tasks.measure import Measure, Tables
 from tests.tasks.audits.relational.made_up import NUMERIC
 
-Told = Callable[[Tables, Any], Iterator[Row]]
+MEASURES = (CURVES_MEASURE, RECOVERY_MEASURE, PRIVATE_MEASURE)
 
 
-def told(rows: Told, *tables: pa.Table) -> dict[tuple[str, str], tuple[Any, ...]]:
+def told(measure: Measure, *tables: pa.Table) -> dict[tuple[str, str], tuple[Any, ...]]:
     names = ("estimate", "low", "high", "n", "null")
     return {
-        (row["metric"], row["setting"]): tuple(row[name] for name in names) for row in rows(Tables(tables), NUMERIC)
+        (row["metric"], row["setting"]): tuple(row[name] for name in names)
+        for row in measure.rows(Tables(tables), NUMERIC)
     }
 
 
@@ -44,7 +42,7 @@ def curve(samples: int, features: int, *memorization: float) -> pa.Table:
 
 
 def test_a_curve_is_told_by_its_highest_point_and_its_end() -> None:
-    found = told(linear_curves.rows, curve(30, 30, 0.5, 0.75, 0.625), curve(10, 60, 0.5, 0.625, 0.875))
+    found = told(CURVES_MEASURE, curve(30, 30, 0.5, 0.75, 0.625), curve(10, 60, 0.5, 0.625, 0.875))
     size, other = '{"d": 30, "n": 30}', '{"d": 60, "n": 10}'
     assert (0.75, 0.65, 0.85, 5, 0.5) == found["highest memorization", '{"d": 30, "n": 30, "time": 10.0}']
     assert (0.625, 0.525, 0.725, 5, 0.5) == found["memorization at the end", size]
@@ -57,7 +55,7 @@ def test_a_curve_is_told_by_its_highest_point_and_its_end() -> None:
 def test_a_recovery_is_told_by_its_share_and_its_largest_error(error: float | None) -> None:
     row = dict.fromkeys(RECOVERY.names) | {"samples": 3, "features": 9, "n": 4, "error_max": error}
     row |= {"recovered": 0.75, "recovered_low": 0.5, "recovered_high": 1.0}
-    found = told(linear_recovery.rows, pa.Table.from_pylist([row], RECOVERY))
+    found = told(RECOVERY_MEASURE, pa.Table.from_pylist([row], RECOVERY))
     size = '{"d": 9, "n": 3}'
     assert (0.75, 0.5, 1.0, 4, 0.0) == found["x recovered", size]
     assert (error, None, None, 4 if error else 0, None) == found["largest error of a recovered x", size]
@@ -75,7 +73,7 @@ def test_of_two_queries_the_better_one_is_held_against_the_bounds() -> None:
         private("noisy_descent", 1.0, "raw", 0.2, None),
         private("none", None, "raw", 0.8, None),
     ]
-    found = told(linear_private.rows, pa.Table.from_pylist(rows, PRIVATE))
+    found = told(PRIVATE_MEASURE, pa.Table.from_pylist(rows, PRIVATE))
     measured = {json.loads(at)["mechanism"]: value[0] for (name, at), value in found.items() if name[0] == "m"}
     assert {"randomised_response": 0.3, "noisy_descent": 0.2, "none": 0.8} == measured
     at = '{"epsilon": 1.0}'
@@ -83,19 +81,19 @@ def test_of_two_queries_the_better_one_is_held_against_the_bounds() -> None:
     assert {("epsilon / H(X)", at): 1.4, ("bound on m by success", at): 0.9} == bounds  # of a pure epsilon alone
 
 
-@pytest.mark.parametrize("measure", [linear_curves, linear_recovery, linear_private])
-def test_without_its_table_a_measure_says_nothing(measure: Any) -> None:
-    assert {} == told(measure.rows)
+@pytest.mark.parametrize("measure", MEASURES)
+def test_without_its_table_a_measure_says_nothing(measure: Measure) -> None:
+    assert {} == told(measure)
 
 
 def test_curves_and_recovery_look_at_the_same_samples() -> None:
     config = Relational(measures=("linear", "private"), linear=Linear(((3, 9), (5, 5)), 2))
-    planned = [measure.plan(config, Trainings(())) for measure in (linear_curves, linear_recovery)]
+    planned = [measure.plan(config, Trainings(())) for measure in MEASURES[:2]]
     for curves, recovery in zip(*planned, strict=True):
         seen = [(job.config.samples, job.config.features, job.config.seed) for job in (curves, recovery)]
         assert seen[0] == seen[1]
-    alone = linear_private.plan(config, Trainings(()))
+    alone = PRIVATE_MEASURE.plan(config, Trainings(()))
     assert isinstance(alone, Job)
     assert config.linear.epsilons == alone.config.epsilons
-    for measure in (linear_curves, linear_recovery, linear_private):
+    for measure in MEASURES:
         assert () == measure.plan(Relational(), Trainings(()))
