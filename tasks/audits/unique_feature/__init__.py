@@ -50,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tasks.audit import Audit
+from tasks.audit import Audit, Handout, Wording
 from tasks.audits.unique_feature.answer import (
     EFFECT,
     MEANINGS,
@@ -104,17 +104,18 @@ AUDIT = Audit(
     plan=plan,
     measures=MEASURES,
     presets=PRESETS,
-    repeats=REPEATS,
-    situations=SITUATIONS,
     tiny=tiny,
-    rules=RULES,
     verdict=verdict,
-    probes=probes,
-    split=split,
-    answers=MEANINGS,
-    certificate=certificate,
-    symbols=SYMBOLS,
-    subject=subject,
     objectives=OBJECTIVES,
     effect=EFFECT,
+    wording=Wording(
+        repeats=REPEATS,
+        situations=SITUATIONS,
+        answers=MEANINGS,
+        rules=RULES,
+        certificate=certificate,
+        symbols=SYMBOLS,
+        subject=subject,
+    ),
+    handout=Handout(probes, split=split),
 )
