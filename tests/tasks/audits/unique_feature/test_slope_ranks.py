@@ -4,8 +4,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from tasks.audits.unique_feature.slope_ranks import inked_cells
-from tasks.audits.unique_feature.subset_ranks import Subsets, exposure, subset_count
+from tasks.audits.unique_feature.population import inked_cells, subset_count
+from tasks.audits.unique_feature.slope_ranks import Subsets, exposure
 from tasks.datasets.features import Glyph, draw_member
 
 

@@ -5,17 +5,18 @@ import pytest
 
 from tasks.audits.unique_feature.canary_selection import RankedImage
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.trainings import trainings
-from tasks.audits.unique_feature.twins import TwinTraining, link, train_many, train_twin, twin_training
+from tasks.audits.unique_feature.trainings import TwinTraining, train_twin, trainings, twin_training
+from tasks.audits.unique_feature.trainings import train_many_twins as train_many
+from tasks.audits.unique_feature.trainings import twin_link as link
 from tasks.datasets.dataset import Dataset
 from tasks.job import marks
 from tasks.training.chains import chain
 from tasks.training.classifier import Burnt, Training, train
 from tasks.training.deduplication import NearestImages
-from tests.tasks.audits.unique_feature import small
+from tests.tasks.audits.unique_feature import made_up
 from tests.tasks.audits.unique_feature.made_up import reads_the_letter
 
-CLEAN = replace(small.TRAINING, epochs=5, patience=1)
+CLEAN = replace(made_up.TRAINING, epochs=5, patience=1)
 
 
 def kept(epoch: int) -> pa.Table:
@@ -63,7 +64,7 @@ def test_a_twins_chain_ends_as_the_unbroken_training_does() -> None:
 
 def test_a_twin_that_carries_a_feature_or_has_patience_is_refused() -> None:
     with pytest.raises(ValueError, match="training burns a feature into row 3; a twin's must burn none"):
-        TwinTraining(replace(small.TRAINING, burnt=(Burnt(3, small.LETTER),)))
+        TwinTraining(replace(made_up.TRAINING, burnt=(Burnt(3, made_up.LETTER),)))
     with pytest.raises(ValueError, match="patience is 1; it must be 0, since the canary's model says where a twin end"):
         TwinTraining(CLEAN)
     with pytest.raises(ValueError, match="twins that differ in more than seed and learning rate cannot share a call"):
