@@ -282,7 +282,9 @@ Candidates = Callable[[Search, int], Find]
 def norms(rows: Tensor) -> Tensor:
     """Their lengths in float64, in parts whose float64 copy stays in a CPU's cache."""
     several = max(1, 2**17 // rows.shape[1]) if rows.device.type == "cpu" else len(rows)
-    return torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in torch.split(rows, several)])
+    return torch.cat(
+        [torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in torch.split(rows, several)]
+    )
 
 
 def gamma(d: int) -> float:
