@@ -32,8 +32,7 @@ from orchestrator.executors.gpu_packing import SHARERS
 from orchestrator.executors.guard import Guard
 from orchestrator.executors.node_groups import Machine
 from orchestrator.executors.sent_calls import Sent, calls_with_slots
-from orchestrator.spec.addresses import host_and_port
-from orchestrator.spec.execution import GpusName
+from orchestrator.spec.specification import GpusName, host_and_port
 
 ROOT = str(Path(__file__).resolve().parents[2])
 OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes travel

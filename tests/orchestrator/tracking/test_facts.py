@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.run_folder.journal import Journal
-from orchestrator.spec.addresses import absolute
 from orchestrator.spec.config_parts import plain
+from orchestrator.spec.specification import absolute_uri
 from orchestrator.store import open_store
 from orchestrator.tracking import artifacts, facts
 from orchestrator.tracking.facts import Input
@@ -89,7 +89,7 @@ def test_a_relative_tracking_store_lies_where_the_command_was_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert f"sqlite:///{tmp_path}/a.db" == absolute("sqlite:///a.db")
-    assert "sqlite:////a.db" == absolute("sqlite:////a.db")
-    assert (tmp_path / "mlruns").as_uri() == absolute("./mlruns")
-    assert "http://h:1" == absolute("http://h:1")
+    assert f"sqlite:///{tmp_path}/a.db" == absolute_uri("sqlite:///a.db")
+    assert "sqlite:////a.db" == absolute_uri("sqlite:////a.db")
+    assert (tmp_path / "mlruns").as_uri() == absolute_uri("./mlruns")
+    assert "http://h:1" == absolute_uri("http://h:1")
