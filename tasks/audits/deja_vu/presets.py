@@ -8,7 +8,7 @@ from dataclasses import replace
 from tasks.audits.deja_vu.config import CriterionName, DejaVu
 from tasks.audits.deja_vu.drawing import Drawing
 from tasks.datasets.dataset import Dataset
-from tasks.diffusion.diffusion_config import Diffusion, UNet
+from tasks.diffusion.diffusion_training import Diffusion, UNet
 from tasks.diffusion.pixel_classifier import PixelClassifier
 from tasks.self_supervised.pretraining_config import Augmentation
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.drawing import Drawing
 from tasks.datasets.dataset import Dataset
-from tasks.diffusion.diffusion_config import UNet
+from tasks.diffusion.diffusion_training import UNet
 from tasks.diffusion.pixel_classifier import PixelClassifier
-from tasks.self_supervised.backbone import TRANSFORMERS
+from tasks.self_supervised.pretraining_config import TRANSFORMERS
 
 SIDE = 32  # pixels, of the scenes
 

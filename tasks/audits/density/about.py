@@ -8,7 +8,7 @@ from tasks.audits.density.config import Density
 from tasks.audits.density.published import repeats
 from tasks.audits.density.reassignment import smallest_p_value
 from tasks.audits.density.tail import LEAST_DRAWS
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from tasks.models.custom import is_own
 from tasks.models.densities import DensityModel
 from tasks.ranges import above_zero, check_minimums, not_negative, one_of, share, some_of
 from tasks.training.density_config import Split
-from tasks.training.privacy import Privacy
-from tasks.training.recipe import Recipe
+from tasks.training.recipe import Privacy, Recipe
 
 Estimator = Literal["kfold", "loo"]
 Partitions = Literal["ours", "released"]

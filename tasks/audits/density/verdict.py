@@ -29,7 +29,7 @@ from tasks.audits.density.config import Density
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, FEW_SAMPLES, FOUND, LEAST_FOUND
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL
 from tasks.summaries import blank_weak_interval, index_rows, p_in_words
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 from tasks.verdict import Answer, Verdict
 
 SIGNIFICANT = 0.05

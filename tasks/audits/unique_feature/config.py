@@ -16,8 +16,7 @@ from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
 from tasks.ranges import check_minimums, one_of, some_of
 from tasks.training.classifier import check_private
-from tasks.training.privacy import Privacy
-from tasks.training.recipe import OptimiserName, Recipe
+from tasks.training.recipe import OptimiserName, Privacy, Recipe
 
 Measure = Literal["scores", "family", "ranks", "course", "latents", "influence", "pictures"]
 Choice = Literal["random", "self-influence"]

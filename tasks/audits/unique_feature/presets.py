@@ -19,7 +19,7 @@ from tasks.audits.unique_feature.published import (
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph
 from tasks.models.catalog import Network
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 # Published training of each network (A.2, A.3); DenseNet's is Atienza's recipe, which the paper took over.
 TRAININGS: Mapping[str, Mapping[str, object]] = {

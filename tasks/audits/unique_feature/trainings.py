@@ -26,8 +26,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.features import check_fits
 from tasks.job import Job
 from tasks.training.chains import chain
-from tasks.training.classifier import Burnt, Training, train
-from tasks.training.deduplication import NearestImages
+from tasks.training.classifier import Burnt, NearestImages, Training, train
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from tasks.audits.density.config import Density
 from tasks.audits.density.trainings import Trainings
 from tasks.job import Job
 from tasks.measure import Measure
-from tasks.training.density_table import FITTED, REFINED
+from tasks.training.density import FITTED, REFINED
 
 
 def plan(config: Density, trainings: Trainings | None) -> tuple[Job, ...]:

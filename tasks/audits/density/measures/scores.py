@@ -45,7 +45,7 @@ from tasks.measure import Measure, Tables
 from tasks.ranges import check_minimums, not_negative
 from tasks.statistics import Estimate
 from tasks.summaries import Row, alone, row
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 if TYPE_CHECKING:
     from tasks.audits.density.about import About

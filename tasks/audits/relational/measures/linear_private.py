@@ -15,8 +15,7 @@ from tasks import seeds
 from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.trainings import Trainings
 from tasks.job import Job
-from tasks.linear_memorization.private import PRIVATE, private
-from tasks.linear_memorization.private_config import Private
+from tasks.linear_memorization.private import PRIVATE, Private, private
 from tasks.measure import Measure, Tables
 from tasks.statistics import Estimate
 from tasks.summaries import Row, alone, row

@@ -12,7 +12,7 @@ from tasks.audits.density import PRESETS, Density, tiny
 from tasks.audits.density.config import LEAST
 from tasks.datasets.dataset import Dataset
 from tasks.models.densities import DensityModel
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 
 @pytest.mark.parametrize(("name", "least"), LEAST.items())

@@ -13,7 +13,7 @@ from tasks.audits.density import AUDIT, Density
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND
 from tasks.audits.density.verdict import EFFECTIVE, FEW_EFFECTIVE, LIMITS, OF_CALLED, ROWS, verdict
 from tasks.schemas import SUMMARY
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 ALONE = Density(estimator="loo", left_out=10)
 CALLED, GAP, MATCHED, PUBLISHED = ROWS

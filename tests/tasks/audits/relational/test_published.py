@@ -11,9 +11,9 @@ from tasks.audits.relational.presets import PRESETS, TABLE_2_DROP, TABLE_2_SQUAD
 from tasks.audits.relational.published import TABLE_2, PublishedNumbers, printed_cell, published_numbers
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
-from tasks.question_answering.corruption import Corruption
 from tasks.question_answering.predictions import Predictions
-from tasks.training.privacy import Privacy
+from tasks.question_answering.question_sets import Corruption
+from tasks.training.recipe import Privacy
 
 COLUMNS = [(name, cell) for of_model in TABLE_2.values() for name, cell in of_model.items()]
 
