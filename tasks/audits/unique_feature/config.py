@@ -18,8 +18,7 @@ from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
 from tasks.ranges import AtLeast, Finite, Ranged, Share
 from tasks.training.classifier import check_private
-from tasks.training.privacy import Privacy
-from tasks.training.recipe import OptimiserName, Recipe
+from tasks.training.recipe import OptimiserName, Privacy, Recipe
 
 Shape = tuple[int, int, int]  # height, width, channels
 ProbeSplit = Literal["test", "both"]

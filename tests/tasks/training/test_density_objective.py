@@ -1,4 +1,6 @@
-"""The mixture of an autoencoder and a broad density: loss, gradients, log p, and what becomes of an outlier."""
+"""Autoencoders, alone and mixed with a broad density: losses, gradients, log p, and what becomes of an outlier."""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,23 +19,120 @@ from tasks.models.counter_rng import CounterRng
 from tasks.models.densities import DensityModel
 from tasks.models.dequantisation import Binary
 from tasks.models.importance import Sampling, model_inputs
-from tasks.models.layers import Layers
-from tasks.models.vae import Convolutional, Dense, cifar10
+from tasks.models.layers import Layers, Mode
+from tasks.models.vae import LATENT, Convolutional, Dense, celeba, cifar10, mnist
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining
-from tasks.training.density_objective import generative
-from tasks.training.elbo import Elbo
+from tasks.training.density_objective import KEPT, Elbo, OutlierMixture, generative
 from tasks.training.members import Member, Spec, Trained
-from tasks.training.outlier_mixture import KEPT, OutlierMixture
+from tasks.training.objective import Batch, Objective
 from tasks.training.recipe import Recipe
 from tasks.training.trainer import train_many
-from tests.tasks.models.plain import stack
-from tests.tasks.training.test_elbo import MODELS, ROWS, batch
+from tests.tasks.models.plain import Plain, stack
+
+MODELS, ROWS = 3, 4
+SMALL = Dense(Binary((6, 6, 1), padding=1), 3, (7, 5))
+CELEBA, CIFAR10 = replace(celeba(), filters=2), replace(cifar10(), filters=2)
+VAES = pytest.mark.parametrize("vae", [SMALL, mnist(), CELEBA, CIFAR10], ids=["small", "mnist", "celeba", "cifar10"])
+
+
+def batch(vae: Dense | Convolutional, training: bool = True, real: Tensor | None = None) -> Batch:
+    height, width, channels = vae.preparation.shape
+    shape = (MODELS, ROWS, height * width * channels)
+    pixels = torch.from_numpy(np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8))
+    return Batch(
+        pixels, torch.zeros(MODELS, ROWS, dtype=torch.int64), Mode(training, CounterRng(torch.arange(MODELS)), real)
+    )
+
+
+def learned(vae: Dense | Convolutional, tensors: dict[str, Tensor]) -> list[Tensor]:
+    return [tensors[name].requires_grad_() for name, weight in vae.weights.items() if weight.learned]
+
+
+def test_it_is_a_kind_of_learning() -> None:
+    learning: Objective = Elbo(mnist())
+    assert learning.total
+
+
+@pytest.mark.parametrize("training", [True, False])
+@VAES
+def test_losses_and_slopes_are_those_of_plain_modules(vae: Dense | Convolutional, training: bool) -> None:
+    tensors, given = stack(vae, MODELS), batch(vae, training)
+    learning = Elbo(vae)
+    weights = learned(vae, tensors)
+    losses = learning.losses(tensors, given) if training else learning.evaluate_rows(tensors, given)[0]
+    gradients = torch.autograd.grad(losses.sum(), weights)
+    for m in range(MODELS):
+        plain = Plain(vae).train(training)
+        plain.start({name: tensor[m] for name, tensor in stack(vae, MODELS).items()})
+        draws = CounterRng(torch.tensor([m]))
+        x = vae.preparation.to_model_inputs(given.pixels[m : m + 1], draws, torch.float64, training)[0]
+        expected = plain.bound(x, draws.normal(LATENT, (ROWS, vae.latent), torch.float64)[0])
+        # Sums of 3,072 pixels' densities: up to 1e5 nats.
+        torch.testing.assert_close(expected, losses[m], atol=1e-12, rtol=1e-14)
+        expected.sum().backward()
+        named = plain.named()
+        names = [name for name, weight in vae.weights.items() if weight.learned]
+        for name, gradient in zip(names, gradients, strict=True):
+            theirs = named[name].grad
+            assert theirs is not None
+            torch.testing.assert_close(theirs, gradient[m], atol=1e-12 * max(1, float(theirs.abs().max())), rtol=0)
+        for name in set(vae.weights) - set(names):
+            torch.testing.assert_close(named[name], tensors[name][m], atol=1e-12, rtol=0)
+
+
+def test_slopes_by_hand_are_autograds() -> None:
+    for vae in (SMALL, mnist()):
+        given, learning = batch(vae), Elbo(vae)
+        tensors = stack(vae, MODELS)
+        weights = learned(vae, tensors)
+        shares = torch.tensor([1.0, 0.5, 2.0, 0.0], dtype=torch.float64)
+        losses = learning.losses(tensors, given) @ shares
+        expected = torch.autograd.grad(losses.sum(), weights)
+        for m in range(MODELS):
+            one = {name: tensor[m].detach() for name, tensor in tensors.items()}
+            found = learning.manual_gradient(
+                one, given.pixels[m], given.labels[m], shares, CounterRng(torch.tensor([m]))
+            )
+            assert found is not None
+            torch.testing.assert_close(losses[m].detach(), found[0], atol=1e-11, rtol=1e-14)
+            for theirs, mine in zip(expected, found[1], strict=True):
+                torch.testing.assert_close(theirs[m], mine, atol=1e-11, rtol=0)
+
+
+def test_only_autograd_knows_convolutions() -> None:
+    one = {name: tensor[0] for name, tensor in stack(CELEBA, 1).items()}
+    given, draws = batch(CELEBA), CounterRng(torch.tensor([1]))
+    assert Elbo(CELEBA).manual_gradient(one, given.pixels[0], given.labels[0], torch.ones(ROWS), draws) is None
+
+
+def test_assessing_keeps_the_statistics_and_classifies_nothing() -> None:
+    vae = CELEBA
+    tensors = stack(vae, MODELS)
+    before = {name: tensor.clone() for name, tensor in tensors.items()}
+    losses, right = Elbo(vae).evaluate_rows(tensors, batch(vae, training=False))
+    assert right is None
+    assert (MODELS, ROWS) == losses.shape
+    assert all(torch.equal(before[name], tensor) for name, tensor in tensors.items())
+
+
+def test_padding_bears_on_no_other_row() -> None:
+    vae = CIFAR10
+    real = torch.tensor([[1, 1, 1, 0]]).expand(MODELS, -1)
+    given = batch(vae, real=real)
+    other = Batch(torch.cat([given.pixels[:, :3], 255 - given.pixels[:, 3:]], 1), given.labels, given.mode)
+    found = [Elbo(vae).losses(stack(vae, MODELS), part)[:, :3] for part in (given, other)]
+    torch.testing.assert_close(*found, atol=1e-9, rtol=0)
+
+
+def test_a_bound_without_draws_is_refused() -> None:
+    given = batch(SMALL)
+    with pytest.raises(ValueError, match="no draws"):
+        Elbo(SMALL).losses(stack(SMALL, MODELS), Batch(given.pixels, given.labels, Mode()))
+
 
 F64 = torch.float64
-SMALL = Dense(Binary((6, 6, 1), padding=1), 3, (7, 5))
-CIFAR10 = replace(cifar10(), filters=2)
-VAES = pytest.mark.parametrize("vae", [SMALL, CIFAR10], ids=["small", "cifar10"])
+MIXED = pytest.mark.parametrize("vae", [SMALL, CIFAR10], ids=["small", "cifar10"])
 NOWHERE = 1e-300  # a share
 
 
@@ -65,7 +164,7 @@ def test_a_share_that_is_none_is_refused(share: float) -> None:
         contaminated(SMALL, share)
 
 
-@VAES
+@MIXED
 def test_at_a_share_of_nothing_it_is_the_autoencoder(vae: Dense | Convolutional) -> None:
     learning, tensors = contaminated(vae, NOWHERE), stack(vae, MODELS)
     for given in (batch(vae), batch(vae, training=False)):
@@ -92,8 +191,8 @@ def test_the_loss_of_known_numbers() -> None:
         assert KEPT + (1 - KEPT) * own[place] / mixed[place] == pytest.approx(float(gradients[place]))
 
 
-@VAES
-def test_slopes_are_autograds_of_the_formula(vae: Dense | Convolutional) -> None:
+@MIXED
+def test_slopes_of_a_mixture_are_autograds_of_the_formula(vae: Dense | Convolutional) -> None:
     tensors, given, learning = stack(vae, MODELS), batch(vae), level(vae, stack(vae, MODELS))
     weights = [tensors[name].requires_grad_() for name, weight in vae.weights.items() if weight.learned]
     losses = learning.losses(tensors, given)
@@ -109,7 +208,7 @@ def test_slopes_are_autograds_of_the_formula(vae: Dense | Convolutional) -> None
         torch.testing.assert_close(theirs, mine, atol=1e-9 * max(1, float(theirs.abs().max())), rtol=0)
 
 
-def test_slopes_by_hand_are_autograds() -> None:
+def test_slopes_of_a_mixture_by_hand_are_autograds() -> None:
     given, shares = batch(SMALL), torch.tensor([1.0, 0.5, 2.0, 0.0], dtype=F64)
     tensors = stack(SMALL, MODELS)
     learning = level(SMALL, tensors)
@@ -126,7 +225,7 @@ def test_slopes_by_hand_are_autograds() -> None:
 
 
 @pytest.mark.parametrize("afresh", [True, False])
-@VAES
+@MIXED
 def test_log_p_is_the_mixture_of_both_densities_of_the_bytes(vae: Dense | Convolutional, afresh: bool) -> None:
     tensors, sampling = stack(vae, MODELS), Sampling(5, seed=2, afresh=afresh)
     pixels, rows, members = batch(vae).pixels[0], torch.tensor([3, 1, 40, 7]), torch.arange(MODELS)
@@ -160,7 +259,7 @@ def stacked(spec: Spec, members: Sequence[Member], way: str) -> list[Trained]:
     return trained  # type: ignore[return-value]
 
 
-@VAES
+@MIXED
 def test_a_stack_trains_as_the_loop_does(vae: Dense | Convolutional) -> None:
     stream, shape = np.random.default_rng(0), vae.preparation.shape
     split = [stream.integers(0, 256, (count, *shape), dtype=np.uint8) for count in (40, 10)]

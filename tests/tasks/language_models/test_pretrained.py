@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tasks.language_models.tiny_t5 import VOCABULARY, train_tokenizer, vocabulary_of
+from tasks.language_models.pretrained import VOCABULARY, train_tokenizer, vocabulary_of
 
 TEXTS = ["How many hens has Ada?", "Ada has 1,200 hens and 23.5% of the land.", "Zoë's café"]
 
@@ -28,6 +28,6 @@ def test_the_number_of_words_is_bounded() -> None:
 
 
 def test_the_same_texts_give_the_same_tokens_in_another_process() -> None:
-    script = f"from tasks.language_models.tiny_t5 import vocabulary_of; print(vocabulary_of({TEXTS!r}))"
+    script = f"from tasks.language_models.pretrained import vocabulary_of; print(vocabulary_of({TEXTS!r}))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert f"{vocabulary_of(TEXTS)}\n" == done.stdout, done.stderr

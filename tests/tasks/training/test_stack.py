@@ -1,5 +1,7 @@
 """Recording a step leaves no trace: what rehearsals change is put back. Shown without a GPU, by another recorder."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,9 +12,9 @@ import torch
 from torch import Tensor
 
 from tasks.training import stack
-from tasks.training.cuda_graphs import REHEARSALS
 from tasks.training.device_data import resident
 from tasks.training.members import Member
+from tasks.training.stack import REHEARSALS
 from tasks.training.step import Step
 from tasks.training.strategies import Strategy, Workload
 from tests.tasks.training.self_supervised import Teacher

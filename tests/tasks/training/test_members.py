@@ -1,7 +1,10 @@
+"""Which rows a member sees, minibatch by minibatch."""
+
+from __future__ import annotations
+
 import numpy as np
 
-from tasks.training.members import Member
-from tasks.training.minibatches import minibatches, order
+from tasks.training.members import Member, minibatches, order
 
 
 def test_orders_are_permutations_that_change_with_epoch_and_seed() -> None:

@@ -1,5 +1,10 @@
 """The optimisers of many models against torch's own, model by model, and what a model's company bears on: nothing."""
 
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -7,11 +12,112 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tasks.training.optimisers.factory import optimiser_of
-from tasks.training.optimisers.optimiser import Optimiser
-from tasks.training.parameter_buffer import ParameterBuffer
+from tasks.training.optimisers import PAD, Adam, Optimiser, ParameterBuffer, fill_row, optimiser_of, torch_update
 from tasks.training.recipe import OptimiserName, Recipe
-from tests.tasks.training.optimisers.models import CPU, EPSILON, MODELS, RATES, SHAPES, numbers, started
+
+CPU = torch.device("cpu")
+SHAPES = {"a": (9, 64), "b": (10,), "c": (3, 1, 2, 2)}
+MODELS, EPSILON = 3, 1e-7
+RATES = [0.01, 0.002, 0.3]
+
+
+def numbers(stream: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=stream)
+
+
+def started() -> tuple[torch.Generator, ParameterBuffer]:
+    stream = torch.Generator().manual_seed(0)
+    weights = ParameterBuffer(SHAPES, MODELS, CPU, torch.float64)
+    for view in weights.views.values():
+        view.copy_(numbers(stream, *view.shape))
+    return stream, weights
+
+
+def test_every_part_of_a_flat_buffer_is_a_multiple_of_the_pad() -> None:
+    flat = ParameterBuffer({"a": (3, 5), "b": (10,), "c": (65,)}, 2, CPU, torch.float32)
+    starts = [(view.data_ptr() - flat.buffer.data_ptr()) // 4 for view in flat.views.values()]
+    assert ([0, PAD, 2 * PAD], [PAD, PAD, 2 * PAD]) == (starts, [len(part) for part in flat.parts(1)])
+    flat.tensors_of_model(1)["b"].fill_(1)
+    assert [0, 10] == flat.buffer.sum(1).tolist()
+    assert torch.equal(flat.views["b"][1], flat.parts(1)[1][:10])
+
+
+def test_a_slope_is_filled_up_with_zeros() -> None:
+    assert [1, 1, 1, 0] == fill_row(torch.ones(1, 3), 4).tolist()
+    whole = torch.ones(2, 2)
+    assert whole.data_ptr() == fill_row(whole, 4).data_ptr()
+
+
+def test_adams_first_step_is_the_learning_rate_against_the_gradient() -> None:
+    weights = ParameterBuffer({"a": (3,)}, 1, CPU, torch.float32)
+    adam = Adam(weights, EPSILON)
+    adam.rates.fill_(0.5)
+    adam.step([torch.tensor([[-3.0, 2.0, 0.0]])])
+    torch.testing.assert_close(torch.tensor([[0.5, -0.5, 0.0]]), weights.views["a"])
+
+
+def test_the_update_for_gpus_is_that_for_cpus() -> None:
+    stream, weights = started()
+    gradients = [numbers(stream, *view.shape) for view in weights.views.values()]
+    expected, flat = weights.like(), weights.like()
+    expected.buffer.copy_(weights.buffer)
+    for view, gradient in zip(flat.views.values(), gradients, strict=True):
+        view.copy_(gradient)
+    adam, other = Adam(expected, EPSILON), Adam(weights, EPSILON)
+    active = torch.tensor([True, False, True])
+    for optimiser in (adam, other):
+        optimiser.rates.copy_(torch.tensor(RATES, dtype=torch.float64))
+    for _ in range(5):
+        adam.step(gradients, active)
+        other.steps += active
+        moments = (other.means.buffer, other.squares.buffer)
+        torch_update(weights.buffer, flat.buffer, *moments, *other.corrections(), active, 0.9, 0.999, EPSILON)
+    torch.testing.assert_close(expected.buffer, weights.buffer, atol=1e-14, rtol=0)
+
+
+KERNEL = """
+import torch
+from tasks.training import kernels
+from tasks.training.optimisers import torch_update
+
+stream = torch.Generator().manual_seed(0)
+for size in (64, 1024, 1600):
+    theirs = [torch.randn(3, size, dtype=torch.float64, generator=stream) for _ in range(4)]
+    theirs[3].abs_()
+    ours, before = [values.clone() for values in theirs], theirs[0].clone()
+    scale, root = (torch.rand(3, dtype=torch.float64, generator=stream) + 0.1 for _ in range(2))
+    active = torch.tensor([True, False, True])
+    for update, values in ((kernels.adam, ours), (torch_update, theirs)):
+        update(*values, scale, root, active, 0.9, 0.999, 1e-7)
+    for mine, their in zip(ours, theirs, strict=True):
+        assert (mine - their).abs().max() < 1e-13
+    assert torch.equal(ours[0][1], before[1])
+    assert not torch.equal(ours[0][0], before[0])
+print("equal")
+"""
+
+
+def test_the_kernel_gives_what_torchs_operations_give() -> None:
+    pytest.importorskip("triton")
+    # Triton's interpreter computes the kernel without a GPU.
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", KERNEL], env=environment, capture_output=True, text=True, check=False)
+    assert ("equal\n", 0) == (done.stdout, done.returncode), done.stderr
+
+
+def test_a_weights_bits_do_not_depend_on_its_neighbours() -> None:
+    """Fused Adam alone and beside others: what the padding is for."""
+    gradients = torch.randn(1, 10, generator=torch.Generator().manual_seed(0))
+    results = []
+    for neighbours in ({}, {"before": (7,)}, {"before": (70,)}):
+        flat = ParameterBuffer({**neighbours, "mine": (10,)}, 1, CPU, torch.float32)
+        adam = Adam(flat, EPSILON)
+        adam.rates.fill_(0.01)
+        for _ in range(20):
+            adam.step([*(torch.ones(1, *shape) for shape in neighbours.values()), gradients])
+        results.append(flat.views["mine"].numpy().tobytes())
+    assert 1 == len(set(results))
+
 
 Theirs = Callable[[list[nn.Parameter], float], torch.optim.Optimizer]
 EVERY: Sequence[OptimiserName] = ["adam", "rmsprop"]
