@@ -1,9 +1,11 @@
-"""Networks are computed on one thread of a processor, and whatever was set before is set again."""
+"""Networks are computed on one thread of a processor, exactly; whatever was set before is set again."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -103,3 +105,101 @@ def test_without_either_it_is_half_of_all_memory(tmp_path: Path) -> None:
     (told(tmp_path, "max\n") / "sys/fs/cgroup/memory.max").unlink()
     assert 4000 * 1024 == hardware.available_memory(tmp_path)
     assert os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 == hardware.available_memory(tmp_path / "no")
+
+
+ROOT = Path(__file__).resolve().parents[2]
+ASKED = {
+    "nothing": "",
+    "the old way": "torch.set_float32_matmul_precision('medium')",
+    "the GPU's new way": "torch.backends.cuda.matmul.fp32_precision = 'tf32'",
+    "the CPU's new way": "torch.backends.mkldnn.matmul.fp32_precision = 'bf16'",
+    "both ways": "torch.set_float32_matmul_precision('high'); torch.backends.cuda.matmul.fp32_precision = 'ieee'",
+    "everything": "torch.backends.fp32_precision = 'tf32'",
+    "the oldest way": "torch.backends.cuda.matmul.allow_tf32 = True",
+}
+
+
+# Each way is asked for by a child of its own, because these settings leave traces in torch.
+SCRIPT = """
+import os, sys, traceback
+import torch
+from tasks.hardware import full_float32
+
+def asked():
+    try:
+        legacy = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        legacy = "contradicting"
+    return legacy, torch.backends.cuda.matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision
+
+def check(way):
+    exec(way)
+    before = asked()
+    try:
+        with full_float32():
+            assert ("highest", "ieee", "ieee") == asked(), asked()
+            assert not torch.backends.cuda.matmul.allow_tf32
+            raise KeyError("inside")
+    except KeyError:
+        pass
+    assert before == asked(), (before, asked())
+
+for way in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        try:
+            check(way)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+        os._exit(1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def statuses() -> Mapping[str, tuple[int, str]]:
+    """How the check of each way ended, and what was said by all."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *ASKED.values()], capture_output=True, text=True, cwd=ROOT)
+    assert 0 == done.returncode, done.stderr
+    return {name: (int(status), done.stderr) for name, status in zip(ASKED, done.stdout.split(), strict=True)}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_products_are_exact_inside_and_as_the_user_asked_afterwards(
+    asked: str, statuses: Mapping[str, tuple[int, str]]
+) -> None:
+    status, said = statuses[asked]
+    assert 0 == status, said
+
+
+FAULTS = """
+import resource, sys
+import torch
+from tasks import hardware
+
+torch.set_num_threads(1)
+if sys.argv[1] == "keep":
+    assert hardware.keep_freed_memory()
+for step in range(40):
+    if step == 10:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [torch.ones(2**20) for _ in range(8)]  # 4 MiB each
+    del blocks
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(how: str) -> int:
+    # Whether glibc gives back such blocks unasked depends on what else lies on the heap; so it is told to.
+    env = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(2**17)}
+    done = subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, text=True, check=True, env=env)
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's way with freed memory")
+def test_freed_memory_is_used_again_without_being_asked_for_page_by_page() -> None:
+    kept, given_back = faults("keep"), faults("give back")
+    assert given_back > 30 * 8 * 2**20 * 4 / 4096 / 2  # half of the pages at least
+    assert kept < given_back / 100  # none of them, but what a system short of memory takes away
