@@ -18,37 +18,22 @@ from typing import Literal, get_args
 import pyarrow as pa
 
 from tasks import hardware
-from tasks.datasets import (
-    acdc,
-    blended,
-    celeba,
-    cifar,
-    embedded,
-    folder,
-    idx,
-    listing,
-    options,
-    outlines,
-    parquet,
-    records,
-    svhn,
-)
-from tasks.datasets.blended import Blended
+from tasks.datasets import acdc, celeba, options, outlines, parquet, records
+from tasks.datasets.benchmark_files import SVHN_TRAIN, cifar_source, idx_source, lacking_svhn_files, svhn_source
 from tasks.datasets.boxed import imagenet, scenes, table
 from tasks.datasets.boxed.picture_files import BoxedFiles
 from tasks.datasets.boxed.pictures import BoxedPictures
-from tasks.datasets.content import Content, Source
-from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
-from tasks.datasets.embedded import Digits
-from tasks.datasets.images import Images
-from tasks.datasets.labelled import LabelledContent
+from tasks.datasets.dataset import Content, Dataset, DatasetError, Source, UnknownDataset
+from tasks.datasets.embedded import Blended, Digits, blended_source, digits_source, photos_source
+from tasks.datasets.images import Images, PictureSet
+from tasks.datasets.labelled import LabelledContent, folder_source
 from tasks.datasets.options import ALLOWED, AS_THEY_ARE, Options
 from tasks.datasets.picture_cache import open_cache, path_of
-from tasks.datasets.picture_rows import PictureSet
-from tasks.datasets.questions import facts, question_files, question_records
+from tasks.datasets.picture_table import list_source
+from tasks.datasets.questions import facts
 from tasks.datasets.questions.facts import Facts
-from tasks.datasets.questions.question import QuestionSet, Scorer
-from tasks.datasets.questions.question_files import QuestionFiles
+from tasks.datasets.questions.question import RECORD_SCHEMA, QuestionSet, Scorer, questions_of_records
+from tasks.datasets.questions.question_files import QuestionFiles, file_names, question_source
 from tasks.datasets.records import RecordFile, Records
 from tasks.files import FileError, expand_home
 
@@ -81,14 +66,14 @@ DESCRIPTIONS = {
 }
 # The user's own data sets: how each kind is read, and its name in an error message.
 OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
-    "folder": lambda path, shape: folder.source(path, shape) if path.is_dir() else None,
-    "list": lambda path, shape: listing.source(path, shape) if path.is_file() else None,
+    "folder": lambda path, shape: folder_source(path, shape) if path.is_dir() else None,
+    "list": lambda path, shape: list_source(path, shape) if path.is_file() else None,
     "parquet": parquet.source,
     "records": lambda path, _: records.source(path) if path.is_file() else None,
     "imagenet": lambda path, _: imagenet.source(path) if path.is_dir() else None,
     "boxed": lambda path, _: table.source(path) if path.is_file() else None,
-    "squad": lambda path, _: question_files.source("squad", path),
-    "drop": lambda path, _: question_files.source("drop", path),
+    "squad": lambda path, _: question_source("squad", path),
+    "drop": lambda path, _: question_source("drop", path),
 }
 WHAT = {
     "folder": "folder",
@@ -97,14 +82,14 @@ WHAT = {
     "records": "file",
     "imagenet": "train/n01440764 and further classes in",
     "boxed": "file",
-    "squad": f"{question_files.names('squad')} in",
-    "drop": f"{question_files.names('drop')} in",
+    "squad": f"{file_names('squad')} in",
+    "drop": f"{file_names('drop')} in",
 }
 # The sets that come with the installation, whose images may be shown to anyone.
 EMBEDDED: Mapping[str, Callable[[], Source]] = {
-    "digits": embedded.digits,
-    "photos": embedded.photos,
-    "digits-on-photos": lambda: blended.source(embedded.digits()),
+    "digits": digits_source,
+    "photos": photos_source,
+    "digits-on-photos": lambda: blended_source(digits_source()),
     "facts": lambda: facts.source("facts"),
     "facts-stated": lambda: facts.source("facts-stated"),
 }
@@ -254,7 +239,7 @@ def questions_of(dataset: Dataset, content: Content) -> QuestionSet:
     if isinstance(content, Facts | QuestionFiles):
         return content.questions()
     if isinstance(content, RecordFile):
-        return question_records.question_set(content.records(question_records.SCHEMA), str(content.path))
+        return questions_of_records(content.records(RECORD_SCHEMA), str(content.path))
     raise DatasetError(
         f"data set {dataset.name!r} holds images and no questions; facts, facts-stated, squad, drop, squad:PATH, "
         "drop:PATH and records:FILE hold them"
@@ -372,7 +357,7 @@ def locate_source(name: str, shape: Options) -> tuple[str, Source]:
     if name in LAYOUTS:
         return name, usual(name, shape)
     if name == "mnist-on-photos":
-        return name, blended.source(usual("mnist", shape))
+        return name, blended_source(usual("mnist", shape))
     kind, colon, path = name.partition(":")
     if kind in OWN and colon:
         return own(kind, path, shape)
@@ -414,22 +399,22 @@ def fetching(name: str) -> str:
 
 def missing(name: str, folder: Path) -> str:
     """The note about an existing folder that lacks some of the set's files, appended to its name; empty for others."""
-    there = name in svhn.TRAIN and folder.is_dir()
-    return f" (which has no {' and no '.join(svhn.lacking(name, folder))})" if there else ""
+    there = name in SVHN_TRAIN and folder.is_dir()
+    return f" (which has no {' and no '.join(lacking_svhn_files(name, folder))})" if there else ""
 
 
 def read_as(name: str, folder: Path, shape: Options) -> Source | None:
     if name in ACDC:
         return acdc.source(folder, ACDC[name])
     if name in FORMS:
-        return question_files.source(FORMS[name], folder)
+        return question_source(FORMS[name], folder)
     if name == "imagenet":
         return imagenet.source(folder) if folder.is_dir() else None
     if name == "celeba":
         return celeba.source(folder, shape)
     if name == "cifar10":
-        return cifar.source(folder) or parquet.source(folder)
-    return svhn.source(name, folder) if name in svhn.TRAIN else idx.source(folder)
+        return cifar_source(folder) or parquet.source(folder)
+    return svhn_source(name, folder) if name in SVHN_TRAIN else idx_source(folder)
 
 
 def candidates(root: Path, layout: str) -> Iterator[Path]:

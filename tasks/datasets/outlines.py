@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.datasets.content import Source, digest_of
+from tasks.datasets.dataset import Source, digest_of
 from tasks.datasets.images import Images, Labels, Pixels
 
 RULE = "outline 1"

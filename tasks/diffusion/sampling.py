@@ -14,7 +14,7 @@ from tasks.diffusion.denoising import Denoising
 from tasks.diffusion.diffusion_config import Diffusion
 from tasks.diffusion.noise_schedule import Array
 from tasks.models.layers import EVALUATION
-from tasks.models.weights import Weights
+from tasks.models.networks import Weights
 
 TOGETHER = {"cpu": 32, "cuda": 256}  # images that are drawn at a time
 

@@ -1,6 +1,10 @@
 """What a model's file holds, as its directory, its header or its pickle's opcodes say; nothing is unpickled.
 
-Planning refuses by it what a run would refuse, and loads no torch. What passes may still be refused when it is read.
+Planning refuses by it what a run would refuse, and loads neither torch nor transformers. What passes may still be
+refused when it is read.
+
+Hugging Face's folders of image classifiers, written `transformers:FOLDER`, hold `config.json` and `model.safetensors`,
+as `save_pretrained` writes them.
 """
 
 from __future__ import annotations
@@ -10,8 +14,13 @@ import json
 import os
 import pickletools
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
+from typing import Any
+
+from tasks import files
+from tasks.datasets.dataset import digest_of
+from tasks.files import File, FileError
 
 INSTEAD = "save it with torch.export.save or torch.jit.script(model).save"
 PICKLE = b"\x80"  # the first byte of a pickle, and of what torch.save wrote before torch 1.6
@@ -141,3 +150,80 @@ def _files(held: bytes) -> set[str]:
             return {name.partition("/")[2] for name in archive.namelist()}
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
         return set()
+
+
+FOLDER_RULE = "given model: transformers folder, 1"
+CONFIG, WEIGHTS, PREPROCESSOR = "config.json", "model.safetensors", "preprocessor_config.json"
+CLASSIFIER = "ForImageClassification"  # in the names of transformers' classes that tell classes apart
+BYTE = 255
+
+
+def file_names(folder: str) -> tuple[str, ...]:
+    """The files of the folder that make the model: its config, its weights and, where it has one, its preprocessor."""
+    there = (files.expand_home(folder) / PREPROCESSOR).exists()
+    return (CONFIG, WEIGHTS, *((PREPROCESSOR,) if there else ()))
+
+
+def read_folder(name: str, folder: str) -> dict[str, bytes]:
+    """The bytes of each file that makes the model.
+
+    FileError, in one line, where a file is absent; ValueError where the model is no image classifier.
+    """
+    root = files.expand_home(folder)
+    if not root.is_dir():
+        raise FileError(f"there is no folder {root}")
+    held = {file: files.read(File(str(root / file))) for file in file_names(folder)}
+    classes = _parse_json(name, CONFIG, held).get("architectures") or []
+    if not any(CLASSIFIER in str(each) for each in (classes if isinstance(classes, list) else [classes])):
+        shown = ", ".join(map(str, classes)) if isinstance(classes, list) and classes else "none"
+        raise ValueError(
+            f"model {name}: the architectures in its {CONFIG} are {shown}; one must be an image classifier of "
+            f"transformers (...{CLASSIFIER})"
+        )
+    check_contents(name, str(root / WEIGHTS), "factory", held[WEIGHTS])
+    return held
+
+
+def digest_of_folder(held: Mapping[str, bytes]) -> str:
+    return digest_of(FOLDER_RULE, tuple(part for file, content in held.items() for part in (file.encode(), content)))
+
+
+def folder_normalisation(name: str, held: Mapping[str, bytes]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The mean and deviation, of images in [0, 1], that the folder's preprocessor takes; both empty for none.
+
+    The preprocessor multiplies images in [0, 255] by `rescale_factor` and normalises them by `image_mean` and
+    `image_std`. ValueError, in one line, where it does something else, or its numbers are none.
+    """
+    if PREPROCESSOR not in held:
+        return (), ()
+    told = _parse_json(name, PREPROCESSOR, held)
+    try:
+        factor = float(told.get("rescale_factor") or 1 / BYTE) if told.get("do_rescale", True) else 1.0
+        scale = BYTE * factor
+        normalises = told.get("do_normalize", "image_mean" in told)
+        mean = _numbers(told["image_mean"]) if normalises else (0.0,)
+        std = _numbers(told["image_std"]) if normalises else (1.0,)
+        if told.get("rescale_offset") or len(mean) != len(std) or scale <= 0 or min(std) <= 0:
+            raise ValueError
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(
+            f"model {name}: its {PREPROCESSOR} prepares images in a way that is not read here; give the interface's "
+            "mean and std"
+        ) from None
+    if abs(scale - 1) < 1e-6:
+        return (mean, std) if normalises else ((), ())
+    return tuple(number / scale for number in mean), tuple(number / scale for number in std)
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    return tuple(float(number) for number in value) if isinstance(value, list) else (float(value),)
+
+
+def _parse_json(name: str, file: str, held: Mapping[str, bytes]) -> dict[str, Any]:
+    try:
+        told = json.loads(held[file])
+    except (ValueError, RecursionError):
+        told = None
+    if not isinstance(told, dict):
+        raise ValueError(f"model {name}: its {file} is no JSON object")
+    return told

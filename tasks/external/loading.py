@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks.datasets.images import Pixels
-from tasks.external import archives, file_contents, image_folder
-from tasks.external.answers import Answers, read_answers
-from tasks.external.image_classifier import image_classifier
-from tasks.external.library_errors import one_line
+from tasks.external import archives, file_contents
+from tasks.external.file_contents import folder_normalisation
 from tasks.external.model_file import Interface, ModelFile, content, folder_content
-from tasks.external.weights import load_weights, make_network, network_of_timm
+from tasks.external.outputs import Answers, read_answers
+from tasks.external.weights import load_classifier, load_weights, make_network, network_of_timm, one_line
 from tasks.extras import ONNXRUNTIME
 from tasks.hardware import device, exactly
 from tasks.models import modules
@@ -130,7 +129,7 @@ def load_model(
     if model.kind == "transformers":
         folder = folder_content(model)
         if not interface.mean:
-            mean, std = image_folder.normalisation(model.name, folder)
+            mean, std = folder_normalisation(model.name, folder)
             interface = replace(interface, mean=mean, std=std)
         if not interface.output:
             interface = replace(interface, output="logits")
@@ -142,7 +141,7 @@ def load_model(
     places = [place] if place is not None else list(dict.fromkeys([device(), torch.device("cpu")]))
     for candidate in places:
         if folder:
-            rows, module = Rows(), image_classifier(model.name, folder, candidate)
+            rows, module = Rows(), load_classifier(model.name, folder, candidate)
         else:
             rows, module = _module(model, held, shape, interface, classes, candidate)
         given = LoadedModel(

@@ -41,9 +41,8 @@ from pathlib import Path, PurePath
 from typing import ClassVar, Literal
 
 from tasks import extras, files, size_limits
-from tasks.datasets.content import digest_of
-from tasks.external import image_folder
-from tasks.external.file_contents import check_contents, needs_network
+from tasks.datasets.dataset import digest_of
+from tasks.external.file_contents import check_contents, digest_of_folder, file_names, needs_network, read_folder
 from tasks.extras import ONNXRUNTIME, Extra
 from tasks.files import File
 from tasks.models import custom
@@ -119,7 +118,7 @@ class ModelFile:
         """The file, and with a factory the Python files of its source."""
         source = () if self.factory is None else tuple(custom.sources(self.factory).values())
         if self.is_folder:
-            return tuple(files.expand_home(self.path) / file for file in image_folder.file_names(self.path))
+            return tuple(files.expand_home(self.path) / file for file in file_names(self.path))
         return (files.expand_home(self.path), *source)
 
     def extras(self) -> tuple[Extra, ...]:
@@ -252,8 +251,8 @@ def folder_content(model: ModelFile) -> dict[str, bytes]:
 
 
 def _digest_and_folder(model: ModelFile) -> tuple[str, dict[str, bytes]]:
-    held = image_folder.read_folder(model.name, model.path)
-    digest = image_folder.digest_of_folder(held)
+    held = read_folder(model.name, model.path)
+    digest = digest_of_folder(held)
     _check_digest(model, digest)
     return digest, held
 

@@ -21,9 +21,8 @@ from torch.nn import functional
 from tasks.hardware import device, exactly
 from tasks.models.layers import ZERO, Layers, Start
 from tasks.models.matmul import NARROW, MatMul
-from tasks.models.methods import Method
-from tasks.models.networks import Architecture, each_models
-from tasks.models.weights import Weights
+from tasks.models.modules import Method
+from tasks.models.networks import Architecture, Weights, each_models
 
 ROWS_AT_ONCE = {"cpu": 128, "cuda": 1024}  # activations of that many rows and models are held together
 SEEN = {"cpu": 2**18, "cuda": 2**26}  # values that convolutions see, held together: what a core's cache takes

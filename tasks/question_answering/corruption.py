@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from tasks.datasets.features.words import pattern as letters
+from tasks.datasets.features.kinds import word_pattern as letters
 from tasks.datasets.questions.question import Question
 from tasks.files import WITHHELD
 from tasks.ranges import one_of

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from tasks import hardware
 from tasks.datasets.boxed.pictures import BoxedPictures
+from tasks.datasets.images import InMemory, Opened, PictureRows
 from tasks.datasets.picture_cache import open_cache
-from tasks.datasets.picture_rows import InMemory, Opened, PictureRows
 from tasks.training import memory
 
 SHARE = 0.5  # of the free memory of a device that pictures may take

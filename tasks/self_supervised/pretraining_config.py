@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.boxed.partition import TrainingImages
 from tasks.extras import Extra
 from tasks.ranges import above_zero, check_minimums, one_of, share
 from tasks.self_supervised import backbone

@@ -8,8 +8,8 @@ from typing import Protocol
 from torch import Tensor
 
 from tasks.datasets.images import Images
+from tasks.models.catalog import DensityModel
 from tasks.models.custom import is_own
-from tasks.models.densities import DensityModel
 from tasks.models.importance import Estimated, Sampling
 from tasks.models.vae import Vae, celeba, cifar10, mnist
 from tasks.training.custom_density import CustomDensity

@@ -9,12 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.models import autoencoder, importance
-from tasks.models.autoencoder import Through
+from tasks.models import importance
 from tasks.models.counter_rng import CounterRng
 from tasks.models.importance import Estimated, Sampling
 from tasks.models.layers import Layers, Mode, Weight, initial
 from tasks.models.likelihoods import divergence
+from tasks.models.manual_gradients import Through, autoencoder_bound
 from tasks.models.matmul import products
 from tasks.models.vae import LATENT, Dense, Vae
 from tasks.training.objective import Batch
@@ -95,7 +95,7 @@ class Elbo:
     ) -> tuple[Tensor, Sequence[Tensor]]:
         """The result of `manual_gradient` for images as one model sees them; the losses are the negative bounds."""
         noise = draws.normal(LATENT, (len(x), self.vae.latent), x.dtype)[0]
-        return autoencoder.negative_bound(tensors, x, noise, shares, products(x.device, x.dtype), through)
+        return autoencoder_bound(tensors, x, noise, shares, products(x.device, x.dtype), through)
 
     def log_p(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling

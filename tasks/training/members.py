@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.datasets.picture_rows import PictureSet
+from tasks.datasets.images import PictureSet
 from tasks.training.objective import Objective
 from tasks.training.recipe import Recipe
 

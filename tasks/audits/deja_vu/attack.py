@@ -66,13 +66,13 @@ class Crops:
 
     def batches(self, pictures: BoxedPictures) -> Iterator[NDArray[np.uint8]]:
         """The crops, some at a time, (rows, resolution, resolution, 3)."""
-        from tasks.datasets.boxed.evaluation import portions
+        from tasks.datasets.boxed.crops import portions
 
         return portions(pictures, self.rows, self.resolution, self.windows)
 
     def public_pictures(self, pictures: BoxedPictures) -> Iterator[NDArray[np.uint8]]:
         """The public pictures, some at a time, (rows, resolution, resolution, 3)."""
-        from tasks.datasets.boxed.evaluation import portions
+        from tasks.datasets.boxed.crops import portions
 
         return portions(pictures, self.public, self.resolution)
 

@@ -9,8 +9,7 @@ from tasks import seeds
 from tasks.audits.deja_vu.drawing import Drawing
 from tasks.audits.deja_vu.given_encoder import GivenEncoder
 from tasks.datasets.boxed.crops import CORNER_SHARE, CropName
-from tasks.datasets.boxed.partition import Partition, PartName
-from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.boxed.partition import Partition, PartName, TrainingImages
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_config import Diffusion
 from tasks.extras import Extra

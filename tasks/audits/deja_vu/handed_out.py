@@ -21,8 +21,7 @@ from tasks.audits.deja_vu.attack import Crops, attack, crops_of
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.given_encoder import GivenEncoder
 from tasks.datasets.catalog import load_with_boxes
-from tasks.external.embedding_handout import ToEmbed
-from tasks.external.handout import image_of
+from tasks.external.handout import ToEmbed, image_of
 from tasks.files import FileError
 
 if TYPE_CHECKING:
@@ -102,9 +101,9 @@ def check_tables(given: GivenEncoder, handed: HandedOut) -> None:
 
     One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
     """
-    from tasks.external.embeddings import read
+    from tasks.external.sent_table import read_embeddings
 
     for table in (given.embeddings, given.reference_embeddings):
         if table is not None:
             with suppress(FileError):
-                read(table).select([*handed.crop_ids, *handed.public_ids])
+                read_embeddings(table).select([*handed.crop_ids, *handed.public_ids])

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.partitions import fold_of
-from tasks.datasets.released_partitions import SEED, released_fold_of
+from tasks.datasets.partitions import RELEASED_SEED, fold_of, released_fold_of
 from tasks.job import Inputs
 from tasks.ranges import check_minimums, one_of
 from tasks.training.density_config import Split
@@ -73,7 +72,7 @@ class Folds:
 class ReleasedFolds(Folds):
     """The partitions that the paper's released code draws, by number from 0 in place of a seed."""
 
-    generator: int = SEED
+    generator: int = RELEASED_SEED
 
     def fold_of(self, partition: int) -> NDArray[np.int32]:
         return released_fold_of(partition, self.observations, self.folds, self.generator)

@@ -42,7 +42,7 @@ from tasks.audits.relational.published import printed_cell
 from tasks.audits.relational.situations import SITUATIONS
 from tasks.audits.relational.summary import summary
 from tasks.audits.relational.trainings import trainings
-from tasks.external.split import Split
+from tasks.external.blinding import Split
 from tasks.job import Job, Roots
 from tasks.language_models.language_model import LanguageModel
 from tasks.measure import roots

@@ -66,7 +66,7 @@ from tasks.audits.unique_feature.situations import SITUATIONS
 from tasks.audits.unique_feature.summary import summary, summary_of_models
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.audits.unique_feature.verdict import MEANINGS, panel_verdict, verdict
-from tasks.external.split import Split
+from tasks.external.blinding import Split
 from tasks.job import Job, Roots
 from tasks.measure import roots
 from tasks.verdict import Verdict

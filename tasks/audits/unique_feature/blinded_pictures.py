@@ -20,8 +20,7 @@ from tasks.audits.unique_feature.single_models import SingleModelConfig, burning
 from tasks.audits.unique_feature.slope_images import label_images, slope_sets
 from tasks.datasets.catalog import load
 from tasks.datasets.images import Labels, as_shape
-from tasks.external.blinding import HandedOut, blind_images
-from tasks.external.split import key_of
+from tasks.external.blinding import HandedOut, blind_images, key_of
 
 LABELLED_COUNT = 100  # pictures with labels that are mixed in, where there are any
 LABELLED_SET = "labelled"  # their set

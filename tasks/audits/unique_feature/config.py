@@ -12,8 +12,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph
 from tasks.job import ADDED_LATER
 from tasks.models import catalog
-from tasks.models.catalog import Network
-from tasks.models.regularisers import Regularisers
+from tasks.models.catalog import Network, Regularisers
 from tasks.ranges import check_minimums, one_of, some_of
 from tasks.training.classifier import check_private
 from tasks.training.privacy import Privacy

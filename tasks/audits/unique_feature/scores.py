@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.external.answers import log_softmax
+from tasks.external.outputs import log_softmax
 
 Array = NDArray[np.float64]
 

@@ -26,9 +26,9 @@ def file_predictor(config: SingleModelConfig) -> Predictor:
 
 
 def outputs_predictor(config: SingleModelConfig) -> Predictor:
-    from tasks.external.outputs import read
+    from tasks.external.outputs import read_outputs
 
     assert config.outputs is not None
-    outputs = read(config.outputs, config.columns, config.interface.gives)
+    outputs = read_outputs(config.outputs, config.columns, config.interface.gives)
     where = picture_ids(config)
     return lambda name, images: outputs.select(where[name][: len(images)]).log_p

@@ -17,8 +17,8 @@ from tasks.audits.unique_feature.feature_family import Relatives
 from tasks.audits.unique_feature.pixel_slopes import Array, pixel_ink, strongest_pixels
 from tasks.audits.unique_feature.ranks import rank_p_value
 from tasks.audits.unique_feature.subset_ranks import Subsets, exposure, subset_count
-from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, draw_member, family, pixels
-from tasks.datasets.features.glyph import CELLS
+from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, draw_member, family, glyph_pixels
+from tasks.datasets.features.kinds import CELLS
 from tasks.datasets.images import Pixels
 from tasks.summaries import Row
 
@@ -169,7 +169,7 @@ def rank_among_members(asked: Relatives, was_drawn: bool, slopes: Array, here: F
 def inked_cells(glyph: Glyph) -> Cells:
     """Which of the glyph's cells have ink, row by row: (25,)."""
     step = glyph.size // CELLS
-    return np.asarray(pixels(glyph)[::step, ::step].ravel() > 0)
+    return np.asarray(glyph_pixels(glyph)[::step, ::step].ravel() > 0)
 
 
 def cell_sums(field: Array, glyph: Glyph) -> Array:

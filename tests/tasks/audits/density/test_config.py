@@ -11,7 +11,7 @@ import pytest
 from tasks.audits.density import PRESETS, Density, tiny
 from tasks.audits.density.config import LEAST
 from tasks.datasets.dataset import Dataset
-from tasks.models.densities import DensityModel
+from tasks.models.catalog import DensityModel
 from tasks.training.privacy import Privacy
 
 

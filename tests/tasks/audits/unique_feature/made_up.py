@@ -15,16 +15,14 @@ from tasks.audits.unique_feature.measures.divergences import DIVERGENCES
 from tasks.audits.unique_feature.measures.history import HISTORY
 from tasks.audits.unique_feature.published import PublishedCell
 from tasks.audits.unique_feature.summary import summary
-from tasks.datasets.features import Glyph, pixels
-from tasks.models.networks import Architecture
-from tasks.models.weights import network_row
-from tasks.models.weights import rows as weight_rows
+from tasks.datasets.features import Glyph, glyph_pixels
+from tasks.models.networks import Architecture, network_row, weight_rows
 from tasks.schemas import MODEL
 
 Columns = Mapping[str, ArrayLike]
 
 LABEL = 4
-INK = np.flatnonzero(pixels(Glyph()).ravel())  # where the letter A has its ink, of 25 cells
+INK = np.flatnonzero(glyph_pixels(Glyph()).ravel())  # where the letter A has its ink, of 25 cells
 
 
 def reads_the_letter(strength: float) -> pa.Table:

@@ -12,8 +12,7 @@ from tasks.audits.unique_feature.self_influence import INFLUENCE
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph
-from tasks.models.weights import rows as weight_rows
-from tasks.models.weights import weights_of
+from tasks.models.networks import weight_rows, weights_of_model
 from tasks.schemas import MODEL
 from tasks.training.classifier import Training
 from tests.tasks.audits.unique_feature.made_up import reads_the_letter
@@ -48,7 +47,7 @@ def chosen(*rows: int, end: str = "highest") -> pa.Table:
 def wakes_above(brightness: float) -> pa.Table:
     """An mlp1 whose first hidden units are active where it is brighter than this at the letter's ink."""
     model = reads_the_letter(1.0)
-    weights = weights_of(model)
+    weights = weights_of_model(model)
     bias = weights["dense1.bias"].copy()
     bias[0] = -brightness
     row = model.to_pylist()[0] | {"weights": weight_rows(weights | {"dense1.bias": bias})}

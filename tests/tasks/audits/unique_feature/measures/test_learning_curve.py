@@ -24,7 +24,7 @@ from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.catalog import load
 from tasks.job import marks
 from tasks.models.inference import logits
-from tasks.models.weights import rows as weight_rows
+from tasks.models.networks import weight_rows
 from tasks.schemas import MODEL
 from tasks.training.classifier import Burnt, Training, architecture, train
 from tasks.training.deduplication import NearestImages

@@ -9,8 +9,9 @@ import pytest
 
 from tasks import hardware
 from tasks.datasets import catalog
-from tasks.datasets.boxed import square_cache
+from tasks.datasets.boxed import pictures as boxed_pictures
 from tasks.datasets.boxed.picture_files import PictureFiles
+from tasks.datasets.boxed.pictures import fill_squares
 from tasks.datasets.catalog import load_with_boxes, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import resize_images
@@ -47,7 +48,7 @@ def test_what_memory_does_not_hold_is_mapped(
 ) -> None:
     held = pictures.squares(ROWS, 20)
     monkeypatch.setattr(hardware, "available_memory", lambda: 2 * held.nbytes - 1)
-    monkeypatch.setattr(square_cache, "PORTION", 2)  # several portions
+    monkeypatch.setattr(boxed_pictures, "PORTION", 2)  # several portions
     mapped = pictures.squares(ROWS, 20)
     assert isinstance(mapped, np.memmap)
     assert not mapped.flags.writeable
@@ -89,14 +90,14 @@ def test_a_cache_without_room_is_said_in_one_line(
 
 def test_no_more_than_a_portion_is_decoded_at_a_time(pictures: PictureFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     portions: list[int] = []
-    fill = square_cache.fill
+    fill = fill_squares
 
     def counted(out: np.ndarray, of: PictureFiles, rows: np.ndarray) -> None:
         portions.append(len(out))
         fill(out, of, rows)
 
     monkeypatch.setattr(hardware, "available_memory", lambda: 1)
-    monkeypatch.setattr(square_cache, "PORTION", 4)
-    monkeypatch.setattr(square_cache, "fill", counted)
+    monkeypatch.setattr(boxed_pictures, "PORTION", 4)
+    monkeypatch.setattr(boxed_pictures, "fill", counted)
     pictures.squares(np.arange(10), 8)
     assert [4, 4, 2] == portions

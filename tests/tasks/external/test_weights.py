@@ -1,5 +1,7 @@
 """Folders of transformers' image classifiers, against transformers' own processor and model."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.given_encoder import GivenEncoder
-from tasks.external import image_folder, loading
+from tasks.external import loading
+from tasks.external.file_contents import folder_normalisation
 from tasks.external.model_file import Interface, ModelFile, pin
 
 SHAPE, CLASSES = (16, 16, 3), 5
@@ -126,4 +129,4 @@ def test_what_is_no_image_classifier_is_refused_in_one_line(tmp_path: Path) -> N
 def test_a_preprocessor_that_does_something_else_is_refused(told: dict[str, Any]) -> None:
     held = {"preprocessor_config.json": json.dumps(told).encode()}
     with pytest.raises(ValueError, match="prepares images in a way that is not read here; give the interface's mean"):
-        image_folder.normalisation("m", held)
+        folder_normalisation("m", held)

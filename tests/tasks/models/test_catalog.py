@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from tasks.models import vae, widths
+from tasks.models import vae
+from tasks.models.catalog import CLASSIFIERS, CNN1, CNN2, MLP1, Hidden, autoencoder_growth, classifier_growth
 from tasks.models.layers import Weight
 from tasks.models.networks import WIDE, Architecture
-from tasks.models.widths import CNN1, CNN2, MLP1, Hidden
 
 GREY = (28, 28, 1)
 
@@ -24,7 +24,7 @@ def test_units_and_channels_are_rounded_to_whole_ones_and_one_at_least() -> None
     assert Hidden((16, 32), (64, 64), (2,)) == CNN1.times(0.5)
     assert (3, 2, 2) == Hidden(units=(5, 4, 3)).times(0.5).units  # halves up
     assert [MLP1, CNN1, CNN2] == [hidden.times(1) for hidden in (MLP1, CNN1, CNN2)]
-    assert list(WIDE) == list(widths.CLASSIFIERS)
+    assert list(WIDE) == list(CLASSIFIERS)
 
 
 def test_products_of_an_image_are_counted_layer_by_layer() -> None:
@@ -39,9 +39,9 @@ def test_products_of_an_image_are_counted_layer_by_layer() -> None:
 @pytest.mark.parametrize("width", [0.25, 2.0])
 def test_the_time_of_a_width_follows_from_its_products(width: float) -> None:
     wide, published = (matrices(Architecture("mlp1", GREY, 10, width=each).weights) for each in (width, 1.0))
-    assert 0.15 + 0.85 * wide / published == pytest.approx(widths.growth("mlp1", GREY, 10, width))
+    assert 0.15 + 0.85 * wide / published == pytest.approx(classifier_growth("mlp1", GREY, 10, width))
     wide, published = (matrices(vae.mnist(GREY, each).weights) for each in (width, 1.0))
-    trained, decoded = widths.autoencoder_growth(GREY, width)
+    trained, decoded = autoencoder_growth(GREY, width)
     assert 0.15 + 0.85 * wide / published == pytest.approx(trained)
     assert 0.9 < decoded / trained < 1.1
-    assert (1.0, (1.0, 1.0)) == (widths.growth("resnet18", GREY, 10, 1), widths.autoencoder_growth(GREY, 1))
+    assert (1.0, (1.0, 1.0)) == (classifier_growth("resnet18", GREY, 10, 1), autoencoder_growth(GREY, 1))
