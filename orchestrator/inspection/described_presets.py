@@ -62,7 +62,7 @@ def _describe_preset(
     audit = entry.audit
     cells = audit.cells(name)
     data = dict(needed for cell in cells for needed in _required_data(cell, known))
-    repeats, settings = audit.repeats.get(name, ""), _settings(audit, cells)
+    repeats, settings = audit.wording.repeats.get(name, ""), _settings(audit, cells)
     preset = DescribedPreset(name, repeats, len(cells), settings, data, _packages(required_extras(cells)))
     here = all(data.values())
     with nullcontext() if here else catalog.use_outlines():

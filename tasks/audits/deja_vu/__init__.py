@@ -27,7 +27,7 @@ about a minute of two cores.
 
 from __future__ import annotations
 
-from tasks.audit import Audit
+from tasks.audit import Audit, Handout, Wording
 from tasks.audits.deja_vu.answer import MEANINGS, RULES, SYMBOLS, certificate, verdict
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.handed_out import probes
@@ -60,14 +60,16 @@ AUDIT = Audit(
     plan=plan,
     measures=MEASURES,
     presets=PRESETS,
-    repeats=REPEATS,
     tiny=tiny,
-    rules=RULES,
     verdict=verdict,
-    probes=probes,
-    answers=MEANINGS,
-    certificate=certificate,
-    symbols=SYMBOLS,
-    subject=subject,
     objectives=OBJECTIVES,
+    wording=Wording(
+        repeats=REPEATS,
+        rules=RULES,
+        answers=MEANINGS,
+        certificate=certificate,
+        symbols=SYMBOLS,
+        subject=subject,
+    ),
+    handout=Handout(probes),
 )

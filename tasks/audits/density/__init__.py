@@ -39,7 +39,7 @@ released analysis measures from the first image of each batch, and splits at 0.9
 
 from __future__ import annotations
 
-from tasks.audit import Audit
+from tasks.audit import Audit, Wording
 from tasks.audits.density.about import about
 from tasks.audits.density.certificate import SYMBOLS, certificate
 from tasks.audits.density.config import Density, tiny
@@ -72,10 +72,12 @@ AUDIT = Audit(
     presets=PRESETS,
     tiny=tiny,
     verdict=verdict,
-    certificate=certificate,
-    symbols=SYMBOLS,
-    repeats=REPEATS,
-    situations=SITUATIONS,
-    subject=subject,
     objectives=OBJECTIVES,
+    wording=Wording(
+        certificate=certificate,
+        symbols=SYMBOLS,
+        repeats=REPEATS,
+        situations=SITUATIONS,
+        subject=subject,
+    ),
 )

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tasks.audit import Audit
+from tasks.audit import Audit, Handout, Wording
 from tasks.audits.relational.answer import MEANINGS, RULES, SYMBOLS, certificate, question_subsets, verdict
 from tasks.audits.relational.config import About, Relational, tiny
 from tasks.audits.relational.measures import MEASURES
@@ -93,17 +93,17 @@ AUDIT = Audit(
     plan=plan,
     measures=MEASURES,
     presets=PRESETS,
-    repeats=REPEATS,
-    situations=SITUATIONS,
     tiny=tiny,
-    rules=RULES,
     verdict=verdict,
-    probes=probes,
-    probes_config=probes_config,
-    split=split,
-    answers=MEANINGS,
-    certificate=certificate,
-    symbols=SYMBOLS,
-    subject=subject,
     objectives=OBJECTIVES,
+    wording=Wording(
+        repeats=REPEATS,
+        situations=SITUATIONS,
+        rules=RULES,
+        answers=MEANINGS,
+        certificate=certificate,
+        symbols=SYMBOLS,
+        subject=subject,
+    ),
+    handout=Handout(probes, config=probes_config, split=split),
 )

@@ -52,7 +52,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tasks.audit import Audit
+from tasks.audit import Audit, Handout, Wording
 from tasks.audits.unique_feature.blinded_pictures import pictures, split_key
 from tasks.audits.unique_feature.certificate import SYMBOLS, certificate
 from tasks.audits.unique_feature.config import UniqueFeature, tiny
@@ -114,16 +114,17 @@ AUDIT = Audit(
     plan=plan,
     measures=MEASURES,
     presets=PRESETS,
-    repeats=REPEATS,
-    situations=SITUATIONS,
     tiny=tiny,
     verdict=answer,
-    probes=probes,
-    split=split,
-    answers=MEANINGS,
-    certificate=certificate,
-    symbols=SYMBOLS,
-    subject=subject,
     objectives=OBJECTIVES,
     effect=EFFECT,
+    wording=Wording(
+        repeats=REPEATS,
+        situations=SITUATIONS,
+        answers=MEANINGS,
+        certificate=certificate,
+        symbols=SYMBOLS,
+        subject=subject,
+    ),
+    handout=Handout(probes, split=split),
 )
