@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks.hardware import device, exactly
-from tasks.models.layers import ZERO, Layers, Start
+from tasks.models.layers import Layers
 from tasks.models.networks import Architecture, Weights
 
 ROWS_AT_ONCE = 512  # activations of that many rows stay in a core's cache
@@ -56,9 +56,9 @@ class Recorded(Layers):
         self.sums: dict[str, Tensor] = {}
         self._last = ""
 
-    def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start | None = ZERO) -> Tensor:
+    def apply_dense(self, name: str, x: Tensor, weight: Tensor, bias: Tensor | None, /) -> Tensor:
         self._last = name
-        self.sums[name] = super().dense(name, x, units, start, bias)
+        self.sums[name] = super().apply_dense(name, x, weight, bias)
         return self.sums[name]
 
     def batch_norm(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
