@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import warnings
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks.datasets.images import Pixels
-from tasks.external import archives, file_contents
+from tasks.external import archives
 from tasks.external.file_contents import folder_normalisation
 from tasks.external.model_file import Interface, ModelFile, content, folder_content
 from tasks.external.outputs import Answers, read_answers
@@ -232,9 +231,7 @@ def choose_output(outputs: Any, output: str) -> Any:
 
 
 def torchscript(model: ModelFile, held: bytes, place: torch.device) -> Callable[[Tensor], Any]:
-    """A TorchScript module in evaluation mode; ValueError where torch.save wrote the file."""
-    if not zipfile.is_zipfile(io.BytesIO(held)):  # of archives, `content` lets TorchScript alone pass
-        raise ValueError(file_contents.no_archive(model.name))
+    """A TorchScript module in evaluation mode; `content` lets no other file pass."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # TorchScript is old; its files are still there
         try:
@@ -252,7 +249,6 @@ def load_program(
     """A program of torch.export that takes images of this shape, and how many it takes at once."""
     from torch.export.passes import move_to_device_pass
 
-    file_contents.check_exported(model.name, held)
     try:
         program = archives.program(held)
         inputs = program.graph_signature.user_inputs

@@ -15,13 +15,14 @@ from tasks.audits.deja_vu.given_encoder import GivenEncoder
 from tasks.external import loading
 from tasks.external.file_contents import folder_normalisation
 from tasks.external.model_file import Interface, ModelFile, pin
+from tests.support.shell import Shell
 
 SHAPE, CLASSES = (16, 16, 3), 5
 MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.5]
 
 
-def save_classifier(folder: Path, **preprocessor: Any) -> Any:
-    """A small vision transformer begun at random, saved as its makers save it."""
+def save_classifier(folder: Path, shard_size: str = "1GB", **preprocessor: Any) -> Any:
+    """A small vision transformer begun at random, saved as its makers save it, in shards of this size."""
     from transformers import ViTConfig, ViTForImageClassification
 
     config = ViTConfig(
@@ -37,7 +38,7 @@ def save_classifier(folder: Path, **preprocessor: Any) -> Any:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = ViTForImageClassification(config).eval()
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, max_shard_size=shard_size)
     if preprocessor:
         (folder / "preprocessor_config.json").write_text(json.dumps(preprocessor))
     return model
@@ -90,6 +91,22 @@ def test_a_folder_is_pinned_by_the_files_that_make_the_model(tmp_path: Path, mon
     for again in (pin, lambda model: loading.load_model(model, SHAPE)):
         with pytest.raises(ValueError, match="vit is not the one that was pinned: its content has digest "):
             again(model)
+
+
+def test_a_folder_of_shards_says_what_its_model_says(tmp_path: Path) -> None:
+    model = save_classifier(tmp_path / "vit", shard_size="6KB")
+    shards = sorted(path.name for path in (tmp_path / "vit").glob("model-*.safetensors"))
+    assert len(shards) > 1
+    pinned = pin(ModelFile(f"transformers:{tmp_path / 'vit'}"))
+    assert {path.name for path in pinned.paths()} == {"config.json", "model.safetensors.index.json", *shards}
+    found = loading.log_probabilities(pinned, images(), classes=CLASSES)
+    np.testing.assert_allclose(found.log_p, log_p(model, images() / 255), rtol=0, atol=1e-4)
+    asked = (f"given.models={pinned.name}", "given.shape=16,16,3", "probe=digits#16x16#rgb", "feature=words:A")
+    engram = Shell(tmp_path)
+    run = engram.json("run", "unique_feature", *asked, "features.count=19")["run"]
+    assert engram.json("results", run)
+    (tmp_path / "vit" / shards[0]).write_bytes(b"")
+    assert f"{shards[0]} is no .safetensors" in engram("plan", "unique_feature", *asked, code=2).stderr
 
 
 def test_what_is_no_image_classifier_is_refused_in_one_line(tmp_path: Path) -> None:
