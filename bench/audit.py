@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from bench.measuring import Row
 from tasks.datasets.benchmark_files import IDX_FILES
-from tasks.datasets.catalog import find
 from tasks.datasets.dataset import DatasetError
+from tasks.datasets.places import find
 
 TRAIN, TEST = 60_000, 10_000
 TINY: dict[str, Any] = {"data": "digits", "canaries": 2, "examples": 300, "epochs": 2, "patience": 2, "probes": 20}

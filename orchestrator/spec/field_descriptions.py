@@ -14,8 +14,8 @@ from orchestrator.spec.config_parts import plain, walk
 from orchestrator.spec.fields import alternatives, field_types, nearest, text
 from orchestrator.spec.meanings import OURS, meanings
 from tasks.audit import Audit
-from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.places import DESCRIPTIONS
 from tasks.ranges import Ranged, describe_range
 
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
@@ -150,7 +150,7 @@ def _allowed_values(value: Any, name: str, to: Any) -> str:
         return ""
     kinds: tuple[Any, ...] = alternatives(to)
     if Dataset in kinds:
-        return "one of " + ", ".join(catalog.DESCRIPTIONS) + ", each perhaps with #HEIGHTxWIDTH, #grey or #rgb"
+        return "one of " + ", ".join(DESCRIPTIONS) + ", each perhaps with #HEIGHTxWIDTH, #grey or #rgb"
     tried = [beyond for kind in kinds for beyond in BEYOND.get(kind, ())]
     for named in kinds:
         if hasattr(named, "identity") and "name" in field_types(named):

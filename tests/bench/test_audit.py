@@ -6,7 +6,7 @@ import pytest
 
 from bench.audit import data_for, idx, parts, there, write_random
 from tasks.datasets.benchmark_files import parse_idx
-from tasks.datasets.catalog import find
+from tasks.datasets.places import find
 
 
 def test_images_are_written_as_idx_readers_read_them() -> None:

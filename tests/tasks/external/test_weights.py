@@ -15,9 +15,10 @@ from tasks.audits.deja_vu.given_encoder import GivenEncoder
 from tasks.external import loading
 from tasks.external.file_contents import folder_normalisation
 from tasks.external.model_file import Interface, ModelFile, pin
-from tests.support.shell import Shell
+from tests.support.shell import Here
 
 SHAPE, CLASSES = (16, 16, 3), 5
+FEW = ("given.label=3", "probes=5", "family.count=9", "--address", "none")
 MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.5]
 
 
@@ -102,8 +103,8 @@ def test_a_folder_of_shards_says_what_its_model_says(tmp_path: Path) -> None:
     found = loading.log_probabilities(pinned, images(), classes=CLASSES)
     np.testing.assert_allclose(found.log_p, log_p(model, images() / 255), rtol=0, atol=1e-4)
     asked = (f"given.models={pinned.name}", "given.shape=16,16,3", "probe=digits#16x16#rgb", "feature=words:A")
-    engram = Shell(tmp_path)
-    run = engram.json("run", "unique_feature", *asked, "features.count=19")["run"]
+    engram = Here(tmp_path)
+    run = engram.json("run", "unique_feature", *asked, *FEW)["run"]
     assert engram.json("results", run)
     (tmp_path / "vit" / shards[0]).write_bytes(b"")
     assert f"{shards[0]} is no .safetensors" in engram("plan", "unique_feature", *asked, code=2).stderr
