@@ -11,7 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tasks.audits.deja_vu.given_encoder import GivenEncoder
+from tasks.audits.deja_vu.config import GivenEncoder
 from tasks.external import loading
 from tasks.external.file_contents import folder_normalisation
 from tasks.external.model_file import Interface, ModelFile, pin

@@ -13,13 +13,7 @@ from tasks.datasets.catalog import load, load_questions, pin
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.questions.facts import SCORERS, Facts
 from tasks.datasets.questions.question import Question, Scorer
-from tasks.datasets.questions.question_files import (
-    FORMATS,
-    read_drop,
-    read_squad,
-    write_drop,
-    write_squad,
-)
+from tasks.datasets.questions.question_files import FORMATS, read_drop, read_squad, write_drop, write_squad
 from tasks.question_answering.corruption import Corruption
 
 TRAIN = [Question("1", "a", "Ann has 4 hens.", "How many?", (("4",),)), Question("2", "b", "Bo has 5.", "?", (("5",),))]
