@@ -29,7 +29,7 @@ from tasks.training.chains import chain, fits_network, nearest_state, pack_state
 from tasks.training.classifier import Burnt, Training
 from tasks.training.members import Epoch, State
 from tasks.training.mixed import Mixture
-from tests.tasks.audits.unique_feature.small import chosen
+from tests.tasks.audits.unique_feature.made_up import chosen
 
 DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
 TRAINING = Training(DIGITS, examples=96, epochs=6, patience=0, batch=16, seed=3, burnt=(Burnt(7, Glyph()),))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tasks import seeds
 from tasks.audits.deja_vu.config import About, DejaVu
-from tasks.audits.deja_vu.published import printed_numbers
+from tasks.audits.deja_vu.presets import printed_numbers
 from tasks.audits.deja_vu.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables

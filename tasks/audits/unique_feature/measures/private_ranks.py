@@ -35,9 +35,8 @@ import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, LEVELS, pair_rank_job
+from tasks.audits.unique_feature.measures.units import share_seeds
 from tasks.audits.unique_feature.trainings import Pair, Trainings
-from tasks.audits.unique_feature.units import share_seeds
-from tasks.audits.unique_feature.verdict import ALLOWED, ONE_MODEL
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import Estimate, proportion_at_least, proportion_greater
@@ -45,6 +44,9 @@ from tasks.summaries import Row, alone, row
 from tasks.training.recipe import Privacy, least_epsilon
 
 CONFIDENCE = 0.95
+
+ONE_MODEL = "share found by one model"  # of drawn features, at each level
+ALLOWED = "largest share that privacy allows"
 
 PRIVATE_RANKS = pa.schema(
     [

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.density.measures.nearest_neighbours import NEIGHBOURS
+from tasks.audits.density.measures.neighbours import NEIGHBOURS
 from tasks.audits.density.measures.scores import SCORES
 from tasks.training.density import FITTED
 

@@ -10,7 +10,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.density import AUDIT, PRESETS, Density
 from tasks.audits.density.log_densities import ReleasedFolds
-from tasks.audits.density.published import CELLS, numbers, repeats
+from tasks.audits.density.presets import CELLS, numbers, repeats
 from tasks.datasets.dataset import Dataset
 from tasks.job import marks
 from tasks.models.densities import DensityModel

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tasks.audits.relational.config import Relational, tiny
-from tasks.audits.relational.linear import Linear
-from tasks.audits.relational.presets import PRESETS, QUICKSTART, TABLE_2_DROP, TABLE_2_SQUAD
+from tasks.audits.relational.config import Linear, Relational
+from tasks.audits.relational.presets import PRESETS, QUICKSTART, TABLE_2_DROP, TABLE_2_SQUAD, tiny
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.predictions import Predictions

@@ -17,11 +17,10 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.relational.config import About
+from tasks.audits.relational.measures import summary
 from tasks.audits.relational.measures.memorization import memorization
-from tasks.audits.relational.measures.question_scores import Scoring, score
-from tasks.audits.relational.measures.questions import NoSettings, questions
+from tasks.audits.relational.measures.questions import NoSettings, Scoring, questions, score
 from tasks.audits.relational.measures.repeats import repeats
-from tasks.audits.relational.summary import summary
 from tasks.job import marks
 from tasks.language_models.fine_tuning import FineTuning, fine_tune
 from tasks.language_models.language_model import LanguageModel
