@@ -129,8 +129,7 @@ class FineTuner:
 
     def run(self, asking: AnswerRecorder, index: int) -> pa.Table:
         """Train all epochs, asking after some; the rows are ANSWERS."""
-        config = self.config
-        rows: list[dict[str, Any]] = []
+        config, rows = self.config, list[dict[str, Any]]()
 
         def record(epoch: int, loss: float | None) -> None:
             rows.extend(asking.answer_rows(epoch, loss))
