@@ -31,7 +31,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.measure import Tables
 from tasks.training.density import fit
 from tasks.training.density_config import Fold
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 from tests.support.calibration import DRAWS, assert_rate, bounds
 from tests.tasks.audits.density import made_up
 from tests.tasks.summary_rows import by_name
