@@ -248,9 +248,7 @@ def test_differential_privacy_is_said_to_bound_no_single_score() -> None:
     promise = "Training was (8, 1e-05)-differentially private, which bounds no single score"
     assert verdict(private, table(given)).sentence.endswith(f"{promise}.")
     found = table(
-        given,
-        row(name_of("largest M of a row left out", row=3), 9.25),
-        row(("rows above epsilon", "{}"), 0.2, n=10),
+        given, row(name_of("largest M of a row left out", row=3), 9.25), row(("rows above epsilon", "{}"), 0.2, n=10)
     )
     assert verdict(private, found).sentence.endswith(
         f"{promise}: the largest is 9.25 nats, and 2 of 10 are above epsilon."

@@ -60,10 +60,7 @@ def test_a_number_that_is_not_above_0_is_named(name: str, value: float) -> None:
             {"partitions": "released", "data": Dataset("digits")},
             "^partitions is released and data is digits; it must be one of mnist, cifar10, celeba$",
         ),
-        (
-            {"partitions": "released", "estimator": "loo"},
-            "^partitions is released and estimator is loo; it must be",
-        ),
+        ({"partitions": "released", "estimator": "loo"}, "^partitions is released and estimator is loo; it must be"),
         ({"partitions": "released", "asked": "test"}, "^partitions is released and asked is test; it must be train$"),
         ({"partitions": "released", "examples": 9}, "^partitions is released and examples is 9; it must be 0, all of"),
         ({"partitions": "released", "folds": 5}, "^partitions is released and folds is 5; it must be 10$"),
