@@ -1,11 +1,7 @@
 """How strongly each observation is memorised, after the last epoch: its scores, p-value, and what they are made of.
 
-    U_i = log mean exp of log p_i over the models that trained on i
-    V_i = log mean exp of log p_i over the models that held i out
-    M_i = U_i - V_i, in nats
-
-M is the published score, which leans upwards; m_matched has as many models on either side, and is 0 on average where
-nothing is memorised (tasks.audits.density.memorization). The p-value of M is from redrawing which models held the
+M = U - V is the published score, which leans upwards; m_matched has as many models on either side, and is 0 on average
+where nothing is memorised (tasks.audits.density.memorization). The p-value of M is from redrawing which models held the
 observation out (tasks.audits.density.reassignment): it is that training raises log p by no more than is negligible. By
 its p-value, corrected for false discoveries, an observation is called memorised, and the answer rests on how many are;
 together they tell how many are memorised of which none can be called (tasks.audits.density.tail). How much memory of a
