@@ -21,8 +21,8 @@ from tasks.audits.unique_feature.measures.output_checks import TWICE
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Words, burn
+from tasks.models.catalog import DensityModel
 from tasks.models.custom import pin
-from tasks.models.densities import DensityModel
 from tasks.training.custom_density import CustomDensity
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining, Fold

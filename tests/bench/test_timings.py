@@ -17,15 +17,15 @@ from bench.reference_timings import AROUND, Timed, is_own, merged, points, rates
 from bench.sections import Section, Sitting, first_line
 from orchestrator.pricing.reference import Speed, load_reference, parse_reference
 from orchestrator.spec.specification import Spec
-from tasks.datasets.catalog import find
-from tasks.datasets.idx import parse
+from tasks.datasets.benchmark_files import parse_idx
+from tasks.datasets.places import find
 from tasks.job import Job, marks
 
 
 def test_images_are_written_as_idx_readers_read_them() -> None:
     values = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
-    assert np.array_equal(values, parse(idx(values), "train-images-idx3-ubyte"))
-    assert np.array_equal(values[0, 0], parse(idx(values[0, 0]), "train-labels-idx1-ubyte"))
+    assert np.array_equal(values, parse_idx(idx(values), "train-images-idx3-ubyte"))
+    assert np.array_equal(values[0, 0], parse_idx(idx(values[0, 0]), "train-labels-idx1-ubyte"))
 
 
 def test_random_images_take_the_place_of_absent_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
