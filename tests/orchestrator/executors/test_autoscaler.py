@@ -112,14 +112,11 @@ def end(head: psutil.Popen) -> None:
     head.wait()
 
 
-def daemon_of_machine(number: int) -> psutil.Process:
-    """The raylet of the machine of this number."""
-    name = f"{FAKE_HEAD_NODE_ID[:-5]}{number:05}"
-    return next(
-        process
-        for process in psutil.process_iter(["name", "cmdline"])
-        if process.info["name"] == "raylet" and any(name in word for word in process.info["cmdline"])
-    )
+def daemon_of_machine(address: str, number: int) -> psutil.Process:
+    """The raylet of the machine of this number in the cluster at this address."""
+    node = f"{FAKE_HEAD_NODE_ID[:-5]}{number:05}"
+    daemons = (each for each in psutil.process_iter(["name", "cmdline"]) if each.info["name"] == "raylet")
+    return next(each for each in daemons if all(told in " ".join(each.info["cmdline"]) for told in (node, address)))
 
 
 @pytest.mark.slow
@@ -134,8 +131,8 @@ def test_rays_own_autoscaler_brings_a_gpu_for_trainings_and_another_when_it_is_t
         await_(lambda: {1.0} == {*wanted_gpus(address)})  # no call asks for a processor
         await_(lambda: bool(list(tmp_path.glob("began-*"))))
         next(tmp_path.glob("began-*")).unlink()
-        daemon_of_machine(1).kill()
+        daemon_of_machine(address, 1).kill()
         await_(lambda: bool(list(tmp_path.glob("began-*"))))
         (tmp_path / "go").touch()
     assert ["0"] * 3 == [store.read(key)["gpu"][0].as_py() for key in plan.roots["summary"]]
-    assert daemon_of_machine(2).is_running()
+    assert daemon_of_machine(address, 2).is_running()
