@@ -17,8 +17,8 @@ from orchestrator.spec.field_descriptions import value_text
 from orchestrator.spec.fields import text
 from orchestrator.spec.resolve import Cell, pin_cells, pin_one
 from orchestrator.store import Store
-from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.places import use_outlines
 from tasks.extras import Extra
 from tasks.job import marks
 from tasks.pinnable import Pinnable
@@ -65,7 +65,7 @@ def _describe_preset(
     repeats, settings = audit.wording.repeats.get(name, ""), _settings(audit, cells)
     preset = DescribedPreset(name, repeats, len(cells), settings, data, _packages(required_extras(cells)))
     here = all(data.values())
-    with nullcontext() if here else catalog.use_outlines():
+    with nullcontext() if here else use_outlines():
         try:
             # What stands for data that are not here is not remembered.
             found = pin_cells([Cell(entry.name, cell, name) for cell in cells], known if here else {**known})

@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.boxed.partition import TrainingImages
 from tasks.extras import TIMM, Extra
 from tasks.ranges import AtLeast, Between, Finite, Ranged, Share
 from tasks.self_supervised.criterion import BYOL, Criterion, VICReg
