@@ -182,7 +182,7 @@ def largest_of(name: str, rows: Tensor) -> float:
     """The largest absolute value. ValueError where one is not finite."""
     low, high = (float(value) for value in torch.aminmax(rows))
     if not np.isfinite(low) or not np.isfinite(high):
-        bad = sum(int(torch.isfinite(part).all(1).logical_not().sum()) for part in rows.split(4096))
+        bad = sum(int(torch.isfinite(part).all(1).logical_not().sum()) for part in torch.split(rows, 4096))
         raise ValueError(f"{name} must be finite; {bad} of {len(rows)} rows have a value that is not")
     return max(-low, high)
 
@@ -214,7 +214,7 @@ class Search:
         unsure = []
         find = candidates(self, m)
         together = max(1, self.sizes.queries // (4 * self.points.shape[1] + 24 * m))
-        for some in which.split(together):
+        for some in torch.split(which, together):
             queries = self.queries[some.to(self.queries.device)] if len(some) < len(self.queries) else self.queries
             queries = queries.to(self.place)
             shortlist = find(self.frame.transform(queries))
@@ -238,7 +238,7 @@ class Search:
         needed = (scores <= enough[:, None]).sum(1)
         chosen = torch.nonzero(settled).flatten()
         found, done = Neighbours.empty(len(chosen), k), 0
-        for some in chosen.split(max(1, self.sizes.scores // m)) if len(chosen) else ():
+        for some in torch.split(chosen, max(1, self.sizes.scores // m)) if len(chosen) else ():
             near = shortlist.rows[some, : int(needed[some].max())].sort(1).values  # so that a stable sort breaks ties
             best = self.exact_distances(queries, some, near).sort(dim=1, stable=True)
             several = slice(done, done := done + len(some))
@@ -271,7 +271,7 @@ class Search:
         d = self.points.shape[1]
         several = min(len(self.points), self.sizes.most_points, max(GROUP, self.sizes.points // (4 * d)))
         tile = torch.empty(several, d, device=self.place)
-        for number, some in enumerate(self.points.split(several)):
+        for number, some in enumerate(torch.split(self.points, several)):
             yield number * several, self.frame.transform(some, tile[: len(some)])
 
 
@@ -282,7 +282,9 @@ Candidates = Callable[[Search, int], Find]
 def norms(rows: Tensor) -> Tensor:
     """Their lengths in float64, in parts whose float64 copy stays in a CPU's cache."""
     several = max(1, 2**17 // rows.shape[1]) if rows.device.type == "cpu" else len(rows)
-    return torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in rows.split(several)])
+    return torch.cat(
+        [torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in torch.split(rows, several)]
+    )
 
 
 def gamma(d: int) -> float:

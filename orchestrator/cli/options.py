@@ -167,10 +167,10 @@ class RunOptions:
 
     def settings(self) -> dict[str, Any]:
         """The settings of execution, tracking and reports that were given."""
-        from orchestrator.spec import arguments
+        from orchestrator.spec import specification
 
-        given = {name: getattr(self, name) for name in arguments.EXECUTION}
-        return arguments.execution(given | {"again": self.again or None})
+        given = {name: getattr(self, name) for name in specification.EXECUTION}
+        return specification.execution_settings(given | {"again": self.again or None})
 
 
 NO_OPTIONS = RunOptions()

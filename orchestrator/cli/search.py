@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from orchestrator.scheduling.driver import Observer
     from orchestrator.searches.definition import Search
     from orchestrator.searches.searching import SearchOutcome
-    from orchestrator.spec.execution import Execution
-    from orchestrator.spec.specification import Spec
+    from orchestrator.spec.specification import Execution, Spec
     from orchestrator.store import Store
 
 SomeSearch = Annotated[
@@ -94,9 +93,9 @@ def search(
     """
     from orchestrator.cli.progress import watching
     from orchestrator.searches import searching
-    from orchestrator.spec import arguments
+    from orchestrator.spec import specification
 
-    asked = arguments.search(
+    asked = specification.search_settings(
         {
             "trials": trials,
             "budget": budget,

@@ -30,7 +30,7 @@ from tasks.datasets.features import Words
 from tasks.schemas import SUMMARY
 from tasks.statistics import Estimate, proportion
 from tasks.summaries import row
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 from tests.dashboards import made
 from tests.dashboards.test_figures import named
 

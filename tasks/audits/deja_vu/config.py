@@ -9,14 +9,13 @@ from tasks import seeds
 from tasks.datasets.boxed.crops import CORNER_SHARE, CropName
 from tasks.datasets.boxed.partition import Partition, PartName, TrainingImages
 from tasks.datasets.dataset import Dataset
-from tasks.diffusion.diffusion_config import Diffusion
+from tasks.diffusion.diffusion_training import Diffusion
 from tasks.diffusion.pixel_classifier import PixelClassifier
 from tasks.external.model_file import EncoderInterface, ModelFile
 from tasks.extras import Extra
 from tasks.files import File
 from tasks.job import ADDED_LATER
 from tasks.ranges import AtLeast, Ranged, Share
-from tasks.self_supervised import backbone
 from tasks.self_supervised.criterion import (
     BYOL,
     DINO,
@@ -26,7 +25,13 @@ from tasks.self_supervised.criterion import (
     Supervised,
     VICReg,
 )
-from tasks.self_supervised.pretraining_config import Augmentation, OptimiserName, Precision, Pretraining
+from tasks.self_supervised.pretraining_config import (
+    Augmentation,
+    OptimiserName,
+    Precision,
+    Pretraining,
+    backbone_extras,
+)
 
 CriterionName = Literal["vicreg", "simclr", "barlow", "byol", "dino", "supervised"]
 Trained = Literal["own", "other"]
@@ -247,7 +252,7 @@ class DejaVu(Ranged):
         _ = self.partition, self.pretraining("A")  # their ranges are checked on construction
 
     def extras(self) -> tuple[Extra, ...]:
-        return backbone.extras(self.backbone)
+        return backbone_extras(self.backbone)
 
     @property
     def partition(self) -> Partition:

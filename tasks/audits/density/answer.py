@@ -23,7 +23,7 @@ from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chance
 from tasks.objectives import Objective, Objectives, row_reader
 from tasks.rules import Rule, Rules, undecided
 from tasks.summaries import blank_weak_interval, index_rows, p_in_words
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 from tasks.verdict import Answer, Verdict
 
 Row = Mapping[str, Any]

@@ -12,8 +12,7 @@ from tasks.models.catalog import DensityModel
 from tasks.models.custom import is_own
 from tasks.ranges import AtLeast, Finite, Ranged, Share
 from tasks.training.density_config import Split
-from tasks.training.privacy import Privacy
-from tasks.training.recipe import Recipe
+from tasks.training.recipe import Privacy, Recipe
 
 Estimator = Literal["kfold", "loo"]
 Partitions = Literal["ours", "released"]

@@ -20,8 +20,8 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import RELEASED_SEED, fold_of, released_fold_of
 from tasks.job import Inputs
 from tasks.ranges import AtLeast, Ranged
+from tasks.training.density import OF_OBSERVATIONS, is_fitted
 from tasks.training.density_config import Split
-from tasks.training.density_table import OF_OBSERVATIONS, is_fitted
 
 # So many observations at a time. Chance is drawn per block, so that another number makes other draws.
 BLOCK = 1024

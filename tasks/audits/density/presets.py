@@ -16,7 +16,7 @@ from tasks.audits.density.config import AROUND, Density, MeasureName
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
 from tasks.situation import Asked, Situation
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 MNIST3 = Density(measures=AROUND)
 MNIST4 = replace(MNIST3, learning_rate=1e-4)

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,7 @@ from tasks.audits.unique_feature.scores import log_probabilities
 from tasks.datasets.catalog import load
 from tasks.datasets.features import Feature, draw_member
 from tasks.job import Inputs, task
-from tasks.ranges import check_minimums, one_of, share
+from tasks.ranges import AtLeast, Ranged, Share
 from tasks.training import classifier
 from tasks.training.chains import up_to
 from tasks.training.classifier import Burnt, Training
@@ -74,15 +74,11 @@ CHOSEN = pa.schema(
 
 
 @dataclass(frozen=True)
-class RankedImage:
+class RankedImage(Ranged):
     """A training image by its rank, from 1, among those of the highest or lowest self-influence."""
 
     end: End
-    rank: int
-
-    def __post_init__(self) -> None:
-        one_of(self, "end", End)
-        check_minimums(self, {"rank": 1})
+    rank: Annotated[int, AtLeast(1)]
 
 
 def canary_row(canary: int | RankedImage, inputs: Inputs) -> int:
@@ -147,13 +143,10 @@ def own_feature(config: UniqueFeature, number: int) -> Feature:
 
 
 @dataclass(frozen=True)
-class CanaryChoice:
+class CanaryChoice(Ranged):
     """How many canaries: half of them of the highest self-influence (one more where odd), half of the lowest."""
 
-    count: int
-
-    def __post_init__(self) -> None:
-        check_minimums(self, {"count": 1})
+    count: Annotated[int, AtLeast(1)]
 
 
 @task(version=1, name="unique_feature.chosen")
@@ -274,7 +267,7 @@ INFLUENCE = pa.schema(
 
 
 @dataclass(frozen=True)
-class Tracing:
+class Tracing(Ranged):
     """Which training is traced, and at how many checkpoints over which share of its loss's fall.
 
     With `canary` and `feature` the training image of that rank carries the feature, in training and where its slope is
@@ -284,17 +277,16 @@ class Tracing:
     training: Training
     canary: RankedImage | None = None
     feature: Feature | None = None
-    checkpoints: int = 10
-    share: float = 0.95
+    checkpoints: Annotated[int, AtLeast(1)] = 10
+    share: Annotated[float, Share(zero=False)] = 0.95
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.canary is None) != (self.feature is None):
             given, missing = ("feature", "canary") if self.canary is None else ("canary", "feature")
             raise ValueError(f"{given} is given and {missing} is not; give both, or neither")
         if self.canary is not None:
             check_no_features(self.training)
-        check_minimums(self, {"checkpoints": 1})
-        share(self, "share", zero=False)
 
 
 def tracing_batch_key(config: Tracing) -> Training:

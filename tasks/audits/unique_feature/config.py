@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Literal
+from typing import Annotated, Literal
 
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
@@ -15,10 +15,9 @@ from tasks.files import WITHHELD, File, shorten_names
 from tasks.job import ADDED_LATER
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
-from tasks.ranges import check_minimums, one_of, share, some_of
+from tasks.ranges import AtLeast, Finite, Ranged, Share
 from tasks.training.classifier import check_private
-from tasks.training.privacy import Privacy
-from tasks.training.recipe import OptimiserName, Recipe
+from tasks.training.recipe import OptimiserName, Privacy, Recipe
 
 Shape = tuple[int, int, int]  # height, width, channels
 ProbeSplit = Literal["test", "both"]
@@ -31,7 +30,7 @@ NAMED = 4  # models that are called by name
 
 
 @dataclass(frozen=True)
-class ExternalModels:
+class ExternalModels(Ranged):
     """Whom the audit asks where it trains nothing.
 
     Several models of one owner are one panel: their scores are averaged.
@@ -49,7 +48,7 @@ class ExternalModels:
     """How many classes there are; a factory has to know."""
     columns: tuple[str, ...] = ()
     """Names of the tables' columns of numbers, where they have names of their own."""
-    label: int | None = None
+    label: Annotated[int, AtLeast(0)] | None = None
     """Class of the training image that carried the feature, where it is known."""
     references: tuple[ModelFile, ...] = ()
     """Files of at least two models of the same kind that never saw the feature. Beside them the models' slopes are
@@ -60,27 +59,24 @@ class ExternalModels:
     labelled: Dataset | None = None
     """Data set of which 100 test images, drawn at random, are mixed in among the pictures for an owner; its classes are
     numbered as the model's."""
-    accuracy: float | None = None
+    accuracy: Annotated[float, Share()] | None = None
     """Accuracy that the owner states on images like those of `labelled`; a table that names fewer labels is not
     judged."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.there and self.shape is None:
             raise ValueError("shape is none; it must be height, width and channels of the images that the models take")
         if self.shape is not None and (min(self.shape[:2]) < 1 or self.shape[2] not in (1, 3)):
             raise ValueError(f"shape is {self.shape}; it must be height, width and 1 or 3 channels")
-        if self.label is not None:
-            check_minimums(self, {"label": 0})
         if self.models and self.outputs:
             raise ValueError("models and outputs are both given; they must be audited apart, as one owner's panel each")
         check_secret(self.secret)
         if self.models and (self.secret or self.labelled is not None):
             name = "secret" if self.secret else "labelled"
             raise ValueError(f"{name} is given with models; it must be left out, since these are handed no pictures")
-        if self.accuracy is not None:
-            share(self, "accuracy")
-            if self.labelled is None:
-                raise ValueError("accuracy is given; labelled must name a data set on which it can be checked")
+        if self.accuracy is not None and self.labelled is None:
+            raise ValueError("accuracy is given; labelled must name a data set on which it can be checked")
         if self.references:
             self._check_references()
 
@@ -119,20 +115,8 @@ class ExternalModels:
         return self.there and not self.models
 
 
-LEAST = {
-    "canaries": 0,
-    "neighbours_left_out": 0,
-    "seeds": 1,
-    "evaluations": 1,
-    "probes": 0,
-    "examples": 0,
-    "link": 0,
-    "seed": 0,
-}
-
-
 @dataclass(frozen=True)
-class UniqueFeature:
+class UniqueFeature(Ranged):
     """Which canaries, in which data, for which network, and what is measured.
 
     The defaults are the published setting. Trainings that are traced or followed epoch by epoch are one job always,
@@ -148,7 +132,7 @@ class UniqueFeature:
     """Which split of `probe` is asked about."""
     network: Network = Network("mlp1")
     """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
-    width: float = field(default=1.0, metadata={ADDED_LATER: True})
+    width: Annotated[float, Finite()] = field(default=1.0, metadata={ADDED_LATER: True})
     """Ours: the factor on the units and channels of its hidden layers (mlp1, cnn1 and cnn2), rounded to whole ones."""
     dropout: bool = False
     """Whether it is trained with dropout, as in Table 3."""
@@ -165,59 +149,55 @@ class UniqueFeature:
     then exact."""
     random: RandomKind = "noise"
     """The random feature z_r beside which a feature is judged: noise, or another member of the family (footnote 1)."""
-    canaries: int = 100
+    canaries: Annotated[int, AtLeast(0)] = 100
     """Training images that carry the feature, one per pair of trainings; 0: models of the data as they stand are
     asked."""
     choice: Choice = "random"
     """How canaries are chosen: at random, or those of highest and lowest self-influence."""
-    neighbours_left_out: int = field(default=0, metadata={ADDED_LATER: True})
+    neighbours_left_out: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
     """Ours: how many training images both trainings of a pair leave out: those nearest to the canary's own, by the
     Euclidean distance of pixels, of equally near ones the first."""
-    seeds: int = 1
+    seeds: Annotated[int, AtLeast(1)] = 1
     """Training seeds per canary."""
     one_seed: bool = False
     """Whether all canaries share their training seeds."""
-    evaluations: int = 1
+    evaluations: Annotated[int, AtLeast(1)] = 1
     """How often every evaluation is drawn anew."""
     measures: tuple[Measure, ...] = ("scores",)
     """What is measured."""
     family: Family = Family()
     """Ours: the other features that a feature is ranked among."""
-    probes: int = 1000
+    probes: Annotated[int, AtLeast(0)] = 1000
     """Ours: the first so many probe images, for the family's scores; 0: all."""
     given: ExternalModels = ExternalModels()
     """Ours: models of somebody else, which are asked instead of training any."""
     beside_plain: bool = False
     """Whether the regularised network is compared with the same one without its regularisers."""
-    examples: int = 0
+    examples: Annotated[int, AtLeast(0)] = 0
     """Ours: train on the first so many training images; 0: all."""
-    epochs: int = 500
+    epochs: Annotated[int, AtLeast(1)] = 500
     """Epochs of training, at most."""
-    link: int = 0
+    link: Annotated[int, AtLeast(0)] = 0
     """Ours: epochs per link of the chain that a training is, from whose ends it goes on after an interruption; 0:
     one job."""
-    patience: int = 10
+    patience: Annotated[int, AtLeast(0)] = 10
     """Epochs without a lower validation loss after which training stops and goes back to the best; 0: never."""
     optimiser: OptimiserName = "adam"
     """The optimiser."""
-    learning_rate: float = 3e-4
+    learning_rate: Annotated[float, Finite()] = 3e-4
     """The learning rate, at first."""
     schedule: tuple[tuple[int, float], ...] = ()
     """Pairs (epoch, factor): after so many epochs the learning rate is the first one times the factor."""
-    batch: int = 128
+    batch: Annotated[int, AtLeast(1)] = 128
     """Images a step."""
     privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
     """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
-    seed: int = 0
+    seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""
 
     def __post_init__(self) -> None:
-        check_minimums(self, LEAST)
-        _ = self.recipe  # its ranges are checked on construction
-        one_of(self, "probe_split", ProbeSplit)
-        one_of(self, "random", RandomKind)
-        one_of(self, "choice", Choice)
-        some_of(self, "measures", Measure)
+        super().__post_init__()
+        _ = self.recipe  # its schedule is checked on construction
         if self.drawn and self.burnt is not None:
             raise ValueError("burnt is given and drawn is on; a canary's feature must be the one or the other")
         if self.beside_plain and not self.regularised:

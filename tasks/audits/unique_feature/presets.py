@@ -14,7 +14,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph
 from tasks.models.catalog import Network
 from tasks.situation import TABLE, Asked, Situation
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 LEVEL = 0.05  # at which the paper calls a test significant
 

@@ -36,8 +36,7 @@ from tasks.datasets.features import check_fits
 from tasks.job import Inputs, Job, task
 from tasks.training import classifier
 from tasks.training.chains import chain, train_chains, up_to
-from tasks.training.classifier import Burnt, Training, train
-from tasks.training.deduplication import NearestImages
+from tasks.training.classifier import Burnt, NearestImages, Training, train
 from tasks.work import Work
 
 if TYPE_CHECKING:

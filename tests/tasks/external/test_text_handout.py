@@ -17,9 +17,8 @@ from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.datasets.questions.question_files import read_drop, read_squad
 from tasks.datasets.records import Records
 from tasks.external.text_handout import write_questions, write_records
-from tasks.question_answering.corruption import Corruption
 from tasks.question_answering.predictions import Predictions, answers_table
-from tasks.question_answering.question_sets import SETS, ProbeQuestions, probe_sets
+from tasks.question_answering.question_sets import SETS, Corruption, ProbeQuestions, probe_sets
 from tasks.question_answering.scoring import score_answer
 
 

@@ -37,7 +37,7 @@ from tasks.diffusion.embedding_diffusion import EmbeddingDiffusion, train_diffus
 from tasks.diffusion.pixel_classifier import PixelTraining, train_pixel_classifier
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.self_supervised.encoder_config import encoder_of_pretraining
+from tasks.self_supervised.pretraining_config import encoder_of_pretraining
 from tasks.statistics import Estimate, mcnemar_greater, paired_difference, proportion
 from tasks.summaries import Row, row
 from tasks.training.chains import chain
@@ -78,7 +78,7 @@ class DrawnBy:
 def draw(config: DrawnBy, inputs: Inputs) -> pa.Table:
     """The drawings (DRAWN) by the last SNAPSHOTS, their DIFFUSION, NEIGHBOURS and the PIXEL_CLASSIFIER."""
     from tasks.datasets.boxed.crops import evaluation_pictures
-    from tasks.diffusion.neighbour_drawings import drawn_from_neighbours
+    from tasks.diffusion.embedding_diffusion import drawn_from_neighbours
     from tasks.diffusion.pixel_classifier import classify
 
     snapshots, diffusion, near, classifier = inputs

@@ -20,7 +20,7 @@ from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import Estimate
 from tasks.summaries import Row, row
-from tasks.training.density_table import FITTED, REFINED, is_fitted
+from tasks.training.density import FITTED, REFINED, is_fitted
 
 LOSSES = pa.schema(
     [

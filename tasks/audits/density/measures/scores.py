@@ -45,7 +45,7 @@ from tasks.measure import Measure, Tables
 from tasks.ranges import AtLeast, Finite, Ranged
 from tasks.statistics import Estimate
 from tasks.summaries import Row, alone, row
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 PLANTED = 100  # observations of which it is asked how much memory would be found
 FOUND = 0.8  # of these

@@ -29,7 +29,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.features import Feature
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.ranges import one_of
+from tasks.ranges import Ranged
 from tasks.statistics import mean
 from tasks.summaries import Row, row
 from tasks.training import classifier
@@ -64,7 +64,7 @@ LEARNING_CURVE = pa.schema(
 
 
 @dataclass(frozen=True)
-class LearningCurve:
+class LearningCurve(Ranged):
     """Which training is followed, and what its network is asked after every epoch.
 
     A canary's `training` burns a feature into the canary's row, its twin's burns none and has no patience. A canary
@@ -77,7 +77,7 @@ class LearningCurve:
     carried: Feature | None = None
 
     def __post_init__(self) -> None:
-        one_of(self, "model", ModelName)
+        super().__post_init__()
         for name in ("data", "examples"):
             asked, trained = getattr(self.evaluation, name), getattr(self.training, name)
             if asked != trained:

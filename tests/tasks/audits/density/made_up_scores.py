@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.density.measures.neighbours import NEIGHBOURS
 from tasks.audits.density.measures.scores import SCORES
-from tasks.training.density_table import FITTED
+from tasks.training.density import FITTED
 
 
 def scores(u: Sequence[float | None], m: Sequence[float | None], rows: Sequence[int] | None = None) -> pa.Table:

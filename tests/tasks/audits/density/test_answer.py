@@ -25,7 +25,7 @@ from tasks.audits.density.answer import (
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND
 from tasks.certificate import Certificate, Finding
 from tasks.schemas import SUMMARY
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 ALONE = Density(estimator="loo", left_out=10)
 BEYOND = (BEYOND_CHANCE, json.dumps({"p-value at most": 0.05}))

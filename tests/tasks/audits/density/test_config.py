@@ -12,7 +12,7 @@ from tasks.audits.density import PRESETS, Density, tiny
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
 from tasks.ranges import AtLeast, field_ranges
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 LEAST = [
     (name, each.low) for name, ranges in field_ranges(Density).items() for each in ranges if isinstance(each, AtLeast)

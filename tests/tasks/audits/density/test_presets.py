@@ -15,7 +15,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.job import marks
 from tasks.models.catalog import DensityModel
 from tasks.training.density_config import DensityTraining, Fold, ReleasedFold
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 from tests.tasks.audits.density import published_data
 
 FIGURES = [name for name in PRESETS if name.startswith("figure")]

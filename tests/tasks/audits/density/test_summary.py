@@ -23,7 +23,7 @@ from tasks.job import marks
 from tasks.measure import Measure, Tables
 from tasks.schemas import SUMMARY
 from tasks.summaries import Row
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 from tests.tasks.audits.density import made_up, made_up_scores
 
 CONFIG = About(planned=12, smallest=0.015625)

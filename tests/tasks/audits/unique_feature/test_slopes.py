@@ -14,8 +14,8 @@ from tasks.audits.unique_feature.slopes import (
     centred_logits,
     first_dense,
     pixel_ink,
-    responses,
     strongest_pixels,
+    weight_change_responses,
     weighted_slopes,
 )
 from tasks.datasets.features import Glyph, burn, draw_member
@@ -112,8 +112,8 @@ def test_of_a_dense_first_layer_its_change_counts_along_the_slopes_of_its_units(
     canary = changed(twin, "dense1.weight", 1.5)
     # The letter's unit moves the label's logit by 3, so the centred one by 3 (1 - 1/10).
     before = [weights_of_model(twin)["dense1.weight"][0] @ images.reshape(3, -1).mean(axis=0) / 255 for images in SETS]
-    assert 0.5 * 2.7 * np.array(before) == pytest.approx(responses(canary, twin, SETS, LABEL), rel=1e-5)
-    assert np.zeros(4) == pytest.approx(responses(changed(twin, "dense4.weight", 2.0), twin, SETS, LABEL))
+    assert 0.5 * 2.7 * np.array(before) == pytest.approx(weight_change_responses(canary, twin, SETS, LABEL), rel=1e-5)
+    assert np.zeros(4) == pytest.approx(weight_change_responses(changed(twin, "dense4.weight", 2.0), twin, SETS, LABEL))
 
 
 def test_of_other_networks_it_is_what_the_change_does_to_the_response_to_first_order() -> None:
@@ -125,7 +125,9 @@ def test_of_other_networks_it_is_what_the_change_does_to_the_response_to_first_o
         - centred_logits(log_probabilities(logits(network, [before], images)[0]), 3).mean()
         for images in SETS
     ]
-    assert exact == pytest.approx(responses(model(network, start), model(network, before), SETS, 3), rel=0.15)
+    assert exact == pytest.approx(
+        weight_change_responses(model(network, start), model(network, before), SETS, 3), rel=0.15
+    )
 
 
 def test_only_a_layer_that_sees_every_pixel_and_has_biases_counts_as_dense() -> None:

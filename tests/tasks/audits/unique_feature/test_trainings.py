@@ -11,8 +11,7 @@ from tasks.audits.unique_feature.trainings import twin_link as link
 from tasks.datasets.dataset import Dataset
 from tasks.job import marks
 from tasks.training.chains import chain
-from tasks.training.classifier import Burnt, Training, train
-from tasks.training.deduplication import NearestImages
+from tasks.training.classifier import Burnt, NearestImages, Training, train
 from tests.tasks.audits.unique_feature import made_up
 from tests.tasks.audits.unique_feature.made_up import reads_the_letter
 

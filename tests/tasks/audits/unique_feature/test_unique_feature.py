@@ -25,9 +25,8 @@ from tasks.external.model_file import ModelFile
 from tasks.job import Job, Roots
 from tasks.models.catalog import Network
 from tasks.schemas import SUMMARY
-from tasks.training.classifier import Training, batch_key, train
-from tasks.training.deduplication import NearestImages
-from tasks.training.privacy import Privacy
+from tasks.training.classifier import NearestImages, Training, batch_key, train
+from tasks.training.recipe import Privacy
 from tests.tasks.audits.unique_feature.depth_first import tables
 
 PRIVATE: dict[str, Any] = {"privacy": Privacy(1.0), "patience": 0}

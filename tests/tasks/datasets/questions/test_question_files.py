@@ -14,7 +14,7 @@ from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.questions.facts import SCORERS, Facts
 from tasks.datasets.questions.question import Question, Scorer
 from tasks.datasets.questions.question_files import FORMATS, read_drop, read_squad, write_drop, write_squad
-from tasks.question_answering.corruption import Corruption
+from tasks.question_answering.question_sets import Corruption
 
 TRAIN = [Question("1", "a", "Ann has 4 hens.", "How many?", (("4",),)), Question("2", "b", "Bo has 5.", "?", (("5",),))]
 VALIDATION = [Question("3", "c", "Cy has 6.", "How many?", (("6",), ("6.",)))]

@@ -14,7 +14,7 @@ from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Question
 from tasks.datasets.questions.question_files import FORMATS, write_squad
-from tasks.question_answering.answers import ANSWERS
+from tasks.question_answering.question_sets import ANSWERS
 from tests.tasks.audits.relational import made_up
 from tests.tasks.audits.relational.made_up import FACTS
 

@@ -27,8 +27,7 @@ from tasks.job import marks
 from tasks.models.inference import logits
 from tasks.models.networks import weight_rows
 from tasks.schemas import MODEL
-from tasks.training.classifier import Burnt, Training, architecture, train
-from tasks.training.deduplication import NearestImages
+from tasks.training.classifier import Burnt, NearestImages, Training, architecture, train
 from tasks.training.members import Member, TrainingError
 from tests.tasks.audits.unique_feature import made_up
 from tests.tasks.audits.unique_feature.made_up import LETTER, TRAINING, summary_rows
