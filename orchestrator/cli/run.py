@@ -74,11 +74,10 @@ def run(
     """
     from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
-    from orchestrator.inspection.labels import describe_left_out
     from orchestrator.planning.extras import check_cells
     from orchestrator.runs.lifecycle import start
     from orchestrator.spec import specification
-    from orchestrator.spec.resolve import LeftOut, pin_available, resolve_cells
+    from orchestrator.spec.resolve import LeftOut, describe_left_out, pin_available, resolve_cells
     from orchestrator.store import is_there
     from orchestrator.store.listing import list_once
 

@@ -12,9 +12,8 @@ from typing import Any
 from orchestrator.errors import SpecError, StoreError
 from orchestrator.inspection import pages, search_results
 from orchestrator.inspection.search_results import SearchResults
-from orchestrator.run_folder import receipt, timings
-from orchestrator.run_folder.journal import ENDS, Journal
-from orchestrator.run_folder.merged_log import MergedLog
+from orchestrator.run_folder import notes, other_runs
+from orchestrator.run_folder.journal import ENDS, Journal, MergedLog
 from orchestrator.run_folder.progress import Event
 from orchestrator.spec.fields import nearest
 from orchestrator.store import Store, lease
@@ -174,7 +173,7 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
         starts = [at for at, event in enumerate(events) if event["event"] == "started"]
         if starts:
             events = events[starts[-1] :]
-            yield _planned_event(journal.run, runs, events[0]["time"], timings.mean_seconds(store.folder("runs")))
+            yield _planned_event(journal.run, runs, events[0]["time"], other_runs.mean_seconds(store.folder("runs")))
         for event in events:
             if event["event"] not in ("started", "stored"):
                 yield {name: value for name, value in event.items() if name != "kind"}  # they are planned by task
@@ -200,7 +199,7 @@ def _planned_event(name: str, runs: Sequence[Journal], begun: str, seconds: Mapp
     last = [event for run in runs for event in run.last_start()]
     trains = {task: count for event in last for task, count in event.get("trains", {}).items()}
     stored = {event["key"] for event in last if event["event"] == "stored"}
-    costs = timings.mean_seconds_by_task(seconds)
+    costs = other_runs.mean_seconds_by_task(seconds)
     missing = Counter(task for key, task in tasks.items() if key not in stored)
     return {
         "time": begun,
@@ -278,7 +277,7 @@ def _first_start(store: Store, run: str) -> str:
 
 
 def _address(folder: Path) -> str | None:
-    delivered = receipt.read(folder)
+    delivered = notes.read_receipt(folder)
     return delivered.address if delivered else None
 
 

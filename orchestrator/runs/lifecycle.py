@@ -16,11 +16,9 @@ from orchestrator.executors import Executor, open_executor
 from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
-from orchestrator.run_folder import timings
-from orchestrator.run_folder.checkpoint_gc import CheckpointGc
-from orchestrator.run_folder.concurrent_runs import ConcurrentRuns
-from orchestrator.run_folder.description import cell_description, reopen_run, sweep_description
-from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder import other_runs
+from orchestrator.run_folder.journal import Journal, cell_description, reopen_run, sweep_description
+from orchestrator.run_folder.other_runs import CheckpointGc, ConcurrentRuns
 from orchestrator.runs import finalise
 from orchestrator.runs.report import Report, session_report
 from orchestrator.runs.session import Session, SessionRun
@@ -131,7 +129,7 @@ def _run(
         name = sweep.run if sweep else names[0]
         session = Session(name, parts, store, observe, held=lambda: lost_run() is None, search=search)
         neighbours = ConcurrentRuns(runs, names, leases.since, now, clock.monotonic)
-        seconds = timings.mean_seconds(runs)
+        seconds = other_runs.mean_seconds(runs)
 
         def start_executor() -> Executor:
             if execution.address != "none":
@@ -186,7 +184,7 @@ def _run(
             if not driver.progress.paused:
                 states.clear(planned, session.stored_keys())
             if driver.progress.around:
-                driver.progress.seconds[timings.startup_group(execution.address)].append(driver.progress.around)
+                driver.progress.seconds[other_runs.startup_group(execution.address)].append(driver.progress.around)
             report = _conclude(driver, session, sweep.run if sweep else None, sound)
             return finalise.finish_run(report, session, execution, delivery, stop)
 
@@ -238,7 +236,7 @@ def _conclude(driver: Driver, session: Session, sweep: str | None, sound: set[st
     ends = zip(session.parts, report.cells or (report,), strict=True)
     session.end((part, {"event": ended.state, "jobs": dict(ended.jobs), "note": ended.note}) for part, ended in ends)
     for part in session.parts:
-        timings.write(part.journal.folder, driver.progress.seconds)
+        other_runs.write_timings(part.journal.folder, driver.progress.seconds)
     if session.lacking and not driver.progress.paused:
         driver.progress.paused = session.lacking
         report = session_report(driver, session, sweep, sound)

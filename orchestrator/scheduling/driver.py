@@ -17,7 +17,7 @@ from orchestrator.executors import Executor
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
 from orchestrator.planning.plan import Plan
 from orchestrator.quantities import format_duration
-from orchestrator.run_folder.checkpoint_gc import CheckpointGc
+from orchestrator.run_folder.other_runs import CheckpointGc
 from orchestrator.scheduling.schedule import Schedule
 from orchestrator.scheduling.stop import GRACE, OutOfTime, Stop
 from orchestrator.scheduling.waiting import SYSTEM, Claims, Clock, TimeLimits, Waiting
