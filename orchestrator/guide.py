@@ -61,7 +61,7 @@ def _guides() -> dict[tuple[Have, Fear], Guide]:
             audit = audits.find(name).audit
         except EngramError:  # another package's error must not hide our audits
             continue
-        for situation in audit.situations:
+        for situation in audit.wording.situations:
             found.setdefault((situation.have, situation.fear), Guide(name, situation))
     return found
 

@@ -45,8 +45,8 @@ def write_pages(folder: Path) -> None:
     commands.write_text(update_page(commands.read_text()))
     for name in audits.names():
         audit, page = audits.find(name).audit, folder / f"{name}.md"
-        if audit.rules is not None and page.exists():
-            page.write_text(rewrite_rules(page.read_text(), audit.rules, audit.config()))
+        if audit.wording.rules is not None and page.exists():
+            page.write_text(rewrite_rules(page.read_text(), audit.wording.rules, audit.config()))
 
 
 def update_page(page: str) -> str:

@@ -340,7 +340,10 @@ def connect(address: str, cpus: int | None = None) -> Iterator[tuple[str, tuple[
 
 
 def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
-    """Call ray.init silently and without its signal handler. Raises ClusterError, in one line, on any failure."""
+    """Call ray.init silently and without its signal handler. Raises ClusterError, in one line, on any failure.
+
+    A SIGTERM that arrives inside meets Ray's own handler, which exits with its number; it counts as Ctrl-C here.
+    """
     stack.callback(ray.shutdown)
     _hush()
     with handler_kept(signal.SIGTERM):
@@ -349,6 +352,8 @@ def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
                 with no_stderr():
                     ray._raylet.GcsClient(address=address)  # fails at once on a wrong token; ray.init takes 20 s
             ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL, **options)
+        except SystemExit:
+            raise KeyboardInterrupt from None
         except Exception as error:
             raise ClusterError(_refusal(address, error)) from error
 

@@ -139,6 +139,6 @@ def row_name(row: Row) -> str:
 def tone(audit: str, verdict: Verdict) -> Tone:
     """Whether the answer accuses the model, clears it, or leaves it open."""
     try:
-        return audits.find(audit).audit.answers[verdict.answer].tone
+        return audits.find(audit).audit.wording.answers[verdict.answer].tone
     except (EngramError, KeyError):
         return "open"

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tasks.datasets.places import use_outlines
+
 from orchestrator.errors import EngramError, StoreError
 from orchestrator.executors import environment
 from orchestrator.planning.extras import check_extras, required_extras
@@ -23,7 +25,6 @@ from orchestrator.spec.fields import text
 from orchestrator.spec.resolve import Cell, describe_left_out, pin_available, pin_cells, pin_one, resolve_cells
 from orchestrator.spec.specification import GpusName, Spec, execution
 from orchestrator.store import DEFAULT_STORE, Store, is_there, open_store
-from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.extras import Extra
 from tasks.job import marks
@@ -155,10 +156,10 @@ def _describe_preset(
     audit = entry.audit
     cells = audit.cells(name)
     data = dict(needed for cell in cells for needed in _required_data(cell, known))
-    repeats, settings = audit.repeats.get(name, ""), _settings(audit, cells)
+    repeats, settings = audit.wording.repeats.get(name, ""), _settings(audit, cells)
     preset = DescribedPreset(name, repeats, len(cells), settings, data, _packages(required_extras(cells)))
     here = all(data.values())
-    with nullcontext() if here else catalog.use_outlines():
+    with nullcontext() if here else use_outlines():
         try:
             # What stands for data that are not here is not remembered.
             found = pin_cells([Cell(entry.name, cell, name) for cell in cells], known if here else {**known})

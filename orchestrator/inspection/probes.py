@@ -36,8 +36,8 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
     data is missing or the folder cannot be written. A store is only read for known digests of data sets.
     """
     audit = find(asked.audit).audit
-    probes = audit.probes
-    if probes is None:
+    handout = audit.handout
+    if handout is None:
         raise SpecError(f"{asked.audit} has no pictures to hand out: it asks no model about any")
     cells = resolve_cells(asked)
     if len(cells) > 1:
@@ -45,10 +45,10 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
         raise SpecError(f"that is {len(cells)} cells; say whose pictures are meant: they differ in {fields}")
     place = asked.store or DEFAULT_STORE
     known = open_store(place, create=False).digests() if is_there(place) else {}
-    (cell,) = pin_cells([replace(cells[0], config=audit.probes_config(cells[0].config))], known)
+    (cell,) = pin_cells([replace(cells[0], config=handout.config(cells[0].config))], known)
     try:
-        sets = list(probes(cell.config))
-        held = None if audit.split is None else audit.split(cell.config)
+        sets = list(handout.probes(cell.config))
+        held = None if handout.split is None else handout.split(cell.config)
         beside = {} if held is None else held.files_beside(folder)
         what, written = _write_probes(folder, sets, "" if held is None or held.warning else held.commitment)
         split.write(beside)

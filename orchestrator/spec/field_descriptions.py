@@ -20,6 +20,7 @@ from orchestrator.spec.fields import alternatives, field_types, nearest, text
 from tasks.audit import Audit
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
+from tasks.ranges import Ranged, describe_range
 
 OURS = "Ours: "  # begins the meaning of a setting that is not the paper's
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
@@ -172,7 +173,10 @@ def value_text(value: Any) -> str:
 
 
 def _allowed_values(value: Any, name: str, to: Any) -> str:
-    """What the config's own checks say of values that are surely out of range; empty where they take all."""
+    """The range that the field's type declares, and what other checks of the config say; empty where they take all.
+
+    The other checks are asked with values that are surely out of range.
+    """
     if value is None:
         return ""
     kinds: tuple[Any, ...] = alternatives(to)
@@ -182,7 +186,8 @@ def _allowed_values(value: Any, name: str, to: Any) -> str:
     for named in kinds:
         if hasattr(named, "identity") and "name" in field_types(named):
             tried.extend(_try_make(named, name="?"))
-    says = [_refusal(value, name, each) for each in tried]
+    declared = describe_range(type(value), name) if isinstance(value, Ranged) else ""
+    says = ["" if declared == _type(to) else declared, *(_refusal(value, name, each) for each in tried)]
     return ", ".join(dict.fromkeys(filter(None, says)))
 
 
@@ -229,7 +234,7 @@ def _sample(to: Any) -> Any:
 def _published_values(audit: Audit, name: str) -> dict[str, tuple[str, ...]]:
     """Value -> the presets that repeat the paper with it, in their order; values of many fields are left out."""
     values: dict[str, list[str]] = {}
-    for preset in (preset for preset, what in audit.repeats.items() if not what.startswith(OURS.lower())):
+    for preset in (preset for preset, what in audit.wording.repeats.items() if not what.startswith(OURS.lower())):
         for cell in audit.cells(preset):
             presets = values.setdefault(value_text(getattr(cell, name)), [])
             if preset not in presets:

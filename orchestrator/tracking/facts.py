@@ -192,7 +192,7 @@ def answer(journal: Journal, store: Store, search: SearchResults | None) -> dict
     verdict = results.answer(journal, store)
     if verdict is None:
         return {}
-    meaning = audits.find(journal.about()["audit"]).audit.answers[verdict.answer]
+    meaning = audits.find(journal.about()["audit"]).audit.wording.answers[verdict.answer]
     tags = {"engram.answer": verdict.answer, "engram.tone": meaning.tone}
     compared = results.headline(journal, store)
     if compared is not None:

@@ -23,7 +23,7 @@ from tasks.models.vae import Vae
 
 CODES = 4  # of each observation a step, drawn anew
 RATE = 0.05  # of Adam
-REFINED = -6  # the place for draws, beside those of tasks.models.vae and of tasks.training.elbo
+REFINED = -6  # the place for draws, beside those of tasks.models.vae and of tasks.training.density_objective
 VALUES = 2**25  # of images decoded at a time
 
 

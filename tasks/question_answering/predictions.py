@@ -30,8 +30,7 @@ from tasks.datasets.questions.json_value import JsonValue, parse_json
 from tasks.datasets.questions.question import Answer, Question, QuestionSet, Scorer
 from tasks.files import File, FileError
 from tasks.job import Inputs, task
-from tasks.question_answering.answers import ANSWERS
-from tasks.question_answering.question_sets import ALL_QUESTIONS, SETS, Selection, Split
+from tasks.question_answering.question_sets import ALL_QUESTIONS, ANSWERS, SETS, Selection, Split
 
 RULE = "predictions 1"
 SUFFIX = ".json"

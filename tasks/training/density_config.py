@@ -15,8 +15,7 @@ from tasks.job import ADDED_LATER, text_of
 from tasks.models.custom import is_own
 from tasks.models.densities import DensityModel
 from tasks.ranges import check_minimums, one_of, share
-from tasks.training.privacy import Privacy
-from tasks.training.recipe import Recipe
+from tasks.training.recipe import Privacy, Recipe
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images

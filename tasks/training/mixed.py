@@ -25,8 +25,7 @@ from tasks.models.regularisers import Regularisers
 from tasks.ranges import check_minimums
 from tasks.schemas import MODEL
 from tasks.training.chains import Linked, train_chains
-from tasks.training.classifier import model_row
-from tasks.training.classifier_work import classifier_work
+from tasks.training.classifier import classifier_work, model_row
 from tasks.training.recipe import OptimiserName, Recipe
 from tasks.work import Work
 

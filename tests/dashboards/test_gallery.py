@@ -18,9 +18,8 @@ from dashboards.gallery import LONGEST, Gallery, text_records
 from dashboards.page import gallery
 from orchestrator.store import Store
 from tasks.audits.unique_feature import UniqueFeature
-from tasks.audits.unique_feature.evaluation import burning
+from tasks.audits.unique_feature.evaluation import burning, probe_images, probe_set_triples
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
-from tasks.audits.unique_feature.probe_images import probe_images, probe_set_triples
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset

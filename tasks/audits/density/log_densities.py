@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +20,9 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
 from tasks.datasets.released_partitions import SEED, released_fold_of
 from tasks.job import Inputs
-from tasks.ranges import check_minimums, one_of
+from tasks.ranges import AtLeast, Ranged
+from tasks.training.density import OF_OBSERVATIONS, is_fitted
 from tasks.training.density_config import Split
-from tasks.training.density_table import OF_OBSERVATIONS, is_fitted
 
 # So many observations at a time. Chance is drawn per block, so that another number makes other draws.
 BLOCK = 1024
@@ -32,7 +33,7 @@ Place = tuple[int, int]  # a model's: repetition, and which of its K
 
 
 @dataclass(frozen=True)
-class Folds:
+class Folds(Ranged):
     """Random partitions of the observations into folds, by seed, and a model for each fold, trained without it.
 
     There are `observations`, the first training images, or with `asked` test the test images: then a fold is one of
@@ -46,13 +47,13 @@ class Folds:
     asked: Split = "train"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.partitions:
             raise ValueError("partitions is empty; there must be at least one repetition's seed")
         if len(set(self.partitions)) < len(self.partitions):
             raise ValueError("partitions has a seed twice; each repetition must have its own")
         if not 2 <= self.folds <= self.observations:
             raise ValueError(f"folds is {self.folds}; it must be from 2 to {self.observations}, the observations")
-        one_of(self, "asked", Split)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -80,7 +81,7 @@ class ReleasedFolds(Folds):
 
 
 @dataclass(frozen=True)
-class LeaveOneOut:
+class LeaveOneOut(Ranged):
     """Models of all of the first `observations` training images, and as many without each of the rows `left_out`.
 
     A repetition is one of either for each row: in the order of their seeds, which has no meaning.
@@ -89,10 +90,10 @@ class LeaveOneOut:
     data: Dataset
     observations: int
     left_out: tuple[int, ...]
-    repetitions: int
+    repetitions: Annotated[int, AtLeast(1)]
 
     def __post_init__(self) -> None:
-        check_minimums(self, {"repetitions": 1})
+        super().__post_init__()
         if not self.left_out:
             raise ValueError("left_out is empty; at least one row must be left out")
         if list(self.left_out) != sorted(set(self.left_out)):

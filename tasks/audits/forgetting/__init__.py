@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tasks.audit import Audit
+from tasks.audit import Audit, Handout, Wording
 from tasks.audits.forgetting.about import About
 from tasks.audits.forgetting.certificate import SYMBOLS, certificate
 from tasks.audits.forgetting.config import Forgetting, tiny
@@ -96,15 +96,16 @@ AUDIT = Audit(
     plan=plan,
     measures=MEASURES,
     presets=PRESETS,
-    repeats=REPEATS,
-    situations=SITUATIONS,
     tiny=tiny,
     verdict=verdict,
-    probes=probes,
-    split=split,
-    answers=MEANINGS,
-    certificate=certificate,
-    symbols=SYMBOLS,
-    subject=subject,
     effect=EFFECT,
+    wording=Wording(
+        repeats=REPEATS,
+        situations=SITUATIONS,
+        answers=MEANINGS,
+        certificate=certificate,
+        symbols=SYMBOLS,
+        subject=subject,
+    ),
+    handout=Handout(probes, split=split),
 )

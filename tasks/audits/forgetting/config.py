@@ -19,7 +19,7 @@ from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
 from tasks.ranges import check_minimums, share, some_of
 from tasks.training.recipe import OptimiserName, Recipe
-from tasks.training.unlearning_config import UnlearningSettings
+from tasks.training.unlearning import UnlearningSettings
 
 MeasureGroup = Literal["scores", "examples"]
 

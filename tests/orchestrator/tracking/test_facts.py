@@ -19,7 +19,7 @@ from orchestrator.tracking.tracking_store import Target, run_list
 from tasks import schemas
 from tasks.audits.density.measures import losses
 from tasks.audits.unique_feature import UniqueFeature
-from tasks.audits.unique_feature.measures import history
+from tasks.audits.unique_feature.measures import learning_curve
 from tasks.datasets.dataset import Dataset
 
 SECRET = "parquet:/home/ann/wards/7@" + "a" * 64
@@ -47,9 +47,9 @@ def test_learning_curves_are_means_by_epoch(tmp_path: Path) -> None:
     rows = [fold | {"epoch": epoch, "split": "train", "estimate": 90.0 - epoch} for epoch in (2, 1)]
     table = pa.Table.from_pylist([*rows, rows[0] | {"models": "whole"}], schema=losses.LOSSES)
     assert {"train_loss": [(1, 89.0), (2, 88.0)], "test_loss": []} == losses.learning_curves(table)
-    empty = dict.fromkeys(history.HISTORY.names)
+    empty = dict.fromkeys(learning_curve.HISTORY.names)
     trained = [empty | {"epoch": 1, "train_loss": loss, "validation_loss": 1.0} for loss in (1.0, 3.0)]
-    means = history.learning_curves(pa.Table.from_pylist(trained, schema=history.HISTORY))
+    means = learning_curve.learning_curves(pa.Table.from_pylist(trained, schema=learning_curve.HISTORY))
     assert [(1, 2.0)] == means["train_loss"]
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tasks.audits.deja_vu.given_encoder import GivenEncoder
+from tasks.audits.deja_vu.config import GivenEncoder
 from tasks.external import image_folder, loading
 from tasks.external.model_file import Interface, ModelFile, pin
 

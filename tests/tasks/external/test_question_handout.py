@@ -15,9 +15,8 @@ from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.questions import drop, squad
 from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.external import question_handout
-from tasks.question_answering.corruption import Corruption
 from tasks.question_answering.predictions import Predictions, answers_table
-from tasks.question_answering.question_sets import SETS, ProbeQuestions, probe_sets
+from tasks.question_answering.question_sets import SETS, Corruption, ProbeQuestions, probe_sets
 from tasks.question_answering.scoring import score_answer
 
 

@@ -27,11 +27,10 @@ from tasks.training import dp_sgd
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining
-from tasks.training.elbo import Elbo
+from tasks.training.density_objective import Elbo
 from tasks.training.members import Member, Spec, Trained
 from tasks.training.objective import Batch
-from tasks.training.privacy import Privacy
-from tasks.training.recipe import Recipe
+from tasks.training.recipe import Privacy, Recipe
 
 CPU = torch.device("cpu")
 PRIVACY = Privacy(8.0)

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.canary_selection import canary_row
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, evaluation, probe_triples
-from tasks.audits.unique_feature.probe_images import Triples
+from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, Triples, evaluation, probe_triples
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables

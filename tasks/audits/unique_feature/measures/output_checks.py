@@ -16,15 +16,24 @@ import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.scores import log_odds
-from tasks.audits.unique_feature.single_models import SingleModelConfig, batch_key
+from tasks.audits.unique_feature.single_models import (
+    LABELLED_SET,
+    SingleModelConfig,
+    labels,
+    picture_ids,
+    repeated_ids,
+    single_batch_key,
+    split_key,
+)
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.audits.unique_feature.verdict import LABELS, TWICE
 from tasks.external.blinding import different
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import proportion
 from tasks.summaries import Row, row
 
+TWICE = "repeated pictures with two answers"
+LABELS = "accuracy on labelled pictures"
 DIGITS = 16  # of the key's SHA-256, in the summary
 
 TOUCHED = pa.schema(
@@ -40,10 +49,9 @@ TOUCHED = pa.schema(
 )
 
 
-@task(version=1, name="unique_feature.touched", batch_key=batch_key)
+@task(version=1, name="unique_feature.touched", batch_key=single_batch_key)
 def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The answers to repeated and to labelled pictures in one table of outputs (TOUCHED)."""
-    from tasks.audits.unique_feature.blinded_pictures import LABELLED_SET, labels, picture_ids, repeated_ids, split_key
     from tasks.external.outputs import read
     from tasks.external.split import Split
 

@@ -9,7 +9,7 @@ from tasks.datasets.dataset import DatasetError
 from tasks.datasets.questions.drop import read, write_questions
 from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import Question
-from tasks.question_answering.corruption import Corruption
+from tasks.question_answering.question_sets import Corruption
 
 HERE = Path("drop_dataset_dev.json")
 NO_DATE = {"day": "", "month": "", "year": ""}

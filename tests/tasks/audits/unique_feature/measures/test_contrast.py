@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from tasks.audits.unique_feature.evaluation import Burning
 from tasks.audits.unique_feature.measures.contrast import CONTRAST, Contrast, change_rows, contrast
-from tasks.audits.unique_feature.probe_images import Burning
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph, pixels
