@@ -146,7 +146,7 @@ def networks() -> Iterator[Timed]:
 
 
 def autoencoders() -> Iterator[Timed]:
-    from tasks.models.densities import DensityModel
+    from tasks.models.catalog import DensityModel
     from tasks.training.density import fit, work
     from tasks.training.density_config import DensityTraining
 

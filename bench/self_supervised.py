@@ -28,8 +28,7 @@ from torch import Tensor
 from bench.language_models import timed
 from bench.measuring import Row, here, options, publish
 from tasks import hardware
-from tasks.datasets.boxed.partition import Partition
-from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.boxed.partition import Partition, TrainingImages
 from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.dataset import Dataset
 from tasks.self_supervised import views

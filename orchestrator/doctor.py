@@ -244,14 +244,14 @@ def _bucket(location: str) -> MachineCheck:
 
 
 def _data() -> Iterator[MachineCheck]:
-    from tasks.datasets import catalog
     from tasks.datasets.dataset import DatasetError
+    from tasks.datasets.places import find, known_names
 
-    for name, about in catalog.known_names().items():
+    for name, about in known_names().items():
         if ":" in name:  # a path of the user
             continue
         try:
-            catalog.find(name)
+            find(name)
         except (DatasetError, OSError, ImportError) as error:
             problem, _, advice = str(error).partition("; ")
             yield MachineCheck(f"data {name}", None, problem, advice)

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tasks.datasets.places import use_outlines
-
 from orchestrator.errors import EngramError, StoreError
 from orchestrator.executors import environment
 from orchestrator.planning.extras import check_extras, required_extras
@@ -26,6 +24,7 @@ from orchestrator.spec.resolve import Cell, describe_left_out, pin_available, pi
 from orchestrator.spec.specification import GpusName, Spec, execution
 from orchestrator.store import DEFAULT_STORE, Store, is_there, open_store
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.places import use_outlines
 from tasks.extras import Extra
 from tasks.job import marks
 from tasks.pinnable import Pinnable

@@ -18,8 +18,8 @@ from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import plain, walk
 from orchestrator.spec.fields import alternatives, field_types, nearest, text
 from tasks.audit import Audit
-from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.places import DESCRIPTIONS
 from tasks.ranges import Ranged, describe_range
 
 OURS = "Ours: "  # begins the meaning of a setting that is not the paper's
@@ -181,7 +181,7 @@ def _allowed_values(value: Any, name: str, to: Any) -> str:
         return ""
     kinds: tuple[Any, ...] = alternatives(to)
     if Dataset in kinds:
-        return "one of " + ", ".join(catalog.DESCRIPTIONS) + ", each perhaps with #HEIGHTxWIDTH, #grey or #rgb"
+        return "one of " + ", ".join(DESCRIPTIONS) + ", each perhaps with #HEIGHTxWIDTH, #grey or #rgb"
     tried = [beyond for kind in kinds for beyond in BEYOND.get(kind, ())]
     for named in kinds:
         if hasattr(named, "identity") and "name" in field_types(named):

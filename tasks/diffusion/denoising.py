@@ -20,8 +20,7 @@ from tasks.diffusion import unet
 from tasks.diffusion.diffusion_training import Diffusion, ScheduleName
 from tasks.models.counter_rng import CounterRng
 from tasks.models.layers import EVALUATION, Layers, Mode, Weight, initial, weights_of
-from tasks.models.networks import images
-from tasks.models.weights import Weights
+from tasks.models.networks import Weights, images
 from tasks.training.objective import Batch
 
 Array = NDArray[np.float64]

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.boxed.partition import TrainingImages
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_training import Diffusion
 from tasks.job import Inputs, task
@@ -76,7 +76,7 @@ def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
     A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
     """
     from tasks import hardware
-    from tasks.datasets.boxed.evaluation import evaluation_pictures
+    from tasks.datasets.boxed.crops import evaluation_pictures
     from tasks.datasets.boxed.partition import split_pictures
     from tasks.datasets.catalog import load_with_boxes
     from tasks.diffusion.diffusion_training import fit_diffusion
@@ -105,10 +105,10 @@ def last_weights(snapshots: pa.Table) -> dict[str, NDArray[np.float32]]:
 
 def digest(weights: dict[str, NDArray[np.float32]]) -> str:
     """SHA-256 of weights by name."""
-    from tasks.models.weights import rows
+    from tasks.models.networks import weight_rows
 
     content = hashlib.sha256()
-    for cell in rows(weights):
+    for cell in weight_rows(weights):
         content.update(repr((cell["name"], cell["shape"])).encode() + cell["values"])
     return content.hexdigest()
 
@@ -117,7 +117,7 @@ def embed_pictures(
     model: Encoder, pictures: BoxedPictures, rows: NDArray[np.int64], resolution: int
 ) -> NDArray[np.float32]:
     """The backbone's embeddings of these pictures as in evaluation, (rows, features)."""
-    from tasks.datasets.boxed.evaluation import portions
+    from tasks.datasets.boxed.crops import portions
     from tasks.self_supervised.encoder import collect_embeddings
 
     return collect_embeddings(model.embed, [0], portions(pictures, rows, resolution), len(rows))[0]
@@ -128,7 +128,7 @@ def embed_pictures(
 
 def diffusion_table(model: TrainedDiffusion, kept: bool = True) -> pa.Table:
     """A trained model as DIFFUSION; no row unless it is kept."""
-    from tasks.models.weights import rows
+    from tasks.models.networks import weight_rows
 
     values: dict[str, Any] = {
         "epochs": len(model.history),
@@ -136,7 +136,7 @@ def diffusion_table(model: TrainedDiffusion, kept: bool = True) -> pa.Table:
         "validation_loss": [epoch.validation_loss for epoch in model.history],
         "mean": pack_floats(model.scale.mean),
         "deviation": pack_floats(model.scale.deviation),
-        "weights": rows(model.weights),
+        "weights": weight_rows(model.weights),
     }
     return pa.Table.from_pylist([values] if kept else [], DIFFUSION)
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from tasks.datasets.features.words import pattern as letters
+from tasks.datasets.features.kinds import word_pattern as letters
 from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.files import WITHHELD
 from tasks.ranges import one_of

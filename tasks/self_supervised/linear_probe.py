@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.datasets.boxed.partition import split_pictures
+from tasks.datasets.boxed.partition import TrainingImages, split_pictures
 from tasks.datasets.boxed.pictures import BoxedPictures
-from tasks.datasets.boxed.training_images import TrainingImages
 from tasks.job import Inputs, task
 from tasks.ranges import above_zero, check_minimums, share
 from tasks.self_supervised.pretraining import epochs, weights_of
@@ -79,7 +78,7 @@ def probe_snapshots(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs
     import torch
 
     from tasks import hardware
-    from tasks.datasets.boxed.evaluation import portions
+    from tasks.datasets.boxed.crops import portions
     from tasks.self_supervised.encoder import collect_embeddings, encoder
 
     place, resolution = hardware.device(), config.encoder.resolution

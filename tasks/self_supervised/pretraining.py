@@ -47,9 +47,9 @@ SNAPSHOTS = pa.schema(
 
 def row(epoch: int, train_loss: float | None, weights: Weights) -> dict[str, Any]:
     """One row of SNAPSHOTS."""
-    from tasks.models.weights import rows
+    from tasks.models.networks import weight_rows
 
-    return {"epoch": epoch, "train_loss": train_loss, "weights": rows(weights)}
+    return {"epoch": epoch, "train_loss": train_loss, "weights": weight_rows(weights)}
 
 
 def epochs(snapshots: pa.Table) -> list[int]:
@@ -60,9 +60,9 @@ def epochs(snapshots: pa.Table) -> list[int]:
 
 def weights_of(snapshots: pa.Table, row: int) -> dict[str, NDArray[np.float32]]:
     """The weights in one row by name, read-only. One row at a time: those of a large network take a gigabyte."""
-    from tasks.models import weights
+    from tasks.models.networks import weights_of_model
 
-    return weights.weights_of(snapshots, row)
+    return weights_of_model(snapshots, row)
 
 
 def batch_key(config: Pretraining) -> Pretraining:

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.boxed.partition import TrainingImages
 from tasks.extras import TIMM, Extra
 from tasks.ranges import above_zero, check_minimums, one_of, share
 from tasks.self_supervised.criterion import BYOL, Criterion, VICReg

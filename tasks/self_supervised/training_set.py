@@ -16,8 +16,8 @@ from torch import Tensor
 from tasks import hardware
 from tasks.datasets.boxed.partition import split_pictures
 from tasks.datasets.boxed.pictures import BoxedPictures
+from tasks.datasets.images import InMemory, Opened, PictureRows
 from tasks.datasets.picture_cache import open_cache
-from tasks.datasets.picture_rows import InMemory, Opened, PictureRows
 from tasks.self_supervised.pretraining_config import Pretraining
 from tasks.training import memory
 

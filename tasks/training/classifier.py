@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature
 from tasks.job import ADDED_LATER, Inputs, task, text_of
-from tasks.models import catalog, widths
-from tasks.models.catalog import Network
-from tasks.models.regularisers import Regularisers
+from tasks.models import catalog
+from tasks.models.catalog import Network, Regularisers, classifier_growth
 from tasks.ranges import check_minimums
 from tasks.schemas import MODEL, PRIVATE_MODEL, add_width
 from tasks.training.chains import Linked, train_chains
@@ -200,7 +199,7 @@ def work(config: Training, kept: bool = False) -> Work:
     if config.left_out is not None:
         examples = max(1, examples - config.left_out.count)
     way = "train" if config.privacy is None else "privately train"
-    times = widths.growth(config.network.name, images.shape, images.classes, config.width)
+    times = classifier_growth(config.network.name, images.shape, images.classes, config.width)
     return classifier_work(
         config.network.name,
         images.shape,
@@ -319,7 +318,7 @@ def model_table(config: Training, images: Images, trained: Trained) -> pa.Table:
 
 def model_row(seed: int, network: Architecture, trained: Trained) -> dict[str, Any]:
     """The MODEL row of a network that was trained with this seed."""
-    from tasks.models.weights import network_row, rows
+    from tasks.models.networks import network_row, weight_rows
 
     return {
         "seed": seed,
@@ -327,5 +326,5 @@ def model_row(seed: int, network: Architecture, trained: Trained) -> dict[str, A
         "epochs": len(trained.history),
         "best_epoch": trained.best_epoch,
         "history": [dataclasses.asdict(epoch) for epoch in trained.history],
-        "weights": rows({name: values.astype(np.float32) for name, values in trained.weights.items()}),
+        "weights": weight_rows({name: values.astype(np.float32) for name, values in trained.weights.items()}),
     }

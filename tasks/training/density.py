@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.job import Inputs, task
-from tasks.models import widths
+from tasks.models.catalog import autoencoder_growth
 from tasks.training.chains import Linked, train_chains
 from tasks.training.density_config import DensityTraining, Fold, RefinedTraining, Row, examples, trained_on
 from tasks.work import Work, format_shape
@@ -291,7 +291,7 @@ def work(config: DensityTraining) -> Work:
     way = "train" if config.privacy is None else "privately train"
     each = 1 + config.refine if isinstance(config, RefinedTraining) else 1
     estimated = asked * config.samples * len(config.recorded) * each
-    trained, decoded = widths.autoencoder_growth(images.shape, config.width)
+    trained, decoded = autoencoder_growth(images.shape, config.width)
     return Work({f"{way} {model}": trained * seen * config.epochs}, {f"draw codes for {model}": decoded * estimated})
 
 

@@ -24,16 +24,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks.datasets.images import Images, Pixels
-from tasks.models import autoencoder, importance
-from tasks.models.autoencoder import Through
+from tasks.models import importance
+from tasks.models.catalog import DensityModel
 from tasks.models.counter_rng import CounterRng
 from tasks.models.custom import is_own
-from tasks.models.densities import DensityModel
 from tasks.models.importance import Estimated, Sampling
 from tasks.models.layers import Layers, Mode, Weight, initial
-from tasks.models.likelihoods import divergence
+from tasks.models.likelihoods import OutlierDensity, divergence
+from tasks.models.manual_gradients import Through, autoencoder_bound
 from tasks.models.matmul import products
-from tasks.models.outlier_density import OutlierDensity
 from tasks.models.vae import LATENT, Dense, Vae, celeba, cifar10, mnist
 from tasks.training.custom_density import CustomDensity
 from tasks.training.objective import Batch, Objective
@@ -114,7 +113,7 @@ class Elbo:
     ) -> tuple[Tensor, Sequence[Tensor]]:
         """The result of `manual_gradient` for images as one model sees them; the losses are the negative bounds."""
         noise = draws.normal(LATENT, (len(x), self.vae.latent), x.dtype)[0]
-        return autoencoder.negative_bound(tensors, x, noise, shares, products(x.device, x.dtype), through)
+        return autoencoder_bound(tensors, x, noise, shares, products(x.device, x.dtype), through)
 
     def log_p(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from tasks import hardware, seeds
 from tasks.extras import OPACUS
 from tasks.models.counter_rng import CounterRng, member_key
-from tasks.models.layers import ZERO, Layers, Mode, Start
+from tasks.models.layers import Layers, Mode
 from tasks.training.device_data import ResidentData, resident
 from tasks.training.fit import Losses, fit
 from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError, not_finite
@@ -62,22 +62,11 @@ class ModuleLayers(Layers):
         super().__init__({name: value[None] for name, value in network.named_parameters()}, mode)
         self._network = network
 
-    def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start | None = ZERO) -> Tensor:  # noqa: ARG002
+    def apply_dense(self, name: str, x: Tensor, /, *_: object) -> Tensor:
         result: Tensor = self._network.get_submodule(name)(x[0])
         return result[None]
 
-    def conv(
-        self,
-        name: str,
-        x: Tensor,
-        channels: int,  # noqa: ARG002
-        kernel: int,  # noqa: ARG002
-        start: Start,  # noqa: ARG002
-        *,
-        stride: int = 1,  # noqa: ARG002
-        padding: int = 0,  # noqa: ARG002
-        bias: Start | None = ZERO,  # noqa: ARG002
-    ) -> Tensor:
+    def apply_conv(self, name: str, x: Tensor, /, *_: object) -> Tensor:
         result: Tensor = self._network.get_submodule(name)(x)
         # Copied: what a hooked module returns must not be changed in place, as an activation may.
         return result.clone()
@@ -90,26 +79,19 @@ class _Outline(Layers):
         super().__init__(tensors, mode)
         self.makers: dict[str, Callable[[], nn.Module]] = {}
 
-    def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start | None = ZERO) -> Tensor:
-        inputs = x.shape[-1]
+    def apply_dense(self, name: str, x: Tensor, weight: Tensor, bias: Tensor | None, /) -> Tensor:
+        units, inputs = weight.shape[1:]
         self.makers[name] = lambda: uninitialised_module(nn.Linear, inputs, units, bias=bias is not None)
-        return super().dense(name, x, units, start, bias)
+        return super().apply_dense(name, x, weight, bias)
 
-    def conv(
-        self,
-        name: str,
-        x: Tensor,
-        channels: int,
-        kernel: int,
-        start: Start,
-        *,
-        stride: int = 1,
-        padding: int = 0,
-        bias: Start | None = ZERO,
+    def apply_conv(
+        self, name: str, x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int, /
     ) -> Tensor:
-        inputs, where = x.shape[1], {"stride": stride, "padding": padding, "bias": bias is not None}
-        self.makers[name] = lambda: uninitialised_module(nn.Conv2d, inputs, channels, kernel, **where)
-        return super().conv(name, x, channels, kernel, start, stride=stride, padding=padding, bias=bias)
+        (channels, inputs, kernel, _), settings = weight.shape, {"stride": stride, "padding": padding}
+        self.makers[name] = lambda: uninitialised_module(
+            nn.Conv2d, inputs, channels, kernel, bias=bias is not None, **settings
+        )
+        return super().apply_conv(name, x, weight, bias, stride, padding)
 
 
 def makers(spec: Spec, learning: ByLayers, data: ResidentData) -> Makers:

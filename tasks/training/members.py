@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks import seeds
-from tasks.datasets.picture_rows import PictureSet
+from tasks.datasets.images import PictureSet
 from tasks.training.objective import Objective
 from tasks.training.recipe import Recipe
 

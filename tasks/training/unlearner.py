@@ -19,7 +19,7 @@ from tasks import hardware, seeds
 from tasks.datasets.images import Images
 from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.layers import EVALUATION, Weight
-from tasks.models.weights import Weights, model_weights
+from tasks.models.networks import Weights, model_weights
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.device_data import DeviceData, place_images
 from tasks.training.fit import Losses, fit, read_losses

@@ -199,12 +199,12 @@ def unlearn(config: Unlearning, inputs: Inputs) -> pa.Table:
 
     `examples` and `train_accuracy` are of the images that are kept; the epochs are those of unlearning.
     """
-    from tasks.models.weights import architecture_of, weights_of
+    from tasks.models.networks import architecture_of, weights_of_model
     from tasks.training.cross_entropy import CrossEntropy
     from tasks.training.unlearner import unlearn_model
 
     (trained,) = inputs
-    network, weights = architecture_of(trained), weights_of(trained)
+    network, weights = architecture_of(trained), weights_of_model(trained)
     pool = pool_data(tuple(dict.fromkeys(share.part.data for share in (*config.kept, *config.forgotten))), config)
     kept, forgotten = pool.rows(config.kept), pool.rows(config.forgotten)
     common = np.intersect1d(kept, forgotten)

@@ -23,8 +23,7 @@ from tasks.datasets.boxed.crops import CORNER_SHARE, CropName, windows
 from tasks.datasets.boxed.partition import Partition, PartName, Parts, split_pictures
 from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.dataset import Dataset
-from tasks.external.embedding_handout import ToEmbed
-from tasks.external.handout import image_of
+from tasks.external.handout import ToEmbed, image_of
 from tasks.files import FileError
 from tasks.job import ADDED_LATER
 
@@ -80,13 +79,13 @@ class Crops:
 
     def batches(self, pictures: BoxedPictures) -> Iterator[NDArray[np.uint8]]:
         """The crops, some at a time, (rows, resolution, resolution, 3)."""
-        from tasks.datasets.boxed.evaluation import portions
+        from tasks.datasets.boxed.crops import portions
 
         return portions(pictures, self.rows, self.resolution, self.windows)
 
     def public_pictures(self, pictures: BoxedPictures) -> Iterator[NDArray[np.uint8]]:
         """The public pictures, some at a time, (rows, resolution, resolution, 3)."""
-        from tasks.datasets.boxed.evaluation import portions
+        from tasks.datasets.boxed.crops import portions
 
         return portions(pictures, self.public, self.resolution)
 
@@ -203,9 +202,9 @@ def check_tables(given: GivenEncoder, handed: HandedOut) -> None:
 
     One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
     """
-    from tasks.external.embeddings import read
+    from tasks.external.sent_table import read_embeddings
 
     for table in (given.embeddings, given.reference_embeddings):
         if table is not None:
             with suppress(FileError):
-                read(table).select([*handed.crop_ids, *handed.public_ids])
+                read_embeddings(table).select([*handed.crop_ids, *handed.public_ids])

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 from tasks import seeds
 from tasks.datasets.boxed.crops import CORNER_SHARE, CropName
-from tasks.datasets.boxed.partition import Partition, PartName
-from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.boxed.partition import Partition, PartName, TrainingImages
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_training import Diffusion
 from tasks.diffusion.pixel_classifier import PixelClassifier

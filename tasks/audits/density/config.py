@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.released_partitions import FOLDS, REPETITIONS
+from tasks.datasets.partitions import FOLDS, REPETITIONS
 from tasks.job import ADDED_LATER
+from tasks.models.catalog import DensityModel
 from tasks.models.custom import is_own
-from tasks.models.densities import DensityModel
 from tasks.ranges import AtLeast, Finite, Ranged, Share
 from tasks.training.density_config import Split
 from tasks.training.recipe import Privacy, Recipe
@@ -35,7 +35,7 @@ class Density(Ranged):
     data: Dataset = Dataset("mnist")
     """The observations: images."""
     model: DensityModel = DensityModel("vae")
-    """The density model: one of `tasks.models.densities`, or your own as package.module:factory."""
+    """The density model: one of `tasks.models.catalog`, or your own as package.module:factory."""
     width: float = field(default=1.0, metadata={ADDED_LATER: True})
     """Ours: the factor on the units of its hidden layers (vae alone), rounded to whole ones; its code stays."""
     estimator: Estimator = "kfold"

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.partitions import fold_of
-from tasks.datasets.released_partitions import SEED, released_fold_of
+from tasks.datasets.partitions import RELEASED_SEED, fold_of, released_fold_of
 from tasks.job import Inputs
 from tasks.ranges import AtLeast, Ranged
 from tasks.training.density import OF_OBSERVATIONS, is_fitted
@@ -74,7 +73,7 @@ class Folds(Ranged):
 class ReleasedFolds(Folds):
     """The partitions that the paper's released code draws, by number from 0 in place of a seed."""
 
-    generator: int = SEED
+    generator: int = RELEASED_SEED
 
     def fold_of(self, partition: int) -> NDArray[np.int32]:
         return released_fold_of(partition, self.observations, self.folds, self.generator)

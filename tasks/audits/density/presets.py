@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from tasks.audits.density.config import AROUND, Density, MeasureName
 from tasks.datasets.dataset import Dataset
-from tasks.models.densities import DensityModel
+from tasks.models.catalog import DensityModel
 from tasks.situation import Asked, Situation
 from tasks.training.recipe import Privacy
 

@@ -53,7 +53,7 @@ from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import canonical_config, check_distinct, trainings
 from tasks.audits.forgetting.verdict import MEANINGS, verdict
 from tasks.datasets.images import Pixels
-from tasks.external.split import Split
+from tasks.external.blinding import Split
 from tasks.job import Job, Roots
 from tasks.measure import roots
 

@@ -66,7 +66,7 @@ from tasks.audits.unique_feature.presets import PRESETS, REPEATS, SITUATIONS, Pu
 from tasks.audits.unique_feature.single_models import pictures, single_model_config, split_key
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.datasets.images import Pixels
-from tasks.external.split import Split
+from tasks.external.blinding import Split
 from tasks.job import Job, Roots
 from tasks.measure import roots
 

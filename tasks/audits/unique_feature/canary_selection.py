@@ -54,8 +54,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from tasks.datasets.images import Images
-    from tasks.models.networks import Architecture
-    from tasks.models.weights import Weights
+    from tasks.models.networks import Architecture, Weights
     from tasks.training.members import Member, Spec
     from tasks.training.recipe import Recipe
 
@@ -361,7 +360,7 @@ def training_images(member: Member, images: Images) -> tuple[Pixels, Labels]:
 
 def trace_training(spec: Spec, member: Member) -> tuple[list[float], dict[int, Weights]]:
     """Each epoch's training loss, and its weights by epoch (from 1); TrainingError where training cannot go on."""
-    from tasks.models.weights import model_weights
+    from tasks.models.networks import model_weights
     from tasks.training.trainer import train_many
 
     weights: dict[int, Weights] = {}

@@ -14,8 +14,7 @@ from tasks.external.model_file import Interface, ModelFile
 from tasks.files import WITHHELD, File, shorten_names
 from tasks.job import ADDED_LATER
 from tasks.models import catalog
-from tasks.models.catalog import Network
-from tasks.models.regularisers import Regularisers
+from tasks.models.catalog import Network, Regularisers
 from tasks.ranges import AtLeast, Finite, Ranged, Share
 from tasks.training.classifier import check_private
 from tasks.training.recipe import OptimiserName, Privacy, Recipe

@@ -163,9 +163,9 @@ def probe_triples(config: Evaluation) -> Triples:
 def network_predictor(model: pa.Table) -> Predictor:
     """A network trained here, from its MODEL table."""
     from tasks.models.inference import logits
-    from tasks.models.weights import architecture_of, weights_of
+    from tasks.models.networks import architecture_of, weights_of_model
 
-    network, weights = architecture_of(model), weights_of(model)
+    network, weights = architecture_of(model), weights_of_model(model)
     return lambda _, images: log_probabilities(logits(network, [weights], images)[0])
 
 

@@ -24,8 +24,8 @@ from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature
 from tasks.audits.unique_feature.evaluation import Pixels, Predictor, burn_family, probe_images
 from tasks.audits.unique_feature.scores import Array, divergence, log_odds
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Feature, Glyph, burn, pixels
-from tasks.datasets.features.glyph import CELLS
+from tasks.datasets.features import Family, Feature, Glyph, burn, glyph_pixels
+from tasks.datasets.features.kinds import CELLS
 from tasks.statistics import Estimate
 
 LEVEL = 0.05  # at which a rank is called, here and in every measure of the audit
@@ -123,7 +123,7 @@ def population_beside_references(config: UniqueFeature) -> Population:
 def inked_cells(glyph: Glyph) -> Cells:
     """Which of the glyph's cells have ink, row by row: (25,)."""
     step = glyph.size // CELLS
-    return np.asarray(pixels(glyph)[::step, ::step].ravel() > 0)
+    return np.asarray(glyph_pixels(glyph)[::step, ::step].ravel() > 0)
 
 
 def subset_count(cells: int, inked: int) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.external.answers import log_softmax
+from tasks.external.outputs import log_softmax
 from tasks.summaries import Row, alone, row
 
 Array = NDArray[np.float64]

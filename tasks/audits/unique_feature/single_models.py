@@ -24,9 +24,8 @@ from tasks.audits.unique_feature.slope_ranks import probe_label_images, slope_se
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Labels, as_shape
-from tasks.external.blinding import HandedOut, blind_images, derive_secret_seed
+from tasks.external.blinding import HandedOut, blind_images, derive_secret_seed, key_of
 from tasks.external.model_file import Interface, ModelFile
-from tasks.external.split import key_of
 from tasks.files import File
 from tasks.job import Inputs
 
@@ -104,10 +103,10 @@ def file_predictor(config: SingleModelConfig) -> Predictor:
 
 
 def outputs_predictor(config: SingleModelConfig) -> Predictor:
-    from tasks.external.outputs import read
+    from tasks.external.outputs import read_outputs
 
     assert config.outputs is not None
-    outputs = read(config.outputs, config.columns, config.interface.gives)
+    outputs = read_outputs(config.outputs, config.columns, config.interface.gives)
     where = picture_ids(config)
     return lambda name, images: outputs.select(where[name][: len(images)]).log_p
 

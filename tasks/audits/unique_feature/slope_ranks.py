@@ -31,7 +31,7 @@ from tasks.audits.unique_feature.population import (
 from tasks.audits.unique_feature.slopes import Array, pixel_ink, strongest_pixels
 from tasks.datasets.catalog import load
 from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, burn, draw_member, family
-from tasks.datasets.features.glyph import CELLS
+from tasks.datasets.features.kinds import CELLS
 from tasks.datasets.images import Pixels, as_shape
 from tasks.summaries import Row
 

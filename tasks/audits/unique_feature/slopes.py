@@ -36,8 +36,7 @@ from numpy.typing import NDArray
 from tasks.datasets.images import Pixels
 
 if TYPE_CHECKING:
-    from tasks.models.networks import Architecture
-    from tasks.models.weights import Weights
+    from tasks.models.networks import Architecture, Weights
 
 
 Array = NDArray[np.float64]
@@ -86,9 +85,9 @@ def weight_change_responses(canary: pa.Table, twin: pa.Table, sets: Sequence[Pix
 
     The models are MODEL tables of one architecture.
     """
-    from tasks.models.weights import architecture_of, weights_of
+    from tasks.models.networks import architecture_of, weights_of_model
 
-    network, weights, before = architecture_of(canary), weights_of(canary), weights_of(twin)
+    network, weights, before = architecture_of(canary), weights_of_model(canary), weights_of_model(twin)
     learned = [name for name, weight in network.weights.items() if weight.learned]
     change = {name: weights[name].astype(np.float64) - before[name] for name in learned}
     dense = first_dense(network)

@@ -11,8 +11,7 @@ import torch
 
 from tasks import checkpoints, compute_context
 from tasks.checkpoints import Link
-from tasks.datasets.boxed.partition import Partition, split_pictures
-from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.boxed.partition import Partition, TrainingImages, split_pictures
 from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_training import Diffusion, UNet

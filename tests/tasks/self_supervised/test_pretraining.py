@@ -14,8 +14,7 @@ from torch import Tensor
 
 from tasks import checkpoints, compute_context
 from tasks.checkpoints import Link
-from tasks.datasets.boxed.partition import Partition
-from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.boxed.partition import Partition, TrainingImages
 from tasks.datasets.dataset import Dataset
 from tasks.self_supervised import views
 from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, Criterion, SimCLR, Supervised, VICReg

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.datasets.boxed.partition import Partition
-from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.boxed.partition import Partition, TrainingImages
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_training import Diffusion, UNet

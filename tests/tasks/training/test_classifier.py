@@ -18,7 +18,7 @@ from tasks.datasets.features import Glyph, burn
 from tasks.job import marks
 from tasks.models.catalog import Network
 from tasks.models.inference import logits
-from tasks.models.weights import architecture_of, weights_of
+from tasks.models.networks import architecture_of, weights_of_model
 from tasks.schemas import MODEL, PRIVATE_MODEL, add_width
 from tasks.training.classifier import (
     Burnt,
@@ -82,7 +82,9 @@ def test_digits_are_learnt_in_a_few_epochs() -> None:
     best = row["history"][row["best_epoch"] - 1]
     assert best["validation_accuracy"] > 0.9
     images = load(DIGITS)
-    right = logits(architecture_of(model), [weights_of(model)], images.test_images)[0].argmax(1) == images.test_labels
+    right = (
+        logits(architecture_of(model), [weights_of_model(model)], images.test_images)[0].argmax(1) == images.test_labels
+    )
     assert best["validation_accuracy"] == right.mean()
 
 
@@ -90,7 +92,7 @@ def test_a_model_is_one_row_of_the_agreed_schema() -> None:
     model = train(TINY, ())
     assert (1, MODEL) == (len(model), model.schema)
     assert [(name, weight.shape) for name, weight in architecture_of(model).weights.items()] == [
-        (name, w.shape) for name, w in weights_of(model).items()
+        (name, w.shape) for name, w in weights_of_model(model).items()
     ]
 
 
@@ -175,7 +177,7 @@ NARROW = dataclasses.replace(TINY, examples=60, batch=30, patience=0, width=0.25
 def test_a_narrow_model_is_a_fraction_of_the_published_one_and_says_so() -> None:
     model = train(NARROW, ())
     assert add_width(MODEL, 0.25) == model.schema
-    assert ((128, 784), (10, 32)) == tuple(weights_of(model)[f"dense{layer}.weight"].shape for layer in (1, 4))
+    assert ((128, 784), (10, 32)) == tuple(weights_of_model(model)[f"dense{layer}.weight"].shape for layer in (1, 4))
     assert 0.25 == architecture_of(model).width
     assert train(dataclasses.replace(NARROW, width=1.0), ()).schema == MODEL
 
@@ -210,8 +212,8 @@ def test_a_training_leaves_out_the_images_nearest_to_one(together: bool) -> None
     for index, config in enumerate(configs):
         table = found[index]
         assert isinstance(table, pa.Table)
-        alone = weights_of(train(config, ()))
-        for name, values in weights_of(table).items():
+        alone = weights_of_model(train(config, ()))
+        for name, values in weights_of_model(table).items():
             np.testing.assert_allclose(alone[name], values, atol=1e-5 if together else 0)
     count = {next(iter(work(config).trained.values())) for config in (NARROW, *configs)}
     assert 2 == len(count)  # fewer images are less work
@@ -257,7 +259,10 @@ def test_a_private_model_says_what_each_epoch_spent() -> None:
     assert spent == canary["epsilons"][0].as_py()
     assert model["weights"] != canary["weights"]
     narrow = train(dataclasses.replace(PRIVATE, width=0.1), ())
-    assert (add_width(PRIVATE_MODEL, 0.1), (51, 784)) == (narrow.schema, weights_of(narrow)["dense1.weight"].shape)
+    assert (add_width(PRIVATE_MODEL, 0.1), (51, 784)) == (
+        narrow.schema,
+        weights_of_model(narrow)["dense1.weight"].shape,
+    )
 
 
 def test_privacy_has_a_pace_of_its_own_and_is_not_in_the_text_of_checkpoints() -> None:

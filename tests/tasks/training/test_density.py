@@ -24,11 +24,10 @@ from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
-from tasks.datasets.partitions import fold_of
-from tasks.datasets.released_partitions import released_fold_of
+from tasks.datasets.partitions import fold_of, released_fold_of
 from tasks.job import Job, marks
+from tasks.models.catalog import DensityModel
 from tasks.models.counter_rng import member_key
-from tasks.models.densities import DensityModel
 from tasks.models.importance import Estimated, Sampling, estimate_log_density
 from tasks.models.vae import mnist
 from tasks.training import density, trainer

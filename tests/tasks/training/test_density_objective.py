@@ -15,8 +15,8 @@ from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
+from tasks.models.catalog import DensityModel
 from tasks.models.counter_rng import CounterRng
-from tasks.models.densities import DensityModel
 from tasks.models.dequantisation import Binary
 from tasks.models.importance import Sampling, model_inputs
 from tasks.models.layers import Layers, Mode

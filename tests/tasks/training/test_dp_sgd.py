@@ -16,12 +16,11 @@ from scipy.stats import norm
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.extras import OPACUS
+from tasks.models.catalog import DensityModel, Regularisers
 from tasks.models.counter_rng import CounterRng, member_key
-from tasks.models.densities import DensityModel
 from tasks.models.dequantisation import Binary
 from tasks.models.layers import Mode
 from tasks.models.networks import Architecture
-from tasks.models.regularisers import Regularisers
 from tasks.models.vae import Dense, celeba
 from tasks.training import dp_sgd
 from tasks.training.cross_entropy import CrossEntropy

@@ -13,8 +13,8 @@ from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
+from tasks.models.catalog import Regularisers
 from tasks.models.networks import Architecture
-from tasks.models.regularisers import Regularisers
 from tasks.training.chains import fits_network, pack_state, unpack_state
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.members import Member, Spec, State, Trained

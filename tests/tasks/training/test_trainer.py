@@ -12,8 +12,8 @@ import torch
 
 from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.images import Images
+from tasks.models.catalog import Regularisers
 from tasks.models.networks import Architecture
-from tasks.models.regularisers import Regularisers
 from tasks.models.vae import Dense, Vae, celeba, cifar10, mnist
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.density_objective import Elbo

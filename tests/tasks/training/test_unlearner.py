@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from tasks.datasets.images import Images
+from tasks.models.catalog import Regularisers
 from tasks.models.networks import Architecture
-from tasks.models.regularisers import Regularisers
 from tasks.training import unlearner
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.members import Member, Spec, Trained, TrainingError

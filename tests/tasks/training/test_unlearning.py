@@ -12,7 +12,7 @@ from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
 from tasks.models.catalog import Network
-from tasks.models.weights import weights_of
+from tasks.models.networks import weights_of_model
 from tasks.training.mixed import MIXED, Mixture, train
 from tasks.training.unlearning import (
     UNLEARNING,
@@ -65,7 +65,10 @@ def test_its_table_is_that_of_a_training_on_what_is_kept() -> None:
 
 
 def test_it_starts_from_the_trained_weights() -> None:
-    before, after = weights_of(TRAINED), weights_of(unlearn(replace(CONFIG, method=FineTuning(1, 1e-9)), [TRAINED]))
+    before, after = (
+        weights_of_model(TRAINED),
+        weights_of_model(unlearn(replace(CONFIG, method=FineTuning(1, 1e-9)), [TRAINED])),
+    )
     for name, values in before.items():
         np.testing.assert_allclose(after[name], values, atol=1e-7)
 

@@ -211,10 +211,10 @@ def model_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPicture
 
 def sent_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
     """The embeddings in the table that the encoder's owner sent."""
-    from tasks.external.embeddings import read
+    from tasks.external.sent_table import read_embeddings
 
     assert config.embeddings is not None
-    table, handed = read(config.embeddings), handed_out(crops, pictures)
+    table, handed = read_embeddings(config.embeddings), handed_out(crops, pictures)
     return table.select(handed.crop_ids), table.select(handed.public_ids)
 
 

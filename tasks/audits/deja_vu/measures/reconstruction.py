@@ -77,7 +77,7 @@ class DrawnBy:
 @task(version=1, name="deja_vu.draw", gpus=1.0)
 def draw(config: DrawnBy, inputs: Inputs) -> pa.Table:
     """The drawings (DRAWN) by the last SNAPSHOTS, their DIFFUSION, NEIGHBOURS and the PIXEL_CLASSIFIER."""
-    from tasks.datasets.boxed.evaluation import evaluation_pictures
+    from tasks.datasets.boxed.crops import evaluation_pictures
     from tasks.diffusion.embedding_diffusion import drawn_from_neighbours
     from tasks.diffusion.pixel_classifier import classify
 

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from tasks.datasets.images import Images
-    from tasks.models.networks import Architecture
-    from tasks.models.weights import Weights
+    from tasks.models.networks import Architecture, Weights
     from tasks.training.members import Member, Trained
 
 
@@ -139,7 +138,7 @@ def learning_curve_many(
     in_training = list(courses.values())
 
     def watch(who: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
-        from tasks.models.weights import model_weights
+        from tasks.models.networks import model_weights
 
         answers = probe_logits(network, [model_weights(tensors, place) for place in range(len(who))], probe)
         for place, (member, epoch) in enumerate(who):

@@ -52,11 +52,11 @@ TOUCHED = pa.schema(
 @task(version=1, name="unique_feature.touched", batch_key=single_batch_key)
 def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The answers to repeated and to labelled pictures in one table of outputs (TOUCHED)."""
-    from tasks.external.outputs import read
-    from tasks.external.split import Split
+    from tasks.external.blinding import Split
+    from tasks.external.outputs import read_outputs
 
     assert config.outputs is not None
-    outputs = read(config.outputs, config.columns, config.interface.gives)
+    outputs = read_outputs(config.outputs, config.columns, config.interface.gives)
     first, second = (outputs.select(list(ids)).log_p for ids in zip(*repeated_ids(config), strict=True))
     printed = outputs.resolution if outputs.gives == "probabilities" else 0.0
     one, other = ((np.exp(log_p), log_odds(log_p)) for log_p in (first, second))

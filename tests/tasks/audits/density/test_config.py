@@ -10,7 +10,7 @@ import pytest
 
 from tasks.audits.density import PRESETS, Density, tiny
 from tasks.datasets.dataset import Dataset
-from tasks.models.densities import DensityModel
+from tasks.models.catalog import DensityModel
 from tasks.ranges import AtLeast, field_ranges
 from tasks.training.recipe import Privacy
 

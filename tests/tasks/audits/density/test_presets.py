@@ -13,7 +13,7 @@ from tasks.audits.density.log_densities import ReleasedFolds
 from tasks.audits.density.presets import CELLS, numbers, repeats
 from tasks.datasets.dataset import Dataset
 from tasks.job import marks
-from tasks.models.densities import DensityModel
+from tasks.models.catalog import DensityModel
 from tasks.training.density_config import DensityTraining, Fold, ReleasedFold
 from tasks.training.recipe import Privacy
 from tests.tasks.audits.density import published_data

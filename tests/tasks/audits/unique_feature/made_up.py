@@ -19,17 +19,15 @@ from tasks.audits.unique_feature.population import FAMILY, UNCARRIED
 from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Glyph, pixels
-from tasks.models.networks import Architecture
-from tasks.models.weights import network_row, weights_of
-from tasks.models.weights import rows as weight_rows
+from tasks.datasets.features import Glyph, glyph_pixels
+from tasks.models.networks import Architecture, network_row, weight_rows, weights_of_model
 from tasks.schemas import MODEL
 from tasks.training.classifier import Training
 
 Columns = Mapping[str, ArrayLike]
 
 LABEL = 4
-INK = np.flatnonzero(pixels(Glyph()).ravel())  # where the letter A has its ink, of 25 cells
+INK = np.flatnonzero(glyph_pixels(Glyph()).ravel())  # where the letter A has its ink, of 25 cells
 
 
 def reads_the_letter(strength: float) -> pa.Table:
@@ -170,7 +168,7 @@ def chosen(*rows: int, end: str = "highest") -> pa.Table:
 def wakes_above(brightness: float) -> pa.Table:
     """An mlp1 whose first hidden units are active where it is brighter than this at the letter's ink."""
     model = reads_the_letter(1.0)
-    weights = weights_of(model)
+    weights = weights_of_model(model)
     bias = weights["dense1.bias"].copy()
     bias[0] = -brightness
     row = model.to_pylist()[0] | {"weights": weight_rows(weights | {"dense1.bias": bias})}

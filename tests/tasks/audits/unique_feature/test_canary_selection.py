@@ -29,7 +29,7 @@ from tasks.audits.unique_feature.canary_selection import (
 from tasks.datasets.catalog import load
 from tasks.datasets.features import burn
 from tasks.job import marks
-from tasks.models.weights import weights_of
+from tasks.models.networks import weights_of_model
 from tasks.training import classifier
 from tasks.training.classifier import Burnt, Training, train
 from tasks.training.members import TrainingError
@@ -154,7 +154,7 @@ def naive(training: Training) -> np.ndarray:
         pixels[burnt.row : burnt.row + 1] = burn(pixels[burnt.row : burnt.row + 1], burnt.feature)
     found = np.zeros((training.epochs, training.examples))
     for epoch in range(1, training.epochs + 1):
-        weights = weights_of(train(replace(training, epochs=epoch), ()))
+        weights = weights_of_model(train(replace(training, epochs=epoch), ()))
         tensors = {name: torch.tensor(values, requires_grad=True) for name, values in weights.items()}
         for row in range(training.examples):
             x = torch.tensor(pixels[row].reshape(-1) / 255, dtype=torch.float32)

@@ -31,7 +31,8 @@ from tasks.audits.unique_feature.single_models import (
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph
-from tasks.external import handout, model_file
+from tasks.external import model_file
+from tasks.external.handout import read_list, write_pictures
 from tasks.external.model_file import ModelFile
 from tasks.files import File
 
@@ -54,9 +55,9 @@ class Remembers(torch.nn.Module):
 
 
 def patch() -> np.ndarray[Any, np.dtype[np.float32]]:
-    from tasks.datasets.features import pixels
+    from tasks.datasets.features import glyph_pixels
 
-    return (pixels(Glyph()) / 255 * 2 - 1).astype(np.float32)
+    return (glyph_pixels(Glyph()) / 255 * 2 - 1).astype(np.float32)
 
 
 def relatives() -> Relatives:
@@ -70,12 +71,12 @@ def saved(folder: Path, strength: float = 4.0) -> ModelFile:
 
 def answered(folder: Path, strength: float = 4.0) -> File:
     """The table that an owner returns who asked the model about the pictures handed out."""
-    handout.write(folder / "pictures", [pictures(SingleModelConfig(relatives(), "noise", SHAPE))])
+    write_pictures(folder / "pictures", [pictures(SingleModelConfig(relatives(), "noise", SHAPE))])
     model = Remembers(strength).eval()
     with open(folder / "outputs.csv", "w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["image", "p0", "p1", "p2"])
-        for row in handout.read(folder / "pictures").to_pylist():
+        for row in read_list(folder / "pictures").to_pylist():
             from PIL import Image
 
             picture = np.array(Image.open(folder / "pictures" / row["image"]), np.float32)[None, None] / 255

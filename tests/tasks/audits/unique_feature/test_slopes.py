@@ -20,9 +20,7 @@ from tasks.audits.unique_feature.slopes import (
 )
 from tasks.datasets.features import Glyph, burn, draw_member
 from tasks.models.inference import logits
-from tasks.models.networks import Architecture
-from tasks.models.weights import network_row, weights_of
-from tasks.models.weights import rows as weight_rows
+from tasks.models.networks import Architecture, network_row, weight_rows, weights_of_model
 from tasks.schemas import MODEL
 from tests.tasks.audits.unique_feature.made_up import LABEL, reads_the_letter
 
@@ -105,7 +103,7 @@ def model(network: Architecture, weights: dict[str, np.ndarray]) -> pa.Table:
 
 
 def changed(table: pa.Table, name: str, factor: float) -> pa.Table:
-    weights = weights_of(table)
+    weights = weights_of_model(table)
     return model(Architecture("mlp1", (28, 28, 1), 10), weights | {name: weights[name] * np.float32(factor)})
 
 
@@ -113,7 +111,7 @@ def test_of_a_dense_first_layer_its_change_counts_along_the_slopes_of_its_units(
     twin = reads_the_letter(3.0)
     canary = changed(twin, "dense1.weight", 1.5)
     # The letter's unit moves the label's logit by 3, so the centred one by 3 (1 - 1/10).
-    before = [weights_of(twin)["dense1.weight"][0] @ images.reshape(3, -1).mean(axis=0) / 255 for images in SETS]
+    before = [weights_of_model(twin)["dense1.weight"][0] @ images.reshape(3, -1).mean(axis=0) / 255 for images in SETS]
     assert 0.5 * 2.7 * np.array(before) == pytest.approx(weight_change_responses(canary, twin, SETS, LABEL), rel=1e-5)
     assert np.zeros(4) == pytest.approx(weight_change_responses(changed(twin, "dense4.weight", 2.0), twin, SETS, LABEL))
 

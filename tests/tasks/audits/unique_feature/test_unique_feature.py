@@ -20,7 +20,7 @@ from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.audits.unique_feature.trainings import TwinTraining, train_twin, twin_training
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Glyph, pixels
+from tasks.datasets.features import Family, Glyph, glyph_pixels
 from tasks.external.model_file import ModelFile
 from tasks.job import Job, Roots
 from tasks.models.catalog import Network
@@ -132,7 +132,7 @@ def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> N
     carried = {burnt.feature for training in configs(roots, train) for burnt in training.burnt}
     (glyph,) = carried
     assert isinstance(glyph, Glyph)
-    assert pixels(glyph).sum() == pixels(Glyph()).sum()
+    assert glyph_pixels(glyph).sum() == glyph_pixels(Glyph()).sum()
     assert min(glyph.top, glyph.left) > Glyph().top + Glyph().size
     # One remembered canary of its twelve could be called.
     assert 1 == len(configs(roots, exact_verdicts))

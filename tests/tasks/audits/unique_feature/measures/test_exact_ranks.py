@@ -33,7 +33,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph, Words, draw_member
 from tasks.external import model_file
 from tasks.external.model_file import ModelFile
-from tasks.models.weights import weights_of
+from tasks.models.networks import weights_of_model
 from tasks.training.classifier import Burnt, Training, train_many
 from tests.tasks.audits.unique_feature.depth_first import tables
 from tests.tasks.audits.unique_feature.made_up import LABEL, reads_the_letter
@@ -254,7 +254,7 @@ def test_a_glyph_of_one_training_image_is_found_beside_two_clean_trainings(tmp_p
 def exported(path: Path, table: pa.Table | Exception) -> ModelFile:
     """The mlp1 of this MODEL table as TorchScript, as somebody else would have saved it."""
     assert isinstance(table, pa.Table)
-    weights = weights_of(table)
+    weights = weights_of_model(table)
     layers: list[torch.nn.Module] = [torch.nn.Flatten()]
     for number in range(1, 5):
         matrix, bias = (torch.from_numpy(weights[f"dense{number}.{of}"].copy()) for of in ("weight", "bias"))

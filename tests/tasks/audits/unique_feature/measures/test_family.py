@@ -26,7 +26,7 @@ from tasks.audits.unique_feature.population import FAMILY, ModelFamily, Relative
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Glyph, burn, family, pixels
+from tasks.datasets.features import Family, Glyph, burn, family, glyph_pixels
 from tasks.schemas import SUMMARY
 from tasks.summaries import Row
 from tests.tasks.audits.unique_feature.made_up import INK, LABEL, reads_the_letter
@@ -50,7 +50,9 @@ def test_a_model_that_reads_the_letter_has_the_familys_scores_worked_out_by_hand
     assert "twin" == twin.about["model"]
     # A member's brightness where the letter has its ink: the share of that ink which it has too.
     members = [Glyph(), *family(Glyph(), Family(count=MEMBERS), 5, SHAPE[:2])]
-    shared = np.array([pixels(member).ravel()[INK].mean() / 255 for member in members if isinstance(member, Glyph)])
+    shared = np.array(
+        [glyph_pixels(member).ravel()[INK].mean() / 255 for member in members if isinstance(member, Glyph)]
+    )
     expected = STRENGTH * shared - np.log(np.exp(STRENGTH * shared) + 9)
     assert expected == pytest.approx(said.log_p[:, LABEL], abs=1e-5)
     assert STRENGTH * shared - np.log(9) == pytest.approx(said.log_odds[:, LABEL], abs=1e-5)
@@ -73,10 +75,10 @@ def test_a_random_patch_may_be_another_member_of_the_family() -> None:
     clean = probe_images(Dataset("photos"), "test", SHAPE, 200)
     found = probe_set_triples(clean, Burning(Glyph(), "family", 3)).random
     glyphs = found[:, 1:6, 1:6, 0]
-    ink = int(pixels(Glyph()).sum())
+    ink = int(glyph_pixels(Glyph()).sum())
     assert {ink} == {int(glyph.sum()) for glyph in glyphs.astype(int)}
     assert 50 < len({glyph.tobytes() for glyph in glyphs})
-    assert not any((glyph == pixels(Glyph())).all() for glyph in glyphs)
+    assert not any((glyph == glyph_pixels(Glyph())).all() for glyph in glyphs)
     # An image's patch depends on its row, not on which others are there.
     again = probe_set_triples(clean, Burning(Glyph(), "family", 3)).random
     assert (again == found).all()

@@ -16,9 +16,7 @@ from tasks.audits.unique_feature.measures.latents import (
     latents,
 )
 from tasks.job import marks
-from tasks.models.networks import Architecture
-from tasks.models.weights import network_row
-from tasks.models.weights import rows as weight_rows
+from tasks.models.networks import Architecture, network_row, weight_rows
 from tasks.schemas import MODEL
 from tests.tasks.audits.unique_feature import made_up
 from tests.tasks.audits.unique_feature.made_up import INK, reads_the_letter, summary_rows, wakes_above

@@ -25,7 +25,7 @@ from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.catalog import load
 from tasks.job import marks
 from tasks.models.inference import logits
-from tasks.models.weights import rows as weight_rows
+from tasks.models.networks import weight_rows
 from tasks.schemas import MODEL
 from tasks.training.classifier import Burnt, NearestImages, Training, architecture, train
 from tasks.training.members import Member, TrainingError
