@@ -109,9 +109,11 @@ def show_status(
         seen = status.status(journal, opened)
         searches = search_results.parent_searches(journal)
     if json:
-        emit(verdict.shape(seen) | ({"trial_of": [each.as_json() for each in searches]} if searches else {}))
+        trial_of = {"trial_of": [each.as_json() for each in searches]} if searches else {}
+        emit(verdict.shape(seen) | trial_of | ({"left_out": list(seen.left_out)} if seen.left_out else {}))
         return
-    show(verdict.status_line(seen))
+    for line in (verdict.status_line(seen), *seen.left_out):
+        show(line)
     for each in searches:
         show(f"{each.words} of {each.search}; engram status {each.search}{store_option(store)} tells of the search")
     if seen.search is not None and seen.search.answer is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
 
 from orchestrator.cli.options import (
     NO_OPTIONS,
@@ -101,7 +100,7 @@ def run(
             told = describe_left_out(cells, left_out)
             for line in told:
                 observe({"event": "told", "line": line})
-            ended = replace(start(cells, opened, how, observe), left_out=left_out)
+            ended = start(cells, opened, how, observe, left_out=left_out)
             shown.close()
             with list_once():
                 return verdict.display(ended, asked.store, json, told)

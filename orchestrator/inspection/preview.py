@@ -20,7 +20,7 @@ from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.config_parts import plain, walk
 from orchestrator.spec.field_descriptions import value_text
 from orchestrator.spec.fields import text
-from orchestrator.spec.resolve import Cell, describe_left_out, pin_available, pin_cells, pin_one, resolve_cells
+from orchestrator.spec.resolve import Cell, left_out_as_json, pin_available, pin_cells, pin_one, resolve_cells
 from orchestrator.spec.specification import GpusName, Spec, execution
 from orchestrator.store import DEFAULT_STORE, Store, is_there, open_store
 from tasks.datasets.dataset import Dataset
@@ -65,10 +65,7 @@ def preview(asked: Spec) -> dict[str, Any]:
             {"run": run_id(cell.audit, list(plan.jobs)), "setting": dict(cell.setting), "planned": len(plan.jobs)}
             for cell, plan in zip(cells, plans, strict=True)
         ],
-        "left_out": [
-            {"setting": dict(cell.setting), "problem": cell.problem, "line": line}
-            for cell, line in zip(left_out, describe_left_out(cells, left_out), strict=True)
-        ],
+        "left_out": left_out_as_json(cells, left_out),
     }
 
 

@@ -26,7 +26,8 @@ WORST = ("unreadable", "running", "paused", "interrupted", "failed", "finished")
 class Status:
     """A run: `running` while it has a living driver, else how its last start ended (`interrupted` if it was killed).
 
-    jobs: `planned`; `stored`, in the store now; `done` and `failed`, in the last start.
+    jobs: `planned`; `stored`, in the store now, but for those that the last start could not verify; `done` and
+    `failed`, in the last start.
     """
 
     run: str
@@ -38,9 +39,11 @@ class Status:
     preset: str | None = None
     setting: Mapping[str, Any] = field(default_factory=dict)
     cells: tuple[str, ...] = ()  # the runs of a sweep
+    left_out: tuple[str, ...] = ()  # a line for each cell of the preset that the last start left out
     search: SearchResults | None = None  # of a search, whose cells are the runs of its trials
     begun_by: str = ""  # the search that made the last start, of a trial
     failures: tuple[tuple[str, str, str], ...] = ()  # (key, task, error)
+    unsound: frozenset[str] = frozenset()  # results that the last start found stored and could not verify
     driver: str | None = None
     note: str = ""
     page: Path | None = None  # the report's file
@@ -116,13 +119,14 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
     failed = {key: event for key, event in failed.items() if key not in stored}
     jobs = {
         "planned": len(tasks),
-        "stored": len(known & stored),
         "done": len({event["key"] for event in last if event["event"] == "done"}),
         "failed": len(failed),
     }
     end = next(
         (event for event in reversed(last) if event["event"] in ENDS and "key" not in event and "jobs" in event), None
     )
+    unsound = frozenset(end.get("unsound", ())) if end else frozenset()
+    jobs["stored"] = len((known & stored) - unsound)
     # A driver that has logged the end still holds the run while it draws the page.
     state = end["event"] if end else "running" if holder else "interrupted"
     if state == "finished" and jobs["stored"] < jobs["planned"]:
@@ -136,13 +140,19 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
         active=_active(journal.folder),
         preset=about.get("preset"),
         setting=about.get("setting") or {},
+        left_out=_left_out(about),
         begun_by=last[0].get("search", "") if last else "",
         failures=tuple((key, event.get("task", ""), event.get("error", "")) for key, event in failed.items()),
+        unsound=unsound,
         driver=f"process {holder.pid} on {holder.host}" if holder else None,
         note=(end or {}).get("note", "") if not holder else "",
         page=pages.page(journal.folder),
         mlflow=_address(journal.folder),
     )
+
+
+def _left_out(about: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(cell["line"] for cell in about.get("left_out", ()))
 
 
 def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
@@ -227,7 +237,7 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set
         state=min((cell.state for cell in cells), key=WORST.index),
         jobs={
             "planned": len(keys),
-            "stored": len(keys & stored),
+            "stored": len((keys & stored).difference(*(cell.unsound for cell in cells))),
             "done": len(done),
             "failed": len(failures),
         },
@@ -235,6 +245,7 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set
         active=max(cell.active for cell in cells),
         preset=cells[0].preset,
         cells=tuple(about["cells"]),
+        left_out=_left_out(about),
         failures=tuple(failures),
         driver=next((cell.driver for cell in cells if cell.driver), None),
         note=next((cell.note for cell in cells if cell.note), ""),

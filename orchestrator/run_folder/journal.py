@@ -91,6 +91,12 @@ class Journal:
             with contextlib.suppress(OSError):
                 aside.unlink()
 
+    def note_left_out(self, left_out: Sequence[Mapping[str, Any]]) -> None:
+        """Keep which cells of its preset the last start of a run or sweep left out, and why."""
+        about = self.about()
+        if about.get("left_out", []) != left_out:
+            self.rewrite({**about, "left_out": left_out})
+
     def about(self) -> dict[str, Any]:
         """The run's config and the other content of `run.json`."""
         return self.public_part(self._read("run.json", run_files.check_about))

@@ -124,6 +124,11 @@ def _settings(value: Any) -> bool:
     return isinstance(value, list) and all(map(_maybe(_mapping), value))
 
 
+def _left_out(value: Any) -> bool:
+    """Whether these are cells that were left out, each with its line."""
+    return isinstance(value, list) and all(_mapping(cell) and _text(cell.get("line")) for cell in value)
+
+
 def _asked(value: Any) -> bool:
     """Whether this is a specification: a preset, fields that were set and fields that were swept with their values."""
     if not isinstance(value, dict) or not _maybe(_text)(value.get("preset")):
@@ -150,6 +155,7 @@ ABOUT: Mapping[str, Check] = {
     "cells": _cells,
     "settings": _settings,
     "asked": _asked,
+    "left_out": _left_out,
     "search": _mapping,
 }
 # Optional fields of any event, and required fields by kind of event.
@@ -158,6 +164,7 @@ ANY: Mapping[str, Check] = {
     "task": _text,
     "error": _text,
     "note": _text,
+    "unsound": _texts,
     "planned": _count,
     "stored": _count,
     "models": _count,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.errors import Absent, Damaged, Held, SpecError, StoreError
@@ -25,7 +26,7 @@ from orchestrator.runs.session import Session, SessionRun
 from orchestrator.scheduling.driver import Driver, Observer
 from orchestrator.scheduling.stop import Stop
 from orchestrator.scheduling.waiting import SYSTEM, Clock
-from orchestrator.spec.resolve import Cell
+from orchestrator.spec.resolve import Cell, LeftOut, left_out_as_json
 from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, lease
 from orchestrator.store.holder import Holder, takeover_message
@@ -41,10 +42,12 @@ def start(
     *,
     clock: Clock = SYSTEM,
     search: str | None = None,
+    left_out: Sequence[LeftOut] = (),
 ) -> Report:
     """Run an audit's cell, or a sweep's cells as one plan, to the end. Stored results are not computed again.
 
-    `search` is the name of the search that a run is a trial of, which its log tells.
+    `search` is the name of the search that a run is a trial of, which its log tells. `left_out` are the cells of the
+    preset that do not run, which the folder of the run or sweep keeps.
 
     Raises Held if another living driver has the run, Unwritable if its folder cannot be made, and ClusterError if the
     cluster cannot be used.
@@ -63,14 +66,17 @@ def start(
     for cell, part in zip(cells, parts, strict=True):
         part.journal.create(cell_description(cell), part.plan)
         part.journal.check()  # one that cannot be read stops the run before anything is written
+    missing = left_out_as_json(cells, left_out)
     if len(parts) == 1:
-        return _run(parts, store, execution, observe, None, clock, search)
+        parts[0].journal.note_left_out(missing)
+        return replace(_run(parts, store, execution, observe, None, clock, search), left_out=tuple(left_out))
     names = sorted(part.journal.run for part in parts)
     name = f"{cells[0].audit}-sweep-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:8]}"
     sweep = Journal(runs / name)
     sweep.create(sweep_description(cells, [part.journal.run for part in parts]), None)
     sweep.check()
-    return _run(parts, store, execution, observe, sweep, clock)
+    sweep.note_left_out(missing)
+    return replace(_run(parts, store, execution, observe, sweep, clock), left_out=tuple(left_out))
 
 
 def resume(
@@ -230,11 +236,20 @@ def _drive_to_end(driver: Driver, session: Session, tolerate: int) -> set[str] |
     return sound
 
 
+def _unsound_keys(part: SessionRun, sound: set[str] | None) -> dict[str, list[str]]:
+    """The run's results that did not verify, which its counts leave out, as its log tells them."""
+    unsound = [] if sound is None else sorted(part.plan.jobs.keys() - sound)
+    return {"unsound": unsound} if unsound else {}
+
+
 def _conclude(driver: Driver, session: Session, sweep: str | None, sound: set[str] | None) -> Report:
     """Log how the runs ended; return their report."""
     report = session_report(driver, session, sweep, sound)
     ends = zip(session.parts, report.cells or (report,), strict=True)
-    session.end((part, {"event": ended.state, "jobs": dict(ended.jobs), "note": ended.note}) for part, ended in ends)
+    session.end(
+        (part, {"event": ended.state, "jobs": dict(ended.jobs), "note": ended.note, **_unsound_keys(part, sound)})
+        for part, ended in ends
+    )
     for part in session.parts:
         other_runs.write_timings(part.journal.folder, driver.progress.seconds)
     if session.lacking and not driver.progress.paused:

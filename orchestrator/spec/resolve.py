@@ -230,6 +230,15 @@ def label(setting: Setting, fields: Iterable[str]) -> str:
     return ", ".join(f"{name}={text(setting[name])}" for name in fields if name in setting)
 
 
+def left_out_as_json(cells: Sequence[Cell], left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
+    """Each cell that is left out beside those that run: its setting, what it lacks, and both in a line."""
+    lines = describe_left_out(cells, left_out)
+    return [
+        {"setting": dict(cell.setting), "problem": cell.problem, "line": line}
+        for cell, line in zip(left_out, lines, strict=True)
+    ]
+
+
 def describe_left_out(cells: Sequence[Cell], left_out: Sequence[LeftOut]) -> list[str]:
     """A line for each cell that is left out, beside those that run: what tells it apart, and what it lacks."""
     fields = distinguishing_fields([cell.setting for cell in cells] + [cell.setting for cell in left_out])
