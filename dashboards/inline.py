@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from markupsafe import Markup, escape
 
+from dashboards.chart import Figure
 from dashboards.drawing import PALETTE
-from dashboards.figure import Figure
 
 
 def inline(figure: Figure) -> Markup:

@@ -21,7 +21,7 @@ from dashboards import (
     search,
     symbols,
 )
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.figures import figures
 from dashboards.gallery import Gallery
 from dashboards.provenance import Provenance

@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dashboards import drawing
-from dashboards.audits.density.axis_limits import describe_outside, robust_limits
-from dashboards.audits.density.losses import loss_limits, read_losses
-from dashboards.audits.density.observations import Observations
+from dashboards.audits.density.curves import loss_limits, read_losses
+from dashboards.audits.density.observations import Observations, Statistics, describe_outside, robust_limits
 from dashboards.audits.density.outliers import example_bins
 from dashboards.audits.density.pictures import score_extremes
-from dashboards.audits.density.score_statistics import Statistics
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.figures import figures
 from dashboards.gallery import Gallery, Picture
 from dashboards.page import gallery

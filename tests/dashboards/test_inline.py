@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from dashboards.chart import Figure
 from dashboards.drawing import PALETTE
-from dashboards.figure import Figure
 from dashboards.inline import colours, inline
 
 

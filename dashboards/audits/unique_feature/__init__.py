@@ -18,7 +18,7 @@ from dashboards.audits.unique_feature.pairs import Pairs
 from dashboards.audits.unique_feature.pictures import pictures
 from dashboards.audits.unique_feature.published_score import calls, divergences
 from dashboards.audits.unique_feature.score_ranges import evaluations, ranges
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.gallery import Gallery
 from dashboards.run import Run
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from dashboards import drawing, legend
 from dashboards.audits.unique_feature.effects import GOLDEN
 from dashboards.audits.unique_feature.pairs import Array, mark
+from dashboards.chart import Figure
 from dashboards.columns import integers, numbers
-from dashboards.figure import Figure
 from tasks.audits.unique_feature.ranks import LEVEL
 from tasks.audits.unique_feature.verdict import FDR
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.pairs import Array
+from dashboards.chart import Figure
 from dashboards.columns import integers, numbers, texts
-from dashboards.estimates import finite
-from dashboards.figure import Figure
+from dashboards.summary import finite
 
 LEVEL = 0.05  # of false positives, at which estimators are compared
 ZOOM = 0.2

@@ -10,7 +10,7 @@ import numpy as np
 
 from dashboards import drawing, legend
 from dashboards.audits.unique_feature.pairs import Array, Pairs, central_range, describe_pairs, legend_entries, mark
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 
 EFFECT = ("M_w effect", json.dumps({"images": "probe"}))  # what the audit's answer rests on
 SCORES = {"m": "M, the published black-box score", "m_w_probe": "M_w, towards the canary's label"}

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from dashboards import drawing, legend
 from dashboards.audits.unique_feature.pairs import Array
+from dashboards.chart import Figure
 from dashboards.columns import numbers, texts
-from dashboards.figure import Figure
 from tasks.statistics import proportion
 
 LEVELS = (0.05, 0.01, 0.001)

@@ -12,8 +12,8 @@ import pyarrow as pa
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.effects import SCORES
 from dashboards.audits.unique_feature.pairs import Array, Pairs, legend_entries, mark
+from dashboards.chart import Figure
 from dashboards.columns import integers, numbers, texts
-from dashboards.figure import Figure
 
 CORRELATION = "correlation of self-influence and M"  # a row of the summary
 PANEL = 1.9  # inches

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboards import drawing, layout, legend
-from dashboards.estimates import finite
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.run import Run
+from dashboards.summary import finite
 from tasks.audits.unique_feature.measures.private_ranks import exact_proportion, first_trainings
 from tasks.audits.unique_feature.units import share_seeds
 from tasks.audits.unique_feature.verdict import ALLOWED, ONE_MODEL

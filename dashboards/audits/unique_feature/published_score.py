@@ -17,7 +17,7 @@ from dashboards.audits.unique_feature.pairs import (
     line_legend_entries,
     mark,
 )
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 
 LEVEL = 0.05
 JOINED = 60  # pairs that are joined by a line at most
