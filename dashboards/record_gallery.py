@@ -26,10 +26,10 @@ def record_gallery(run: Run, show_images: bool) -> Gallery | None:
     """
     names = [data.name for data in configuration.data_sets(run) if data.name.startswith(KIND)]
     try:
-        probes = audits.find(run.audit).audit.probes
+        handout = audits.find(run.audit).audit.handout
     except EngramError:
         return None
-    if probes is None or not names:
+    if handout is None or not names:
         return None
     if not show_images:
         yours = f"Records of {', '.join(names)} are yours and are not shown unless asked for with --show-images."
@@ -38,7 +38,9 @@ def record_gallery(run: Run, show_images: bool) -> Gallery | None:
         changed = "The records cannot be shown: the audit has changed since the run was made."
         return Gallery(CAPTION, False, changed, title=TITLE)
     try:
-        sets = [(name, held) for name, held in islice(probes(run.private_config), SETS) if isinstance(held, Records)]
+        sets = [
+            (name, held) for name, held in islice(handout.probes(run.private_config), SETS) if isinstance(held, Records)
+        ]
         found = [each for name, held in sets for each in text_records(held.rows(np.arange(min(FEW, len(held)))), name)]
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
         return Gallery(CAPTION, False, f"The records cannot be shown{error_reason(run, error)}.", title=TITLE)

@@ -115,7 +115,7 @@ class Run:
 
     def meaning_of(self, answer: str) -> Meaning:
         """What its audit says that this answer means."""
-        return audits.find(self.audit).audit.answers.get(answer, Meaning(""))
+        return audits.find(self.audit).audit.wording.answers.get(answer, Meaning(""))
 
     @cached_property
     def summary(self) -> list[dict[str, Any]]:

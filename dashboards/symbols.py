@@ -33,7 +33,7 @@ def explain_symbols(run: Run) -> list[tuple[str, str]]:
 
 def _own(run: Run) -> Mapping[str, str]:
     try:
-        return audits.find(run.audit).audit.symbols
+        return audits.find(run.audit).audit.wording.symbols
     except EngramError:
         return {}
 

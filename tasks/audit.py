@@ -19,8 +19,8 @@ from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
     from tasks.datasets.records import Records
-    from tasks.external.embedding_handout import ToEmbed
-    from tasks.external.split import Split
+    from tasks.external.blinding import Split
+    from tasks.external.handout import ToEmbed
     from tasks.question_answering.question_sets import ProbeQuestions
 
 
@@ -29,28 +29,54 @@ class UndeclaredAnswer(ValueError):
 
 
 @dataclass(frozen=True)
+class Wording:
+    """What an audit says of itself and of its answer, in words.
+
+    `answers` are all answers that its verdict may give, those of ANSWERS unless it has its own. `rules` are the
+    conditions by which it decides, as the certificate and the audit's page give them. `certificate(config, summary,
+    verdict)` is the answer for somebody who knows no machine learning; None for the one that `tasks.certificate` makes
+    of the verdict. `symbols` explains the words and symbols of its metrics and settings, each by how it is written
+    there. `subject(config)` says in a few words what the audit is about, such as `letter A`, to tell runs apart in a
+    list. `repeats` says of each preset which part of the paper it repeats, or begins with `ours: `; `situations` are
+    those in which somebody needs the audit.
+    """
+
+    answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
+    rules: Rules[Any] | None = None
+    certificate: Callable[[Any, pa.Table, Verdict], Certificate] | None = None
+    symbols: Mapping[str, str] = field(default_factory=dict)
+    subject: Callable[[Any], str] | None = None
+    repeats: Mapping[str, str] = field(default_factory=dict)
+    situations: tuple[Situation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Handout:
+    """What the owner of a model evaluates it on, who keeps the model.
+
+    `probes(config)` yields the sets as (name of the set, images) or, for all sets, (name, records), (name, questions)
+    or (name, images to embed). `config(config)` hands out the same sets and names nothing that they do not need, such
+    as a model that is trained later. `split(config)` says which of these images are which, for the auditor alone,
+    before anything is given; None where all are of one kind.
+    """
+
+    probes: Callable[[Any], Iterator[tuple[str, Pixels | Records | ProbeQuestions | ToEmbed]]]
+    config: Callable[[Any], Any] = lambda config: config
+    split: Callable[[Any], Split | None] | None = None
+
+
+@dataclass(frozen=True)
 class Audit:
     """One method: its config type, the plan that answers its question, its presets, and its answer in words.
 
     `plan(config)` returns the named roots, `summary` (the SUMMARY schema) among them. `tiny(config)` keeps a config's
-    shape and shrinks data, epochs and members to seconds, on embedded data. `verdict(config, summary)` reads the
-    answer off the summary table; `answers` are all that it may give, those of ANSWERS unless the audit has its own.
-    `rules` are the conditions by which it decides, as the certificate and the audit's page give them.
+    shape and shrinks data, epochs and members to seconds, on embedded data. A preset is a config, or a tuple of
+    configs: a sweep with a cell for each. `verdict(config, summary)` reads the answer off the summary table.
 
-    A preset is a config, or a tuple of configs: a sweep with a cell for each. `probes(config)` yields the sets that a
-    model is evaluated on as (name of the set, images) or, for all sets, (name, records), (name, questions) or (name,
-    images to embed). `probes_config(config)` hands out the same sets and names nothing that they do not need, such as
-    a model that is trained later. `split(config)` says which of these images are which, for the auditor alone, before
-    anything is given; None where all are of one kind.
-    `measures` are the measures that the plan is made of, if any. `subject(config)` says in a few words what is asked
-    about, such as `letter A`, to tell runs apart in a list.
-
-    `certificate(config, summary, verdict)` is the answer for somebody who knows no machine learning; None for the one
-    that `tasks.certificate` makes of the verdict. `symbols` explains the words and symbols of its metrics and settings,
-    each by how it is written there. `repeats` says of each preset which part of the paper it repeats, or begins with
-    `ours: `; `situations` are those in which somebody asks it. `objectives` are what a search over its config moves;
-    None where nothing is trained that could be trained otherwise. `effect` is the number by which runs are compared,
-    always the same row of the summary, whichever rule decided; None for the memorization of `objectives`.
+    `measures` are the measures that the plan is made of, if any. `handout` is what the owner of a model evaluates;
+    None where nobody is asked. `objectives` are what a search over the config moves; None where nothing is trained that
+    could be trained otherwise. `effect` is the number by which runs are compared, always the same row of the summary,
+    whichever rule decided; None for the memorization of `objectives`.
     """
 
     config: type
@@ -58,33 +84,25 @@ class Audit:
     presets: Mapping[str, Any]
     tiny: Callable[[Any], Any]
     verdict: Callable[[Any, pa.Table], Verdict] | None = None
-    probes: Callable[[Any], Iterator[tuple[str, Pixels | Records | ProbeQuestions | ToEmbed]]] | None = None
-    probes_config: Callable[[Any], Any] = lambda config: config
-    split: Callable[[Any], Split | None] | None = None
     measures: tuple[Measure, ...] = ()
-    answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
-    subject: Callable[[Any], str] | None = None
-    certificate: Callable[[Any, pa.Table, Verdict], Certificate] | None = None
-    symbols: Mapping[str, str] = field(default_factory=dict)
-    repeats: Mapping[str, str] = field(default_factory=dict)
-    situations: tuple[Situation, ...] = ()
+    wording: Wording = field(default_factory=Wording)
+    handout: Handout | None = None
     objectives: Objectives | None = None
     effect: Objective | None = None
-    rules: Rules[Any] | None = None
 
     def __post_init__(self) -> None:
         for name in self.presets:
             if not self.cells(name):
                 raise ValueError(f"preset {name!r} is an empty tuple; it must hold at least one config")
-        for name in self.repeats:
+        for name in self.wording.repeats:
             if name not in self.presets:
                 raise ValueError(f"repeats has {name!r}; it must be one of the presets: {', '.join(self.presets)}")
 
     def answer(self, config: Any, summary: pa.Table) -> Verdict | None:
         """The verdict; None where the audit gives none. UndeclaredAnswer where its answer is not one of `answers`."""
         verdict = None if self.verdict is None else self.verdict(config, summary)
-        if verdict is not None and verdict.answer not in self.answers:
-            declared = ", ".join(self.answers) or "none"
+        if verdict is not None and verdict.answer not in self.wording.answers:
+            declared = ", ".join(self.wording.answers) or "none"
             raise UndeclaredAnswer(f"answer is {verdict.answer!r}; it must be one of those declared: {declared}")
         return verdict
 
@@ -93,9 +111,9 @@ class Audit:
         verdict = self.answer(config, summary)
         if verdict is None:
             return None
-        if self.certificate is not None:
-            return self.certificate(config, summary, verdict)
-        return made_of(question, verdict, self.answers[verdict.answer], summary, self.verdict)
+        if self.wording.certificate is not None:
+            return self.wording.certificate(config, summary, verdict)
+        return made_of(question, verdict, self.wording.answers[verdict.answer], summary, self.verdict)
 
     @property
     def compared(self) -> Objective | None:

@@ -1,10 +1,27 @@
-"""The ranges of a config's fields, checked on construction: ValueError names the field, its value, what is allowed."""
+"""The ranges of a config's fields, declared in their types and checked on construction.
+
+    @dataclass(frozen=True)
+    class Partition(Ranged):
+        folds: Annotated[int, AtLeast(2)] = 10
+        outliers: Annotated[float, Share(one=False)] = 0.0
+        estimator: Literal["kfold", "loo"] = "kfold"
+
+    Partition(folds=1)  # ValueError: folds is 1; it must be at least 2
+
+`engram show` prints the same words. A range inside a tuple holds for each of its elements, and one
+beside `None` for a value that is given. A Literal needs no range: its values are the only ones allowed.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
-from collections.abc import Mapping
-from typing import Any, get_args
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin, runtime_checkable
 
 SHARES = {  # by whether 0 and 1 are among them
     (True, True): "a share from 0 to 1",
@@ -12,6 +29,181 @@ SHARES = {  # by whether 0 and 1 are among them
     (False, True): "above 0 and at most 1",
     (False, False): "between 0 and 1",
 }
+
+
+@runtime_checkable
+class Range(Protocol):
+    """The values that a field allows; `words` completes "it must be"."""
+
+    @property
+    def words(self) -> str: ...
+
+    def holds(self, value: Any) -> bool:
+        """Whether the value is in the range; False for NaN."""
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """Numbers from `low` on."""
+
+    low: float
+
+    @property
+    def words(self) -> str:
+        return f"at least {self.low}"
+
+    def holds(self, value: float) -> bool:
+        return value >= self.low
+
+
+@dataclass(frozen=True)
+class Between:
+    """Numbers from `low` to `high`, these two included."""
+
+    low: float
+    high: float
+
+    @property
+    def words(self) -> str:
+        return f"from {self.low} to {self.high}"
+
+    def holds(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Finite:
+    """Finite numbers above 0, or 0 with `zero`."""
+
+    zero: bool = False
+
+    @property
+    def words(self) -> str:
+        return "a finite number of at least 0" if self.zero else "a finite number above 0"
+
+    def holds(self, value: float) -> bool:
+        return 0 <= value < math.inf and (self.zero or value > 0)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Numbers from 0 to 1, these two included unless `zero` or `one` is false."""
+
+    zero: bool = True
+    one: bool = True
+
+    @property
+    def words(self) -> str:
+        return SHARES[self.zero, self.one]
+
+    def holds(self, value: float) -> bool:
+        return 0 <= value <= 1 and (self.zero or value > 0) and (self.one or value < 1)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """The values of a collection that is known as the program runs."""
+
+    values: tuple[Any, ...]
+    description: str = ""
+
+    @property
+    def words(self) -> str:
+        return self.description or f"one of {', '.join(map(str, self.values))}"
+
+    def holds(self, value: Any) -> bool:
+        return value in self.values
+
+
+@dataclass(frozen=True)
+class SomeOf:
+    """At least one of the values, and nothing else: the range of a tuple whose elements are a Literal."""
+
+    values: tuple[Any, ...]
+
+    @property
+    def words(self) -> str:
+        return f"some of {', '.join(map(str, self.values))}"
+
+    def holds(self, value: tuple[Any, ...]) -> bool:
+        return bool(value) and all(each in self.values for each in value)
+
+
+@dataclass(frozen=True)
+class Each:
+    """The range of every element of a tuple."""
+
+    range: Range
+
+    @property
+    def words(self) -> str:
+        return self.range.words
+
+    def holds(self, value: tuple[Any, ...]) -> bool:
+        return all(map(self.range.holds, value))
+
+
+class Ranged:
+    """A config that checks the ranges in its fields' types on construction.
+
+    One with conditions on several fields at once overrides `__post_init__` and calls this one first.
+    """
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+def check_ranges(config: Any) -> None:
+    """ValueError naming the first field that is out of its range, its value, and what is allowed."""
+    kind: Any = type(config)
+    for name, allowed in field_ranges(kind).items():
+        value = getattr(config, name)
+        if value is not None and not all(each.holds(value) for each in allowed):
+            refused = next(each for each in allowed if not each.holds(value))
+            subject, shown = (
+                "each" if isinstance(refused, Each) else "it",
+                repr(value) if isinstance(value, str) else value,
+            )
+            raise ValueError(f"{name} is {shown}; {subject} must be {refused.words}")
+
+
+@functools.cache
+def field_ranges(kind: Any) -> Mapping[str, tuple[Range, ...]]:
+    """Field name -> the ranges of its type, of the fields that have some, in the order of declaration."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind)
+    found = {field.name: tuple(type_ranges(hints[field.name])) for field in fields}
+    return {name: allowed for name, allowed in found.items() if allowed}
+
+
+def type_ranges(to: Any) -> Iterator[Range]:
+    """The ranges that a declared type gives to a value other than None.
+
+    A union of several types has none of its own: they differ by type.
+    """
+    origin, members = get_origin(to), get_args(to)
+    if origin is Annotated:
+        yield from (each for each in to.__metadata__ if isinstance(each, Range))
+        yield from type_ranges(members[0])
+    elif origin is Literal:
+        yield OneOf(members)
+    elif origin in (Union, types.UnionType):
+        given = [member for member in members if member is not type(None)]
+        if len(given) == 1:
+            yield from type_ranges(given[0])
+    elif origin is tuple and members[1:] == (Ellipsis,):
+        if get_origin(members[0]) is Literal:
+            yield SomeOf(get_args(members[0]))
+        else:
+            yield from map(Each, type_ranges(members[0]))
+
+
+def describe_range(kind: type, name: str) -> str:
+    """What a config's field allows, in words; empty where its type alone says it."""
+    return ", ".join(each.words for each in field_ranges(kind).get(name, ()))
+
+
+# What follows serves configs whose types do not say their ranges yet.
 
 
 def check_minimums(config: Any, least: Mapping[str, float]) -> None:

@@ -101,11 +101,11 @@ def test_the_page_of_commands_is_what_the_command_line_says_now() -> None:
     assert reference.update_page(page) == page, "run `make docs`"
 
 
-@pytest.mark.parametrize("name", [name for name in audits.names() if audits.find(name).audit.rules is not None])
+@pytest.mark.parametrize("name", [name for name in audits.names() if audits.find(name).audit.wording.rules is not None])
 def test_the_page_of_an_audit_has_the_rules_that_decide(name: str) -> None:
     audit, page = audits.find(name).audit, (ROOT / "docs" / f"{name}.md").read_text()
-    assert audit.rules is not None
-    assert rule_pages.rewrite(page, audit.rules, audit.config()) == page, "run `make docs`"
+    assert audit.wording.rules is not None
+    assert rule_pages.rewrite(page, audit.wording.rules, audit.config()) == page, "run `make docs`"
 
 
 def test_every_exit_code_and_every_variable_that_is_read_has_its_meaning() -> None:

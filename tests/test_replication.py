@@ -74,7 +74,7 @@ def test_every_audit_has_its_table() -> None:
 def test_every_preset_that_repeats_a_part_of_the_paper_stands_there_with_all_of_it(audit: str) -> None:
     entry = find(audit).audit
     told = {name: [line for line in lines(audit) if name in line.presets] for name in entry.presets}
-    for name, repeats in entry.repeats.items():
+    for name, repeats in entry.wording.repeats.items():
         if not repeats.startswith(OURS):
             assert told[name], f"{name}: {repeats}"
             assert parts(repeats) <= frozenset().union(*(line.parts for line in told[name])), f"{name}: {repeats}"
@@ -86,7 +86,7 @@ def test_no_line_names_more_than_its_presets_repeat(audit: str) -> None:
     assert list(lines(audit))
     for line in lines(audit):
         assert set(line.presets) <= set(entry.presets), line
-        repeated = [parts(entry.repeats[name]) for name in line.presets]
+        repeated = [parts(entry.wording.repeats[name]) for name in line.presets]
         assert line.parts <= frozenset().union(*repeated), line
 
 

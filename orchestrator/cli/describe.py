@@ -84,7 +84,7 @@ def _shape(entry: RegisteredAudit, fields: list[DescribedField], presets: list[D
 
 
 def _rules(entry: RegisteredAudit) -> list[dict[str, str]]:
-    rules, config = entry.audit.rules, entry.audit.config
+    rules, config = entry.audit.wording.rules, entry.audit.config
     if rules is None:
         return []
     return [{"answer": name.lower(), "rule": text} for name, text in rules.format_cases(config())]
@@ -103,9 +103,9 @@ def _overview(entry: RegisteredAudit, fields: list[DescribedField], presets: lis
     for field in fields:
         if "." not in field.path:
             lines += _field(field if len(field.allowed) < LONG else replace(field, allowed=""))
-    if entry.audit.rules is not None:
+    if entry.audit.wording.rules is not None:
         lines += ["", "Answers, of which the first whose condition holds is given; numbers are those of the defaults"]
-        for name, text in entry.audit.rules.format_cases(entry.audit.config()):
+        for name, text in entry.audit.wording.rules.format_cases(entry.audit.config()):
             lines += _wrap_text(f"{name}{text}", "  ", "      ")
     example = next((field.below[0] for field in fields if field.below), None)
     more = f", or of one below another: {example}" if example else ""

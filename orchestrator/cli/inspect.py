@@ -10,8 +10,7 @@ from orchestrator.cli.options import Address, Json, OptionalRun, Run, ShowImages
 from orchestrator.cli.store import command_store, one_line, path_of, store_option
 from orchestrator.cli.terminal import cell, emit, say, show, stdout, summary, table
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.printable import printable
-from orchestrator.quantities import format_count
+from orchestrator.quantities import format_count, printable
 from orchestrator.store import DEFAULT_STORE
 
 

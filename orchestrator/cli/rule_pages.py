@@ -19,8 +19,8 @@ def write_pages(folder: Path) -> None:
     """Write the rules of every audit that has some into its page in this folder."""
     for name in audits.names():
         audit, page = audits.find(name).audit, folder / f"{name}.md"
-        if audit.rules is not None and page.exists():
-            page.write_text(rewrite(page.read_text(), audit.rules, audit.config()))
+        if audit.wording.rules is not None and page.exists():
+            page.write_text(rewrite(page.read_text(), audit.wording.rules, audit.config()))
 
 
 def rewrite(page: str, rules: Rules[object], config: object) -> str:

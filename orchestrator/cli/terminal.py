@@ -12,11 +12,9 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from orchestrator import rounding, row_setting
+from orchestrator import rounding
 from orchestrator.cli import text_table
-from orchestrator.jsonable import jsonable
-from orchestrator.printable import printable, printable_lines
-from orchestrator.quantities import format_count
+from orchestrator.quantities import format_count, jsonable, printable, printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -179,4 +177,4 @@ def _merge_setting(row: Mapping[str, str]) -> dict[str, str]:
 
 def setting_text(setting: str | None) -> str:
     """The varied values in a summary row's setting (JSON)."""
-    return row_setting.format_setting(setting, cell)
+    return rounding.format_setting(setting, cell)

@@ -8,7 +8,7 @@ import threading
 import time
 
 from orchestrator.errors import ClusterError
-from orchestrator.spec.addresses import host_and_port
+from orchestrator.spec.specification import host_and_port
 
 PROBE_SECONDS = 3.0
 # HTTP/2, which gRPC speaks: the client's preface with an empty SETTINGS frame; a server answers with its own at once.

@@ -10,7 +10,7 @@ from orchestrator.executors import threads
 from orchestrator.executors.calls import Call, Finished, Poisoned, perform
 from orchestrator.executors.environment import variables
 from orchestrator.executors.gpus import count
-from orchestrator.spec.execution import GpusName
+from orchestrator.spec.specification import GpusName
 from orchestrator.store import open_store
 
 

@@ -32,8 +32,7 @@ from orchestrator.executors.gpu_packing import SHARERS
 from orchestrator.executors.guard import Guard
 from orchestrator.executors.node_groups import Machine
 from orchestrator.executors.sent_calls import Sent, calls_with_slots
-from orchestrator.spec.addresses import host_and_port
-from orchestrator.spec.execution import GpusName
+from orchestrator.spec.specification import GpusName, host_and_port
 
 ROOT = str(Path(__file__).resolve().parents[2])
 OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes travel
@@ -343,7 +342,10 @@ def connect(address: str, cpus: int | None = None) -> Iterator[tuple[str, tuple[
 
 
 def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
-    """Call ray.init silently and without its signal handler. Raises ClusterError, in one line, on any failure."""
+    """Call ray.init silently and without its signal handler. Raises ClusterError, in one line, on any failure.
+
+    A SIGTERM that arrives inside meets Ray's own handler, which exits with its number; it counts as Ctrl-C here.
+    """
     stack.callback(ray.shutdown)
     _hush()
     with handler_kept(signal.SIGTERM):
@@ -352,6 +354,8 @@ def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
                 with no_stderr():
                     ray._raylet.GcsClient(address=address)  # fails at once on a wrong token; ray.init takes 20 s
             ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL, **options)
+        except SystemExit:
+            raise KeyboardInterrupt from None
         except Exception as error:
             raise ClusterError(_refusal(address, error)) from error
 

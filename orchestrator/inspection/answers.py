@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from orchestrator import row_setting
+from orchestrator import rounding
 from orchestrator.errors import EngramError
 from orchestrator.inspection import labels, results, search_results
 from orchestrator.inspection.search_results import SearchResults
@@ -85,7 +85,7 @@ def run_answer(journal: Journal, store: Store) -> Answer | None:
         return said
     names = ("metric", "estimate", "low", "high", "null", "n", "unit")
     numbers = {name: rows[0][name] for name in names}
-    return replace(said, setting=row_setting.parse_setting(rows[0]["setting"]) or {}, p=rows[0]["p_value"], **numbers)
+    return replace(said, setting=rounding.parse_setting(rows[0]["setting"]) or {}, p=rows[0]["p_value"], **numbers)
 
 
 def search_answer(search: SearchResults) -> Answer | None:
@@ -132,13 +132,13 @@ def cell_answers(journal: Journal, store: Store) -> list[CellAnswer]:
 
 def row_name(row: Row) -> str:
     """What a row of a summary measures: `M_w effect (images=probe)`."""
-    shown = row_setting.format_setting(row["setting"], text)
+    shown = rounding.format_setting(row["setting"], text)
     return f"{row['metric']} ({shown})" if shown else str(row["metric"])
 
 
 def tone(audit: str, verdict: Verdict) -> Tone:
     """Whether the answer accuses the model, clears it, or leaves it open."""
     try:
-        return audits.find(audit).audit.answers[verdict.answer].tone
+        return audits.find(audit).audit.wording.answers[verdict.answer].tone
     except (EngramError, KeyError):
         return "open"

@@ -17,8 +17,8 @@ from orchestrator.spec.field_descriptions import value_text
 from orchestrator.spec.fields import text
 from orchestrator.spec.resolve import Cell, pin_cells, pin_one
 from orchestrator.store import Store
-from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.places import use_outlines
 from tasks.extras import Extra
 from tasks.job import marks
 from tasks.pinnable import Pinnable
@@ -62,10 +62,10 @@ def _describe_preset(
     audit = entry.audit
     cells = audit.cells(name)
     data = dict(needed for cell in cells for needed in _required_data(cell, known))
-    repeats, settings = audit.repeats.get(name, ""), _settings(audit, cells)
+    repeats, settings = audit.wording.repeats.get(name, ""), _settings(audit, cells)
     preset = DescribedPreset(name, repeats, len(cells), settings, data, _packages(required_extras(cells)))
     here = all(data.values())
-    with nullcontext() if here else catalog.use_outlines():
+    with nullcontext() if here else use_outlines():
         try:
             # What stands for data that are not here is not remembered.
             found = pin_cells([Cell(entry.name, cell, name) for cell in cells], known if here else {**known})

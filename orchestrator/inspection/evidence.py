@@ -21,6 +21,7 @@ from orchestrator.store import Store
 from orchestrator.store.content import content
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.places import find
 from tasks.external.model_file import ModelFile
 from tasks.files import File
 from tasks.pinnable import InFiles, Pinnable
@@ -149,7 +150,7 @@ def _unchanged_files(thing: Thing, known: MutableMapping[str, str]) -> tuple[Pat
     """The files of a thing if its content is still in them; of a data set only as far as its digest is remembered."""
     try:
         if isinstance(thing, Dataset):
-            source = catalog.find(thing.name)[1]
+            source = find(thing.name)[1]
             if catalog.is_embedded(thing.name):
                 catalog.pin(thing, known)
             return source.files if known.get(source.stamp()) == thing.digest else ()

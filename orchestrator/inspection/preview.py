@@ -15,9 +15,8 @@ from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing.price import Price, describe_price, price_plan
 from orchestrator.run_folder import timings
-from orchestrator.spec.execution import GpusName
 from orchestrator.spec.resolve import pin_available, resolve_cells
-from orchestrator.spec.specification import Spec, execution
+from orchestrator.spec.specification import GpusName, Spec, execution
 from orchestrator.store import DEFAULT_STORE, Store, is_there, open_store
 
 

@@ -16,8 +16,7 @@ import pyarrow as pa
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.inspection import labels, search_results, status
 from orchestrator.inspection.search_results import SearchResults
-from orchestrator.jsonable import jsonable
-from orchestrator.printable import inert
+from orchestrator.quantities import inert, jsonable
 from orchestrator.run_folder import exports, tables
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits

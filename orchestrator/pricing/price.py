@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.planning.plan import Plan, group_of
-from orchestrator.pricing import speed
+from orchestrator.pricing import reference as reference_timings
 from orchestrator.pricing.reference import NOTHING, Reference, Span, load_reference
 from orchestrator.quantities import format_duration
 from orchestrator.run_folder import timings
@@ -75,7 +75,7 @@ def price_plan(
             task = plan.task(key)
             unknown[task] = _sum(unknown.get(task, (0.0, 0.0)), _bounds(plan, key, reference))
     if by_reference and reference is not None:
-        here = speed.machine_speed(kept())
+        here = reference_timings.machine_speed(kept())
         factor, apart = here.against(reference.speed) if here is not None else (1.0, 2.0)
         for key in spans:
             if group_of(plan.jobs[key]) not in known:

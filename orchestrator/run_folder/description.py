@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.errors import EngramError
-from orchestrator.jsonable import jsonable
 from orchestrator.planning.plan import Plan, plan_of
+from orchestrator.quantities import jsonable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.spec.config_parts import plain

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from orchestrator.errors import Damaged, SpecError
-from orchestrator.printable import IN_A_LINE, printable
+from orchestrator.quantities import IN_A_LINE, printable
 from orchestrator.run_folder.sealed import seal, unseal
 from orchestrator.spec import spec_file
 from orchestrator.spec.fields import nearest

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from orchestrator import row_setting
+from orchestrator import rounding
 from orchestrator.spec.fields import text
 
 RUN = "run"
@@ -35,7 +35,7 @@ def flatten_settings(table: pa.Table) -> pa.Table:
     """The table with a column `setting.NAME` for each name in its `setting`; null where a row has none."""
     if SETTING not in table.schema.names:
         return table
-    settings = [row_setting.parse_setting(value) or {} for value in table[SETTING].to_pylist()]
+    settings = [rounding.parse_setting(value) or {} for value in table[SETTING].to_pylist()]
     after = table.schema.get_field_index(SETTING) + 1
     for offset, name in enumerate(dict.fromkeys(name for setting in settings for name in setting)):
         label = f"{SETTING}.{name}"

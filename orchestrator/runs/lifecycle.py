@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from orchestrator.clock import SYSTEM, Clock
 from orchestrator.errors import Absent, Damaged, Held, SpecError, StoreError
 from orchestrator.executors import Executor, open_executor
 from orchestrator.planning.extras import check_extras
@@ -27,8 +26,9 @@ from orchestrator.runs.report import Report, session_report
 from orchestrator.runs.session import Session, SessionRun
 from orchestrator.scheduling.driver import Driver, Observer
 from orchestrator.scheduling.stop import Stop
-from orchestrator.spec.execution import Execution
+from orchestrator.scheduling.waiting import SYSTEM, Clock
 from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, lease
 from orchestrator.store.holder import Holder, takeover_message
 

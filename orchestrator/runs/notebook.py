@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from orchestrator import rounding, row_setting
+from orchestrator import rounding
 from orchestrator.quantities import format_count
 
 FIRST = 5  # rows of a summary
@@ -50,7 +50,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     n = row["n"]
     return [
         row["metric"],
-        row_setting.format_setting(row["setting"], equals=" = "),
+        rounding.format_setting(row["setting"], equals=" = "),
         rounding.format_row_value(row, "estimate"),
         rounding.format_row_interval(row),
         "" if n is None else format_count(n, row["unit"] or ""),

@@ -12,7 +12,6 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator.clock import SYSTEM, Clock
 from orchestrator.errors import ClusterError, StoreError
 from orchestrator.executors import Executor
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
@@ -21,8 +20,7 @@ from orchestrator.quantities import format_duration
 from orchestrator.run_folder.checkpoint_gc import CheckpointGc
 from orchestrator.scheduling.schedule import Schedule
 from orchestrator.scheduling.stop import GRACE, OutOfTime, Stop
-from orchestrator.scheduling.time_limits import TimeLimits
-from orchestrator.scheduling.waiting import Claims, Waiting
+from orchestrator.scheduling.waiting import SYSTEM, Claims, Clock, TimeLimits, Waiting
 from orchestrator.store import Store
 from tasks.compute_context import StrategyName
 from tasks.job import marks

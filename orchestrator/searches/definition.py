@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, Literal, get_args
 
 from orchestrator.errors import SpecError
-from orchestrator.jsonable import jsonable
 from orchestrator.planning.identity import canonical
+from orchestrator.quantities import jsonable
 from orchestrator.searches.space import Choice, Space, size, space
 from orchestrator.spec import audits
 from orchestrator.spec.fields import alternatives, field_types, nearest

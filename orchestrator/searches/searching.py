@@ -29,7 +29,7 @@ from orchestrator.searches.folder import SearchFolder
 from orchestrator.searches.recommendation import Recommendation, describe_choices, format_interval, recommend, winner
 from orchestrator.searches.trials import FAILED, STOPPED, Trial
 from orchestrator.spec import resolve
-from orchestrator.spec.execution import Execution
+from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, lease
 from tasks import seeds
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import functools
+import inspect
+import itertools
 import re
+import textwrap
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,16 +17,43 @@ from typing import Any, Literal, get_args, get_origin
 from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import plain, walk
 from orchestrator.spec.fields import alternatives, field_types, nearest, text
-from orchestrator.spec.meanings import OURS, meanings
 from tasks.audit import Audit
-from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.places import DESCRIPTIONS
+from tasks.ranges import Ranged, describe_range
 
+OURS = "Ours: "  # begins the meaning of a setting that is not the paper's
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
 BEYOND: Mapping[type, tuple[Any, ...]] = {int: (-1, 10**6), float: (-1.0, 1e6), str: ("?",)}
 REFUSAL = re.compile(r"(?P<name>\w+) (?:is|has) .*?; (?:it|each) must be (?P<allowed>.*)", re.DOTALL)
 LONG = 70  # characters of a value
 SAMPLES: Mapping[type, Any] = {str: "x", int: 1, float: 1.0}
+
+
+@functools.cache
+def meanings(config: Any) -> Mapping[str, str]:
+    """Field -> its meaning in one line; fields without a docstring are left out, as all are without the source."""
+    found: dict[str, str] = {}
+    for kind in reversed(config.__mro__):
+        found.update(_field_docstrings(kind) if kind is not object else {})
+    return found
+
+
+def _field_docstrings(kind: Any) -> dict[str, str]:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+    except (OSError, TypeError, SyntaxError):  # a class without a source
+        return {}
+    statements = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    return {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in itertools.pairwise(statements)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
 
 
 @dataclass(frozen=True)
@@ -141,17 +173,21 @@ def value_text(value: Any) -> str:
 
 
 def _allowed_values(value: Any, name: str, to: Any) -> str:
-    """What the config's own checks say of values that are surely out of range; empty where they take all."""
+    """The range that the field's type declares, and what other checks of the config say; empty where they take all.
+
+    The other checks are asked with values that are surely out of range.
+    """
     if value is None:
         return ""
     kinds: tuple[Any, ...] = alternatives(to)
     if Dataset in kinds:
-        return "one of " + ", ".join(catalog.DESCRIPTIONS) + ", each perhaps with #HEIGHTxWIDTH, #grey or #rgb"
+        return "one of " + ", ".join(DESCRIPTIONS) + ", each perhaps with #HEIGHTxWIDTH, #grey or #rgb"
     tried = [beyond for kind in kinds for beyond in BEYOND.get(kind, ())]
     for named in kinds:
         if hasattr(named, "identity") and "name" in field_types(named):
             tried.extend(_try_make(named, name="?"))
-    says = [_refusal(value, name, each) for each in tried]
+    declared = describe_range(type(value), name) if isinstance(value, Ranged) else ""
+    says = ["" if declared == _type(to) else declared, *(_refusal(value, name, each) for each in tried)]
     return ", ".join(dict.fromkeys(filter(None, says)))
 
 
@@ -198,7 +234,7 @@ def _sample(to: Any) -> Any:
 def _published_values(audit: Audit, name: str) -> dict[str, tuple[str, ...]]:
     """Value -> the presets that repeat the paper with it, in their order; values of many fields are left out."""
     values: dict[str, list[str]] = {}
-    for preset in (preset for preset, what in audit.repeats.items() if not what.startswith(OURS.lower())):
+    for preset in (preset for preset, what in audit.wording.repeats.items() if not what.startswith(OURS.lower())):
         for cell in audit.cells(preset):
             presets = values.setdefault(value_text(getattr(cell, name)), [])
             if preset not in presets:

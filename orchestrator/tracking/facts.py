@@ -18,7 +18,7 @@ from orchestrator.errors import EngramError
 from orchestrator.inspection import answers, results, search_results, status
 from orchestrator.inspection.disclosure import typed_config
 from orchestrator.inspection.search_results import SearchResults, is_search
-from orchestrator.jsonable import jsonable
+from orchestrator.quantities import jsonable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.spec.config_parts import flatten, plain, walk
@@ -111,7 +111,7 @@ def answer(journal: Journal, store: Store, search: SearchResults | None) -> dict
     verdict = results.answer(journal, store)
     if verdict is None:
         return {}
-    meaning = audits.find(journal.about()["audit"]).audit.answers[verdict.answer]
+    meaning = audits.find(journal.about()["audit"]).audit.wording.answers[verdict.answer]
     tags = {"engram.answer": verdict.answer, "engram.tone": meaning.tone}
     compared = results.headline(journal, store)
     if compared is not None:

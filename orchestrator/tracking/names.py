@@ -53,7 +53,7 @@ def _subject(about: Mapping[str, Any]) -> str:
     name: str = about["audit"]
     config = typed_config(about)
     try:
-        subject = audits.find(name).audit.subject
+        subject = audits.find(name).audit.wording.subject
     except EngramError:
         return name
     return name if subject is None or config is None else subject(config)

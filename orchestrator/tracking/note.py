@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orchestrator import rounding, row_setting
+from orchestrator import rounding
 from orchestrator.errors import EngramError
 from orchestrator.inspection import answers, pages, results, search_results
 from orchestrator.inspection.search_results import SearchResults
@@ -103,7 +103,7 @@ def _table(rows: Iterable[Mapping[str, Any]]) -> str:
         estimate, null = rounding.format_row_value(row, "estimate"), rounding.format_row_value(row, "null")
         cells = (
             row["metric"],
-            row_setting.format_setting(row["setting"]),
+            rounding.format_setting(row["setting"]),
             estimate,
             ends,
             n,

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.errors import EngramError
-from orchestrator.spec.addresses import absolute
+from orchestrator.spec.specification import absolute_uri
 from orchestrator.store import Store
 from orchestrator.tracking import view
 
@@ -70,7 +70,7 @@ def target(store: Store, uri: str | None, experiment: str | None) -> Target | No
     """
     if uri == OFF:
         return None
-    location = default_uri(store) if uri is None else absolute(uri)
+    location = default_uri(store) if uri is None else absolute_uri(uri)
     from importlib.util import find_spec
 
     if find_spec("mlflow") is None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import seeds
-from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.boxed.partition import TrainingImages
 from tasks.job import Inputs, task
 from tasks.models import catalog
 from tasks.models.catalog import Network
@@ -72,7 +72,7 @@ class PixelTraining:
 @task(version=1, name="diffusion.classify_pixels", gpus=1.0, trains=1)
 def train_pixel_classifier(config: PixelTraining, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The trained classifier (PIXEL_CLASSIFIER), one row."""
-    from tasks.datasets.boxed.evaluation import evaluation_pictures
+    from tasks.datasets.boxed.crops import evaluation_pictures
     from tasks.datasets.boxed.partition import split_pictures
     from tasks.datasets.catalog import load_with_boxes
 
@@ -115,7 +115,7 @@ def train_classifier(
 def classify(table: pa.Table, pixels: NDArray[np.uint8]) -> NDArray[np.int64]:
     """The label that a PIXEL_CLASSIFIER says of each picture (n, side, side, 3): (n,)."""
     from tasks.models.inference import logits
-    from tasks.models.weights import architecture_of, weights_of
+    from tasks.models.networks import architecture_of, weights_of_model
 
-    found: NDArray[np.int64] = logits(architecture_of(table), [weights_of(table)], pixels)[0].argmax(1)
+    found: NDArray[np.int64] = logits(architecture_of(table), [weights_of_model(table)], pixels)[0].argmax(1)
     return found

@@ -23,7 +23,7 @@ Security. A model is a program, and only ONNX and weights are read purely as dat
 - TorchScript has no safe way of reading: PyTorch says to treat it "the same way as locally executable code from an
   unknown source" (its SECURITY.md). It holds no Python objects, but its program may use memory, time and files.
 - ONNX is read by onnxruntime without operators of others and without further files.
-- Of a folder of transformers three files are read: JSON and numbers. Python files in it are not.
+- Of a folder of transformers JSON and numbers are read. Python files in it are not.
 - A factory is Python code, which is imported.
 
 None of this is a sandbox: evaluate an untrusted model in a container, or let its owner evaluate it and send a table
@@ -41,9 +41,8 @@ from pathlib import Path, PurePath
 from typing import ClassVar, Literal
 
 from tasks import extras, files, size_limits
-from tasks.datasets.content import digest_of
-from tasks.external import image_folder
-from tasks.external.file_contents import check_contents, needs_network
+from tasks.datasets.dataset import digest_of
+from tasks.external.file_contents import check_contents, digest_of_folder, file_names, needs_network, read_folder
 from tasks.extras import ONNXRUNTIME, Extra
 from tasks.files import File
 from tasks.models import custom
@@ -119,7 +118,7 @@ class ModelFile:
         """The file, and with a factory the Python files of its source."""
         source = () if self.factory is None else tuple(custom.sources(self.factory).values())
         if self.is_folder:
-            return tuple(files.expand_home(self.path) / file for file in image_folder.file_names(self.path))
+            return tuple(files.expand_home(self.path) / file for file in file_names(self.name, self.path))
         return (files.expand_home(self.path), *source)
 
     def extras(self) -> tuple[Extra, ...]:
@@ -252,8 +251,8 @@ def folder_content(model: ModelFile) -> dict[str, bytes]:
 
 
 def _digest_and_folder(model: ModelFile) -> tuple[str, dict[str, bytes]]:
-    held = image_folder.read_folder(model.name, model.path)
-    digest = image_folder.digest_of_folder(held)
+    held = read_folder(model.name, model.path)
+    digest = digest_of_folder(held)
     _check_digest(model, digest)
     return digest, held
 

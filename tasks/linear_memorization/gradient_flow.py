@@ -26,8 +26,7 @@ import pyarrow as pa
 
 from tasks import hardware
 from tasks.job import Inputs, task
-from tasks.linear_memorization.gaussian_samples import Array, stacks
-from tasks.linear_memorization.intervals import interval_columns
+from tasks.linear_memorization.gaussian_samples import Array, interval_columns, stacks
 from tasks.ranges import check_minimums
 from tasks.work import Work
 

@@ -1,8 +1,8 @@
 """How exactly each x is recovered from the trained linear model and its y.
 
-The weights are the solution of least norm of Z w = X, where training from 0 ends for d >= n, computed without the
-closed form of `regression`; the attack asks two queries, w.[0, y_i] / (1 - w.e1). For d < n training ends in e1 with
-probability 1, and nothing can be recovered. Bombari et al. 2022, section 5 and appendix B.3.
+The weights are the solution of least norm of Z w = X, where training from 0 ends for d >= n; the attack asks two
+queries, w.[0, y_i] / (1 - w.e1). For d < n training ends in e1 with probability 1, and nothing can be recovered.
+Bombari et al. 2022, section 5 and appendix B.3.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from tasks import hardware
 from tasks.job import Inputs, task
-from tasks.linear_memorization.gaussian_samples import Array, stacks
-from tasks.linear_memorization.intervals import interval_columns
+from tasks.linear_memorization.gaussian_samples import Array, interval_columns, stacks
 from tasks.ranges import above_zero, check_minimums
 from tasks.work import Work
 

@@ -1,21 +1,95 @@
-"""The config of a self-supervised training: pictures, network, criterion, views, optimiser, and when weights are kept.
+"""The configs of a self-supervised training and of its encoder: backbone, criterion, views, schedule and optimiser.
 
-Light enough for plans: it imports no torch.
+Light enough for plans: they import no torch. What builds a backbone is in `tasks.self_supervised.networks`.
+
+| backbone                                        | what it is                                                        |
+|-------------------------------------------------|-------------------------------------------------------------------|
+| `resnet18`, `resnet34`, `resnet50`, `resnet101` | torchvision's, without the last layer                             |
+| `vit-ti`, `vit-s`, `vit-b`, `vit-l`             | timm's vision transformers, patches of 16, class token            |
+| `small-resnet`, `small-resnet#WIDTH`            | for images of 32 x 32, of that width (32)                         |
 """
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.datasets.boxed.training_images import TrainingImages
-from tasks.extras import Extra
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.datasets.boxed.partition import TrainingImages
+from tasks.extras import TIMM, Extra
 from tasks.ranges import above_zero, check_minimums, one_of, share
-from tasks.self_supervised import backbone
-from tasks.self_supervised.backbone import check
 from tasks.self_supervised.criterion import BYOL, Criterion, VICReg
-from tasks.self_supervised.warmup_cosine import WarmupCosine
 from tasks.training.chains import check_recorded
+
+RESNETS = ("resnet18", "resnet34", "resnet50", "resnet101")
+TRANSFORMERS = {  # by their names in timm
+    "vit-ti": "vit_tiny_patch16_224",
+    "vit-s": "vit_small_patch16_224",
+    "vit-b": "vit_base_patch16_224",
+    "vit-l": "vit_large_patch16_224",
+}
+PATCH = 16
+SMALL = re.compile(r"small-resnet(?:#([1-9]\d{0,3}))?")
+WIDTH = 32
+BACKBONES = (*RESNETS, *TRANSFORMERS, "small-resnet")
+
+
+def check_backbone(name: str, resolution: int) -> None:
+    """ValueError, in one line, unless there is a backbone of this name, for images of this resolution."""
+    if name not in BACKBONES and SMALL.fullmatch(name) is None:
+        raise ValueError(f"backbone is {name!r}; it must be one of {', '.join(BACKBONES)}, small-resnet#WIDTH")
+    if name in TRANSFORMERS and resolution % PATCH:
+        raise ValueError(f"resolution is {resolution}; for {name} it must be a multiple of {PATCH}")
+
+
+def backbone_extras(name: str) -> tuple[Extra, ...]:
+    """The packages that a backbone of this name needs."""
+    return (TIMM,) if name in TRANSFORMERS else ()
+
+
+def small_resnet_width(name: str) -> int:
+    """The width of a small-resnet."""
+    match = SMALL.fullmatch(name)
+    assert match is not None
+    return int(match[1] or WIDTH)
+
+
+Factors = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class WarmupCosine:
+    """Linear warm-up from 0 over the first `warmup` epochs, then half a cosine down to `final` times the first rate.
+
+    p / warmup for p < warmup, then final + (1 - final) (1 + cos(pi (p - warmup) / (epochs - warmup))) / 2, where p
+    epochs have passed before the step; `final` from `epochs` on. Loshchilov & Hutter 2017, "SGDR", eq. 5 without
+    restarts, after the warm-up of Goyal et al. 2017; 10 epochs of it as in Chen et al. 2020, "A simple framework for
+    contrastive learning of visual representations".
+    """
+
+    epochs: float  # of both together
+    warmup: float = 10.0
+    final: float = 0.0
+
+    def __post_init__(self) -> None:
+        above_zero(self, "epochs")
+        check_minimums(self, {"warmup": 0})
+        if not self.warmup < self.epochs:
+            raise ValueError(f"warmup is {self.warmup}; it must be below epochs, which is {self.epochs}")
+        if not 0 <= self.final <= 1:
+            raise ValueError(f"final is {self.final}; it must be from 0 to 1")
+
+    def factors(self, passed: Factors) -> Factors:
+        """The factor of the first learning rate after so many epochs, whole or in part; of the shape of `passed`."""
+        rising = passed / self.warmup if self.warmup else np.ones_like(passed)
+        gone = np.clip((passed - self.warmup) / (self.epochs - self.warmup), 0, 1)
+        falling = self.final + (1 - self.final) * (1 + np.cos(math.pi * gone)) / 2
+        return np.where(passed < self.warmup, rising, falling)
+
 
 OptimiserName = Literal["lars", "sgd", "adamw"]
 Precision = Literal["float32", "bfloat16"]
@@ -90,7 +164,7 @@ class Pretraining:
     def __post_init__(self) -> None:
         one_of(self, "optimiser", OptimiserName)
         one_of(self, "precision", Precision)
-        check(self.backbone, self.augmentation.resolution)
+        check_backbone(self.backbone, self.augmentation.resolution)
         check_projector(self.projector)
         check_minimums(self, LEAST)
         above_zero(self, "base_learning_rate")
@@ -106,7 +180,7 @@ class Pretraining:
             )
 
     def extras(self) -> tuple[Extra, ...]:
-        return backbone.extras(self.backbone)
+        return backbone_extras(self.backbone)
 
     @property
     def asked(self) -> tuple[int, ...]:
@@ -139,3 +213,25 @@ def check_parts(batch: int, accumulate: int) -> None:
         raise ValueError(f"accumulate is {accumulate}; it must divide batch, which is {batch}")
     if batch // accumulate < 2:
         raise ValueError(f"accumulate is {accumulate}; batch norm needs two pictures in a part, and batch is {batch}")
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """A backbone, a projector of these widths on top, and the resolution of the images."""
+
+    backbone: str = "resnet101"
+    projector: tuple[int, ...] = (8192, 8192, 8192)
+    resolution: int = 224
+
+    def __post_init__(self) -> None:
+        check_backbone(self.backbone, self.resolution)
+        check_projector(self.projector)
+        check_minimums(self, {"resolution": 8})
+
+    def extras(self) -> tuple[Extra, ...]:
+        return backbone_extras(self.backbone)
+
+
+def encoder_of_pretraining(config: Pretraining) -> EncoderConfig:
+    """The encoder that a training trains."""
+    return EncoderConfig(config.backbone, config.projector, config.augmentation.resolution)

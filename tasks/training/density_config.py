@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.datasets import released_partitions
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.partitions import fold_of
+from tasks.datasets.partitions import RELEASED_SEED, fold_of, released_fold_of
 from tasks.job import ADDED_LATER, text_of
+from tasks.models.catalog import DensityModel
 from tasks.models.custom import is_own
-from tasks.models.densities import DensityModel
 from tasks.ranges import check_minimums, one_of, share
-from tasks.training.privacy import Privacy
-from tasks.training.recipe import Recipe
+from tasks.training.recipe import Privacy, Recipe
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
@@ -46,10 +44,10 @@ class Fold:
 class ReleasedFold(Fold):
     """A fold of a partition that the paper's released code draws; `partition` is its number there, from 0."""
 
-    generator: int = released_partitions.SEED
+    generator: int = RELEASED_SEED
 
     def fold_indices(self, rows: int) -> NDArray[np.int32]:
-        return released_partitions.released_fold_of(self.partition, rows, self.folds, self.generator)
+        return released_fold_of(self.partition, rows, self.folds, self.generator)
 
 
 @dataclass(frozen=True)

@@ -20,20 +20,17 @@ from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import Part, Rows, Share
 from tasks.job import Inputs, task
 from tasks.models import catalog
-from tasks.models.catalog import Network
-from tasks.models.regularisers import Regularisers
+from tasks.models.catalog import Network, Regularisers
 from tasks.ranges import check_minimums
 from tasks.schemas import MODEL
 from tasks.training.chains import Linked, train_chains
-from tasks.training.classifier import model_row
-from tasks.training.classifier_work import classifier_work
+from tasks.training.classifier import classifier_work, model_row
 from tasks.training.recipe import OptimiserName, Recipe
 from tasks.work import Work
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images, Pixels
-    from tasks.models.networks import Architecture
-    from tasks.models.weights import Weights
+    from tasks.models.networks import Architecture, Weights
     from tasks.training.members import Spec, Trained
 
 ROWS_AT_ONCE = 8192
@@ -240,9 +237,10 @@ def logits(network: Architecture, weights: Weights, images: Pixels) -> NDArray[n
 
     (n, classes).
     """
-    from tasks.models import crops, inference
+    from tasks.models import inference
+    from tasks.models.augmentation import central_images
 
     if images.shape[1:] != network.shape:
-        images = crops.central_images(images, network.shape[0])
+        images = central_images(images, network.shape[0])
     logits_of_images: NDArray[np.float32] = inference.logits(network, [weights], images)[0]
     return logits_of_images

@@ -18,8 +18,7 @@ from tasks.models.layers import Mode
 from tasks.training.device_data import DeviceData
 from tasks.training.members import Spec
 from tasks.training.objective import AfterStep, Batch
-from tasks.training.optimisers.optimiser import Optimiser
-from tasks.training.parameter_buffer import ParameterBuffer
+from tasks.training.optimisers import Optimiser, ParameterBuffer
 
 
 @dataclass(frozen=True, eq=False)

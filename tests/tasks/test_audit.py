@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from tasks.audit import Audit, UndeclaredAnswer
+from tasks.audit import Audit, UndeclaredAnswer, Wording
 from tasks.schemas import SUMMARY
 from tasks.verdict import ANSWERS, Meaning, Verdict
 
@@ -29,7 +29,7 @@ def audit(**more: object) -> Audit:
 
 def test_the_usual_answers_are_every_audits_unless_it_has_its_own() -> None:
     five = ["memorised", "not seen", "forgotten", "not forgotten", "undecided"]
-    assert five == list(ANSWERS) == list(audit().answers)
+    assert five == list(ANSWERS) == list(audit().wording.answers)
     for answer in five:
         said = audit().answer(Config(answer), NOTHING)
         assert said is not None
@@ -38,8 +38,8 @@ def test_the_usual_answers_are_every_audits_unless_it_has_its_own() -> None:
 
 
 def test_an_answer_that_is_not_declared_is_refused_in_a_line() -> None:
-    own = audit(answers={"loud": Meaning("it shouts", "accused"), "unclear": Meaning("nobody knows")})
-    assert "open" == own.answers["unclear"].tone
+    own = audit(wording=Wording({"loud": Meaning("it shouts", "accused"), "unclear": Meaning("nobody knows")}))
+    assert "open" == own.wording.answers["unclear"].tone
     with pytest.raises(UndeclaredAnswer) as caught:
         own.answer(Config("memorised"), NOTHING)
     assert "answer is 'memorised'; it must be one of those declared: loud, unclear" == str(caught.value)

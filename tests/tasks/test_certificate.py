@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tasks.audit import Audit
+from tasks.audit import Audit, Wording
 from tasks.certificate import STEPS, Boundary, chances, line_of, number_per_hundred, steps_of_null
 from tasks.schemas import SUMMARY
 from tasks.statistics import Estimate
@@ -49,7 +49,9 @@ def test_an_audit_without_a_verdict_has_none() -> None:
 
 
 def test_an_audits_own_is_taken() -> None:
-    own = audit(certificate=lambda config, summary, verdict: (config, summary, verdict)).certify("", 3, ROWS)
+    own = audit(wording=Wording(certificate=lambda config, summary, verdict: (config, summary, verdict))).certify(
+        "", 3, ROWS
+    )
     assert (3, ROWS, judged(3, ROWS)) == own  # type: ignore[comparison-overlap]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 import pyarrow as pa
 
 from tasks import statistics
-from tasks.audit import Audit
+from tasks.audit import Audit, Handout, Wording
 from tasks.datasets.catalog import load_records
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.records import Records
@@ -162,11 +162,13 @@ AUDIT = Audit(
     presets={"smoke": Config()},
     tiny=lambda config: replace(config, data=SHIPPED, parts=2),
     verdict=verdict,
-    probes=probes,
     measures=MEASURES,
-    answers={
-        "wordy": Meaning("answers are longer than they need be", "accused"),
-        "short": Meaning("answers are short enough", "cleared"),
-        "unclear": Meaning("there are too few answers to say"),
-    },
+    wording=Wording(
+        answers={
+            "wordy": Meaning("answers are longer than they need be", "accused"),
+            "short": Meaning("answers are short enough", "cleared"),
+            "unclear": Meaning("there are too few answers to say"),
+        },
+    ),
+    handout=Handout(probes),
 )

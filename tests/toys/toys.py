@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import compute_context, schemas
-from tasks.audit import Audit
+from tasks.audit import Audit, Handout
 from tasks.datasets.dataset import Dataset
 from tasks.job import Inputs, Job, task
 
@@ -190,4 +190,4 @@ PRESETS = {
     "absent": (Config(data=Dataset("mnist")), Config(parts=2, data=Dataset("mnist"))),
 }
 
-AUDIT = Audit(Config, plan, PRESETS, tiny, probes=probes)
+AUDIT = Audit(Config, plan, PRESETS, tiny, handout=Handout(probes))

@@ -22,7 +22,7 @@ from dashboards.audits.deja_vu.attacks import (
 )
 from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, curve, level, upright
 from dashboards.columns import integers
-from tasks.audits.deja_vu.few_pictures import Weighted, limits
+from tasks.audits.deja_vu.accuracy import Weighted, limits
 from tasks.audits.deja_vu.measures.probe import count_correct
 from tasks.statistics import Estimate
 

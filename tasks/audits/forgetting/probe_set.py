@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from tasks.datasets.catalog import files, load
 from tasks.datasets.images import Labels, Pixels
 from tasks.datasets.mixtures import Part, Remainder, Rows, groups_of
-from tasks.external.blinding import HandedOut, blind_images
-from tasks.external.split import SCHEMA, key_of
+from tasks.external.blinding import SPLIT_SCHEMA, HandedOut, blind_images, key_of
 
 SET_NAME = "query"  # the set's name without a control set
 
@@ -105,5 +104,5 @@ def split_table(config: ProbeSet) -> pa.Table:
                 zip(probes.is_control, data, probes.rows.tolist(), handed.ids, strict=True)
             )
         ],
-        SCHEMA,
+        SPLIT_SCHEMA,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasks.ranges import one_of, share
-from tasks.training.unlearning_config import UNLEARNING, UnlearningName
+from tasks.training.unlearning import UNLEARNING, UnlearningName
 
 Source = Literal["training", "model", "outputs"]
 

@@ -32,17 +32,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tasks.audit import Audit
-from tasks.audits.relational.answer import MEANINGS, RULES, SYMBOLS, certificate, question_subsets, verdict
-from tasks.audits.relational.config import About, Relational, tiny
-from tasks.audits.relational.measures import MEASURES
-from tasks.audits.relational.objectives import OBJECTIVES
-from tasks.audits.relational.presets import PRESETS, REPEATS
-from tasks.audits.relational.published import printed_cell
-from tasks.audits.relational.situations import SITUATIONS
-from tasks.audits.relational.summary import summary
+from tasks.audit import Audit, Handout, Wording
+from tasks.audits.relational.answer import MEANINGS, OBJECTIVES, RULES, SYMBOLS, certificate, question_subsets, verdict
+from tasks.audits.relational.config import About, Relational
+from tasks.audits.relational.measures import MEASURES, summary
+from tasks.audits.relational.presets import PRESETS, REPEATS, SITUATIONS, printed_cell, tiny
 from tasks.audits.relational.trainings import trainings
-from tasks.external.split import Split
+from tasks.external.blinding import Split
 from tasks.job import Job, Roots
 from tasks.language_models.language_model import LanguageModel
 from tasks.measure import roots
@@ -93,17 +89,17 @@ AUDIT = Audit(
     plan=plan,
     measures=MEASURES,
     presets=PRESETS,
-    repeats=REPEATS,
-    situations=SITUATIONS,
     tiny=tiny,
-    rules=RULES,
     verdict=verdict,
-    probes=probes,
-    probes_config=probes_config,
-    split=split,
-    answers=MEANINGS,
-    certificate=certificate,
-    symbols=SYMBOLS,
-    subject=subject,
     objectives=OBJECTIVES,
+    wording=Wording(
+        repeats=REPEATS,
+        situations=SITUATIONS,
+        rules=RULES,
+        answers=MEANINGS,
+        certificate=certificate,
+        symbols=SYMBOLS,
+        subject=subject,
+    ),
+    handout=Handout(probes, config=probes_config, split=split),
 )

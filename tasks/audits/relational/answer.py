@@ -10,18 +10,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.measures.repeats import TWICE
 from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, number_per_hundred, steps_of_null
+from tasks.objectives import Objective, Objectives
 from tasks.rules import Rule, Rules, undecided
-from tasks.summaries import index_rows
+from tasks.summaries import Row, index_rows
 from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 
-Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str], Row]
 NOT_JUDGED = "not judged"
 MEANINGS: Mapping[Answer, Meaning] = {
@@ -360,3 +359,25 @@ def next_steps(config: Relational, answer: Answer, evidence: Evidence | None) ->
             return ("Ask for one file, of what one system says of every question, and audit that.",)
         return ("Ask for a system that answers every question, also where the text does not hold the answer.",)
     return ("Ask more questions (examples=0, held_out=0), or train more replicates.",)
+
+
+def memorization_row(config: Relational, summary: pa.Table) -> Row | None:
+    """The row of relational m on which the answer rests."""
+    rows = index_rows(summary)
+    return next((rows[name] for name in map(decisive_name, question_subsets(config)) if name in rows), None)
+
+
+def utility_row(config: Relational, summary: pa.Table) -> Row | None:
+    """The row of s on held-out questions beside it: the share that is answered rightly from whole contexts."""
+    m = memorization_row(config, summary)
+    if m is None:
+        return None
+    setting = json.dumps({**json.loads(m["setting"]), "split": "validation"}, sort_keys=True)
+    return index_rows(summary).get(("s", setting))
+
+
+OBJECTIVES = Objectives(
+    memorization=Objective("relational m", "share", "lower", memorization_row),
+    utility=Objective("held-out accuracy", "share", "higher", utility_row),
+    allowance=0.02,
+)

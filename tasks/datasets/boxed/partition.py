@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from tasks import seeds
 from tasks.datasets.boxed.pictures import BoxedPictures
-from tasks.datasets.dataset import DatasetError
-from tasks.ranges import check_minimums
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.ranges import check_minimums, share
 
 PartName = Literal["A", "B", "other A", "other B", "X", "validation"]
 PART_NAMES: tuple[PartName, ...] = get_args(PartName)
@@ -293,3 +293,21 @@ def row_mask(rows: Sequence[Rows], pictures: int) -> NDArray[np.bool_]:
 
 def join_rows(rows: Sequence[Rows]) -> Rows:
     return np.sort(np.concatenate([*rows, np.zeros(0, np.int64)]))
+
+
+@dataclass(frozen=True)
+class TrainingImages:
+    """A part of the data's pictures, which `catalog.load_boxed(data, correlation)` gives.
+
+    `correlation` is that of digits-on-photos, in [0, 1]: how often a scene's background tells its digit's class.
+    """
+
+    data: Dataset
+    correlation: float
+    partition: Partition
+    part: PartName
+
+    def __post_init__(self) -> None:
+        share(self, "correlation")
+        if self.part not in PART_NAMES:
+            raise ValueError(f"part is {self.part!r}; it must be one of {', '.join(PART_NAMES)}")

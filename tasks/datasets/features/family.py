@@ -17,11 +17,8 @@ from typing import Literal
 import numpy as np
 
 from tasks import seeds
-from tasks.datasets.features.feature import Feature
-from tasks.datasets.features.glyph import GLYPHS, Glyph
+from tasks.datasets.features.kinds import GLYPHS, Feature, Glyph, Picture, Words
 from tasks.datasets.features.names import names
-from tasks.datasets.features.picture import Picture
-from tasks.datasets.features.words import Words
 from tasks.files import File, read
 from tasks.ranges import check_minimums, one_of
 

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.cli import comparison
 from orchestrator.inspection.compare import Comparison, Difference, Pair
-from orchestrator.jsonable import jsonable
+from orchestrator.quantities import jsonable
 from tasks.verdict import Verdict
 
 A = {"metric": "M", "setting": "{}", "estimate": 0.25, "low": 0.1, "high": 0.4, "n": 3, "null": 0.0}

@@ -13,9 +13,8 @@ from PIL import Image
 from orchestrator.inspection import evidence
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import start
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import pin_cells, resolve_cells
-from orchestrator.spec.specification import Spec
+from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import Store, open_store
 from orchestrator.store.content import content
 

@@ -15,15 +15,15 @@ from orchestrator.errors import SpecError
 from orchestrator.inspection.probes import hand_out
 from orchestrator.spec import audits
 from orchestrator.spec.specification import Spec
+from tasks.audit import Handout
 from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.datasets.records import Records
-from tasks.question_answering.corruption import Corruption
-from tasks.question_answering.question_sets import probe_sets
+from tasks.question_answering.question_sets import Corruption, probe_sets
 
 
 def test_an_audit_without_pictures_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = audits.find("toys")
-    silent = replace(found, audit=replace(found.audit, probes=None))
+    silent = replace(found, audit=replace(found.audit, handout=None))
     monkeypatch.setattr("orchestrator.inspection.probes.find", lambda name: silent)
     with pytest.raises(SpecError, match="toys has no pictures to hand out"):
         hand_out(Spec("toys"), tmp_path / "handed")
@@ -36,7 +36,7 @@ def test_pictures_and_records_are_not_handed_out_together(tmp_path: Path, monkey
         ("read", Records(pa.table({"id": ["a"]}))),
     ]
     found = audits.find("toys")
-    mixed = replace(found, audit=replace(found.audit, probes=lambda config: iter(both)))
+    mixed = replace(found, audit=replace(found.audit, handout=Handout(lambda config: iter(both))))
     monkeypatch.setattr("orchestrator.inspection.probes.find", lambda name: mixed)
     with pytest.raises(SpecError, match="toys: its probes are images and records; they must all be of one kind"):
         hand_out(Spec("toys"), tmp_path / "handed")
@@ -47,7 +47,8 @@ def test_questions_are_handed_out_in_the_format_of_their_set(tmp_path: Path, mon
     one = [Question("a", "c", "Ann has 4.", "How many?", (("4",),))]
     found = audits.find("toys")
     asking = replace(
-        found, audit=replace(found.audit, probes=lambda _: probe_sets(QuestionSet(one, one, "drop"), Corruption()))
+        found,
+        audit=replace(found.audit, handout=Handout(lambda _: probe_sets(QuestionSet(one, one, "drop"), Corruption()))),
     )
     monkeypatch.setattr("orchestrator.inspection.probes.find", lambda name: asking)
     written = hand_out(Spec("toys"), tmp_path / "handed")

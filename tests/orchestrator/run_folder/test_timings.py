@@ -8,8 +8,8 @@ import toys
 
 from orchestrator.run_folder import timings
 from orchestrator.runs.lifecycle import start
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
 from orchestrator.store import open_store
 
 

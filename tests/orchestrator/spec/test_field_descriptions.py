@@ -7,7 +7,7 @@ import pytest
 from orchestrator.errors import SpecError
 from orchestrator.spec import audits
 from orchestrator.spec.field_descriptions import describe_fields, find_fields
-from tasks.audit import Audit
+from tasks.audit import Audit, Wording
 
 OWN = ["deja_vu", "density", "forgetting", "relational", "unique_feature"]
 
@@ -22,7 +22,7 @@ def test_no_field_of_any_audit_lacks_a_meaning(name: str) -> None:
 @pytest.mark.parametrize("name", OWN)
 def test_no_preset_of_any_audit_lacks_what_it_repeats(name: str) -> None:
     audit = audits.find(name).audit
-    assert list(audit.presets) == list(audit.repeats)
+    assert list(audit.presets) == list(audit.wording.repeats)
 
 
 def test_a_field_has_its_type_default_range_and_published_values() -> None:
@@ -53,5 +53,9 @@ def test_an_unknown_field_is_refused_with_the_nearest_also_of_those_below() -> N
 def test_an_audit_that_says_what_a_preset_repeats_must_have_that_preset() -> None:
     with pytest.raises(ValueError, match="repeats has 'b'; it must be one of the presets: a"):
         Audit(
-            config=int, plan=lambda config: {}, presets={"a": 1}, tiny=lambda config: config, repeats={"b": "ours: x"}
+            config=int,
+            plan=lambda config: {},
+            presets={"a": 1},
+            tiny=lambda config: config,
+            wording=Wording(repeats={"b": "ours: x"}),
         )

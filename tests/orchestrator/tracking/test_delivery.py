@@ -14,9 +14,8 @@ from orchestrator.run_folder import receipt
 from orchestrator.run_folder.journal import Journal
 from orchestrator.run_folder.receipt import Receipt
 from orchestrator.runs.lifecycle import start
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import resolve_cells
-from orchestrator.spec.specification import Spec
+from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import Store, open_store
 from orchestrator.tracking import artifacts, delivery
 from orchestrator.tracking.delivery import Delivery, addresses, is_delivered

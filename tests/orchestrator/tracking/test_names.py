@@ -10,9 +10,8 @@ from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.run_folder.description import cell_description
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import start
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import resolve_cells
-from orchestrator.spec.specification import Spec
+from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import open_store
 from orchestrator.tracking import names
 

@@ -223,7 +223,7 @@ def test_a_number_has_a_name_a_unit_and_a_sample(audit: str, preset: str, tiny: 
 
 @pytest.mark.parametrize("audit", AUDITS)
 def test_what_an_answer_means_is_declared_with_its_tone(audit: str, package: Path) -> None:
-    answers = audits.find(audit).audit.answers
+    answers = audits.find(audit).audit.wording.answers
     assert "open" in {meaning.tone for meaning in answers.values()}  # where nothing could be had
     for answer, meaning in answers.items():
         assert 1 <= len(answer.split()) <= 2, answer
@@ -239,7 +239,7 @@ def test_the_answer_in_words_stands_on_rows_of_the_summary(audit: str, preset: s
         for table in (summary, summary.slice(0, 0)):  # the second, where nothing could be had
             said = verdict(audit, config, table)
             if said is not None:
-                assert said.answer in audits.find(audit).audit.answers
+                assert said.answer in audits.find(audit).audit.wording.answers
                 assert said.sentence
                 assert said.limits
                 assert set(said.rows) <= set(names(table))
@@ -257,7 +257,7 @@ def test_where_nothing_was_trained_on_the_interval_covers_the_null(audit: str, t
         rows = {(row["metric"], row["setting"]): row for row in report.table("summary").to_pylist()}
         said = verdict(audit, config, report.table("summary"))
         assert said is not None
-        assert audits.find(audit).audit.answers[said.answer].tone != "accused"
+        assert audits.find(audit).audit.wording.answers[said.answer].tone != "accused"
         rests_on = next(row for row in map(rows.__getitem__, said.rows) if row["low"] is not None)
         assert rests_on["low"] <= rests_on["null"] <= rests_on["high"], rests_on
 

@@ -13,7 +13,7 @@ from tasks.checkpoints import Link
 from tasks.datasets.dataset import Dataset
 from tasks.training.density import fit, latest, train_many
 from tasks.training.density_config import DensityTraining, Fold
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 WHOLE = DensityTraining(
     Dataset("digits"),

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from tasks import seeds, statistics
 from tasks.audits.density import tail
-from tasks.audits.density.config import Density, Estimator
+from tasks.audits.density.config import About, Density, Estimator
 from tasks.audits.density.highly_memorised import column, lists, within_central
 from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, ReleasedFolds, labels
 from tasks.audits.density.memorization import Array, Mask, Terms, matched_count_score, terms
@@ -42,13 +42,10 @@ from tasks.audits.density.tail import LEVEL
 from tasks.audits.density.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.ranges import check_minimums, not_negative
+from tasks.ranges import AtLeast, Finite, Ranged
 from tasks.statistics import Estimate
 from tasks.summaries import Row, alone, row
-from tasks.training.privacy import Privacy
-
-if TYPE_CHECKING:
-    from tasks.audits.density.about import About
+from tasks.training.recipe import Privacy
 
 PLANTED = 100  # observations of which it is asked how much memory would be found
 FOUND = 0.8  # of these
@@ -88,22 +85,18 @@ SCORES = pa.schema(
 
 
 @dataclass(frozen=True)
-class Scores:
+class Scores(Ranged):
     """Which models there are and when they are asked; `permutations` for a p-value, `draws` for a matched-count score.
 
     The draws come from `seed`. Memory of no more than `negligible` nats is none.
     """
 
     models: Folds | ReleasedFolds | LeaveOneOut
-    epoch: int
-    permutations: int = 9999
-    draws: int = 64
-    seed: int = 0
-    negligible: float = 0.0
-
-    def __post_init__(self) -> None:
-        not_negative(self, "negligible")
-        check_minimums(self, {"epoch": 1, "permutations": 1, "draws": 1, "seed": 0})
+    epoch: Annotated[int, AtLeast(1)]
+    permutations: Annotated[int, AtLeast(1)] = 9999
+    draws: Annotated[int, AtLeast(1)] = 64
+    seed: Annotated[int, AtLeast(0)] = 0
+    negligible: Annotated[float, Finite(zero=True)] = 0.0
 
 
 @task(version=5, name="density.scores", gathers=True)

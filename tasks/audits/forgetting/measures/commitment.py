@@ -16,7 +16,7 @@ from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.evidence_rows import HANDED_OUT
 from tasks.audits.forgetting.probe_set import ProbeSet, key_table
 from tasks.audits.forgetting.trainings import Trainings
-from tasks.external.split import Split
+from tasks.external.blinding import Split
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.summaries import Row, alone, row

@@ -12,8 +12,8 @@ from tasks.audits.density.log_densities import Folds, LeaveOneOut
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
+from tasks.training.density import Evaluation, density_table
 from tasks.training.density_config import DensityTraining, Fold, Row
-from tasks.training.density_table import Evaluation, density_table
 from tasks.training.members import Epoch
 
 Array = NDArray[np.float64]

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.density.measures.nearest_neighbours import NEIGHBOURS
+from tasks.audits.density.measures.neighbours import NEIGHBOURS
 from tasks.audits.density.measures.scores import SCORES
-from tasks.training.density_table import FITTED
+from tasks.training.density import FITTED
 
 
 def scores(u: Sequence[float | None], m: Sequence[float | None], rows: Sequence[int] | None = None) -> pa.Table:

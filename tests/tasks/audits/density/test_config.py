@@ -9,14 +9,22 @@ from dataclasses import replace
 import pytest
 
 from tasks.audits.density import PRESETS, Density, tiny
-from tasks.audits.density.config import LEAST
 from tasks.datasets.dataset import Dataset
-from tasks.models.densities import DensityModel
-from tasks.training.privacy import Privacy
+from tasks.models.catalog import DensityModel
+from tasks.ranges import AtLeast, field_ranges
+from tasks.training.recipe import Privacy
+
+LEAST = [
+    (name, each.low) for name, ranges in field_ranges(Density).items() for each in ranges if isinstance(each, AtLeast)
+]
 
 
-@pytest.mark.parametrize(("name", "least"), LEAST.items())
-def test_a_number_that_is_too_small_is_named(name: str, least: int) -> None:
+def test_every_count_has_a_smallest_value() -> None:
+    assert 11 == len(LEAST)
+
+
+@pytest.mark.parametrize(("name", "least"), LEAST)
+def test_a_number_that_is_too_small_is_named(name: str, least: float) -> None:
     assert least == getattr(replace(Density(), **{name: least}), name)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=f"^{name} is {least - 1}; it must be at least {least}$"):
         replace(Density(), **{name: least - 1})  # type: ignore[arg-type]

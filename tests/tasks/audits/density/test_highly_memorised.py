@@ -14,7 +14,7 @@ from tasks.audits.density.highly_memorised import (
     statistic_with_interval,
     within_central,
 )
-from tasks.audits.density.measures.nearest_neighbours import pearson
+from tasks.audits.density.measures.neighbours import pearson
 from tasks.audits.density.memorization import matched_count_score, terms
 from tasks.audits.density.reassignment import reassign_models
 from tests.tasks.audits.density.made_up import noise, partitions

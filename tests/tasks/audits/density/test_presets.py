@@ -10,12 +10,12 @@ from orchestrator.planning.plan import Plan
 from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.density import AUDIT, PRESETS, Density
 from tasks.audits.density.log_densities import ReleasedFolds
-from tasks.audits.density.published import CELLS, numbers, repeats
+from tasks.audits.density.presets import CELLS, numbers, repeats
 from tasks.datasets.dataset import Dataset
 from tasks.job import marks
-from tasks.models.densities import DensityModel
+from tasks.models.catalog import DensityModel
 from tasks.training.density_config import DensityTraining, Fold, ReleasedFold
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 from tests.tasks.audits.density import published_data
 
 FIGURES = [name for name in PRESETS if name.startswith("figure")]

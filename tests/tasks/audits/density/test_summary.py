@@ -10,21 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.density.about import About
-from tasks.audits.density.measures import MEASURES
+from tasks.audits.density.config import About
+from tasks.audits.density.measures import MEASURES, summary
 from tasks.audits.density.measures.distribution import DISTRIBUTION, Distribution, distribution
 from tasks.audits.density.measures.duplicates import DUPLICATES, Duplicates, duplicates
 from tasks.audits.density.measures.kernel_density import POINTS, Kernel, points
 from tasks.audits.density.measures.losses import LOSSES, Losses, losses
-from tasks.audits.density.measures.ratios import Ratios, ratios
+from tasks.audits.density.measures.neighbours import Ratios, ratios
 from tasks.audits.density.measures.scores import SCORES, Scores, scores
-from tasks.audits.density.published import CELLS
-from tasks.audits.density.summary import summary
+from tasks.audits.density.presets import CELLS
 from tasks.job import marks
 from tasks.measure import Measure, Tables
 from tasks.schemas import SUMMARY
 from tasks.summaries import Row
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 from tests.tasks.audits.density import made_up, made_up_scores
 
 CONFIG = About(planned=12, smallest=0.015625)

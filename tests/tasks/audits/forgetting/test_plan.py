@@ -24,7 +24,7 @@ from tasks.datasets.mixtures import Part, Remainder
 from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File
 from tasks.job import Job, marks
-from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
+from tasks.training.unlearning import Distillation, FineTuning, GradientAscent, Method, RandomLabels
 
 DIGITS, ON_PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos"))
 smoke = PRESETS["smoke"]
@@ -141,7 +141,8 @@ def test_without_a_control_set_an_owner_is_handed_the_query_set_alone() -> None:
     ((name, pixels),) = probes(replace(SMOKE, query=QuerySet(DIGITS, 1237, held_back=0.0)))
     assert "query" == name
     assert np.array_equal(load(DIGITS).train_images[1237:], pixels)
-    assert AUDIT.probes is probes
+    assert AUDIT.handout is not None
+    assert AUDIT.handout.probes is probes
 
 
 def test_with_a_control_set_an_owner_is_handed_both_shuffled_and_some_twice() -> None:

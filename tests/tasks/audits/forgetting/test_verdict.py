@@ -81,7 +81,7 @@ def test_one_target_is_judged_by_the_rule_and_told_with_its_error_rate(
     decisive = [SURER, "share of D_Q held"] if answer == "not forgotten" else ["share of D_Q held", SURER]
     assert [(metric, '{"target": "D_C"}') for metric in decisive] == list(found.rows)
     assert LIMITS == found.limits
-    assert answer in AUDIT.answers
+    assert answer in AUDIT.wording.answers
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_where_nothing_is_scored_nothing_is_decided() -> None:
 
 
 def test_every_answer_is_declared() -> None:
-    assert set(POSSIBLE_ANSWERS) == set(AUDIT.answers)
+    assert set(POSSIBLE_ANSWERS) == set(AUDIT.wording.answers)
 
 
 def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_it_rests() -> None:

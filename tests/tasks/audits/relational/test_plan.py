@@ -18,10 +18,9 @@ from tasks.audits.relational.presets import SMOKE
 from tasks.audits.relational.trainings import trainings
 from tasks.datasets.catalog import load_questions
 from tasks.job import Job, marks
-from tasks.question_answering.corruption import Corruption
 from tasks.question_answering.predictions import Predictions
-from tasks.question_answering.question_sets import ProbeQuestions, probe_sets
-from tasks.training.privacy import Privacy
+from tasks.question_answering.question_sets import Corruption, ProbeQuestions, probe_sets
+from tasks.training.recipe import Privacy
 from tests.tasks.audits.relational.made_up import FACTS
 
 HERE = replace(SMOKE, data=FACTS, replicates=2, epochs=5, link=2)
@@ -140,7 +139,8 @@ def test_an_owner_is_handed_both_parts_on_both_kinds_of_context_in_one_set() -> 
     expected = {(of, each.id): (each.question, each.context) for of, set_ in parts().items() for each in set_.questions}
     assert expected == found
     assert (len(expected), round(1.1 * len(expected))) == (240, len(handed.questions))
-    assert (probes, split) == (AUDIT.probes, AUDIT.split)
+    assert AUDIT.handout is not None
+    assert (probes, split) == (AUDIT.handout.probes, AUDIT.handout.split)
 
 
 def test_answers_to_the_blinded_set_are_those_by_the_ids_of_the_data(tmp_path: Path) -> None:

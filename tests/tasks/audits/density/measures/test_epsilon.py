@@ -11,7 +11,7 @@ from scipy import integrate, stats
 from scipy.special import expit
 
 from tasks.audits.density.measures.scores import SCORES, Check, check_epsilon, privacy
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 from tests.support.calibration import DRAWS, assert_rate, bounds
 
 EPSILON = 0.7

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tasks import statistics
-from tasks.audits.density.about import About
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import About, Density
 from tasks.audits.density.log_densities import Folds
 from tasks.audits.density.measures.distribution import Distribution, distribution
 from tasks.audits.density.measures.losses import Losses, losses

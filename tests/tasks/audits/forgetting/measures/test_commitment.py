@@ -13,7 +13,7 @@ from orchestrator.planning.plan import Plan
 from tasks.audits.forgetting import AUDIT, plan, split
 from tasks.audits.forgetting.external_targets import ExternalTargets
 from tasks.audits.forgetting.measures.commitment import COMMITMENT, MEASURE, commitment
-from tasks.external.split import csv_of
+from tasks.external.blinding import csv_of
 from tasks.files import File
 from tasks.job import Job, marks
 from tasks.measure import Tables
