@@ -110,7 +110,7 @@ class Chart:
     legend: Sequence[Artist] = ()
     columns: int = 2
     listing: Listing | None = None
-    notes: Sequence[tuple[float, float, str, Look]] = field(default=())  # texts at shares of width and height
+    notes: Sequence[tuple[float, float, str, Look]] = ()  # texts at shares of width and height
 
     def figure(self) -> Figure:
         """The chart as it is drawn."""
@@ -134,7 +134,7 @@ class Curve:
     value: Array
     low: Array
     high: Array
-    n: int = 0  # the size of the sample, where it is known
+    n: int = field(default=0, kw_only=True)  # the size of the sample, where it is known
 
     def describe(self, at: int = -1) -> str:
         """The estimate at one of the places with its interval, in words."""

@@ -98,7 +98,8 @@ def describe_shares(shown: Shares, field: str, at: int) -> str:
 
 def comparison(shown: Shares, places: Any) -> tuple[list[Layer], tuple[float, float]]:
     """Memorised against misrepresented, each with its interval, and the limits of an axis that holds both."""
-    layers, tops = [], [0.0]
+    layers: list[Layer] = []
+    tops = [0.0]
     for offset, (name, (colour, marker, dash)) in zip((-0.08, 0.08), COMPARED.items(), strict=True):
         each, x = shown[name], places + offset
         layers += [

@@ -140,7 +140,7 @@ def read_losses(table: pa.Table) -> Losses:
             rows = rows[np.argsort(epoch[rows], kind="stable")]
             if len(rows):
                 n = int(integers(table, "n")[rows].max())
-                losses[models_kind, split_kind] = Curve(epoch[rows], estimate[rows], low[rows], high[rows], n)
+                losses[models_kind, split_kind] = Curve(epoch[rows], estimate[rows], low[rows], high[rows], n=n)
     return losses
 
 

@@ -93,7 +93,7 @@ class Statistics:
         if not len(rows):
             return None
         estimate, low, high = (of[name][rows] for name in ("estimate", "low", "high"))
-        return Curve(of["epoch"][rows], estimate, low, high, int(of["n"][rows].max()))
+        return Curve(of["epoch"][rows], estimate, low, high, n=int(of["n"][rows].max()))
 
     def null(self, score: str, statistic: str) -> float | None:
         """The value of the statistic over all labels where nothing is memorised; None if unknown."""

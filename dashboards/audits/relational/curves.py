@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +20,11 @@ PANELS = {
     "m by F1": ("m", "f1"),
 }
 # Column -> what it is, colour, mark and dash: colour tells the part of the data, dash and mark the kind of context.
-LINES: dict[str, tuple[str, str, str, Any]] = {
-    "s_train": ("training, whole context", "canary", "o", "-"),
-    "s_validation": ("held out, whole context", "twin", "s", "-"),
-    "r_train": ("training, corrupted", "canary", "^", (0, (4, 2))),
-    "r_validation": ("held out, corrupted", "twin", "v", (0, (4, 2))),
+LINES: dict[str, tuple[str, legend.Series]] = {
+    "s_train": ("training, whole context", ("canary", "o", "-")),
+    "s_validation": ("held out, whole context", ("twin", "s", "-")),
+    "r_train": ("training, corrupted", ("canary", "^", (0, (4, 2)))),
+    "r_validation": ("held out, corrupted", ("twin", "v", (0, (4, 2)))),
 }
 STEP, TALL_STEP = 1.8, 2.0  # inches from a panel to the next: of m, and of answers
 
@@ -89,7 +88,7 @@ def answers(table: pa.Table) -> Figure | None:
     panels = [
         Panel(
             box,
-            [curve(found, LINES[name][1:], width=1.4) for name, found in of_score.items()],
+            [curve(found, LINES[name][1], width=1.4) for name, found in of_score.items()],
             x=epoch_axis(list(of_score.values()), score == list(shown)[-1]),
             y=Axis(limits=(-0.03, 1.03)),
             title=f"{SCORES[score]}, share",
@@ -107,7 +106,7 @@ def answers(table: pa.Table) -> Figure | None:
         ),
         TALL_STEP * len(shown) + 0.4 + legend.height(len(LINES)),
         panels,
-        [legend.series_entry(label, series, markersize=4.5) for label, *series in LINES.values()],
+        [legend.series_entry(label, series, markersize=4.5) for label, series in LINES.values()],
     ).figure()
 
 
