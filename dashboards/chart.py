@@ -55,7 +55,7 @@ class Axis:
     most: int | None = 5
     whole: bool = False
     ticks: tuple[ArrayLike, Sequence[str]] | None = None
-    grid: bool = True
+    grid: bool = True  # of an axis across
     worded: bool = True  # tick labels are shown
     log: Sequence[float] | None = None
 
@@ -90,8 +90,8 @@ class Panel:
                 getattr(axes, f"set_{name}ticks")(*axis.ticks)
             if axis.label:
                 getattr(axes, f"set_{name}label")(axis.label)
-            if not axis.grid:
-                axes.grid(axis=name, visible=False)
+        if not self.x.grid:
+            axes.grid(axis="x", visible=False)
         axes.tick_params(labelbottom=self.x.worded, labelleft=self.y.worded)
         for layer in self.finish:
             layer(axes)

@@ -142,7 +142,7 @@ def accuracy_panel(box: layout.Box, shown: Accuracies, percent: int, across: Axi
     return Panel(box, accuracy_layers(shown.of_model, percent), across, up, title, drawing.TEXT - 1)
 
 
-def accuracy_layers(of_model: Mapping[str, Curve], percent: int) -> list[Layer]:
+def accuracy_layers(of_model: dict[str, Curve], percent: int) -> list[Layer]:
     """The decisive percentage upright, and over it the models' lines with their bands."""
     return [upright(percent, DECISIVE), *(curve(each, LOOKS[name]) for name, each in reversed(of_model.items()))]
 

@@ -20,11 +20,11 @@ def decisions(table: pa.Table, negligible: float | None) -> Figure | None:
     """A row for each target: the share of D_Q that it holds with its limits, marked by the decision."""
     if not set(table.column_names) >= NEEDED:
         return None
-    rows = [row for row in table.to_pylist() if row["p_adjusted"] is not None]
-    if not rows:
+    decided = [row for row in table.to_pylist() if row["p_adjusted"] is not None]
+    if not decided:
         return None
-    shown = rows[: layout.MOST]
-    caption = f"{figure_caption(shown, negligible)}{layout.left_out_note(len(shown), len(rows), 'targets')}"
+    shown = decided[: layout.MOST]
+    caption = f"{figure_caption(shown, negligible)}{layout.left_out_note(len(shown), len(decided), 'targets')}"
     handles = legend_entries(shown, negligible)
     rows = layout.rows([row["name"] for row in shown], targets.legend_height(-(-len(handles) // 2)))
     layers: list[Layer] = [] if negligible is None else [upright(100 * negligible, targets.BOUND)]

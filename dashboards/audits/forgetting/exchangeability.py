@@ -21,8 +21,7 @@ from dashboards.audits.forgetting.query_confidences import (
     set_heading,
     target_boxes,
 )
-from dashboards.chart import Axis, Chart, Figure, Layer
-from dashboards.chart import Panel as ChartPanel
+from dashboards.chart import Axis, Chart, Figure, Layer, Panel
 from dashboards.summary import format_range
 from tasks.audits.forgetting import kolmogorov_smirnov
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
@@ -42,7 +41,7 @@ CURVES: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Panel:
+class TargetScores:
     """The scores of one target, or of a model that never saw D_Q, both sorted; `p` is the target's, adjusted."""
 
     name: str
@@ -66,12 +65,12 @@ def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
     """Distributions of the scores of D_Q and of the control set; None where there is no control set."""
     if not set(table.column_names) >= set(CONFIDENCES.names) or not is_controlled(table):
         return None
-    panels = list(target_panels(table, decided))
-    if not panels:
+    found = list(target_panels(table, decided))
+    if not found:
         return None
-    innocent, targets = panels[0].name == INNOCENT, sum(panel.name != INNOCENT for panel in panels)
-    shown = panels[: TARGETS + innocent]
-    caption = figure_caption(panels, innocent) + layout.left_out_note(len(shown) - innocent, targets, "targets")
+    innocent, targets = found[0].name == INNOCENT, sum(panel.name != INNOCENT for panel in found)
+    shown = found[: TARGETS + innocent]
+    caption = figure_caption(found, innocent) + layout.left_out_note(len(shown) - innocent, targets, "targets")
     rows = -(-len(shown) // ACROSS)
     height = FOOT + STEP * rows + legend.ROW
     every = np.concatenate([values for panel in shown for values in (panel.query, panel.control)])
@@ -80,7 +79,7 @@ def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
     words = [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in ticks]
     limits = axis_positions(np.array([low, high])).tolist()
     panels = [
-        ChartPanel(
+        Panel(
             box,
             [draw_panel(panel), set_heading(panel.name)],
             Axis(limits=limits, ticks=(axis_positions(np.array(ticks)), words), worded=at + ACROSS >= len(shown)),
@@ -105,20 +104,20 @@ def is_controlled(table: pa.Table) -> bool:
     return bool(pc.any(pc.equal(table["set"], "control")).as_py())
 
 
-def target_panels(table: pa.Table, decided: pa.Table) -> Iterator[Panel]:
+def target_panels(table: pa.Table, decided: pa.Table) -> Iterator[TargetScores]:
     """A calibration model beside the others, where there are several, and each target beside all of them."""
     matrix = confidence_matrix([table])
     compared = ModelEffects(Decisions(()), matrix)
     if not compared.is_controlled:
         return
     if compared.null_scores:
-        yield Panel(INNOCENT, *unit_scores(compared, compared.null_scores[0]))
+        yield TargetScores(INNOCENT, *unit_scores(compared, compared.null_scores[0]))
     for target in decided.to_pylist():
         models = matrix.replicates("target", target["target"])
         if models and target["p_adjusted"] is not None:
             of = ModelEffects(Decisions(()), matrix, max(matrix.models[model].printed for model in models))
             sides = unit_scores(of, np.mean(of.scores(models), axis=0))
-            yield Panel(target["name"], *sides, target["p_adjusted"])
+            yield TargetScores(target["name"], *sides, target["p_adjusted"])
 
 
 def unit_scores(compared: ModelEffects, of_images: Array) -> tuple[Array, Array]:
@@ -127,7 +126,7 @@ def unit_scores(compared: ModelEffects, of_images: Array) -> tuple[Array, Array]
     return np.sort(values[~is_control]), np.sort(values[is_control])
 
 
-def figure_caption(panels: Sequence[Panel], innocent: bool) -> str:
+def figure_caption(panels: Sequence[TargetScores], innocent: bool) -> str:
     """The caption: what a score is, what the lines are, and the numbers of images."""
     beside = (
         "The first panel is a model that never saw D_Q: there the lines differ by chance alone. " if innocent else ""
@@ -146,7 +145,7 @@ def figure_caption(panels: Sequence[Panel], innocent: bool) -> str:
     )
 
 
-def draw_panel(panel: Panel) -> Layer:
+def draw_panel(panel: TargetScores) -> Layer:
     """Both lines, and an upright one where that of D_Q lies farthest below."""
 
     def draw(axes: Any) -> None:

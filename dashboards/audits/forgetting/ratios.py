@@ -82,12 +82,12 @@ def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figu
     """A row for each target: rho, its interval, and where models of D_Q and of D_C would lie."""
     if not set(table.column_names) >= NEEDED:
         return None
-    rows = {score: [row for row in table.to_pylist() if row["score"] == score] for score in SCORES}
-    two_sided = {row["target"]: row for row in rows["published"]}
+    of_score = {score: [row for row in table.to_pylist() if row["score"] == score] for score in SCORES}
+    two_sided = {row["target"]: row for row in of_score["published"]}
     paper = published_ratios(summary)
     targets = [
         Ratio(row, two_sided.get(row["target"], {}), paper.get(row["name"]))
-        for row in rows["one-sided"]
+        for row in of_score["one-sided"]
         if row["target"] is not None
     ]
     if not targets:
