@@ -26,6 +26,11 @@ def find_rows(summary: Sequence[Row], metric: str, **setting: Any) -> Iterator[t
                 yield found, row
 
 
+def find_row(summary: Sequence[Row], metric: str, **setting: Any) -> Row | None:
+    """The row of a metric whose setting is this one and no more; None without it."""
+    return next((row for found, row in find_rows(summary, metric) if found == setting), None)
+
+
 def finite(value: Any) -> bool:
     """Whether this is a finite number."""
     return isinstance(value, int | float) and math.isfinite(value)
