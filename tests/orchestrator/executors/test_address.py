@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from orchestrator.errors import ClusterError
-from orchestrator.executors.address import PREFACE, probe, reachable
+from orchestrator.executors.cluster import PREFACE, probe, reachable
 from orchestrator.spec.specification import host_and_port
 
 Answer = Callable[[socket.socket], object]
