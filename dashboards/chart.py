@@ -214,11 +214,6 @@ def cdf(values: Array, low: float, high: float) -> tuple[Array, Array]:
     return x, np.concatenate([[0.0, 0.0], shares.repeat(2)[:-1], [1.0]])
 
 
-def note(text: str, at: tuple[float, float], **look: Any) -> Layer:
-    """A text beside the axes or on them, with matplotlib's properties of an annotation."""
-    return lambda axes: axes.annotate(text, at, **look)
-
-
 def row_panel(rows: Rows, layers: Sequence[Layer], across: Axis) -> Panel:
     """A panel with a row for each name."""
     return Panel(

@@ -34,12 +34,12 @@ def stack(count: int, panel: float, gap: float = 0.4, foot: float = 0.5) -> list
 
 def wide_axes(figure: Figure, bottom: float, height: float) -> Axes:
     """Axes across the page, in inches from the figure's lower edge."""
-    return drawing.add_axes(figure, LEFT, bottom, drawing.WIDTH - LEFT - RIGHT, height)
+    return drawing.add_axes(figure, *wide_box(bottom, height))
 
 
 def stack_axes(figure: Figure, count: int, panel: float, gap: float = 0.4, foot: float = 0.5) -> list[Axes]:
-    """Axes below one another, the uppermost first: `panel` inches from one to the next, `gap` of them between."""
-    return [wide_axes(figure, foot + panel * (count - 1 - at), panel - gap) for at in range(count)]
+    """Axes below one another, in the boxes of `stack`."""
+    return [drawing.add_axes(figure, *box) for box in stack(count, panel, gap, foot)]
 
 
 @dataclass(frozen=True)
@@ -59,24 +59,6 @@ def rows(names: Sequence[str], above: float, right: float = RIGHT) -> Rows:
     step = 0.3 if len(names) <= 16 else 0.22
     box = (left, 0.5, drawing.WIDTH - left - right, step * len(names))
     return Rows(short, np.arange(len(names), dtype=np.int64)[::-1], box, step * len(names) + 0.5 + above)
-
-
-def row_axes(names: Sequence[str], above: float, right: float = RIGHT) -> tuple[Figure, Axes, NDArray[np.int64]]:
-    """A figure with a row for each name and `above` inches over them, its axes, and the heights of the rows.
-
-    The first name is the uppermost.
-    """
-    short = [fit_words(name.split(", "), LETTERS) for name in names]
-    left = 0.25 + 0.085 * max(map(len, short))
-    step = 0.3 if len(names) <= 16 else 0.22
-    figure = drawing.canvas(step * len(names) + 0.5 + above)
-    axes = drawing.add_axes(figure, left, 0.5, drawing.WIDTH - left - right, step * len(names))
-    y = np.arange(len(names), dtype=np.int64)[::-1]
-    drawing.set_ticks(axes)
-    axes.set_ylim(-0.6, len(names) - 0.4)
-    axes.set_yticks(y, short, color=drawing.light("ink"))
-    drawing.hide_y_axis(axes)
-    return figure, axes, y
 
 
 def left_out_note(shown: int, of: int, things: str) -> str:
