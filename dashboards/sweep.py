@@ -1,4 +1,4 @@
-"""A sweep's cells in one figure: the estimates that carry the verdict over what was varied."""
+"""A sweep's cells in one figure: the estimates that carry the verdict over what was varied, or a paper's table."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dashboards import drawing, estimates, layout, legend, numbers
-from dashboards.estimates import Row, finite, shorten
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.run import Run
+from dashboards.summary import Row, finite, read_setting, row_label, shorten
 from orchestrator.spec import resolve
 
 LINES = 6  # more of them cannot be told apart: then the cells are listed
@@ -102,6 +102,19 @@ def varied_settings(cells: Sequence[Run]) -> list[Setting]:
     ]
 
 
+def name_cells(run: Run) -> tuple[str, list[str], list[str]]:
+    """The varied fields in words, and each cell's name by its values of them, with and without the fields' names.
+
+    Nothing where there are fewer than two cells, or nothing varies.
+    """
+    settings = varied_settings(run.cells)
+    varied = varied_fields(settings)
+    if not varied or len(run.cells) < 2:
+        return "", [], []
+    names = [", ".join(f"{field} {value_label(setting[field])}" for field in varied) for setting in settings]
+    return " and ".join(varied), names, [", ".join(value_label(each[field]) for field in varied) for each in settings]
+
+
 def config_value(config: Any, path: str) -> Any:
     """The value of a config's field by its dotted path; None if there is no such field."""
     for name in path.split("."):
@@ -140,7 +153,7 @@ def common_name(names: Sequence[Name]) -> Name:
     """The metric that these names have in common, with the settings in which none differs."""
     if len(set(names)) == 1:
         return names[0]
-    settings = [json.loads(setting or "{}") for _, setting in names]
+    settings = [read_setting(setting) for _, setting in names]
     same = {field: value for field, value in settings[0].items() if all(each.get(field) == value for each in settings)}
     return names[0][0], json.dumps(same)
 
@@ -255,7 +268,7 @@ def draw_forest(cells: Sequence[Cell], names: Sequence[Name]) -> Drawing:
 
 def row_title(name: Name) -> str:
     """A title for a row of the summary: its metric and its setting."""
-    words = estimates.row_label({"setting": name[1]}, LETTERS - len(name[0]))
+    words = row_label({"setting": name[1]}, LETTERS - len(name[0]))
     return name[0] if words == "all" else f"{name[0]}, {words}"
 
 
@@ -277,3 +290,27 @@ def describe_estimate(cell: Cell, name: Name) -> str:
     if finite(row["low"]) and finite(row["high"]):
         interval = f", {drawing.format_number(row['low'])} to {drawing.format_number(row['high'])}"
     return f"{row_title(name)} at {where}: {drawing.format_number(row['estimate'])}{interval}."
+
+
+def repetition(run: Run) -> Iterator[Figure]:
+    """A paper's table: the estimates of all cells that have a published value, labelled by what their cells varied."""
+    settings = varied_settings(run.cells)
+    fields = varied_fields(settings)
+    rows = [
+        {**row, "setting": json.dumps({"cell": cell_label(setting, fields), **read_setting(row["setting"])})}
+        for cell, setting in zip(run.cells, settings, strict=True)
+        for row in cell.summary
+        if finite(row["published"]) and finite(row["estimate"])
+    ]
+    if rows:
+        yield estimates.forest(rows, "published", estimates.REPEATED)
+
+
+def cell_label(setting: Setting, fields: list[str]) -> str:
+    """A short label of a cell's setting; booleans by their names if true."""
+    words = [
+        field if setting[field] is True else value_label(setting[field])
+        for field in fields
+        if setting[field] is not False
+    ]
+    return ", ".join(words) or "plain"

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from dashboards import drawing
 from dashboards.audits.deja_vu import attacks
-from dashboards.audits.deja_vu.attacks import Attack
-from dashboards.audits.deja_vu.curves import Curve, decisive_percent, draw_curve, read_curve
+from dashboards.audits.deja_vu.attacks import Attack, decisive_percent, read_curve
 from dashboards.audits.deja_vu.pictures import BOX, CROP, LONGEST, dashes, draw_outlines
-from dashboards.audits.deja_vu.probes import gap, gaps
-from dashboards.figure import Figure
+from dashboards.audits.deja_vu.scores import gap, gaps
+from dashboards.chart import Curve, Figure, curve
 from dashboards.figures import figures
 from dashboards.gallery import Gallery, Item
 from dashboards.page import gallery
@@ -111,7 +110,7 @@ def test_the_curves_are_those_of_the_table() -> None:
     assert expected == found.value.tolist()
     assert found.value - 0.05 == pytest.approx(found.low)
     axes = Canvas().add_subplot()
-    draw_curve(axes, found, ("canary", "o", "-"))
+    curve(found, ("canary", "o", "-"))(axes)
     (line,) = axes.lines
     assert expected == np.asarray(line.get_ydata()).tolist()
     assert drawing.light("canary") == line.get_color()
@@ -407,7 +406,7 @@ def test_a_place_without_an_interval_is_told_without_one() -> None:
     alone = Curve(np.ones(1), np.full(1, 0.25), np.full(1, np.nan), np.full(1, np.nan))
     assert "0.25" == alone.describe()
     axes = Canvas().add_subplot()
-    draw_curve(axes, alone, ("twin", "s", "-"))
+    curve(alone, ("twin", "s", "-"))(axes)
     assert [0.25] == np.asarray(axes.lines[-1].get_ydata()).tolist()
 
 

@@ -18,7 +18,7 @@ import pytest
 
 import orchestrator
 from dashboards import drawing
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.figures import figures
 from dashboards.run import Run, open_run
 from orchestrator.store import Store, open_store

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from dashboards.audits.relational.examples import EACH, examples
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.figures import figures
 from dashboards.gallery import Gallery
 from dashboards.run import Run

@@ -16,7 +16,7 @@ from dashboards import drawing
 from dashboards.audits.unique_feature.detection import estimator_looks
 from dashboards.audits.unique_feature.family import read_models
 from dashboards.audits.unique_feature.latents import excitation_rates
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.figures import figures
 from dashboards.page import gallery
 from dashboards.run import Run

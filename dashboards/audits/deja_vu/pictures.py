@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashboards import drawing
-from dashboards.audits.deja_vu.curves import NULL
+from dashboards.audits.deja_vu.attacks import NULL
 from dashboards.gallery import Gallery, Item, Picture, Pixels, Strip, encode_png, error_reason
 from dashboards.run import Run
 from tasks.audits.deja_vu.config import DejaVu

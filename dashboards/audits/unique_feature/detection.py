@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +11,9 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.pairs import Array
+from dashboards.chart import Figure
 from dashboards.columns import integers, numbers, texts
-from dashboards.estimates import finite
-from dashboards.figure import Figure
+from dashboards.summary import find_rows, finite, format_range, shorten
 
 LEVEL = 0.05  # of false positives, at which estimators are compared
 ZOOM = 0.2
@@ -76,7 +75,7 @@ def detection(table: pa.Table, called: pa.Table) -> Figure | None:
         f"that it then calls too. Dotted: chance; upright: {LEVEL:.0%} false positives. "
         "The summary's rates at 5 % take each threshold from other canaries' twins. "
         f"{marks if operating else ''}{paired}Shade on the right: 95 % "
-        f"Wilson intervals. n: {format_sizes(known)} trainings "
+        f"Wilson intervals. n: {format_range([curve.n for curve in known])} trainings "
         f"of each kind. The legend is ordered by the detection rate at {LEVEL:.0%}.{more}"
     )
     rates = ", ".join(f"{curve.estimator} {curve.describe()}" for curve in known)
@@ -112,7 +111,7 @@ def draw_svg(shown: Sequence[RocCurve], operating: Mapping[str, tuple[float, flo
     figure.axes[0].set_ylabel("detection rate")
     middle = ((0.68 + side + 0.29) / drawing.WIDTH, (foot + 0.1) / figure.get_size_inches()[1])
     figure.text(*middle, "false positive rate", ha="center")
-    entries = [(shorten_name(curve.estimator), looks[curve.estimator], curve.describe()) for curve in shown]
+    entries = [(shorten(curve.estimator, LETTERS), looks[curve.estimator], curve.describe()) for curve in shown]
     legend.add_below(figure, foot, entries, f"detected at {LEVEL:.0%}")
     return drawing.svg(figure, "detection")
 
@@ -156,12 +155,6 @@ def operating_points(table: pa.Table) -> dict[str, tuple[float, float]]:
     return shares
 
 
-def format_sizes(curves: Sequence[RocCurve]) -> str:
-    """The number of trainings of each kind, in words."""
-    counts = sorted({curve.n for curve in curves})
-    return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-
-
 def estimator_looks(names: Sequence[str]) -> Mapping[str, legend.Series]:
     """The look of each estimator: fixed for the audit's own, one of the rest for others."""
     own = dict(zip(ESTIMATORS, drawing.SERIES, strict=True))
@@ -170,10 +163,6 @@ def estimator_looks(names: Sequence[str]) -> Mapping[str, legend.Series]:
 
 
 Lines = list[tuple[str, list[dict[str, Any]]]]  # estimators, each with its rows of the summary
-
-
-def shorten_name(text: str) -> str:
-    return text if len(text) <= LETTERS else text[: LETTERS - 1] + "…"
 
 
 def rates_by_models(summary: Sequence[Row]) -> Figure | None:
@@ -228,10 +217,8 @@ def draw_rates_by_models(lines: Lines) -> str:
 def estimator_rows(summary: Sequence[Row]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Each estimator's rows of the summary, by the number of models."""
     lines: dict[str, list[dict[str, Any]]] = {}
-    for row in summary:
-        if row["metric"] == BY_MODELS and finite(row["estimate"]):
-            setting = json.loads(row["setting"] or "{}")
-            if "estimator" in setting and finite(setting.get("models")):
-                lines.setdefault(str(setting["estimator"]), []).append({**row, "models": setting["models"]})
+    for setting, row in find_rows(summary, BY_MODELS):
+        if finite(row["estimate"]) and "estimator" in setting and finite(setting.get("models")):
+            lines.setdefault(str(setting["estimator"]), []).append({**row, "models": setting["models"]})
     for name, rows in lines.items():
         yield name, sorted(rows, key=lambda row: row["models"])

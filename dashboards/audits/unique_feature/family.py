@@ -12,8 +12,8 @@ import pyarrow as pa
 from dashboards import drawing, legend
 from dashboards.audits.unique_feature.effects import GOLDEN
 from dashboards.audits.unique_feature.pairs import Array
+from dashboards.chart import Figure
 from dashboards.columns import integers
-from dashboards.figure import Figure
 from tasks.audits.unique_feature import population
 
 MOST = 20  # models, a row each

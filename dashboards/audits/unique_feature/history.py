@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array, line_legend_entries
+from dashboards.chart import Figure
 from dashboards.columns import integers, numbers, texts
-from dashboards.figure import Figure
 
 DRAWN = 60  # models with a line of their own
 MEASURES = {"validation_loss": "validation loss, nats", "validation_accuracy": "validation accuracy"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,8 +11,9 @@ import pyarrow as pa
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.effects import SCORES
 from dashboards.audits.unique_feature.pairs import Array, Pairs, legend_entries, mark
+from dashboards.chart import Figure
 from dashboards.columns import integers, numbers, texts
-from dashboards.figure import Figure
+from dashboards.summary import Row, find_rows
 
 CORRELATION = "correlation of self-influence and M"  # a row of the summary
 PANEL = 1.9  # inches
@@ -21,7 +21,6 @@ BINS = 48
 NAMED = 12  # images whose rows stand beside them
 # Of the chosen images: colour and mark, so that they differ in grey too.
 ENDS: Mapping[str, tuple[str, str]] = {"highest": ("canary", "o"), "lowest": ("violet", "s")}
-Row = Mapping[str, Any]
 
 
 Marks = dict[str, tuple[Array, Array, Array]]  # score -> self-influence, and the scores of canaries and of twins
@@ -82,9 +81,8 @@ def influence_by_row(table: pa.Table) -> dict[int, float]:
 
 def correlation(summary: Sequence[Row], model: str = "canary") -> str:
     """The summary's correlation of this kind of model with its interval and the published one; empty if absent."""
-    for row in summary:
-        setting = json.loads(row["setting"] or "{}")
-        if row["metric"] == CORRELATION and setting.get("model", "canary") == model and row["estimate"] is not None:
+    for setting, row in find_rows(summary, CORRELATION):
+        if setting.get("model", "canary") == model and row["estimate"] is not None:
             published = "" if row["published"] is None else f" (published {drawing.format_number(row['published'])})"
             return (
                 f"{drawing.format_number(row['estimate'])}{drawing.format_interval(row['low'], row['high'])}{published}"

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from dashboards import estimates
-from dashboards.repetition import cell_label, repetition
 from dashboards.run import Run
+from dashboards.sweep import cell_label, repetition
 
 
 def row(estimate: float | None, published: float | None, setting: str = "{}") -> dict[str, Any]:
