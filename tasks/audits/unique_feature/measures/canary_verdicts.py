@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +34,7 @@ import pyarrow as pa
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import rank_jobs
 from tasks.audits.unique_feature.measures.family import family_jobs
-from tasks.audits.unique_feature.measures.units import share_seeds
+from tasks.audits.unique_feature.measures.units import InputsAlone, share_seeds
 from tasks.audits.unique_feature.population import (
     FDR,
     LEVEL,
@@ -126,13 +125,8 @@ CANARY_VERDICTS = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class CanaryVerdicts:
-    """Nothing but its inputs bears on the table."""
-
-
 @task(version=2, name="unique_feature.canary_verdicts", gathers=True)
-def canary_verdicts(config: CanaryVerdicts, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def canary_verdicts(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A row for every canary (CANARY_VERDICTS), the smallest p first. The inputs are families, in any order."""
     by_canary: dict[int, list[dict[str, ModelFamily]]] = {}
     for table in inputs:
@@ -171,7 +165,7 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
         return ()
     if not (config.asks_for("family") or has_family(config)):
         return ()
-    return (Job(canary_verdicts, CanaryVerdicts(), family_jobs(config, trainings)),)
+    return (Job(canary_verdicts, InputsAlone(), family_jobs(config, trainings)),)
 
 
 def has_family(config: UniqueFeature) -> bool:
@@ -207,13 +201,8 @@ EXACT_VERDICTS = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class ExactVerdicts:
-    """Nothing but its inputs bears on the table."""
-
-
 @task(version=1, name="unique_feature.exact_verdicts", gathers=True)
-def exact_verdicts(config: ExactVerdicts, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def exact_verdicts(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A row for every canary (EXACT_VERDICTS), the smallest p first. The inputs are exact ranks, in any order."""
     by_canary: dict[int, list[Row]] = {}
     for table in inputs:
@@ -251,7 +240,7 @@ def decides(config: UniqueFeature) -> bool:
 
 
 def plan_exact(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return (Job(exact_verdicts, ExactVerdicts(), rank_jobs(config, trainings)),) if decides(config) else ()
+    return (Job(exact_verdicts, InputsAlone(), rank_jobs(config, trainings)),) if decides(config) else ()
 
 
 def exact_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

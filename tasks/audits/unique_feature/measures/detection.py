@@ -25,7 +25,6 @@ networks", section 2. The ranks are ours.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +32,7 @@ import pyarrow as pa
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, scores_job
 from tasks.audits.unique_feature.measures.family import family_jobs
-from tasks.audits.unique_feature.measures.units import share_seeds
+from tasks.audits.unique_feature.measures.units import InputsAlone, share_seeds
 from tasks.audits.unique_feature.population import (
     FAMILY,
     LEVEL,
@@ -64,13 +63,8 @@ DETECTION = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class Detection:
-    """Nothing but its inputs bears on the table."""
-
-
 @task(version=5, name="unique_feature.detection", gathers=True)
-def detection(config: Detection, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def detection(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Every estimator's word on every model. The inputs are families and canary scores, in any order and number."""
     words: list[Row] = []
     for table in inputs:
@@ -144,7 +138,7 @@ def detection_row(estimator: str, model: str, about: Row, statistic: float, p_va
 
 def detection_job(config: UniqueFeature, trainings: Trainings) -> Job:
     """Every estimator's word on these pairs."""
-    return Job(detection, Detection(), (*family_jobs(config, trainings), scores_job(config, trainings)))
+    return Job(detection, InputsAlone(), (*family_jobs(config, trainings), scores_job(config, trainings)))
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
@@ -243,13 +237,8 @@ CURVES = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class Curves:
-    """Nothing but its input bears on the table."""
-
-
 @task(version=1, name="unique_feature.curves")
-def curves(config: Curves, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def curves(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A curve for every estimator (CURVES), from the table of DETECTION (the one input)."""
     statistics: dict[str, dict[str, list[float]]] = {}
     for word in inputs[0].to_pylist():
@@ -283,7 +272,7 @@ def curve(with_it: Array, without: Array) -> Iterator[Row]:
 
 
 def plan_curves(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return (Job(curves, Curves(), (detection_job(config, trainings),)),) if config.asks_for("family") else ()
+    return (Job(curves, InputsAlone(), (detection_job(config, trainings),)),) if config.asks_for("family") else ()
 
 
 MEASURE = Measure("detection", DETECTION, plan, rows)

@@ -15,6 +15,11 @@ from tasks.statistics import mean, paired_greater
 from tasks.summaries import Row, row
 
 
+@dataclass(frozen=True)
+class InputsAlone:
+    """The config of a table that is made of its inputs: nothing else bears on it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Units:
     """`pairs`: one row per pair of trainings (the first evaluation's p-values); `rows`: one per independent unit."""
