@@ -26,7 +26,15 @@ import pyarrow as pa
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, evaluation_jobs
 from tasks.audits.unique_feature.measures.learning_curve import HISTORY, history_jobs
-from tasks.audits.unique_feature.measures.units import InputsAlone, Units, average_rows, column, effect_row, units
+from tasks.audits.unique_feature.measures.units import (
+    InputsAlone,
+    Units,
+    average_rows,
+    column,
+    effect_row,
+    group_rows,
+    units,
+)
 from tasks.audits.unique_feature.presets import LEVEL, PublishedCell, PublishedNumbers
 from tasks.audits.unique_feature.scores import (
     Array,
@@ -326,13 +334,6 @@ def evaluation_spread_rows(scores: Sequence[Row]) -> Iterator[Row]:
             spreads = [float(np.std([score[name] for score in group], ddof=1)) for group in by_pair]
             twins = [float(np.std([score[f"twin_{name}"] for score in group], ddof=1)) for group in by_pair]
             yield row(f"sd of {metric} over evaluations", {}, mean(spreads), "training", mean(twins).value)
-
-
-def group_rows(rows: Sequence[Row], by: tuple[str, ...]) -> list[list[Row]]:
-    groups: dict[tuple[object, ...], list[Row]] = {}
-    for score in rows:
-        groups.setdefault(tuple(score[name] for name in by), []).append(score)
-    return list(groups.values())
 
 
 def value_range(group: Sequence[Row], name: str) -> float:

@@ -38,15 +38,14 @@ from tasks.audits.unique_feature.measures.units import InputsAlone, share_seeds
 from tasks.audits.unique_feature.population import (
     FDR,
     LEVEL,
-    ModelFamily,
+    FamilyPair,
     Population,
+    family_pairs,
     is_counted,
-    model_families,
     rank_p_value,
     relatives,
     standardise,
     subset_count,
-    twin_difference,
 )
 from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.slope_ranks import Subsets, exposure, mean_standardised_slopes
@@ -128,25 +127,22 @@ CANARY_VERDICTS = pa.schema(
 @task(version=2, name="unique_feature.canary_verdicts", gathers=True)
 def canary_verdicts(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A row for every canary (CANARY_VERDICTS), the smallest p first. The inputs are families, in any order."""
-    by_canary: dict[int, list[dict[str, ModelFamily]]] = {}
-    for table in inputs:
-        pair = {model.about["model"]: model for model in model_families(table)}
-        if set(pair) == {"canary", "twin"}:
-            by_canary.setdefault(pair["canary"].about["canary"], []).append(pair)
-    trainings = [(canary, pair["canary"].about["seed"]) for canary, pairs in by_canary.items() for pair in pairs]
+    by_canary: dict[int, list[FamilyPair]] = {}
+    for pair in family_pairs(inputs):
+        by_canary.setdefault(pair.training[0], []).append(pair)
+    trainings = [pair.training for pairs in by_canary.values() for pair in pairs]
     found = [verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
     return pa.Table.from_pylist(call_canaries(found, trainings), CANARY_VERDICTS)
 
 
-def verdict_row(canary: int, pairs: Sequence[dict[str, ModelFamily]]) -> Row:
+def verdict_row(canary: int, pairs: Sequence[FamilyPair]) -> Row:
     """One canary's row but for what depends on the others."""
-    label = pairs[0]["canary"].label
-    differences = [twin_difference(pair["canary"].log_p, pair["twin"].log_p, label) for pair in pairs]
+    differences = [pair.difference for pair in pairs]
     scores = mean_standardised_scores(differences)
     p_value = rank_p_value(scores)
     return {
         "canary": canary,
-        "label": label,
+        "label": pairs[0].label,
         "pairs": len(pairs),
         "shift": float(np.mean([each[0] - each[1:].mean() for each in differences])),
         "rank": round(p_value * len(scores)),

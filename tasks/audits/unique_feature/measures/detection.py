@@ -36,10 +36,9 @@ from tasks.audits.unique_feature.measures.units import InputsAlone, share_seeds
 from tasks.audits.unique_feature.population import (
     FAMILY,
     LEVEL,
+    family_pairs,
     label_directed_scores,
-    model_families,
     rank_p_value,
-    twin_difference,
 )
 from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.trainings import Trainings
@@ -99,25 +98,19 @@ def score_rows(table: pa.Table) -> Iterator[Row]:
 
 def family_rank_rows(table: pa.Table) -> Iterator[Row]:
     """The ranks among the family: of a model alone, and of a model against its twin."""
-    pair = {family.about["model"]: family for family in model_families(table)}
-    if set(pair) != {"canary", "twin"}:
-        return
-    about = {name: pair["canary"].about[name] for name in ("canary", "seed")}
-    label = pair["canary"].label
-    for model, family in pair.items():
-        tests = {
-            "rank of KL": family.d,
-            "label-directed rank": label_directed_scores(family.log_p[None], label),
-            "label-directed rank, label unknown": label_directed_scores(family.log_p[None]),
-        }
-        for estimator, scores in tests.items():
-            yield rank_row(estimator, model, about, scores)
-    differences = twin_difference(pair["canary"].log_p, pair["twin"].log_p, label)
-    yield rank_row("paired family rank", "canary", about, differences)
-    nulls = [family.null for family in (pair["canary"], pair["twin"])]
-    if nulls[0] is not None and nulls[1] is not None:
-        unseen = twin_difference(nulls[0].log_p, nulls[1].log_p, label)
-        yield rank_row("paired family rank", "twin", about, unseen)
+    for pair in family_pairs([table]):
+        about = dict(zip(("canary", "seed"), pair.training, strict=True))
+        for model, family in (("canary", pair.canary), ("twin", pair.twin)):
+            tests = {
+                "rank of KL": family.d,
+                "label-directed rank": label_directed_scores(family.log_p[None], pair.label),
+                "label-directed rank, label unknown": label_directed_scores(family.log_p[None]),
+            }
+            for estimator, scores in tests.items():
+                yield rank_row(estimator, model, about, scores)
+        yield rank_row("paired family rank", "canary", about, pair.difference)
+        if pair.unseen is not None:
+            yield rank_row("paired family rank", "twin", about, pair.unseen)
 
 
 def rank_row(estimator: str, model: str, about: Row, scores: Array) -> Row:
