@@ -64,8 +64,6 @@ def run(
     whose data are missing are in `left_out`, and refused with `all_cells`. Raises EngramError; SpecError, which is one,
     for what cannot be asked for.
     """
-    from dataclasses import replace
-
     from orchestrator.runs.lifecycle import start
     from orchestrator.spec import resolve, specification
     from orchestrator.store import DEFAULT_STORE, open_store
@@ -90,7 +88,7 @@ def run(
     cells = resolve.resolve_cells(asked)
     opened = open_store(asked.store or DEFAULT_STORE)
     here, left_out = resolve.pin_available(cells, opened.digests())
-    return replace(start(here, opened, specification.execution(asked), observe), left_out=left_out)
+    return start(here, opened, specification.execution(asked), observe, left_out=left_out)
 
 
 @short_traceback

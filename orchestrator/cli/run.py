@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
 
 from orchestrator.cli.options import (
     NO_OPTIONS,
@@ -74,11 +73,10 @@ def run(
     """
     from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
-    from orchestrator.inspection.labels import describe_left_out
     from orchestrator.planning.extras import check_cells
     from orchestrator.runs.lifecycle import start
     from orchestrator.spec import specification
-    from orchestrator.spec.resolve import LeftOut, pin_available, resolve_cells
+    from orchestrator.spec.resolve import LeftOut, describe_left_out, pin_available, resolve_cells
     from orchestrator.store import is_there
     from orchestrator.store.listing import list_once
 
@@ -102,7 +100,7 @@ def run(
             told = describe_left_out(cells, left_out)
             for line in told:
                 observe({"event": "told", "line": line})
-            ended = replace(start(cells, opened, how, observe), left_out=left_out)
+            ended = start(cells, opened, how, observe, left_out=left_out)
             shown.close()
             with list_once():
                 return verdict.display(ended, asked.store, json, told)

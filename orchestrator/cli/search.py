@@ -161,7 +161,7 @@ def _new_search(
 ) -> tuple[Spec, Search, Execution]:
     """The search that the command line and the file ask for."""
     from orchestrator.searches import definition as searches
-    from orchestrator.searches.space import parse_domains
+    from orchestrator.searches.definition import parse_domains
     from orchestrator.spec import resolve, specification
     from orchestrator.store import is_there
 
@@ -185,7 +185,7 @@ def _reopen_search(
 ) -> tuple[Spec, Search, Execution]:
     """The search of this name, or the newest; what it is about cannot be changed."""
     from orchestrator.searches import definition as searches
-    from orchestrator.searches.folder import find
+    from orchestrator.searches.searching import find_search
     from orchestrator.spec import specification
 
     other = {"a field": fields, "--over": over, "--preset": preset} | {
@@ -195,7 +195,7 @@ def _reopen_search(
         if value is not None:
             raise SpecError(f"{name} is given with --resume; that would be another search: leave out --resume")
     with command_store(store) as opened:
-        journal = find(opened, what)
+        journal = find_search(opened, what)
         about = journal.about()
     found = searches.reopen_search(about["audit"], about["search"], asked)
     spec = specification.Spec(about["audit"], execution=options.settings(), store=store)
@@ -213,7 +213,7 @@ def _display(
 ) -> int:
     """Print the answer and the front; return the exit code."""
     from orchestrator.cli import verdict
-    from orchestrator.cli.trials import display, recommendation
+    from orchestrator.cli.verdict import display_recommendation, display_trials
     from orchestrator.inspection import search_results, status
     from orchestrator.run_folder.journal import Journal
     from orchestrator.searches import trials
@@ -229,7 +229,7 @@ def _display(
     if json:
         emit(verdict.shape(status.status(Journal(opened.folder("runs", ended.name)), opened)))
         return code
-    recommendation(search_results.parse_answer(recommendation_json(ended.answer)))
+    display_recommendation(search_results.parse_answer(recommendation_json(ended.answer)))
     show("")
     objectives = search.objectives
     made = trials.table(ended.trials, objectives).to_pylist()
@@ -237,7 +237,7 @@ def _display(
     # Those on the front by what they memorise, then the fresh audits.
     best.sort(key=lambda row: -objectives.memorization.sign * row["memorization"])
     again = [row for row in made if row["part"] == search_results.FRESH and row["memorization"] is not None]
-    display([*best[:LISTED], *again], (objectives.memorization.name, objectives.utility.name))
+    display_trials([*best[:LISTED], *again], (objectives.memorization.name, objectives.utility.name))
     show("")
     show(f"next: engram report {ended.name} --open{store_option(store)}")
     show(f"      engram results {ended.name} trials{store_option(store)}, for all {len(ended.trials)}")

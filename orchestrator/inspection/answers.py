@@ -8,10 +8,10 @@ from typing import Any
 
 from orchestrator import rounding
 from orchestrator.errors import EngramError
-from orchestrator.inspection import labels, results, search_results
+from orchestrator.inspection import results, search_results
 from orchestrator.inspection.search_results import SearchResults
 from orchestrator.run_folder.journal import Journal
-from orchestrator.spec import audits
+from orchestrator.spec import audits, resolve
 from orchestrator.spec.fields import text
 from orchestrator.store import Store
 from tasks.verdict import Tone, Verdict
@@ -118,7 +118,7 @@ def leading_rows(verdict: Verdict | None, rows: Sequence[Row], count: int) -> li
 def cell_answers(journal: Journal, store: Store) -> list[CellAnswer]:
     """The answers of a sweep's cells, in their order."""
     settings = results.cells(journal)
-    fields = labels.distinguishing_fields(list(settings.values()))
+    fields = resolve.distinguishing_fields(list(settings.values()))
     found = []
     for name, setting in settings.items():
         cell = journal.sibling(name)

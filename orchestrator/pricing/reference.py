@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.executors.threads import ONE
+from orchestrator.executors.environment import ONE_THREAD
 
 SECONDS = 0.9  # that each of the two is repeated for
 SIDE = 512  # of the matrices
@@ -87,7 +87,7 @@ def machine_speed(kept: Path | None) -> Speed | None:
             capture_output=True,
             text=True,
             timeout=HANGING,
-            env={**os.environ, **ONE},
+            env={**os.environ, **ONE_THREAD},
             check=True,
         )
         speed = _speed(json.loads(done.stdout))

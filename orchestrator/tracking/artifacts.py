@@ -20,7 +20,7 @@ from orchestrator.inspection.search_results import SearchResults
 from orchestrator.quantities import jsonable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store
-from orchestrator.store.content import content
+from orchestrator.store.entry import content
 from tasks.schemas import SUMMARY
 
 ROWS = 1000  # rows of a table shown in MLflow's pages; the Parquet file has them all

@@ -8,31 +8,29 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import seeds
+from tasks import ranges, seeds
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images, Pixels
-from tasks.ranges import check_minimums, share
+from tasks.ranges import AtLeast, Ranged
 
 Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(Ranged):
     """Some of a data set's training images, one after another."""
 
     data: Dataset
     """The data set."""
-    first: int = 0
+    first: Annotated[int, AtLeast(0)] = 0
     """The first row."""
-    examples: int = 0
+    examples: Annotated[int, AtLeast(0)] = 0
     """How many rows; 0: all that follow."""
-
-    def __post_init__(self) -> None:
-        check_minimums(self, {"first": 0, "examples": 0})
 
     def rows(self, images: Images) -> Rows:
         """The part's rows, ascending; a DatasetError where the data set has not that many."""
@@ -49,16 +47,12 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Remainder:
+class Remainder(Ranged):
     """A part less a random share of its groups that is held back, on which nothing is trained; above 0 and below 1."""
 
     part: Part
-    held_back: float
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        share(self, "held_back", zero=False, one=False)
-        check_minimums(self, {"seed": 0})
+    held_back: Annotated[float, ranges.Share(zero=False, one=False)]
+    seed: Annotated[int, AtLeast(0)] = 0
 
     @property
     def data(self) -> Dataset:
@@ -92,15 +86,15 @@ def groups_of(images: Images, rows: Rows) -> Rows:
 
 
 @dataclass(frozen=True)
-class Share:
+class Share(Ranged):
     """A random share of a part, in (0, 1]; of all of it there is one, whose seed is 0."""
 
     part: Part | Remainder
-    share: float = 1.0
+    share: Annotated[float, ranges.Share(zero=False)] = 1.0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        share(self, "share", zero=False)
+        super().__post_init__()
         if self.seed < 0 or (self.share == 1 and self.seed):
             raise ValueError(f"seed is {self.seed}; it must be at least 0, and 0 for all of a part")
 

@@ -18,7 +18,6 @@ from torch import Tensor
 from tasks import hardware, seeds
 from tasks.diffusion import unet
 from tasks.diffusion.diffusion_training import Diffusion, ScheduleName
-from tasks.models.counter_rng import CounterRng
 from tasks.models.layers import EVALUATION, Layers, Mode, Weight, initial, weights_of
 from tasks.models.networks import Weights, images
 from tasks.training.objective import Batch
@@ -138,17 +137,6 @@ class Denoising:
         for name in self.learned:
             average, now = tensors[AVERAGED + name], tensors[name]
             average.lerp_(now, (1 - momentum).to(now.dtype).view(-1, *[1] * (now.dim() - 1)))
-
-    def manual_gradient(
-        self,
-        tensors: Mapping[str, Tensor],  # noqa: ARG002
-        pixels: Tensor,  # noqa: ARG002
-        labels: Tensor,  # noqa: ARG002
-        shares: Tensor,  # noqa: ARG002
-        draws: CounterRng,  # noqa: ARG002
-    ) -> tuple[Tensor, Sequence[Tensor]] | None:
-        """None: autograd computes the gradients."""
-        return None
 
     def vectors(self, place: torch.device) -> Tensor:
         """All vectors on a device, copied there once."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks import seeds
-from tasks.ranges import above_zero, check_minimums, one_of, share
+from tasks.ranges import AtLeast, Finite, Ranged, Share
 from tasks.training.chains import Linked, train_chains
 from tasks.training.recipe import Recipe
 
@@ -25,7 +25,7 @@ Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
-class UNet:
+class UNet(Ranged):
     """A U-Net for square images, conditioned on a time and a vector by conditional batch norm.
 
     The defaults are those for 128 x 128 of Dhariwal & Nichol 2021, "Diffusion models beat GANs on image synthesis",
@@ -35,14 +35,15 @@ class UNet:
 
     widths: tuple[int, ...] = (256, 256, 512, 768, 1024)
     """Channels at the images' resolution, at half of it, and so on."""
-    blocks: int = 2
+    blocks: Annotated[int, AtLeast(1)] = 2
     """Residual blocks at each resolution on the way down; one more on the way up."""
     attention: tuple[int, ...] = (32, 16, 8)
     """Resolutions with attention; there is some between the two ways, too."""
-    heads: int = 4
+    heads: Annotated[int, AtLeast(1)] = 4
     """Heads of attention."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.widths or any(width < 1 or width % self.heads for width in self.widths):
             raise ValueError(
                 f"widths is {self.widths}; it must be at least one number of channels, each a multiple of heads, "
@@ -50,7 +51,6 @@ class UNet:
             )
         if self.widths[0] % 2:
             raise ValueError(f"widths begins with {self.widths[0]}; the first must be even: half are sines of the time")
-        check_minimums(self, {"blocks": 1, "heads": 1})
 
     def check(self, resolution: int) -> None:
         """ValueError, in one line, unless the network fits images of this resolution."""
@@ -67,7 +67,7 @@ SMALL = UNet((32, 64, 64), 1, (8,), 2)  # for 32 x 32
 
 
 @dataclass(frozen=True)
-class Diffusion:
+class Diffusion(Ranged):
     """A conditional diffusion model of square colour images and its training: it predicts the noise in a noised image.
 
     Ho et al. 2020, "Denoising diffusion probabilistic models", section 4: 1000 steps, a linear schedule, average
@@ -79,7 +79,7 @@ class Diffusion:
     """Side of the images, in pixels."""
     unet: UNet = UNet()
     """The network."""
-    steps: int = 1000
+    steps: Annotated[int, AtLeast(1)] = 1000
     """Steps in which noise is added."""
     schedule: ScheduleName = "linear"
     """How the variances of the noise grow over the steps."""
@@ -89,24 +89,20 @@ class Diffusion:
     """Images a step."""
     accumulate: int = 1
     """Equal parts in which a minibatch is computed, each of which is a minibatch to batch norm."""
-    learning_rate: float = 1e-4
+    learning_rate: Annotated[float, Finite()] = 1e-4
     """The learning rate of Adam."""
-    average: float = 0.9999
+    average: Annotated[float, Share(one=False)] = 0.9999
     """Momentum of the moving average of the weights, which is drawn from; early steps cut it down."""
-    held_out: int = 512
+    held_out: Annotated[int, AtLeast(0)] = 512
     """Images that are only used for the validation loss; an eighth of all at most."""
     precision: Precision = "float32"
     """Number format of the computation."""
-    seed: int = 0
+    seed: Annotated[int, AtLeast(0)] = 0
     """The source of chance of the training."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.unet.check(self.resolution)
-        one_of(self, "schedule", ScheduleName)
-        one_of(self, "precision", Precision)
-        check_minimums(self, {"steps": 1, "held_out": 0, "seed": 0})
-        above_zero(self, "learning_rate")
-        share(self, "average", one=False)
         _ = self.recipe  # its ranges are checked on construction
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from tasks.extras import PEFT, TRANSFORMERS, Extra
 from tasks.job import Inputs, task
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.question_sets import Corruption, Selection
-from tasks.ranges import above_zero, check_minimums, one_of, share
+from tasks.ranges import AtLeast, Finite, Ranged, Share
 from tasks.training.chains import check_recorded, recording_up_to
 from tasks.training.recipe import Privacy
 from tasks.work import Work
@@ -30,7 +30,7 @@ Adaptation = Literal["full", "lora"]
 
 
 @dataclass(frozen=True)
-class FineTuning:
+class FineTuning(Ranged):
     """One fine-tuning of a language model, and what it is asked.
 
     It is trained on the first `examples` questions for training (0: all), and asked these and the first `held_out` of
@@ -52,30 +52,26 @@ class FineTuning:
     data: Dataset
     model: LanguageModel = LanguageModel("hub:t5-small")
     corruption: Corruption = Corruption()
-    examples: int = 0
-    held_out: int = 0
+    examples: Annotated[int, AtLeast(0)] = 0
+    held_out: Annotated[int, AtLeast(0)] = 0
     parts: int | None = None
     numeric: bool = False
     relation: Relation = "kept"
     adaptation: Adaptation = "full"
-    rank: int = 8
-    seed: int = 0
-    epochs: int = 20
-    batch: int = 128
-    accumulate: int = 1
-    learning_rate: float = 1e-3
-    dropout: float = 0.1
-    length: int = 512
-    answer_length: int = 32
+    rank: Annotated[int, AtLeast(1)] = 8
+    seed: Annotated[int, AtLeast(0)] = 0
+    epochs: Annotated[int, AtLeast(1)] = 20
+    batch: Annotated[int, AtLeast(1)] = 128
+    accumulate: Annotated[int, AtLeast(1)] = 1
+    learning_rate: Annotated[float, Finite()] = 1e-3
+    dropout: Annotated[float, Share(one=False)] = 0.1
+    length: Annotated[int, AtLeast(8)] = 512
+    answer_length: Annotated[int, AtLeast(1)] = 32
     recorded: tuple[int, ...] | None = ()
     privacy: Privacy | None = None
 
     def __post_init__(self) -> None:
-        one_of(self, "relation", Relation)
-        one_of(self, "adaptation", Adaptation)
-        check_minimums(self, LEAST)
-        above_zero(self, "learning_rate")
-        share(self, "dropout", one=False)
+        super().__post_init__()
         if self.batch % self.accumulate:
             raise ValueError(f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}")
         if self.privacy is not None and self.relation == "redrawn":
@@ -90,13 +86,6 @@ class FineTuning:
     def asked(self) -> tuple[int, ...]:
         """The epochs after which the model is asked, ascending."""
         return (self.epochs,) if self.recorded == () else self.recorded or ()
-
-
-LEAST = {
-    **dict.fromkeys(("examples", "held_out", "seed"), 0),
-    **dict.fromkeys(("rank", "epochs", "batch", "accumulate", "answer_length"), 1),
-    "length": 8,  # room for a prompt
-}
 
 
 def up_to(config: FineTuning, before: int, end: int) -> FineTuning:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ from tasks import hardware
 from tasks.extras import OPACUS, Extra
 from tasks.job import Inputs, task
 from tasks.linear_memorization.gaussian_samples import Array
-from tasks.ranges import above_zero, check_minimums, share, some_of
+from tasks.ranges import AtLeast, Finite, Ranged, Share
 from tasks.statistics import mean
 from tasks.training.recipe import LARGEST_EPSILON
 
@@ -44,7 +44,7 @@ QUERIES: tuple[Query, ...] = ("raw", "ratio")
 
 
 @dataclass(frozen=True)
-class Private:
+class Private(Ranged):
     """Private trainings of the linear model, each with every mechanism and epsilon.
 
     x is uniform on `values` values that are equally far apart, with mean 0 and variance 1; y on the sphere of radius
@@ -52,23 +52,20 @@ class Private:
     `steps` along gradients that are clipped to the norm `clip`.
     """
 
-    samples: int = 40
-    features: int = 80
-    values: int = 4
+    samples: Annotated[int, AtLeast(1)] = 40
+    features: Annotated[int, AtLeast(1)] = 80
+    values: Annotated[int, AtLeast(2)] = 4
     mechanisms: tuple[Mechanism, ...] = ("none", "randomised_response", "output_perturbation", "noisy_descent")
     epsilons: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-    delta: float = 1e-5
-    clip: float = 4.0
-    steps: int = 100
-    time: float = 2.0
-    seed: int = 0
-    trainings: int = 1000
+    delta: Annotated[float, Share(zero=False, one=False)] = 1e-5
+    clip: Annotated[float, Finite()] = 4.0
+    steps: Annotated[int, AtLeast(1)] = 100
+    time: Annotated[float, Finite()] = 2.0
+    seed: Annotated[int, AtLeast(0)] = 0
+    trainings: Annotated[int, AtLeast(1)] = 1000
 
     def __post_init__(self) -> None:
-        check_minimums(self, {"samples": 1, "features": 1, "values": 2, "steps": 1, "seed": 0, "trainings": 1})
-        above_zero(self, "clip", "time")
-        share(self, "delta", zero=False, one=False)
-        some_of(self, "mechanisms", Mechanism)
+        super().__post_init__()
         if not self.epsilons or not all(0 < each <= LARGEST_EPSILON for each in self.epsilons):
             raise ValueError(f"epsilons is {self.epsilons}; each must be above 0 and at most {LARGEST_EPSILON:g}")
         if self.features < self.samples:

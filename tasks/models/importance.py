@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ from tasks.models.dequantisation import Preparation, fixed_inputs, observation_k
 from tasks.models.layers import Layers
 from tasks.models.likelihoods import divergence
 from tasks.models.vae import LATENT, Vae
-from tasks.ranges import check_minimums
+from tasks.ranges import AtLeast, Ranged
 
 Codes = tuple[Tensor, Tensor]  # means and log variances of q(z | x), (models, n, latent) each
 
@@ -39,7 +39,7 @@ ENCODED, DECODED = 64, 1024
 
 
 @dataclass(frozen=True)
-class Sampling:
+class Sampling(Ranged):
     """How log densities are estimated.
 
     `seed` decides what is drawn for an observation itself (its binary pixels, or the noise on its bytes): the same for
@@ -51,14 +51,11 @@ class Sampling:
     where the Monte-Carlo deviation of 256 samples was 0.8.
     """
 
-    samples: int = 256
+    samples: Annotated[int, AtLeast(1)] = 256
     seed: int = 0
     afresh: bool = False
     decoder: Literal["as trained", "bfloat16"] = "as trained"
-    refine: int = 0
-
-    def __post_init__(self) -> None:
-        check_minimums(self, {"samples": 1, "refine": 0})
+    refine: Annotated[int, AtLeast(0)] = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +218,7 @@ def fitting(place: torch.device, models: int, n: int, samples: int, vae: Vae) ->
 
 CODES = 4  # of each observation a step, drawn anew
 RATE = 0.05  # of Adam
-REFINED = -6  # the place for draws, beside those of tasks.models.vae and of tasks.training.elbo
+REFINED = -6  # the place for draws, beside those of tasks.models.vae and of tasks.training.density_objective
 VALUES = 2**25  # of images decoded at a time
 
 

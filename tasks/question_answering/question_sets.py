@@ -16,7 +16,7 @@ import pyarrow as pa
 from tasks.datasets.features.kinds import word_pattern as letters
 from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.files import WITHHELD
-from tasks.ranges import one_of
+from tasks.ranges import Ranged
 
 Kind = Literal["digits", "names", "pattern", "answers"]
 DIGITS = re.compile(r"[0-9]")
@@ -26,7 +26,7 @@ LETTER_BEFORE, LETTER_AFTER = r"(?<![^\W\d_])", r"(?![^\W\d_])"
 
 
 @dataclass(frozen=True)
-class Corruption:
+class Corruption(Ranged):
     """What is taken out of contexts; the question stays as it is.
 
     Of kind `digits` nothing else goes, so that "23.5%" becomes ".%": Bombari et al. 2022, section 6.1. Of kind
@@ -45,7 +45,7 @@ class Corruption:
     """What takes the place of names, patterns and answers."""
 
     def __post_init__(self) -> None:
-        one_of(self, "kind", Kind)
+        super().__post_init__()
         if bool(self.names) != (self.kind == "names"):
             raise ValueError(f"names has {len(self.names)} entries and kind is {self.kind}; names belong to kind names")
         blank = next((name for name in self.names if name != name.strip() or not name), None)

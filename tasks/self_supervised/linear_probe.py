@@ -10,7 +10,7 @@ Planning a probe imports no torch; computing one does.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tasks.datasets.boxed.partition import TrainingImages, split_pictures
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.job import Inputs, task
-from tasks.ranges import above_zero, check_minimums, share
+from tasks.ranges import AtLeast, Finite, Ranged, Share
 from tasks.self_supervised.pretraining import epochs, weights_of
 from tasks.self_supervised.pretraining_config import EncoderConfig
 
@@ -40,7 +40,7 @@ PROBES = pa.schema(
 
 
 @dataclass(frozen=True)
-class LinearProbe:
+class LinearProbe(Ranged):
     """Probes of every snapshot of an encoder, trained on the pictures that it was trained on.
 
     They are on these `layers`; empty: the backbone (0) and the last. The learning rate falls from `first` to `last`,
@@ -50,17 +50,15 @@ class LinearProbe:
     images: TrainingImages
     encoder: EncoderConfig
     layers: tuple[int, ...] = ()
-    epochs: int = 20
-    batch: int = 64
-    first: float = 10.0
-    last: float = 0.1
-    momentum: float = 0.9
-    seed: int = 0
+    epochs: Annotated[int, AtLeast(1)] = 20
+    batch: Annotated[int, AtLeast(1)] = 64
+    first: Annotated[float, Finite()] = 10.0
+    last: Annotated[float, Finite()] = 0.1
+    momentum: Annotated[float, Share(one=False)] = 0.9
+    seed: Annotated[int, AtLeast(0)] = 0
 
     def __post_init__(self) -> None:
-        check_minimums(self, {"epochs": 1, "batch": 1, "seed": 0})
-        above_zero(self, "first", "last")
-        share(self, "momentum", one=False)
+        super().__post_init__()
         if list(self.layers) != sorted(set(self.layers)) or any(layer < 0 for layer in self.layers):
             raise ValueError(f"layers is {self.layers}; it must be numbers from 0, ascending")
 

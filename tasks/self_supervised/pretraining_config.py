@@ -14,14 +14,14 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.boxed.partition import TrainingImages
 from tasks.extras import TIMM, Extra
-from tasks.ranges import above_zero, check_minimums, one_of, share
+from tasks.ranges import AtLeast, Between, Finite, Ranged, Share
 from tasks.self_supervised.criterion import BYOL, Criterion, VICReg
 from tasks.training.chains import check_recorded
 
@@ -62,7 +62,7 @@ Factors = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class WarmupCosine:
+class WarmupCosine(Ranged):
     """Linear warm-up from 0 over the first `warmup` epochs, then half a cosine down to `final` times the first rate.
 
     p / warmup for p < warmup, then final + (1 - final) (1 + cos(pi (p - warmup) / (epochs - warmup))) / 2, where p
@@ -71,17 +71,14 @@ class WarmupCosine:
     contrastive learning of visual representations".
     """
 
-    epochs: float  # of both together
-    warmup: float = 10.0
-    final: float = 0.0
+    epochs: Annotated[float, Finite()]  # of both together
+    warmup: Annotated[float, AtLeast(0)] = 10.0
+    final: Annotated[float, Share()] = 0.0
 
     def __post_init__(self) -> None:
-        above_zero(self, "epochs")
-        check_minimums(self, {"warmup": 0})
+        super().__post_init__()
         if not self.warmup < self.epochs:
             raise ValueError(f"warmup is {self.warmup}; it must be below epochs, which is {self.epochs}")
-        if not 0 <= self.final <= 1:
-            raise ValueError(f"final is {self.final}; it must be from 0 to 1")
 
     def factors(self, passed: Factors) -> Factors:
         """The factor of the first learning rate after so many epochs, whole or in part; of the shape of `passed`."""
@@ -96,42 +93,35 @@ Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
-class Augmentation:
+class Augmentation(Ranged):
     """How a view of a picture is drawn: a window of it, brought to a square, and its colours changed.
 
     The window's ratio of width to height is from 3/4 to 4/3, uniform in its logarithm. Small windows have more detail
     from squares of a longer `side`.
     """
 
-    resolution: int = 224
+    resolution: Annotated[int, AtLeast(8)] = 224
     """Side of a view, in pixels."""
-    least: float = 0.08
+    least: Annotated[float, Share(zero=False)] = 0.08
     """Smallest share of the picture's area that a view's window has."""
-    flip: float = 0.5
+    flip: Annotated[float, Share()] = 0.5
     """Chance that a view is mirrored."""
-    jitter: float = 1.0
+    jitter: Annotated[float, Between(0, 2.5)] = 1.0
     """Strength of the change of colours: 1 changes brightness and contrast by up to 0.4, saturation by up to 0.2,
     hue by up to 0.1 of the circle, in 80 % of the views."""
-    grey: float = 0.2
+    grey: Annotated[float, Share()] = 0.2
     """Chance that a view is grey."""
-    blur: float = 1.0
+    blur: Annotated[float, Share()] = 1.0
     """Chance that the first view is blurred (Gaussian, sigma from 0.1 to 2 pixels of 224)."""
-    solarise: float = 0.2
+    solarise: Annotated[float, Share()] = 0.2
     """Chance that the second view is solarised."""
-    side: int = 0
+    side: Annotated[int, AtLeast(0)] = 0
     """Side of the squares in which whole pictures are held; 0: twice the resolution, or the pictures' longest side
     if that is shorter."""
 
-    def __post_init__(self) -> None:
-        check_minimums(self, {"resolution": 8, "jitter": 0, "side": 0})
-        share(self, "least", zero=False)
-        share(self, "flip", "grey", "blur", "solarise")
-        if self.jitter > 2.5:  # a brightness below 0
-            raise ValueError(f"jitter is {self.jitter}; it must be at most 2.5")
-
 
 @dataclass(frozen=True)
-class Pretraining:
+class Pretraining(Ranged):
     """One self-supervised training, and the epochs after which its weights are kept.
 
     The learning rate is `base_learning_rate` times the pictures of a step / 256. It rises over `warmup` epochs and
@@ -149,25 +139,22 @@ class Pretraining:
     backbone: str = "resnet101"
     projector: tuple[int, ...] = (8192, 8192, 8192)
     augmentation: Augmentation = Augmentation()
-    epochs: int = 1000
+    epochs: Annotated[int, AtLeast(1)] = 1000
     schedule: int = 1000
-    batch: int = 1024
-    accumulate: int = 1
+    batch: Annotated[int, AtLeast(2)] = 1024
+    accumulate: Annotated[int, AtLeast(1)] = 1
     optimiser: OptimiserName = "lars"
-    base_learning_rate: float = 0.2
-    warmup: int = 10
-    weight_decay: float = 1e-6
+    base_learning_rate: Annotated[float, Finite()] = 0.2
+    warmup: Annotated[int, AtLeast(0)] = 10
+    weight_decay: Annotated[float, AtLeast(0)] = 1e-6
     precision: Precision = "float32"
     recorded: tuple[int, ...] | None = ()
-    seed: int = 0
+    seed: Annotated[int, AtLeast(0)] = 0
 
     def __post_init__(self) -> None:
-        one_of(self, "optimiser", OptimiserName)
-        one_of(self, "precision", Precision)
+        super().__post_init__()
         check_backbone(self.backbone, self.augmentation.resolution)
         check_projector(self.projector)
-        check_minimums(self, LEAST)
-        above_zero(self, "base_learning_rate")
         _ = self.rates  # its ranges are checked on construction
         if self.epochs > self.schedule:
             raise ValueError(f"epochs is {self.epochs}; it must be at most schedule, which is {self.schedule}")
@@ -196,11 +183,6 @@ class Pretraining:
 
 
 FINAL = 0.001  # the last learning rate, as a share of the highest
-LEAST = {
-    **dict.fromkeys(("epochs", "accumulate"), 1),
-    "batch": 2,  # what batch norm needs
-    **dict.fromkeys(("warmup", "weight_decay", "seed"), 0),
-}
 
 
 def check_projector(widths: tuple[int, ...]) -> None:
@@ -216,17 +198,17 @@ def check_parts(batch: int, accumulate: int) -> None:
 
 
 @dataclass(frozen=True)
-class EncoderConfig:
+class EncoderConfig(Ranged):
     """A backbone, a projector of these widths on top, and the resolution of the images."""
 
     backbone: str = "resnet101"
     projector: tuple[int, ...] = (8192, 8192, 8192)
-    resolution: int = 224
+    resolution: Annotated[int, AtLeast(8)] = 224
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_backbone(self.backbone, self.resolution)
         check_projector(self.projector)
-        check_minimums(self, {"resolution": 8})
 
     def extras(self) -> tuple[Extra, ...]:
         return backbone_extras(self.backbone)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +46,8 @@ class Training:
 
     def run(self, index: int = 0) -> pa.Table:
         """Train all epochs, from the state given to the job of this index on; the rows are SNAPSHOTS."""
-        config, rows = self.config, []
+        config = self.config
+        rows: list[dict[str, Any]] = []
 
         def record(epoch: int, loss: float | None) -> None:
             rows.append(row(epoch, loss, self.weights()))

@@ -22,11 +22,10 @@ from numpy.typing import NDArray
 
 from tasks import checkpoints
 from tasks.job import Function, Job
-from tasks.training.members import Epoch, State
-from tasks.training.objective import Objective
 
 if TYPE_CHECKING:
-    from tasks.training.members import Member, Spec
+    from tasks.training.members import Member, Spec, State
+    from tasks.training.objective import Objective
     from tasks.training.trainer import Outcome
 
 Part = Callable[[Any, int, int], Any]
@@ -85,7 +84,7 @@ class Linked:
 
 
 def train_chains(spec: Spec, members: Mapping[int, Member], linked: Mapping[int, Linked]) -> Iterator[Outcome]:
-    """`trainer.train_numbered` for members that continue from the checkpoints given to their jobs.
+    """`trainer.train_by_index` for members that continue from the checkpoints given to their jobs.
 
     Members and `linked` are by the jobs' index in the call. Wanted states are left before their outcomes are yielded.
     """
@@ -141,6 +140,8 @@ def pack_state(state: State, training: str) -> bytes:
 
 def unpack_state(data: bytes, training: str) -> State | None:
     """The state in these bytes; None where they hold no state, or the state of another training."""
+    from tasks.training.members import Epoch, State
+
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from tasks.datasets.features import Feature
 from tasks.job import ADDED_LATER, Inputs, task, text_of
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers, classifier_growth
-from tasks.ranges import check_minimums
+from tasks.ranges import AtLeast, Ranged
 from tasks.schemas import MODEL, PRIVATE_MODEL, add_width
 from tasks.training.chains import Linked, train_chains
 from tasks.training.recipe import OptimiserName, Privacy, Recipe, check_recipe
@@ -39,14 +39,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class NearestImages:
-    """The `count` images nearest to the one in `row`, which is none of them itself."""
+class NearestImages(Ranged):
+    """The `count` images nearest to the one in `row`, which is none of them itself, by the distance of their pixels.
 
-    row: int
-    count: int
+    Near copies of a record are what deduplication takes out of training data. Lee et al. 2022, "Deduplicating training
+    data makes language models better", and Kandpal et al. 2022, "Deduplicating training data mitigates privacy risks in
+    language models", do so for text. Here a number of images is left out and no distance is set, so that all trainings
+    have equally many.
+    """
 
-    def __post_init__(self) -> None:
-        check_minimums(self, {"row": 0, "count": 1})
+    row: Annotated[int, AtLeast(0)]
+    count: Annotated[int, AtLeast(1)]
 
     def rows_among(self, images: NDArray[Any]) -> NDArray[np.int64]:
         """Their rows among these images (n, h, w, c), ascending: (count,).
@@ -115,18 +118,15 @@ PRIVATE = ("mlp1", "cnn1")  # networks that train with privacy
 
 
 @dataclass(frozen=True)
-class Burnt:
+class Burnt(Ranged):
     """A training image that carries a feature."""
 
-    row: int  # of the training split
+    row: Annotated[int, AtLeast(0)]  # of the training split
     feature: Feature
-
-    def __post_init__(self) -> None:
-        check_minimums(self, {"row": 0})
 
 
 @dataclass(frozen=True)
-class Training:
+class Training(Ranged):
     """One classifier. The validation loss is on the whole test split.
 
     `patience` is the number of epochs without a better validation loss before training ends and goes back to the best
@@ -140,9 +140,9 @@ class Training:
     dropout: bool = False
     batch_norm: bool = False
     augmentation: bool = False
-    seed: int = 0
+    seed: Annotated[int, AtLeast(0)] = 0
     burnt: tuple[Burnt, ...] = ()  # at most one feature per row, rows ascending
-    examples: int = 0
+    examples: Annotated[int, AtLeast(0)] = 0
     epochs: int = 500  # at most
     patience: int = 10
     optimiser: OptimiserName = "adam"
@@ -157,8 +157,8 @@ class Training:
         return text_of(self)  # which checkpoints know their training by (`linked`)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm), self.width)
-        check_minimums(self, {"seed": 0, "examples": 0})
         _ = self.recipe  # its ranges are checked on construction
         if self.privacy is not None:
             check_private(self.network, self.batch_norm, self.recipe)

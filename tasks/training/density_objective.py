@@ -9,7 +9,7 @@ The prior integrates to one, so that the density of images is the same mixture:
     p(x) = integral of p(z) p(x | z) dz = (1 - pi) p_vae(x) + pi p_broad(x)
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 5, who name the idea;
-the mixture, its training and the broad density (`tasks.models.outlier_density`) are ours.
+the mixture, its training and the broad density (`tasks.models.likelihoods`) are ours.
 """
 
 from __future__ import annotations

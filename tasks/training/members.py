@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from tasks import seeds
 from tasks.datasets.images import PictureSet
-from tasks.training.objective import Objective
 from tasks.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from tasks.training.objective import Objective
 
 
 class TrainingError(RuntimeError):

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from tasks.datasets.mixtures import Part, Rows, Share
 from tasks.job import Inputs, task
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
-from tasks.ranges import check_minimums
+from tasks.ranges import AtLeast, Ranged
 from tasks.schemas import MODEL
 from tasks.training.chains import Linked, train_chains
 from tasks.training.classifier import classifier_work, model_row
@@ -40,7 +40,7 @@ MIXED = pa.schema([*MODEL, ("examples", pa.int64()), ("train_accuracy", pa.float
 
 
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(Ranged):
     """One classifier, trained for all its epochs; the validation loss is on the first test images of `validation`.
 
     `classes` is how many the network tells apart: the same for trainings that are compared. Where `crop` is above 0 it
@@ -50,13 +50,13 @@ class Mixture:
 
     shares: tuple[Share, ...]
     validation: Dataset
-    classes: int
+    classes: Annotated[int, AtLeast(1)]
     network: Network = Network("cnn1")
     dropout: bool = False
     batch_norm: bool = False
     augmentation: bool = False
-    crop: int = 0
-    seed: int = 0
+    crop: Annotated[int, AtLeast(0)] = 0
+    seed: Annotated[int, AtLeast(0)] = 0
     epochs: int = 20
     optimiser: OptimiserName = "adam"
     learning_rate: float = 1e-3
@@ -64,9 +64,9 @@ class Mixture:
     batch: int = 128
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.shares:
             raise ValueError("shares is empty; a training needs at least one")
-        check_minimums(self, {"classes": 1, "crop": 0, "seed": 0})
         _ = self.recipe  # its ranges are checked on construction
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
 

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from tasks.extras import OPACUS, Extra
-from tasks.ranges import above_zero, check_minimums, one_of, share
+from tasks.ranges import AtLeast, Finite, Ranged, Share
 
 OptimiserName = Literal["adam", "rmsprop"]
 Precision = Literal["float32", "float64"]
-LEAST = {"epochs": 1, "patience": 0, "batch": 1, "accumulate": 1}
 EPSILON = 1e-7
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Ranged):
     """How every member of a call is trained.
 
     With `patience` above 0 a training ends after that many epochs without a better validation loss and returns the best
@@ -37,21 +36,18 @@ class Recipe:
     steps.
     """
 
-    epochs: int  # at most
-    batch: int
-    learning_rate: float
-    patience: int = 0
+    epochs: Annotated[int, AtLeast(1)]  # at most
+    batch: Annotated[int, AtLeast(1)]
+    learning_rate: Annotated[float, Finite()]
+    patience: Annotated[int, AtLeast(0)] = 0
     schedule: tuple[tuple[int, float], ...] = ()
     optimiser: OptimiserName = "adam"
-    epsilon: float = EPSILON
+    epsilon: Annotated[float, Finite()] = EPSILON
     precision: Precision = "float32"
-    accumulate: int = 1
+    accumulate: Annotated[int, AtLeast(1)] = 1
 
     def __post_init__(self) -> None:
-        check_minimums(self, LEAST)
-        above_zero(self, "learning_rate", "epsilon")
-        one_of(self, "optimiser", OptimiserName)
-        one_of(self, "precision", Precision)
+        super().__post_init__()
         epochs = [epoch for epoch, _ in self.schedule]
         if epochs != sorted(set(epochs)) or any(epoch < 1 or not factor > 0 for epoch, factor in self.schedule):
             raise ValueError(
@@ -70,24 +66,23 @@ LARGEST_EPSILON = 200.0  # beyond, opacus's accountant takes gigabytes, or fails
 
 
 @dataclass(frozen=True)
-class Privacy:
+class Privacy(Ranged):
     """Differentially private training by DP-SGD.
 
     Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1.
     """
 
-    epsilon: float
+    epsilon: Annotated[float, Finite()]
     """Epsilon of the guarantee, over all epochs."""
-    delta: float = 1e-5
+    delta: Annotated[float, Share(zero=False, one=False)] = 1e-5
     """Delta of the guarantee."""
-    clip: float = 1.0
+    clip: Annotated[float, Finite()] = 1.0
     """Norm to which each example's gradient is clipped."""
 
     def __post_init__(self) -> None:
-        above_zero(self, "epsilon", "clip")
+        super().__post_init__()
         if self.epsilon > LARGEST_EPSILON:
             raise ValueError(f"epsilon is {self.epsilon}; it must be at most {LARGEST_EPSILON:g}, which hides nothing")
-        share(self, "delta", zero=False, one=False)
 
     def extras(self) -> tuple[Extra, ...]:
         return (OPACUS,)

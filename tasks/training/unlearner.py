@@ -7,7 +7,7 @@ the weights and the optimiser. Which loss, and in which order, is all that tells
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tasks import hardware, seeds
 from tasks.datasets.images import Images
-from tasks.models.counter_rng import CounterRng, member_key
+from tasks.models.counter_rng import member_key
 from tasks.models.layers import EVALUATION, Weight
 from tasks.models.networks import Weights, model_weights
 from tasks.training.cross_entropy import CrossEntropy
@@ -182,16 +182,6 @@ class Learned:
 
     def evaluate_rows(self, tensors: Tensors, batch: Batch) -> tuple[Tensor, Tensor | None]:
         return self.learning.evaluate_rows(tensors, batch)
-
-    def manual_gradient(
-        self,
-        tensors: Tensors,  # noqa: ARG002
-        pixels: Tensor,  # noqa: ARG002
-        labels: Tensor,  # noqa: ARG002
-        shares: Tensor,  # noqa: ARG002
-        draws: CounterRng,  # noqa: ARG002
-    ) -> tuple[Tensor, Sequence[Tensor]] | None:
-        return None
 
 
 def train_on(model: Unlearner, method: FineTuning | RandomLabels, rows: Rows) -> list[Epoch]:

@@ -10,7 +10,7 @@ the others are ours. Steps are those of the training's optimiser, where most of 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow as pa
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Share
 from tasks.job import Inputs, task
-from tasks.ranges import above_zero, check_minimums
+from tasks.ranges import AtLeast, Finite, Ranged
 from tasks.training.mixed import pool_data, table_of
 from tasks.training.recipe import OptimiserName, Recipe
 from tasks.work import Work, format_shape
@@ -28,17 +28,13 @@ UNLEARNING: tuple[UnlearningName, ...] = get_args(UnlearningName)
 
 
 @dataclass(frozen=True)
-class Passes:
+class Passes(Ranged):
     """So many passes over images at one learning rate."""
 
-    epochs: int = 10
+    epochs: Annotated[int, AtLeast(1)] = 10
     """Passes over the images, at most."""
-    learning_rate: float = 1e-3
+    learning_rate: Annotated[float, Finite()] = 1e-3
     """The learning rate."""
-
-    def __post_init__(self) -> None:
-        check_minimums(self, {"epochs": 1})
-        above_zero(self, "learning_rate")
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,7 @@ class GradientAscent(Passes):
     threshold of Jang et al. 2023, "Knowledge unlearning for mitigating privacy risks in language models", with losses.
     """
 
-    learning_rate: float = 1e-4
+    learning_rate: Annotated[float, Finite()] = 1e-4
     """The learning rate."""
     name: Literal["gradient-ascent"] = field(default="gradient-ascent", kw_only=True)
     """The method's name."""
@@ -81,7 +77,7 @@ class RandomLabels(Passes):
 
 
 @dataclass(frozen=True)
-class Distillation:
+class Distillation(Ranged):
     """The model as its own teacher: the student obeys it on what is kept and departs from it on the rest.
 
     An epoch over what is kept minimises `cross_entropy` x cross-entropy + `divergence` x KL(teacher || student), one
@@ -90,26 +86,25 @@ class Distillation:
     for small data, less its weight decay.
     """
 
-    epochs: int = 10
+    epochs: Annotated[int, AtLeast(1)] = 10
     """Epochs over what is kept."""
-    forgetting: int = 3
+    forgetting: Annotated[int, AtLeast(1)] = 3
     """Epochs over what is to be forgotten, each before one of the first over what is kept."""
-    learning_rate: float = 5e-4
+    learning_rate: Annotated[float, Finite()] = 5e-4
     """The learning rate, at first."""
     falls: tuple[int, ...] = (5, 8, 9)
     """Epochs after which the learning rate falls tenfold."""
-    cross_entropy: float = 1.0
+    cross_entropy: Annotated[float, AtLeast(0)] = 1.0
     """Weight of the cross-entropy."""
-    divergence: float = 0.5
+    divergence: Annotated[float, AtLeast(0)] = 0.5
     """Weight of KL(teacher || student)."""
-    temperature: float = 2.0
+    temperature: Annotated[float, Finite()] = 2.0
     """Temperature of both distributions."""
     name: Literal["distillation"] = field(default="distillation", kw_only=True)
     """The method's name."""
 
     def __post_init__(self) -> None:
-        check_minimums(self, {"epochs": 1, "forgetting": 1, "cross_entropy": 0, "divergence": 0})
-        above_zero(self, "learning_rate", "temperature")
+        super().__post_init__()
         if self.forgetting > self.epochs:
             raise ValueError(f"forgetting is {self.forgetting}; it must be at most epochs, which is {self.epochs}")
         if not (self.cross_entropy or self.divergence):
@@ -149,7 +144,7 @@ class UnlearningSettings:
 
 
 @dataclass(frozen=True)
-class Unlearning:
+class Unlearning(Ranged):
     """What is kept and what is to be forgotten of the images that a classifier was trained on, and by which method.
 
     `validation`, `classes`, `augmentation`, `crop`, `optimiser` and `batch` are as in the training
@@ -160,18 +155,18 @@ class Unlearning:
     forgotten: tuple[Share, ...]
     method: Method
     validation: Dataset
-    classes: int
+    classes: Annotated[int, AtLeast(2)]
     augmentation: bool = False
-    crop: int = 0
-    seed: int = 0
+    crop: Annotated[int, AtLeast(0)] = 0
+    seed: Annotated[int, AtLeast(0)] = 0
     optimiser: OptimiserName = "adam"
     batch: int = 128
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("kept", "forgotten"):
             if not getattr(self, name):
                 raise ValueError(f"{name} is empty; it needs at least one share")
-        check_minimums(self, {"classes": 2, "crop": 0, "seed": 0})
         _ = self.recipe  # its ranges are checked on construction
 
     @property

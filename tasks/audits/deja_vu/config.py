@@ -16,15 +16,7 @@ from tasks.extras import Extra
 from tasks.files import File
 from tasks.job import ADDED_LATER
 from tasks.ranges import AtLeast, Ranged, Share
-from tasks.self_supervised.criterion import (
-    BYOL,
-    DINO,
-    BarlowTwins,
-    Criterion,
-    SimCLR,
-    Supervised,
-    VICReg,
-)
+from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, Criterion, SimCLR, Supervised, VICReg
 from tasks.self_supervised.pretraining_config import (
     Augmentation,
     OptimiserName,

@@ -48,24 +48,17 @@ FEW_EFFECTIVE = name_of("effective samples of log p", below=FEW_SAMPLES)
 
 @dataclass(frozen=True)
 class Background:
-    """Rows of the summary that decide nothing and are told beside the answer; None where there is no such row.
+    """Rows of the summary that decide nothing and are told beside the answer; None where there is no such row."""
 
-    `median_called` and `highest_called` are the matched-count M of the observations that are called, `fewest_models`
-    the models of an observation where some are missing, `whole` the loss of the model of all data, `effective` the
-    samples that log p is effectively from and `few_effective` the share of observations with few of these, `largest`
-    and `above_epsilon` the scores of rows left out of private trainings, and `published` and `matched` the medians of
-    both scores.
-    """
-
-    median_called: Row | None = None
+    median_called: Row | None = None  # matched-count M of the observations that are called
     highest_called: Row | None = None
-    fewest_models: Row | None = None
-    whole: Row | None = None
-    effective: Row | None = None
-    few_effective: Row | None = None
-    largest: Row | None = None
+    fewest_models: Row | None = None  # of an observation, where some are missing
+    whole: Row | None = None  # the loss of the model of all data
+    effective: Row | None = None  # samples that log p is effectively from
+    few_effective: Row | None = None  # the share of observations with few of these
+    largest: Row | None = None  # score of a row left out of private trainings
     above_epsilon: Row | None = None
-    published: Row | None = None
+    published: Row | None = None  # the medians of both scores
     matched: Row | None = None
 
 

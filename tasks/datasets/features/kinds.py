@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from tasks import seeds
 from tasks.datasets.images import Pixels, luma
 from tasks.datasets.pictures import PictureError, alpha, pixels
 from tasks.files import WITHHELD, File, read
-from tasks.ranges import check_minimums, one_of
+from tasks.ranges import AtLeast, Between, OneOf, Ranged
 
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont
@@ -127,7 +127,7 @@ GLYPHS = {
 
 
 @dataclass(frozen=True)
-class Glyph:
+class Glyph(Ranged):
     """A glyph and its place: a letter of 5 x 5 cells, or its cells permuted.
 
     It overwrites a square block in every channel: ink 255 on a background of 0. The letters are of our own drawing; one
@@ -136,24 +136,21 @@ class Glyph:
 
     kind: Kind = "letter"
     """letter, or random: the letter with its cells permuted."""
-    text: str = "A"
+    text: Annotated[str, OneOf(tuple(GLYPHS), "one letter from A to Z")] = "A"
     """The letter, A to Z."""
     size: int = 5
     """Side, in pixels."""
-    top: int = 1
+    top: Annotated[int, AtLeast(0)] = 1
     """Pixels from the image's upper edge."""
-    left: int = 1
+    left: Annotated[int, AtLeast(0)] = 1
     """Pixels from the image's left edge."""
-    seed: int = 0
+    seed: Annotated[int, AtLeast(0)] = 0
     """Of kind random, the permutation."""
 
     def __post_init__(self) -> None:
-        one_of(self, "kind", Kind)
-        if self.text not in GLYPHS:
-            raise ValueError(f"text is {self.text!r}; it must be one letter from A to Z")
+        super().__post_init__()
         if self.size < CELLS or self.size % CELLS:
             raise ValueError(f"size is {self.size}; it must be a multiple of {CELLS}, a letter being {CELLS} x {CELLS}")
-        check_minimums(self, {"top": 0, "left": 0, "seed": 0})
         # A field that changes nothing would give one feature many keys.
         if self.kind == "letter" and self.seed:
             raise ValueError(f"seed is {self.seed}, but a letter has none; it must be 0 unless kind is random")
@@ -199,7 +196,7 @@ def word_pattern(words: str) -> str:
 
 
 @dataclass(frozen=True)
-class Words:
+class Words(Ranged):
     """A line of words (a name on an X-ray, a date) painted over the image, soft edges and all, or in a box.
 
     A key sees the words, the fields and the digest of the font's file. It does not see the FreeType that draws them,
@@ -214,25 +211,23 @@ class Words:
     """The words: one line."""
     font: File | None = None
     """A TrueType or OpenType file; none: Pillow's own (Aileron)."""
-    size: int = 12
+    size: Annotated[int, AtLeast(4)] = 12
     """Height of the font (its em), in pixels."""
-    top: int = 1
+    top: Annotated[int, AtLeast(0)] = 1
     """Pixels from the image's upper edge to the line of the font's ascenders."""
-    left: int = 1
+    left: Annotated[int, AtLeast(0)] = 1
     """Pixels from the image's left edge to the leftmost ink."""
-    ink: int = 255
+    ink: Annotated[int, Between(0, OPAQUE)] = 255
     """Grey level of the words."""
     box: bool = False
     """Whether their line is overwritten, from ascender to descender, with a background of 0."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.words or self.words != " ".join(self.words.split(" ")).strip() or not self.words.isprintable():
             raise ValueError(f"words is {self.words!r}; it must be one line, without spaces at its ends")
         if any(unicodedata.bidirectional(character) in ("R", "AL") for character in self.words):
             raise ValueError(f"words is {self.words!r}; it must run from left to right: use a picture instead")
-        check_minimums(self, {"size": 4, "top": 0, "left": 0, "ink": 0})
-        if self.ink > OPAQUE:
-            raise ValueError(f"ink is {self.ink}; it must be at most {OPAQUE}")
         if self.box and not self.ink:
             raise ValueError("ink is 0, which nobody sees in a box of 0; it must be at least 1")
 
@@ -295,7 +290,7 @@ def render_words(words: str, font: FreeTypeFont, shape: tuple[int, int], at: tup
 
 
 @dataclass(frozen=True)
-class Picture:
+class Picture(Ranged):
     """An image file (a stamp, a logo, a signature), pixel for pixel.
 
     It covers all of its rectangle where it has neither mask nor transparency.
@@ -308,16 +303,13 @@ class Picture:
     mask: File | None = None
     """An image file of the same size, white where the picture covers the image (grey: partly); none: its own
     transparency."""
-    top: int = 1
+    top: Annotated[int, AtLeast(0)] = 1
     """Pixels from the image's upper edge."""
-    left: int = 1
+    left: Annotated[int, AtLeast(0)] = 1
     """Pixels from the image's left edge."""
-    seed: int = 0
+    seed: Annotated[int, AtLeast(0)] = 0
     """Other than 0, the permutation of the pixels inside the mask: a member of the picture's family, of the same
     ink."""
-
-    def __post_init__(self) -> None:
-        check_minimums(self, {"top": 0, "left": 0, "seed": 0})
 
     @staticmethod
     def parse(text: str) -> Picture:

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.inspection import preview
 from orchestrator.run_folder.journal import Journal
-from orchestrator.run_folder.sealed import unseal
+from orchestrator.run_folder.run_files import unseal
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.resolve import resolve_cells
 from orchestrator.spec.specification import Execution, Spec

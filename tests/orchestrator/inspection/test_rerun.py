@@ -11,7 +11,7 @@ import pytest
 import toys
 
 from orchestrator.errors import EngramError
-from orchestrator.inspection.rerun import differences, rerun
+from orchestrator.inspection.explain import differences, rerun
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.resolve import Cell

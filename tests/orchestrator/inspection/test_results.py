@@ -10,7 +10,7 @@ import pytest
 from orchestrator.errors import SpecError
 from orchestrator.inspection import results
 from orchestrator.run_folder.journal import Journal
-from orchestrator.run_folder.sealed import seal
+from orchestrator.run_folder.run_files import seal
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.resolve import resolve_cells
 from orchestrator.spec.specification import Execution, Spec

@@ -11,7 +11,7 @@ from orchestrator.planning.plan import Plan, group_of, plan_of
 from orchestrator.pricing import reference as reference_timings
 from orchestrator.pricing.price import Price, describe_price, format_bounds, price_plan, prices_by_group, wall_clock
 from orchestrator.pricing.reference import Reference, Span, Speed, load_reference
-from orchestrator.run_folder import timings
+from orchestrator.run_folder import other_runs
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.job import Job
@@ -34,7 +34,7 @@ def asked(audit: str, preset: str, **settings: object) -> Plan:
 
 def test_the_work_is_shared_by_the_slots_and_the_start_comes_on_top() -> None:
     plan, part, total = a_plan(8)
-    seconds = {part: 3.0, total: 1.0, timings.startup_group("local"): 5.0}
+    seconds = {part: 3.0, total: 1.0, other_runs.startup_group("local"): 5.0}
     assert 5.0 + (8 * 3.0 + 1.0) / 2 == price_plan(plan, list(plan.jobs), seconds, 2).here.expected
     alone = price_plan(plan, list(plan.jobs), seconds, 1, "none")
     assert (8 * 3.0 + 1.0, True, ()) == (alone.here.expected, alone.ran_here, alone.unknown)

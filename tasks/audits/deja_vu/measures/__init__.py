@@ -5,15 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.audits.deja_vu.config import About
-from tasks.audits.deja_vu.measures import (
-    inferences,
-    neighbours,
-    probe,
-    reconstruction,
-    references,
-    retrieval,
-    scores,
-)
+from tasks.audits.deja_vu.measures import inferences, neighbours, probe, reconstruction, references, retrieval, scores
 from tasks.job import Inputs, task
 from tasks.measure import summarise
 

@@ -31,6 +31,7 @@ from tasks import seeds
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.measures import neighbours
 from tasks.audits.deja_vu.measures.inferences import OTHER, SETS
+from tasks.audits.deja_vu.measures.scores import BOTH, ENDS, estimate, interval_columns
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
 from tasks.datasets.catalog import load_with_boxes
 from tasks.diffusion.embedding_diffusion import EmbeddingDiffusion, train_diffusion, up_to
@@ -38,7 +39,7 @@ from tasks.diffusion.pixel_classifier import PixelTraining, train_pixel_classifi
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.self_supervised.pretraining_config import encoder_of_pretraining
-from tasks.statistics import Estimate, mcnemar_greater, paired_difference, proportion
+from tasks.statistics import mcnemar_greater, paired_difference, proportion
 from tasks.summaries import Row, row
 from tasks.training.chains import chain
 
@@ -143,9 +144,7 @@ def plan_drawings(config: DejaVu, trainings: Trainings) -> Sequence[Job]:
     return jobs
 
 
-BOTH = "both"
 NAMES = ("target", "reference", "score", "picture")
-ENDS = ("", "_low", "_high")
 
 # One row for each way.
 RECONSTRUCTION = pa.schema(
@@ -208,7 +207,7 @@ def score_pictures(way: Shown) -> dict[str, Any]:
     }
     columns: dict[str, Any] = {"pictures": n, "p_value": mcnemar_greater(target, reference)}
     for name, each in estimates.items():
-        columns |= dict(zip((f"{name}{end}" for end in ENDS), (each.value, each.low, each.high), strict=True))
+        columns |= interval_columns(name, each)
     return columns
 
 
@@ -228,10 +227,6 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
         for model in ("target", "reference"):
             yield row("drawn rightly", {**setting, "model": model}, estimate(each, model), "picture")
         yield row("picture named rightly", {}, estimate(each, "picture"), "picture")
-
-
-def estimate(each: Row, name: str) -> Estimate:
-    return Estimate(each[name], each[f"{name}_low"], each[f"{name}_high"], each["pictures"])
 
 
 MEASURE = Measure("reconstruction", RECONSTRUCTION, plan, rows)

@@ -205,7 +205,13 @@ def setting(each: Row, **more: Any) -> dict[str, Any]:
     return {name: each[name] for name in ("epoch", "k", "layer", "percent")} | more
 
 
+def interval_columns(name: str, estimate: Estimate) -> dict[str, float | None]:
+    """The columns of an estimate and its interval."""
+    return dict(zip((f"{name}{end}" for end in ENDS), (estimate.value, estimate.low, estimate.high), strict=True))
+
+
 def estimate(each: Row, name: str) -> Estimate:
+    """The estimate with its interval in the columns of a row."""
     low, high = each[f"{name}_low"], each[f"{name}_high"]
     return Estimate(each[name], low, high, each["pictures"])
 
@@ -261,8 +267,7 @@ def shares(found: dict[str, int], n: int) -> dict[str, float | None]:
     """The columns of the shares with their intervals (Wilson's)."""
     columns: dict[str, float | None] = {}
     for name, count in found.items():
-        share = proportion(count, n)
-        columns |= dict(zip((f"{name}{end}" for end in ENDS), (share.value, share.low, share.high), strict=True))
+        columns |= interval_columns(name, proportion(count, n))
     return columns
 
 
@@ -279,9 +284,8 @@ def share_rows(tables: Tables, about: About) -> Iterator[Row]:
         if decisive and each["way"] == BOTH:
             setting = {name: each[name] for name in ("epoch", "k", "layer")}
             for name in ("memorised", "misrepresented", "correlated", "unassociated"):
-                share = Estimate(each[name], each[f"{name}_low"], each[f"{name}_high"], each["pictures"])
                 p = each["p_value"] if name == "memorised" else None
-                yield row(f"share {name}", setting, share, "picture", None, p)
+                yield row(f"share {name}", setting, estimate(each, name), "picture", None, p)
 
 
 MEASURE = Measure("scores", SCORES, plan, rows)

@@ -5,15 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.audits.density.config import About
-from tasks.audits.density.measures import (
-    distribution,
-    duplicates,
-    kernel_density,
-    losses,
-    neighbours,
-    outliers,
-    scores,
-)
+from tasks.audits.density.measures import distribution, duplicates, kernel_density, losses, neighbours, outliers, scores
 from tasks.job import Inputs, task
 from tasks.measure import Measure, summarise
 

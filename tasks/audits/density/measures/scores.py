@@ -1,11 +1,7 @@
 """How strongly each observation is memorised, after the last epoch: its scores, p-value, and what they are made of.
 
-    U_i = log mean exp of log p_i over the models that trained on i
-    V_i = log mean exp of log p_i over the models that held i out
-    M_i = U_i - V_i, in nats
-
-M is the published score, which leans upwards; m_matched has as many models on either side, and is 0 on average where
-nothing is memorised (tasks.audits.density.memorization). The p-value of M is from redrawing which models held the
+M = U - V is the published score, which leans upwards; m_matched has as many models on either side, and is 0 on average
+where nothing is memorised (tasks.audits.density.memorization). The p-value of M is from redrawing which models held the
 observation out (tasks.audits.density.reassignment): it is that training raises log p by no more than is negligible. By
 its p-value, corrected for false discoveries, an observation is called memorised, and the answer rests on how many are;
 together they tell how many are memorised of which none can be called (tasks.audits.density.tail). How much memory of a
@@ -33,7 +29,7 @@ from numpy.typing import NDArray
 
 from tasks import seeds, statistics
 from tasks.audits.density import tail
-from tasks.audits.density.config import About, Density, Estimator
+from tasks.audits.density.config import About, Density
 from tasks.audits.density.highly_memorised import column, lists, within_central
 from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, ReleasedFolds, labels
 from tasks.audits.density.memorization import Array, Mask, Terms, matched_count_score, terms
@@ -194,21 +190,10 @@ class Check:
     largest: Estimate  # in nats, over trials; its 95 % interval is for all rows at once (Bonferroni)
     p_value: float | None  # if no row's score were above epsilon (Bonferroni)
     above: int  # rows whose estimate is above epsilon
-    surely: int | None  # rows above it at 5 % false discoveries (Benjamini & Hochberg)
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the promise is one about every score."""
-        return self.delta == 0
 
 
 def check_epsilon(
-    rows: NDArray[np.integer],
-    trained: Array,
-    held_out: Array,
-    epsilon: float,
-    delta: float = 0.0,
-    estimator: Estimator = "loo",
+    rows: NDArray[np.integer], trained: Array, held_out: Array, epsilon: float, delta: float = 0.0
 ) -> Check:
     """Whether the scores of `rows` (n,) keep within epsilon, from log p by trial, NaN where there is no such model.
 
@@ -232,10 +217,8 @@ def check_epsilon(
 
     `trained` (n, T) are in nats by models that trained on the row, `held_out` (n, T) by those that did not, T trials of
     each (the columns of SCORES). A row has neither interval nor p-value where its score is not finite, or would not be
-    without one of the trials. ValueError where the scores are of folds, or no row has one.
+    without one of the trials. ValueError where no row has one.
     """
-    if estimator != "loo":
-        raise ValueError(f"estimator is {estimator}; epsilon is about a single row, and bounds scores of loo alone")
     if not 0 < epsilon < math.inf or not 0 <= delta < 1:
         raise ValueError(f"epsilon is {epsilon} and delta {delta}; they must be finite and above 0, and from 0 below 1")
     both = paired_terms(trained, held_out)
@@ -256,7 +239,6 @@ def check_epsilon(
         largest=interval,
         p_value=min(1.0, len(tested) * float(tested.min())) if len(tested) else None,
         above=int((score[scored] > epsilon).sum()),
-        surely=int((statistics.false_discovery_control(tested) <= LEVEL).sum()) if len(tested) else None,
     )
 
 

@@ -124,10 +124,7 @@ def answer(seed: int, memory: float = 0.0, noise: float = 0.0, told: tuple[float
     rng = np.random.default_rng(seed)
     pictures = drawn(rng, told=told)
     skills = rng.uniform(0.3, 1.5, 2)
-    models = (
-        embedded(pictures, rng, skills[0], memory, noise),
-        embedded(pictures, rng, skills[1]),
-    )
+    models = (embedded(pictures, rng, skills[0], memory, noise), embedded(pictures, rng, skills[1]))
     tables = [neighbours(pictures, found, model) for found, model in zip(models, "AB", strict=True)]
     return judged(tables, seed).answer
 

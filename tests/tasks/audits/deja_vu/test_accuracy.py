@@ -92,9 +92,7 @@ def test_of_equally_confident_pictures_the_first_are_taken() -> None:
 
 def test_each_model_is_scored_on_its_own_most_confident_pictures() -> None:
     way = Way(
-        np.zeros(4, np.int64),
-        inferences([1, 1, 0, 0], [-1, -2, -3, -4]),
-        inferences([1, 0, 0, 1], [-4, -1, -2, -3]),
+        np.zeros(4, np.int64), inferences([1, 1, 0, 0], [-1, -2, -3, -4]), inferences([1, 0, 0, 1], [-4, -1, -2, -3])
     )
     assert [1.0, 1.0, 0.0] == scores(way, [25, 50, 100]).tolist()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +19,7 @@ from tasks.audits.density.answer import (
     OF_CALLED,
     PUBLISHED,
     RULES,
+    name_of,
     verdict,
 )
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND
@@ -28,8 +28,8 @@ from tasks.schemas import SUMMARY
 from tasks.training.recipe import Privacy
 
 ALONE = Density(estimator="loo", left_out=10)
-BEYOND = (BEYOND_CHANCE, json.dumps({"p-value at most": 0.05}))
-FOUND = (LEAST_FOUND, json.dumps({"share": 0.8}))
+BEYOND = name_of(BEYOND_CHANCE, **{"p-value at most": 0.05})
+FOUND = name_of(LEAST_FOUND, share=0.8)
 
 
 def row(metric: tuple[str, str], estimate: float | None, **numbers: Any) -> dict[str, Any]:
@@ -93,58 +93,59 @@ def test_the_tail_decides(answer: str, rows: tuple[dict[str, Any], ...]) -> None
     assert (BEYOND_CHANCE if all_together else CALLED[0], LIMITS) == (said.rows[0][0], said.limits)
 
 
+def said(*rows: dict[str, Any], config: Density = Density()) -> str:  # noqa: B008
+    """The answer's sentences."""
+    return verdict(config, table(*rows)).sentence
+
+
 def test_negligible_is_one_number_for_observations_and_for_the_gap() -> None:
     rows = called(), beyond(), gap(0.2, 0.1, 0.4, 0.3), found()
     assert ["undecided", "not seen"] == [verdict(Density(negligible=n), table(*rows)).answer for n in (0.4, 0.5)]
-    said = verdict(Density(negligible=0.5), table(*rows)).sentence
-    assert "none of 60,000 observations is memorised by more than 0.5 nats at 5 % false discoveries" in said
-    assert "randomisation p = 0.3 that it is at most 0.5" in said
+    sentence = said(*rows, config=Density(negligible=0.5))
+    assert "none of 60,000 observations is memorised by more than 0.5 nats at 5 % false discoveries" in sentence
+    assert "randomisation p = 0.3 that it is at most 0.5" in sentence
 
 
 def test_memory_that_would_not_be_found_is_not_said_to_be_absent() -> None:
     rows = called(), beyond(), NONE, found(900.0, 1000.0)
-    said = verdict(Density(), table(*rows))
-    assert "undecided" == said.answer
-    assert "memorised by 900 nats (95 % interval up to 1000) would be found in 80 % of cases." in said.sentence
-    assert "it would have to be found from 10 nats on: train more repetitions." in said.sentence
+    assert "memorised by 900 nats (95 % interval up to 1000) would be found in 80 % of cases." in said(*rows)
+    assert "it would have to be found from 10 nats on: train more repetitions." in said(*rows)
     assert "not seen" == verdict(Density(detectable=1000.0), table(*rows)).answer
-    assert "no upper limit" in verdict(Density(), table(*rows[:3], found(9.0, None))).sentence
+    assert "no upper limit" in said(*rows[:3], found(9.0, None))
 
 
 def test_p_values_of_few_permutations_decide_nothing_together() -> None:
-    said = verdict(Density(permutations=999), table(called(), NONE, found()))
-    assert "undecided" == said.answer
-    assert "P-values from fewer than 9,999 permutations are not counted together: draw more." in said.sentence
-    assert "not seen" == verdict(ALONE, table(called(), NONE, found())).answer  # of which none ever is
+    rows = called(), NONE, found()
+    few = verdict(Density(permutations=999), table(*rows))
+    assert "undecided" == few.answer
+    assert "P-values from fewer than 9,999 permutations are not counted together: draw more." in few.sentence
+    assert "not seen" == verdict(ALONE, table(*rows)).answer  # of which none ever is
 
 
 def test_it_says_how_many_are_memorised_and_by_how_much() -> None:
-    of_called = [
-        row((OF_CALLED, json.dumps({"statistic": name})), of) for name, of in (("median", 33.5), ("highest", 80))
-    ]
-    said = verdict(Density(), table(*MEMORISED, *of_called)).sentence
-    assert "3 of 60,000 observations are memorised by more than 0.1 nats at 5 % false discoveries" in said
-    assert "(matched-count M 33.5 nats at the median of these, 80 at most)" in said
+    of_called = [row(name_of(OF_CALLED, statistic=name), of) for name, of in (("median", 33.5), ("highest", 80))]
+    few = said(*MEMORISED, *of_called)
+    assert "3 of 60,000 observations are memorised by more than 0.1 nats at 5 % false discoveries" in few
+    assert "(matched-count M 33.5 nats at the median of these, 80 at most)" in few
     assert (
         "This count decides the answer. The p-values of all 60,000 observations together show no more than chance ("
-        in said
+        in few
     )
-    assert "one of 60,000 observations is" in verdict(Density(), table(called(1), NONE)).sentence
-    some = verdict(Density(), table(called(), beyond(0.002, 0.01), NONE)).sentence
+    assert "one of 60,000 observations is" in said(called(1), NONE)
+    some = said(called(), beyond(0.002, 0.01), NONE)
     assert "observations together do not show at 0.1 % that any is memorised (p = 0.002)." in some
     assert "decides the answer" not in some
     assert "Chance brings as many small p-values in 0.2 % of runs alone." in some
-    many = verdict(Density(), table(called(), beyond(1e-9, 0.0125), NONE)).sentence
+    many = said(called(), beyond(1e-9, 0.0125), NONE)
     assert "The test of all observations together decides the answer. The p-values of all 60,000 observations" in many
     assert "together show that at least 750 are memorised (p < 1e-6). These cannot be identified." in many
 
 
 def test_one_count_decides_and_the_others_are_explained() -> None:
-    said = verdict(Density(), table(called(13), beyond(1e-9, 0.0125), NONE, found(None))).sentence
-    decides = said.index("This count decides the answer.")
-    assert said.startswith("Memorised: 13 of 60,000 observations are memorised by more than 0.1 nats at 5 % false disc")
-    assert 1 == said.count("decides")
-    assert decides < said.index(
+    sentence = said(called(13), beyond(1e-9, 0.0125), NONE, found(None))
+    assert sentence.startswith("Memorised: 13 of 60,000 observations are memorised by more than 0.1 nats at 5 % false ")
+    assert 1 == sentence.count("decides")
+    assert sentence.index("This count decides the answer.") < sentence.index(
         "show that at least 750 are memorised (p < 1e-6). That number includes those called above; the others cannot "
         "be identified."
     )
@@ -152,25 +153,22 @@ def test_one_count_decides_and_the_others_are_explained() -> None:
         "If only one of the 60,000 observations were memorised, this run would call it in fewer than 80 % of cases, "
         "however strongly it were memorised. An observation can be called here because many have small p-values. To "
         "find a single one, train more repetitions. "
-    ) in said
+    ) in sentence
 
 
-def test_the_gap_stands_under_its_own_name() -> None:
-    said = verdict(Density(), table(called(), beyond(), gap(2.5, 2.0, 3.0, 0.01), found())).sentence
-    assert "The generalisation gap, by which training on an image raises its log p on average, is 2.5 nats" in said
-    assert "(95 % interval 2 to 3, over 10 random partitions into 10 folds; randomisation p = 0.01 that" in said
-    assert "The gap may be as much as 3 nats, which is not negligible, and is no evidence" in said
-
-
-def test_the_tests_name_is_that_of_the_estimator() -> None:
-    said = verdict(ALONE, table(called(), gap(2.5, 2.0, 3.0, 0.01))).sentence
-    assert "one-tailed t-test p = 0.01" in said
-    assert "randomisation" not in said
-    assert "over 10 pairs of models with and without it" in said
+def test_the_gap_stands_under_its_own_name_and_that_of_the_estimators_test() -> None:
+    large = gap(2.5, 2.0, 3.0, 0.01)
+    folds, alone = said(called(), beyond(), large, found()), said(called(), large, config=ALONE)
+    assert "The generalisation gap, by which training on an image raises its log p on average, is 2.5 nats" in folds
+    assert "(95 % interval 2 to 3, over 10 random partitions into 10 folds; randomisation p = 0.01 that" in folds
+    assert "The gap may be as much as 3 nats, which is not negligible, and is no evidence" in folds
+    assert "one-tailed t-test p = 0.01" in alone
+    assert "randomisation" not in alone
+    assert "over 10 pairs of models with and without it" in alone
 
 
 def test_a_tiny_p_value_is_a_bound() -> None:
-    of_gap = [verdict(Density(), table(called(), gap(2.5, 2.0, 3.0, p))).sentence for p in (0.0, 1e-7, 1e-6)]
+    of_gap = [said(called(), gap(2.5, 2.0, 3.0, p)) for p in (0.0, 1e-7, 1e-6)]
     assert ["p < 1e-6 ", "p < 1e-6 ", "p = 1e-6 "] == [each.split("randomisation ")[1][:9] for each in of_gap]
 
 
@@ -181,28 +179,28 @@ def test_one_partition_has_no_interval_of_the_gap_and_may_yet_show_memory() -> N
     assert "undecided" == unsure.answer
     assert "(no interval, over 1 random partition into 10 folds;" in unsure.sentence
     assert "One repetition has no interval of the gap: train more." in unsure.sentence
-    pair = verdict(replace(ALONE, repetitions=1), table(called(), gap(2.5, None, None, None, n=1))).sentence
+    pair = said(called(), gap(2.5, None, None, None, n=1), config=replace(ALONE, repetitions=1))
     assert "over 1 pair of models with and without it; no p-value)" in pair
 
 
 def test_few_repetitions_are_called_few() -> None:
-    said = [verdict(Density(), table(called(), gap(2.5, 1, 4, 0.01, n))).sentence for n in (3, 4)]
-    assert [True, False] == ["wide for so few" in each for each in said]
+    few = [said(called(), gap(2.5, 1, 4, 0.01, n)) for n in (3, 4)]
+    assert [True, False] == ["wide for so few" in each for each in few]
 
 
-@pytest.mark.parametrize("answer", ["memorised", "not seen", "undecided"])
-def test_it_says_which_memory_would_have_been_found(answer: str) -> None:
-    rows = called(int(answer == "memorised")), beyond(0.01 if answer == "undecided" else 0.5), NONE
-    said = verdict(Density(), table(*rows, found()))
-    assert answer == said.answer
+@pytest.mark.parametrize(
+    ("answer", "rows"),
+    [("memorised", (called(1), beyond())), ("not seen", (called(), beyond())), ("undecided", (called(), beyond(0.01)))],
+)
+def test_it_says_which_memory_would_have_been_found(answer: str, rows: tuple[dict[str, Any], ...]) -> None:
+    enough = verdict(Density(), table(*rows, NONE, found()))
+    assert answer == enough.answer
     assert (
         "A single observation that is memorised by 7.5 nats (95 % interval up to 9.25) would be found in 80 %"
-        in said.sentence
+        in enough.sentence
     )
-    none = verdict(Density(), table(*rows, found(None)))
-    assert "If only one of the 60,000 observations were memorised, this run would call it in fewer than 80 %" in (
-        none.sentence
-    )
+    none = said(*rows, NONE, found(None))
+    assert "If only one of the 60,000 observations were memorised, this run would call it in fewer than 80 %" in none
 
 
 # What stands beside the answer
@@ -222,7 +220,7 @@ def test_it_warns_where_log_p_is_effectively_from_few_samples(median: float, sam
 
 
 def test_it_says_that_trainings_are_missing() -> None:
-    lacking = row(("models of an observation, at least", json.dumps({"planned": 100})), 97.0, n=100)
+    lacking = row(name_of("models of an observation, at least", planned=100), 97.0, n=100)
     said = verdict(Density(), table(*MEMORISED, lacking))
     assert "Some trainings are missing: an observation has 97 models or more of the 100 planned." in said.sentence
 
@@ -250,9 +248,7 @@ def test_differential_privacy_is_said_to_bound_no_single_score() -> None:
     promise = "Training was (8, 1e-05)-differentially private, which bounds no single score"
     assert verdict(private, table(given)).sentence.endswith(f"{promise}.")
     found = table(
-        given,
-        row(("largest M of a row left out", json.dumps({"row": 3})), 9.25),
-        row(("rows above epsilon", "{}"), 0.2, n=10),
+        given, row(name_of("largest M of a row left out", row=3), 9.25), row(("rows above epsilon", "{}"), 0.2, n=10)
     )
     assert verdict(private, found).sentence.endswith(
         f"{promise}: the largest is 9.25 nats, and 2 of 10 are above epsilon."
@@ -272,7 +268,7 @@ def test_differential_privacy_is_said_to_bound_no_single_score() -> None:
     ],
 )
 def test_where_nothing_was_trained_it_says_what_is_shown(measures: Any, shown: str) -> None:
-    first = ("M", json.dumps({"point": "outlying"}))
+    first = name_of("M", point="outlying")
     said = verdict(Density(measures=measures), table(row(first, 2.0), row(("equal pairs", "{}"), 0.0)))
     assert said.sentence.startswith(f"Undecided: no model has been asked. This run shows {shown}")
     assert ("undecided", (first,)) == (said.answer, said.rows)

@@ -332,7 +332,7 @@ def test_random_words_have_the_cover_and_another_colour_in_every_pixel() -> None
         ({"words": "\u05d0"}, "words is '\u05d0'; it must run from left to right: use a picture instead"),
         ({"size": 3}, "size is 3; it must be at least 4"),
         ({"top": -1}, "top is -1; it must be at least 0"),
-        ({"ink": 256}, "ink is 256; it must be at most 255"),
+        ({"ink": 256}, "ink is 256; it must be from 0 to 255"),
         ({"ink": 0, "box": True}, "ink is 0, which nobody sees in a box of 0; it must be at least 1"),
     ],
 )

@@ -113,10 +113,7 @@ def test_drawings_of_both_models_are_of_the_same_pictures_and_make_a_score() -> 
     ("settings", "message"),
     [
         ({"drawing": replace(CONFIG.drawing, steps=2000)}, "drawing.steps is 2000; it must be at most diffusion.steps"),
-        (
-            {"given": GivenEncoder(embeddings=File("mine.parquet"))},
-            "measures has reconstruction and an encoder is",
-        ),
+        ({"given": GivenEncoder(embeddings=File("mine.parquet"))}, "measures has reconstruction and an encoder is"),
         ({"drawing": replace(CONFIG.drawing, neighbours=9)}, "drawing.neighbours is 9; it must be at most the larges"),
     ],
 )

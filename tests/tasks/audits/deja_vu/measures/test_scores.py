@@ -9,16 +9,7 @@ import pytest
 
 from tasks.audits.deja_vu.config import About
 from tasks.audits.deja_vu.measures.inferences import INFERENCES, Voting, inferences
-from tasks.audits.deja_vu.measures.scores import (
-    KINDS,
-    SCORES,
-    Nothing,
-    Scoring,
-    categories,
-    rows,
-    scores,
-    share_rows,
-)
+from tasks.audits.deja_vu.measures.scores import KINDS, SCORES, Nothing, Scoring, categories, rows, scores, share_rows
 from tasks.measure import Tables
 from tests.tasks.audits.deja_vu import made_up
 

@@ -30,8 +30,8 @@ from tasks.measure import Tables
 from tasks.statistics import proportion
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining
-from tests.tasks.audits.density import made_up_scores
-from tests.tasks.audits.density.made_up_scores import fitted
+from tests.tasks.audits.density import made_up
+from tests.tasks.audits.density.made_up import fitted
 from tests.tasks.summary_rows import by_name, with_wilson
 
 DIGITS = pin(Dataset("digits"))
@@ -143,7 +143,7 @@ def test_score_and_ratio_are_correlated_by_value_and_by_rank() -> None:
     rng = np.random.default_rng(0)
     m = rng.normal(size=300)
     rho = np.exp(0.3 * m + rng.normal(size=300))
-    given = made_up_scores.scores([0.0] * 302, [*m, np.inf, 2.0]), made_up_scores.neighbours([*rho, 1.0, None])
+    given = made_up.scores([0.0] * 302, [*m, np.inf, 2.0]), made_up.neighbours([*rho, 1.0, None])
     found = correlations(*given)
     assert stats.pearsonr(m, rho).statistic == pytest.approx(found["Pearson"].estimate.value)
     assert stats.spearmanr([*m, 99.0], [*rho, 1.0]).statistic == pytest.approx(found["Spearman"].estimate.value)
@@ -151,8 +151,8 @@ def test_score_and_ratio_are_correlated_by_value_and_by_rank() -> None:
 
 def test_the_ratio_of_distances_is_correlated_with_m_by_pearson_and_by_spearman() -> None:
     m, rho = [0.1, 0.9, 0.3, 2.0, 0.5, np.inf], [1.0, 1.25, 0.75, 1.5, 1.75, 9.0]
-    near = made_up_scores.neighbours([*rho[::-1], None], [5, 4, 3, 2, 1, 0, 6])
-    found = by_name(rows(Tables([near, made_up_scores.scores([0.0] * 6, m)]), None))
+    near = made_up.neighbours([*rho[::-1], None], [5, 4, 3, 2, 1, 0, 6])
+    found = by_name(rows(Tables([near, made_up.scores([0.0] * 6, m)]), None))
     row = found["correlation of M and the neighbour ratio", '{"by": "Pearson"}']
     assert [stats.pearsonr(m[:5], rho[:5]).statistic, "repetition", None] == pytest.approx([row[0], row[4], row[5]])
     row = found["correlation of M and the neighbour ratio", '{"by": "Spearman"}']
@@ -169,8 +169,8 @@ def ratio_table(
     rows_of_m: Sequence[int] | None = None,
     rows_of_rho: Sequence[int] | None = None,
 ) -> pa.Table:
-    near = made_up_scores.neighbours(rho, rows_of_rho)
-    return ratios(Ratios(width), [made_up_scores.scores([0.0] * len(m), m, rows_of_m), near])
+    near = made_up.neighbours(rho, rows_of_rho)
+    return ratios(Ratios(width), [made_up.scores([0.0] * len(m), m, rows_of_m), near])
 
 
 def test_bins_of_the_score_have_a_mean_and_a_standard_error() -> None:
@@ -219,8 +219,8 @@ def test_scores_without_neighbours_are_refused() -> None:
 
 
 def test_the_mean_ratio_is_told_of_both_groups() -> None:
-    given = made_up_scores.scores([0.0] * 40, [float(row) for row in range(40)])
-    near = made_up_scores.neighbours([1.0] * 38 + [1.5, 2.0])
+    given = made_up.scores([0.0] * 40, [float(row) for row in range(40)])
+    near = made_up.neighbours([1.0] * 38 + [1.5, 2.0])
     found = by_name(ratio_rows(Tables([given, near, ratios(Ratios(), [given, near])]), None))
     assert {
         ("neighbour ratio", '{"observations": "memorised"}'): [1.75, None, None, 0, "repetition", *[None] * 3],

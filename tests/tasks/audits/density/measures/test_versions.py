@@ -21,7 +21,7 @@ from tasks.audits.density.measures.outliers import Outliers, outliers
 from tasks.audits.density.measures.scores import Scores, scores
 from tasks.datasets.catalog import load
 from tasks.job import marks
-from tests.tasks.audits.density import made_up, made_up_scores
+from tests.tasks.audits.density import made_up
 
 DIGITS, MODELS = made_up.DIGITS, made_up.folds(90, 3, 5)
 
@@ -33,12 +33,12 @@ def trainings() -> list[pa.Table]:
 
 def scored() -> pa.Table:
     draws = np.random.default_rng(8)
-    return made_up_scores.scores(draws.normal(-100, 30, 100), draws.normal(4, 3, 100))
+    return made_up.scores(draws.normal(-100, 30, 100), draws.normal(4, 3, 100))
 
 
 def near() -> pa.Table:
     samples = np.random.default_rng(9).random(load(DIGITS).test_images.shape, np.float32)
-    return neighbours(Neighbouring(DIGITS, 100), [made_up_scores.fitted(samples)])
+    return neighbours(Neighbouring(DIGITS, 100), [made_up.fitted(samples)])
 
 
 def total(table: pa.Table, floats: bool) -> float:

@@ -1,16 +1,45 @@
-"""Validation of the files in a run's folder, once when they are read.
+"""The JSON files in a run's folder: sealed by a digest of their own bytes, and checked once when they are read.
 
 A file of an older version, without a digest, may be damaged and still be valid JSON.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+NAME = "sha256"  # the object's last name: the digest of every byte before it
+SEAL = re.compile(rb',\s*"sha256": "([0-9a-f]{64})"\s*\}\s*\Z')
+LENGTH = 200  # bytes at the end of the file that contain the seal
 Check = Callable[[Any], bool]
+
+
+def seal(value: Mapping[str, Any], indent: int | None = None) -> bytes:
+    """The object as JSON, with its digest last. It must have at least one name."""
+    body = json.dumps(value, indent=indent).removesuffix("}").rstrip().encode()
+    apart = "\n" + " " * indent if indent else " "
+    end = "\n}" if indent else "}"
+    return body + f',{apart}"{NAME}": "{hashlib.sha256(body).hexdigest()}"{end}'.encode()
+
+
+def unseal(data: bytes) -> Any:
+    """The sealed object. Raises ValueError, with the reason, for bytes that are not as they were written.
+
+    JSON without a digest is returned unchecked.
+    """
+    value = json.loads(data)
+    if not isinstance(value, dict) or NAME not in value:
+        return value
+    match = SEAL.search(data, max(0, len(data) - LENGTH))
+    if match is None or hashlib.sha256(memoryview(data)[: match.start()]).hexdigest().encode() != match[1]:
+        raise ValueError("it is damaged: its digest is not that of its content")
+    del value[NAME]
+    return value
 
 
 def check_about(value: Any) -> None:
@@ -34,7 +63,7 @@ def is_event(value: Any) -> bool:
     return all(name in value and held(value[name]) for name, held in EVENTS.get(value["event"], {}).items())
 
 
-def timings(value: Any) -> dict[str, list[float]]:
+def parse_timings(value: Any) -> dict[str, list[float]]:
     """Seconds by group from a `timings.json`; invalid parts are left out."""
     if not isinstance(value, dict):
         return {}
@@ -95,6 +124,11 @@ def _settings(value: Any) -> bool:
     return isinstance(value, list) and all(map(_maybe(_mapping), value))
 
 
+def _left_out(value: Any) -> bool:
+    """Whether these are cells that were left out, each with its line."""
+    return isinstance(value, list) and all(_mapping(cell) and _text(cell.get("line")) for cell in value)
+
+
 def _asked(value: Any) -> bool:
     """Whether this is a specification: a preset, fields that were set and fields that were swept with their values."""
     if not isinstance(value, dict) or not _maybe(_text)(value.get("preset")):
@@ -121,6 +155,7 @@ ABOUT: Mapping[str, Check] = {
     "cells": _cells,
     "settings": _settings,
     "asked": _asked,
+    "left_out": _left_out,
     "search": _mapping,
 }
 # Optional fields of any event, and required fields by kind of event.
@@ -129,6 +164,7 @@ ANY: Mapping[str, Check] = {
     "task": _text,
     "error": _text,
     "note": _text,
+    "unsound": _texts,
     "planned": _count,
     "stored": _count,
     "models": _count,
