@@ -3,18 +3,13 @@
 It rests on rows that were chosen beforehand: the canary's effect on M_w over the probe images, and the canaries that
 are called one by one by their ranks, among all glyphs of their ink where `ranks` is measured, else among the members of
 their family. M, its published test and the training images are supporting evidence and do not enter the decision.
-
-Error rates where nothing is memorised. The interval of the effect lies above 0 in 2.5 % of runs, any canary is called
-in at most 5 %, and the ranks of all together are as small as SURELY asks in at most 0.1 %: at most 7.6 % together. An
-effect of SMALLEST is said to be not seen in at most 2.5 %. The rates of ranks are exact where the feature was drawn
-from those it is ranked among; of one that somebody chose they are as good as its likeness to the others.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,27 +165,22 @@ def read_published_calls(rows: Rows) -> Iterator[tuple[int, int]]:
             yield round(rate["estimate"] * rate["n"]), rate["n"]
 
 
-def trains_pairs(config: UniqueFeature) -> bool:
-    return not config.asks_models
+def pair_rule(answer: Answer, when: str, holds: Callable[[PairEvidence], bool], error: str = "") -> Rule[PairEvidence]:
+    return Rule(answer, when, holds, error, scope="pairs of trainings", applies=lambda config: not config.asks_models)
 
 
-SCOPE = "pairs of trainings"
-BY_EFFECT = Rule[PairEvidence](
+BY_EFFECT = pair_rule(
     "memorised",
     "the whole 95 % interval of the effect lies above 0 (one side of a t-test over at least {pairs} pairs, p at most "
     "{one_side})",
     lambda evidence: evidence.effect_is_above,
-    scope=SCOPE,
-    applies=trains_pairs,
 )
-BY_CALLS = Rule[PairEvidence](
+BY_CALLS = pair_rule(
     "memorised",
     "a canary is called by its rank, at a false discovery rate of {fdr} % over canaries that share no training seed",
     lambda evidence: evidence.calls is not None and evidence.calls.accuses,
-    scope=SCOPE,
-    applies=trains_pairs,
 )
-BY_SMALL_RANKS = Rule[PairEvidence](
+BY_SMALL_RANKS = pair_rule(
     "memorised",
     "the number of ranks of such canaries with p of at most {level} % would occur by chance in at most {surely} of "
     "1,000 audits",
@@ -198,14 +188,12 @@ BY_SMALL_RANKS = Rule[PairEvidence](
     "Of 100 audits of a procedure that keeps nothing, at most {alarms} say memorised by any of these three conditions, "
     "if the feature was drawn at random; for a feature that somebody chose, this holds to the extent that it resembles "
     "the others.",
-    scope=SCOPE,
-    applies=trains_pairs,
 )
 RULES = (
     BY_EFFECT,
     BY_CALLS,
     BY_SMALL_RANKS,
-    Rule[PairEvidence](
+    pair_rule(
         "not seen",
         "the interval of the effect, over at least {pairs} pairs, lies below {smallest} nats and reaches less than "
         "{smallest} nats to either side, no more ranks are small than chance brings at {level} %, and a single "
@@ -213,8 +201,6 @@ RULES = (
         "others)",
         lambda evidence: evidence.effect_is_excluded and evidence.calls is not None and evidence.calls.are_by_chance,
         "Of 100 audits of a procedure with an effect of {smallest} nats, at most 2 or 3 say not seen.",
-        scope=SCOPE,
-        applies=trains_pairs,
     ),
 )
 THRESHOLDS: Mapping[str, str] = {

@@ -10,7 +10,7 @@ an exact p-value, whatever the model, and however many there are.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -206,6 +206,41 @@ def family_from_rows(
 ) -> ModelFamily:
     d, log_p, log_odds = (np.array([row[name] for row in rows]) for name in ("d", "log_p", "log_odds"))
     return ModelFamily(about, d, log_p, log_odds, null)
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyPair:
+    """What a canary's model and its twin say of the members of one family."""
+
+    canary: ModelFamily
+    twin: ModelFamily
+
+    @property
+    def training(self) -> tuple[int, int]:
+        """The row of the canary, and the seed."""
+        return self.canary.about["canary"], self.canary.about["seed"]
+
+    @property
+    def label(self) -> int:
+        return int(self.canary.label)
+
+    @property
+    def difference(self) -> Array:
+        return twin_difference(self.canary.log_p, self.twin.log_p, self.label)
+
+    @property
+    def unseen(self) -> Array | None:
+        """The difference where both are asked about a feature that the canary did not carry; None without one."""
+        canary, twin = self.canary.null, self.twin.null
+        return None if canary is None or twin is None else twin_difference(canary.log_p, twin.log_p, self.label)
+
+
+def family_pairs(tables: Iterable[pa.Table]) -> Iterator[FamilyPair]:
+    """The pairs of FAMILY tables, one a table; none of a table that lacks one of the two models."""
+    for table in tables:
+        models = {model.about["model"]: model for model in model_families(table)}
+        if set(models) == {"canary", "twin"}:
+            yield FamilyPair(models["canary"], models["twin"])
 
 
 def rank_p_value(scores: Array) -> float:

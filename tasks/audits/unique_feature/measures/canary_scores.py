@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +26,15 @@ import pyarrow as pa
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, evaluation_jobs
 from tasks.audits.unique_feature.measures.learning_curve import HISTORY, history_jobs
-from tasks.audits.unique_feature.measures.units import Units, average_rows, column, effect_row, units
+from tasks.audits.unique_feature.measures.units import (
+    InputsAlone,
+    Units,
+    average_rows,
+    column,
+    effect_row,
+    group_rows,
+    units,
+)
 from tasks.audits.unique_feature.presets import LEVEL, PublishedCell, PublishedNumbers
 from tasks.audits.unique_feature.scores import (
     Array,
@@ -83,13 +90,8 @@ def schema() -> pa.Schema:
 CANARY_SCORES = schema()
 
 
-@dataclass(frozen=True)
-class CanaryScores:
-    """Nothing but its inputs bears on the table."""
-
-
 @task(version=3, name="unique_feature.canary_scores", gathers=True)
-def canary_scores(config: CanaryScores, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def canary_scores(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Every pair's row for every evaluation, the largest M first.
 
     The inputs are divergences and histories, in any order and number. A pair has a row where its divergences are there.
@@ -176,7 +178,7 @@ def select_columns(divergences: pa.Table, model: str, images: str) -> dict[str, 
 
 def scores_job(config: UniqueFeature, trainings: Trainings) -> Job:
     """The scores of these pairs."""
-    return Job(canary_scores, CanaryScores(), (*evaluation_jobs(config, trainings), *history_jobs(trainings)))
+    return Job(canary_scores, InputsAlone(), (*evaluation_jobs(config, trainings), *history_jobs(trainings)))
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
@@ -332,13 +334,6 @@ def evaluation_spread_rows(scores: Sequence[Row]) -> Iterator[Row]:
             spreads = [float(np.std([score[name] for score in group], ddof=1)) for group in by_pair]
             twins = [float(np.std([score[f"twin_{name}"] for score in group], ddof=1)) for group in by_pair]
             yield row(f"sd of {metric} over evaluations", {}, mean(spreads), "training", mean(twins).value)
-
-
-def group_rows(rows: Sequence[Row], by: tuple[str, ...]) -> list[list[Row]]:
-    groups: dict[tuple[object, ...], list[Row]] = {}
-    for score in rows:
-        groups.setdefault(tuple(score[name] for name in by), []).append(score)
-    return list(groups.values())
 
 
 def value_range(group: Sequence[Row], name: str) -> float:

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -35,19 +34,18 @@ import pyarrow as pa
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import rank_jobs
 from tasks.audits.unique_feature.measures.family import family_jobs
-from tasks.audits.unique_feature.measures.units import share_seeds
+from tasks.audits.unique_feature.measures.units import InputsAlone, share_seeds
 from tasks.audits.unique_feature.population import (
     FDR,
     LEVEL,
-    ModelFamily,
+    FamilyPair,
     Population,
+    family_pairs,
     is_counted,
-    model_families,
     rank_p_value,
     relatives,
     standardise,
     subset_count,
-    twin_difference,
 )
 from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.slope_ranks import Subsets, exposure, mean_standardised_slopes
@@ -126,33 +124,25 @@ CANARY_VERDICTS = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class CanaryVerdicts:
-    """Nothing but its inputs bears on the table."""
-
-
 @task(version=2, name="unique_feature.canary_verdicts", gathers=True)
-def canary_verdicts(config: CanaryVerdicts, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def canary_verdicts(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A row for every canary (CANARY_VERDICTS), the smallest p first. The inputs are families, in any order."""
-    by_canary: dict[int, list[dict[str, ModelFamily]]] = {}
-    for table in inputs:
-        pair = {model.about["model"]: model for model in model_families(table)}
-        if set(pair) == {"canary", "twin"}:
-            by_canary.setdefault(pair["canary"].about["canary"], []).append(pair)
-    trainings = [(canary, pair["canary"].about["seed"]) for canary, pairs in by_canary.items() for pair in pairs]
+    by_canary: dict[int, list[FamilyPair]] = {}
+    for pair in family_pairs(inputs):
+        by_canary.setdefault(pair.training[0], []).append(pair)
+    trainings = [pair.training for pairs in by_canary.values() for pair in pairs]
     found = [verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
     return pa.Table.from_pylist(call_canaries(found, trainings), CANARY_VERDICTS)
 
 
-def verdict_row(canary: int, pairs: Sequence[dict[str, ModelFamily]]) -> Row:
+def verdict_row(canary: int, pairs: Sequence[FamilyPair]) -> Row:
     """One canary's row but for what depends on the others."""
-    label = pairs[0]["canary"].label
-    differences = [twin_difference(pair["canary"].log_p, pair["twin"].log_p, label) for pair in pairs]
+    differences = [pair.difference for pair in pairs]
     scores = mean_standardised_scores(differences)
     p_value = rank_p_value(scores)
     return {
         "canary": canary,
-        "label": label,
+        "label": pairs[0].label,
         "pairs": len(pairs),
         "shift": float(np.mean([each[0] - each[1:].mean() for each in differences])),
         "rank": round(p_value * len(scores)),
@@ -171,7 +161,7 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
         return ()
     if not (config.asks_for("family") or has_family(config)):
         return ()
-    return (Job(canary_verdicts, CanaryVerdicts(), family_jobs(config, trainings)),)
+    return (Job(canary_verdicts, InputsAlone(), family_jobs(config, trainings)),)
 
 
 def has_family(config: UniqueFeature) -> bool:
@@ -207,13 +197,8 @@ EXACT_VERDICTS = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class ExactVerdicts:
-    """Nothing but its inputs bears on the table."""
-
-
 @task(version=1, name="unique_feature.exact_verdicts", gathers=True)
-def exact_verdicts(config: ExactVerdicts, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def exact_verdicts(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A row for every canary (EXACT_VERDICTS), the smallest p first. The inputs are exact ranks, in any order."""
     by_canary: dict[int, list[Row]] = {}
     for table in inputs:
@@ -251,7 +236,7 @@ def decides(config: UniqueFeature) -> bool:
 
 
 def plan_exact(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return (Job(exact_verdicts, ExactVerdicts(), rank_jobs(config, trainings)),) if decides(config) else ()
+    return (Job(exact_verdicts, InputsAlone(), rank_jobs(config, trainings)),) if decides(config) else ()
 
 
 def exact_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -25,7 +25,6 @@ networks", section 2. The ranks are ours.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -33,14 +32,13 @@ import pyarrow as pa
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, scores_job
 from tasks.audits.unique_feature.measures.family import family_jobs
-from tasks.audits.unique_feature.measures.units import share_seeds
+from tasks.audits.unique_feature.measures.units import InputsAlone, share_seeds
 from tasks.audits.unique_feature.population import (
     FAMILY,
     LEVEL,
+    family_pairs,
     label_directed_scores,
-    model_families,
     rank_p_value,
-    twin_difference,
 )
 from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.trainings import Trainings
@@ -64,13 +62,8 @@ DETECTION = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class Detection:
-    """Nothing but its inputs bears on the table."""
-
-
 @task(version=5, name="unique_feature.detection", gathers=True)
-def detection(config: Detection, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def detection(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Every estimator's word on every model. The inputs are families and canary scores, in any order and number."""
     words: list[Row] = []
     for table in inputs:
@@ -105,25 +98,19 @@ def score_rows(table: pa.Table) -> Iterator[Row]:
 
 def family_rank_rows(table: pa.Table) -> Iterator[Row]:
     """The ranks among the family: of a model alone, and of a model against its twin."""
-    pair = {family.about["model"]: family for family in model_families(table)}
-    if set(pair) != {"canary", "twin"}:
-        return
-    about = {name: pair["canary"].about[name] for name in ("canary", "seed")}
-    label = pair["canary"].label
-    for model, family in pair.items():
-        tests = {
-            "rank of KL": family.d,
-            "label-directed rank": label_directed_scores(family.log_p[None], label),
-            "label-directed rank, label unknown": label_directed_scores(family.log_p[None]),
-        }
-        for estimator, scores in tests.items():
-            yield rank_row(estimator, model, about, scores)
-    differences = twin_difference(pair["canary"].log_p, pair["twin"].log_p, label)
-    yield rank_row("paired family rank", "canary", about, differences)
-    nulls = [family.null for family in (pair["canary"], pair["twin"])]
-    if nulls[0] is not None and nulls[1] is not None:
-        unseen = twin_difference(nulls[0].log_p, nulls[1].log_p, label)
-        yield rank_row("paired family rank", "twin", about, unseen)
+    for pair in family_pairs([table]):
+        about = dict(zip(("canary", "seed"), pair.training, strict=True))
+        for model, family in (("canary", pair.canary), ("twin", pair.twin)):
+            tests = {
+                "rank of KL": family.d,
+                "label-directed rank": label_directed_scores(family.log_p[None], pair.label),
+                "label-directed rank, label unknown": label_directed_scores(family.log_p[None]),
+            }
+            for estimator, scores in tests.items():
+                yield rank_row(estimator, model, about, scores)
+        yield rank_row("paired family rank", "canary", about, pair.difference)
+        if pair.unseen is not None:
+            yield rank_row("paired family rank", "twin", about, pair.unseen)
 
 
 def rank_row(estimator: str, model: str, about: Row, scores: Array) -> Row:
@@ -144,7 +131,7 @@ def detection_row(estimator: str, model: str, about: Row, statistic: float, p_va
 
 def detection_job(config: UniqueFeature, trainings: Trainings) -> Job:
     """Every estimator's word on these pairs."""
-    return Job(detection, Detection(), (*family_jobs(config, trainings), scores_job(config, trainings)))
+    return Job(detection, InputsAlone(), (*family_jobs(config, trainings), scores_job(config, trainings)))
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
@@ -243,13 +230,8 @@ CURVES = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class Curves:
-    """Nothing but its input bears on the table."""
-
-
 @task(version=1, name="unique_feature.curves")
-def curves(config: Curves, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def curves(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A curve for every estimator (CURVES), from the table of DETECTION (the one input)."""
     statistics: dict[str, dict[str, list[float]]] = {}
     for word in inputs[0].to_pylist():
@@ -283,7 +265,7 @@ def curve(with_it: Array, without: Array) -> Iterator[Row]:
 
 
 def plan_curves(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return (Job(curves, Curves(), (detection_job(config, trainings),)),) if config.asks_for("family") else ()
+    return (Job(curves, InputsAlone(), (detection_job(config, trainings),)),) if config.asks_for("family") else ()
 
 
 MEASURE = Measure("detection", DETECTION, plan, rows)

@@ -26,11 +26,11 @@ from tasks.audits.unique_feature.measures.units import share_seeds
 from tasks.audits.unique_feature.population import (
     LEVEL,
     Cells,
+    FamilyPair,
+    family_pairs,
     label_directed_scores,
-    model_families,
     rank_p_value,
     standardise,
-    twin_difference,
 )
 from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.slope_ranks import Subsets, is_among_all, mean_standardised_slopes
@@ -85,17 +85,6 @@ class Panels:
     seed: int
 
 
-@dataclass(frozen=True, eq=False)
-class PairOutputs:
-    """What the models of a canary, trained with a seed, say of the family."""
-
-    training: tuple[int, int]  # canary, seed
-    label: int
-    canary: Array  # log_p (members, classes)
-    twin: Array
-    unseen: Array | None  # difference (members,) where both are asked about a feature that the canary did not carry
-
-
 @task(version=5, name="unique_feature.panels", gathers=True)
 def panels(config: Panels, inputs: Inputs) -> pa.Table:
     """The rate at which panels of a size call the feature memorised (PANELS). The inputs are families, in any order.
@@ -103,7 +92,7 @@ def panels(config: Panels, inputs: Inputs) -> pa.Table:
     Panels are drawn without replacement, so that they are independent. With the label unknown the models of a panel
     have canaries of one label, as the models of one owner have.
     """
-    pairs = [pair for table in inputs for pair in family_pairs(table)]
+    pairs = list(family_pairs(inputs))
     order = seeds.generator(config.seed, "panels").permutation(len(pairs))
     shuffled = [pairs[index] for index in order]
     trainings = [pair.training for pair in pairs]
@@ -116,18 +105,7 @@ def panels(config: Panels, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(found, PANELS)
 
 
-def family_pairs(table: pa.Table) -> Iterator[PairOutputs]:
-    models = {model.about["model"]: model for model in model_families(table)}
-    if set(models) == {"canary", "twin"}:
-        canary, twin = models["canary"], models["twin"]
-        unseen = None
-        if canary.null is not None and twin.null is not None:
-            unseen = twin_difference(canary.null.log_p, twin.null.log_p, canary.label)
-        training = canary.about["canary"], canary.about["seed"]
-        yield PairOutputs(training, canary.label, canary.log_p, twin.log_p, unseen)
-
-
-def panel_p_values(pairs: Sequence[PairOutputs], size: int) -> Iterator[tuple[str, str, list[float]]]:
+def panel_p_values(pairs: Sequence[FamilyPair], size: int) -> Iterator[tuple[str, str, list[float]]]:
     """The p-values of the panels of this size, by estimator and model."""
     mixed = split_panels(pairs, size)
     by_label = [
@@ -142,24 +120,24 @@ def panel_p_values(pairs: Sequence[PairOutputs], size: int) -> Iterator[tuple[st
         yield "paired family rank", model, [paired_p_value(group, model) for group in asked]
 
 
-def split_panels(pairs: Sequence[PairOutputs], size: int) -> list[Sequence[PairOutputs]]:
+def split_panels(pairs: Sequence[FamilyPair], size: int) -> list[Sequence[FamilyPair]]:
     return [pairs[first : first + size] for first in range(0, len(pairs) - size + 1, size)]
 
 
-def known_label_p_value(group: Sequence[PairOutputs], model: str) -> float:
+def known_label_p_value(group: Sequence[FamilyPair], model: str) -> float:
     """The rank of the mean of the models' scores, each towards its own canary's label."""
-    scores = [standardise(getattr(pair, model))[:, pair.label] for pair in group]
+    scores = [standardise(getattr(pair, model).log_p)[:, pair.label] for pair in group]
     return rank_p_value(np.mean(scores, axis=0))
 
 
-def unknown_label_p_value(group: Sequence[PairOutputs], model: str) -> float:
-    return rank_p_value(label_directed_scores(np.stack([getattr(pair, model) for pair in group])))
+def unknown_label_p_value(group: Sequence[FamilyPair], model: str) -> float:
+    return rank_p_value(label_directed_scores(np.stack([getattr(pair, model).log_p for pair in group])))
 
 
-def paired_p_value(group: Sequence[PairOutputs], model: str) -> float:
+def paired_p_value(group: Sequence[FamilyPair], model: str) -> float:
     """The rank of the mean of the standardised differences; the twins' is that of a feature that no canary carried."""
     if model == "canary":
-        scores = [twin_difference(pair.canary, pair.twin, pair.label) for pair in group]
+        scores = [pair.difference for pair in group]
     else:
         scores = [pair.unseen for pair in group if pair.unseen is not None]
     members = min(len(score) for score in scores)  # others that look like the feature were left out

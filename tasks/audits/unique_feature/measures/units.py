@@ -15,6 +15,11 @@ from tasks.statistics import mean, paired_greater
 from tasks.summaries import Row, row
 
 
+@dataclass(frozen=True)
+class InputsAlone:
+    """The config of a table that is made of its inputs: nothing else bears on it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Units:
     """`pairs`: one row per pair of trainings (the first evaluation's p-values); `rows`: one per independent unit."""
@@ -47,10 +52,14 @@ def share_seeds(trainings: Iterable[tuple[int, int]]) -> bool:
 
 def average_rows(rows: Sequence[Row], by: tuple[str, ...]) -> list[Row]:
     """One row for each group, in the order in which the groups come: numbers averaged, p-values the first row's."""
+    return [group[0] if len(group) == 1 else _one(group) for group in group_rows(rows, by)]
+
+
+def group_rows(rows: Sequence[Row], by: tuple[str, ...]) -> list[list[Row]]:
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for score in rows:
         groups.setdefault(tuple(score[name] for name in by), []).append(score)
-    return [group[0] if len(group) == 1 else _one(group) for group in groups.values()]
+    return list(groups.values())
 
 
 def _one(group: list[Row]) -> Row:

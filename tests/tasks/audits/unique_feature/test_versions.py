@@ -22,15 +22,13 @@ from tasks.audits.unique_feature.canary_selection import (
 )
 from tasks.audits.unique_feature.evaluation import Burning, Evaluation
 from tasks.audits.unique_feature.measures import summary, summary_of_models
-from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
+from tasks.audits.unique_feature.measures.canary_scores import canary_scores
 from tasks.audits.unique_feature.measures.canary_verdicts import (
-    CanaryVerdicts,
-    ExactVerdicts,
     canary_verdicts,
     exact_verdicts,
 )
 from tasks.audits.unique_feature.measures.contrast import Contrast, contrast
-from tasks.audits.unique_feature.measures.detection import Curves, Detection, curves, detection
+from tasks.audits.unique_feature.measures.detection import curves, detection
 from tasks.audits.unique_feature.measures.divergences import ask, score
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, ExactRanks, exact_ranks
 from tasks.audits.unique_feature.measures.family import PairFamily, ask_family, pair_family
@@ -39,7 +37,8 @@ from tasks.audits.unique_feature.measures.influence import influence_change as r
 from tasks.audits.unique_feature.measures.latents import Latents, latents
 from tasks.audits.unique_feature.measures.learning_curve import History, LearningCurve, history, learning_curve
 from tasks.audits.unique_feature.measures.panels import ExactPanels, Panels, exact_panels, panels
-from tasks.audits.unique_feature.measures.regularisation import Regularisation, regularisation
+from tasks.audits.unique_feature.measures.regularisation import regularisation
+from tasks.audits.unique_feature.measures.units import InputsAlone
 from tasks.audits.unique_feature.population import Relatives
 from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.audits.unique_feature.single_models import SingleModelConfig
@@ -68,7 +67,7 @@ def of_each_epoch() -> pa.Table:
 
 
 def of_each_canary() -> pa.Table:
-    return canary_scores(CanaryScores(), [made_up.pair(i, 0.01 * i, 0.005) for i in range(1, 5)])
+    return canary_scores(InputsAlone(), [made_up.pair(i, 0.01 * i, 0.005) for i in range(1, 5)])
 
 
 def of_all() -> pa.Table:
@@ -118,20 +117,20 @@ def families() -> list[pa.Table]:
 
 
 def of_detection() -> pa.Table:
-    return detection(Detection(), [*families(), of_each_canary()])
+    return detection(InputsAlone(), [*families(), of_each_canary()])
 
 
 def of_canaries() -> pa.Table:
-    return canary_verdicts(CanaryVerdicts(), families())
+    return canary_verdicts(InputsAlone(), families())
 
 
 def of_exact_verdicts() -> pa.Table:
     rows = [row | {"canary": canary, "seed": canary} for canary in range(3) for row in of_exact_ranks().to_pylist()]
-    return exact_verdicts(ExactVerdicts(), [pa.Table.from_pylist(rows, EXACT_RANKS)])
+    return exact_verdicts(InputsAlone(), [pa.Table.from_pylist(rows, EXACT_RANKS)])
 
 
 def of_curves() -> pa.Table:
-    return curves(Curves(), [of_detection()])
+    return curves(InputsAlone(), [of_detection()])
 
 
 def of_panels() -> pa.Table:
@@ -139,8 +138,8 @@ def of_panels() -> pa.Table:
 
 
 def of_a_regulariser() -> pa.Table:
-    plain = canary_scores(CanaryScores(), [made_up.pair(i, 0.02 * i, 0.01) for i in range(3)])
-    return regularisation(Regularisation(), [of_each_canary(), plain])
+    plain = canary_scores(InputsAlone(), [made_up.pair(i, 0.02 * i, 0.01) for i in range(3)])
+    return regularisation(InputsAlone(), [of_each_canary(), plain])
 
 
 def of_contrast() -> pa.Table:

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from tasks.audits.unique_feature.canary_selection import RankedImage
-from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
+from tasks.audits.unique_feature.measures.canary_scores import canary_scores
 from tasks.audits.unique_feature.measures.divergences import score
 from tasks.audits.unique_feature.measures.learning_curve import (
     LEARNING_CURVE,
@@ -21,6 +21,7 @@ from tasks.audits.unique_feature.measures.learning_curve import (
     learning_curve_many,
     learning_curve_rows,
 )
+from tasks.audits.unique_feature.measures.units import InputsAlone
 from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.catalog import load
 from tasks.job import marks
@@ -48,7 +49,7 @@ def at(table: pa.Table, epoch: int) -> dict[str, object]:
 
 def scored(models: list[pa.Table]) -> dict[str, object]:
     tables = [score(EVALUATION, models), history(History(CANARY), models)]
-    return canary_scores(CanaryScores(), tables).to_pylist()[0]  # type: ignore[no-any-return]
+    return canary_scores(InputsAlone(), tables).to_pylist()[0]  # type: ignore[no-any-return]
 
 
 def test_the_kept_epoch_has_the_scores_of_the_model_that_training_keeps() -> None:
