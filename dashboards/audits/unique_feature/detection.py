@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.pairs import Array
-from dashboards.chart import Figure
+from dashboards.chart import Axis, Chart, Figure, Layer, Panel, level, line
 from dashboards.columns import integers, numbers, texts
 from dashboards.summary import find_rows, finite, format_range, shorten
 
 LEVEL = 0.05  # of false positives, at which estimators are compared
 ZOOM = 0.2
+DOTTED: Mapping[str, Any] = {"color": drawing.light("muted"), "linewidth": 1.2, "linestyle": (0, (1, 2))}
 LETTERS = 34  # of an estimator's name in the legend
 # Each has its colour, mark and dash in every figure.
 ESTIMATORS = (
@@ -162,9 +163,6 @@ def estimator_looks(names: Sequence[str]) -> Mapping[str, legend.Series]:
     return {name: own[name] if name in own else left.pop(0) for name in names}
 
 
-Lines = list[tuple[str, list[dict[str, Any]]]]  # estimators, each with its rows of the summary
-
-
 def rates_by_models(summary: Sequence[Row]) -> Figure | None:
     """The detection rate over the number of models that are asked together, a line for each estimator."""
     of_estimator = list(estimator_rows(summary))
@@ -182,36 +180,30 @@ def rates_by_models(summary: Sequence[Row]) -> Figure | None:
         + "."
         for name, rows in lines
     )
-    title = "How many models does it take to find the feature?"
-    return Figure("by-models", title, caption, alt, draw_rates_by_models(lines))
-
-
-def draw_rates_by_models(lines: Lines) -> str:
-    """The detection rates as SVG, with the legend below."""
     foot = legend.LISTED * len(lines) + 0.12
-    figure = drawing.canvas(foot + 2.6)
-    axes = layout.wide_axes(figure, foot + 0.55, 1.95)
     places = sorted({row["models"] for _, rows in lines for row in rows})
-    axes.axhline(LEVEL, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (1, 2)))
     looks = estimator_looks([name for name, _ in lines])
+    layers: list[Layer] = [level(LEVEL, DOTTED)]
     for at, (name, rows) in enumerate(lines):
         colour, marker, dash = looks[name]
         x = np.array([places.index(row["models"]) for row in rows]) + (at - (len(lines) - 1) / 2) * 0.07
-        look: dict[str, Any] = {"color": drawing.light(colour)}
         values = [row["estimate"] for row in rows]
-        axes.plot(x, values, marker=marker, markersize=5.5, linestyle=dash, linewidth=1.2, **look)
+        layers.append(line(x, values, colour, marker=marker, markersize=5.5, linestyle=dash, linewidth=1.2))
         for place, row in zip(x, rows, strict=True):
             if finite(row["low"]) and finite(row["high"]):
-                axes.plot([place] * 2, [row["low"], row["high"]], linewidth=1.6, solid_capstyle="butt", **look)
-    axes.set_xlim(-0.5, len(places) - 0.5)
-    axes.set_ylim(-0.02, 1.04)
-    drawing.set_ticks(axes)
-    axes.set_xticks(range(len(places)), [f"{place:g}" for place in places])
-    axes.grid(axis="x", visible=False)
-    axes.set_xlabel("models with the canary, each of another seed")
-    axes.set_ylabel("detection rate")
-    legend.add_below(figure, foot, [(name, looks[name], "") for name, _ in lines])
-    return drawing.svg(figure, "by-models")
+                ends = [row["low"], row["high"]]
+                layers.append(line([place] * 2, ends, colour, linewidth=1.6, solid_capstyle="butt"))
+    ticks = (range(len(places)), [f"{place:g}" for place in places])
+    across = Axis("models with the canary, each of another seed", (-0.5, len(places) - 0.5), ticks=ticks, grid=False)
+    return Chart(
+        "by-models",
+        "How many models does it take to find the feature?",
+        caption,
+        alt,
+        foot + 2.6,
+        [Panel(layout.wide_box(foot + 0.55, 1.95), layers, across, Axis("detection rate", (-0.02, 1.04)))],
+        listing=(foot, [(name, looks[name], "") for name, _ in lines], ""),
+    ).figure()
 
 
 def estimator_rows(summary: Sequence[Row]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
