@@ -31,7 +31,12 @@ class Block(nn.Module):
 
 
 class SmallResNet(nn.Module):
-    """Images (n, 3, height, width) to (n, 4 width)."""
+    """Images (n, 3, height, width), of 32 x 32, to (n, 4 width); a processor without a GPU trains it in minutes.
+
+    A 3x3 stem by steps of 2, then three basic blocks of `width`, 2 `width` and 4 `width` channels, the last two by
+    steps of 2, each with a 1x1 shortcut where the shape changes, and the mean over places. He et al. 2016, "Deep
+    residual learning for image recognition", figure 5 (left), option B.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -84,7 +84,7 @@ class Linked:
 
 
 def train_chains(spec: Spec, members: Mapping[int, Member], linked: Mapping[int, Linked]) -> Iterator[Outcome]:
-    """`trainer.train_numbered` for members that continue from the checkpoints given to their jobs.
+    """`trainer.train_by_index` for members that continue from the checkpoints given to their jobs.
 
     Members and `linked` are by the jobs' index in the call. Wanted states are left before their outcomes are yielded.
     """

@@ -40,7 +40,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NearestImages(Ranged):
-    """The `count` images nearest to the one in `row`, which is none of them itself."""
+    """The `count` images nearest to the one in `row`, which is none of them itself, by the distance of their pixels.
+
+    Near copies of a record are what deduplication takes out of training data. Lee et al. 2022, "Deduplicating training
+    data makes language models better", and Kandpal et al. 2022, "Deduplicating training data mitigates privacy risks in
+    language models", do so for text. Here a number of images is left out and no distance is set, so that all trainings
+    have equally many.
+    """
 
     row: Annotated[int, AtLeast(0)]
     count: Annotated[int, AtLeast(1)]

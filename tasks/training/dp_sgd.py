@@ -42,7 +42,12 @@ Makers = Mapping[str, Callable[[], nn.Module]]  # a new module of each layer, by
 
 
 class Network(nn.Module):
-    """The weights in modules, by the same names; called with a batch, each row's loss (rows,)."""
+    """The weights in modules, by the same names; called with a batch, each row's loss (rows,).
+
+    The dense and the convolutional layers are modules, whose rows opacus can tell apart; `makers` finds them by
+    applying the objective to one image. Everything else that an objective does (activations, pooling, dropout, draws)
+    is computed as without privacy; it must keep rows apart, which batch norm does not.
+    """
 
     def __init__(self, learning: ByLayers, makers: Makers, start: Mapping[str, Any]) -> None:
         super().__init__()

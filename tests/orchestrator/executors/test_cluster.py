@@ -1,15 +1,19 @@
+""" """
+
 from __future__ import annotations
 
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
 from orchestrator.errors import ClusterError
-from orchestrator.executors.cluster import PREFACE, probe, reachable
+from orchestrator.executors.cluster import PREFACE, Sent, calls_with_slots, probe, reachable
 from orchestrator.spec.specification import host_and_port
+from tests.orchestrator.executors.jobs import call
 
 Answer = Callable[[socket.socket], object]
 
@@ -116,3 +120,17 @@ def test_addresses_are_read_in_their_usual_forms(address: str, expected: tuple[s
 def test_what_is_no_address_is_said_with_the_forms_that_are(address: str) -> None:
     with pytest.raises(ClusterError, match="is no address of a Ray cluster; give HOST:PORT"):
         host_and_port(address)
+
+
+def test_calls_run_in_the_order_in_which_they_were_sent_as_far_as_there_are_places() -> None:
+    sent = [Sent(call("double", 1.0, first=number)) for number in range(1, 5)]
+    assert [(1, 0.0), (2, 0.0)] == [(each.number, seconds) for each, seconds in calls_with_slots(sent, 2, 0, now=10.0)]
+    del sent[0]
+    assert [(2, 5.0), (3, 0.0)] == [(each.number, seconds) for each, seconds in calls_with_slots(sent, 2, 0, now=15.0)]
+
+
+def test_calls_on_gpus_take_their_parts_of_these_and_no_processor() -> None:
+    halves = [Sent(replace(call("on_gpu", 1.0, first=number), gpus=0.5)) for number in range(1, 5)]
+    sent = [*halves, Sent(call("double", 1.0, first=5)), Sent(call("double", 1.0, first=6))]
+    assert [1, 2, 5] == [each.number for each, _ in calls_with_slots(sent, 1, 1, now=0.0)]
+    assert [5, 6] == [each.number for each, _ in calls_with_slots(sent, 2, 0, now=0.0)]
