@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from bench.forgetting import TINY, by_scipy, confidences, rows
-from tasks.audits.forgetting.kolmogorov_smirnov import SCORES, Score, distances
+from tasks.audits.forgetting.rho import SCORES, Score, distances
 
 
 @pytest.mark.parametrize("score", SCORES)

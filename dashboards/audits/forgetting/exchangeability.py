@@ -15,11 +15,11 @@ from dashboards.audits.forgetting.query_confidences import ACROSS, LETTERS, PANE
 from dashboards.audits.forgetting.targets import format_range
 from dashboards.estimates import fit_words
 from dashboards.figure import Figure
-from tasks.audits.forgetting import kolmogorov_smirnov
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.exchangeability import Array
 from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects
 from tasks.audits.forgetting.measures.query_confidences import CONFIDENCES
+from tasks.audits.forgetting.rho import Farthest, farthest
 
 INNOCENT = "a calibration model"
 POINTS = 150  # quantiles at which a line is exact; between them it is straight
@@ -43,9 +43,9 @@ class Panel:
     p: float | None = None
 
     @property
-    def farthest(self) -> kolmogorov_smirnov.Farthest:
+    def farthest(self) -> Farthest:
         """How far the line of D_Q lies below that of the control set at most, and where."""
-        return kolmogorov_smirnov.farthest(self.query, self.control, "one-sided")
+        return farthest(self.query, self.control, "one-sided")
 
     @property
     def heading(self) -> str:

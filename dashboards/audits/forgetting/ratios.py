@@ -14,7 +14,7 @@ from dashboards.audits.forgetting import roles
 from dashboards.audits.forgetting.targets import format_count, format_range, replicates
 from dashboards.estimates import finite, shorten
 from dashboards.figure import Figure
-from tasks.audits.forgetting.kolmogorov_smirnov import SCORES
+from tasks.audits.forgetting.rho import SCORES
 
 NEEDED = {"target", "name", "score", "rho", "low", "high", "models", "images"}
 METRIC = "rho"
