@@ -49,7 +49,7 @@ from tasks.external.handout import image_of
 from tasks.files import File
 from tasks.files import pin as pin_file
 from tasks.models.catalog import Network
-from tasks.models.weights import architecture_of, weights_of
+from tasks.models.networks import architecture_of, weights_of_model
 from tasks.training import mixed
 
 Array = NDArray[np.float64]
@@ -285,7 +285,7 @@ def asked(config: Forgetting, model: ModelId, inputs: Sequence[pa.Table], output
 
 def log_p(table: pa.Table, pictures: Pixels) -> Array:
     """The log-probabilities of a trained model, (pictures, classes)."""
-    logits = mixed.logits(architecture_of(table), weights_of(table), pictures).astype(np.float64)
+    logits = mixed.logits(architecture_of(table), weights_of_model(table), pictures).astype(np.float64)
     return np.asarray(special.log_softmax(logits, axis=1))
 
 

@@ -24,8 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from orchestrator.planning.plan import Plan, plan_of
-from orchestrator.pricing.reference import FILE
-from orchestrator.pricing.speed import KINDS, Speed, measure_speed
+from orchestrator.pricing.reference import FILE, KINDS, Speed, measure_speed
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.datasets.catalog import pin
@@ -147,7 +146,7 @@ def networks() -> Iterator[Timed]:
 
 
 def autoencoders() -> Iterator[Timed]:
-    from tasks.models.densities import DensityModel
+    from tasks.models.catalog import DensityModel
     from tasks.training.density import fit, work
     from tasks.training.density_config import DensityTraining
 

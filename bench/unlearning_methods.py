@@ -18,8 +18,7 @@ from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import ModelId
 from tasks.training.mixed import Mixture
-from tasks.training.unlearning import Unlearning, unlearn
-from tasks.training.unlearning_config import UNLEARNING, UnlearningName
+from tasks.training.unlearning import UNLEARNING, Unlearning, UnlearningName, unlearn
 
 MODELS = 10  # of each method at most
 OWNER = "model by model"

@@ -11,7 +11,7 @@ from dashboards import drawing, estimates, layout, legend, numbers
 from dashboards.estimates import Row, finite, shorten
 from dashboards.figure import Figure
 from dashboards.run import Run
-from orchestrator.inspection import labels
+from orchestrator.spec import resolve
 
 LINES = 6  # more of them cannot be told apart: then the cells are listed
 LETTERS = 52  # that fit below the panels
@@ -156,7 +156,7 @@ def varied_fields(settings: Sequence[Setting]) -> list[str]:
     for setting in settings:
         for field, value in setting.items():
             values.setdefault(field, {})[value_label(value)] = value
-    telling = labels.distinguishing_fields(
+    telling = resolve.distinguishing_fields(
         [{field: value_label(value) for field, value in setting.items()} for setting in settings]
     )
     return sorted(telling, key=lambda field: (not numeric(values[field].values()), -len(values[field])))
@@ -208,14 +208,14 @@ def draw_panels(lines: Mapping[str, Sequence[Cell]], names: Sequence[Name], acro
         draw_nulls(axes, cells, name, across)
         axes.set_xlim(-0.5, len(across.places) - 0.5)
         drawing.set_ticks(axes, up=4)
-        labels = across.places if axes is panels[-1] else [""] * len(across.places)
-        axes.set_xticks(range(len(across.places)), labels)
+        resolve = across.places if axes is panels[-1] else [""] * len(across.places)
+        axes.set_xticks(range(len(across.places)), resolve)
         axes.grid(axis="x", visible=False)
         axes.set_title(row_title(name), fontsize=drawing.TEXT)
     panels[-1].set_xlabel(across.field)
     if several:
-        labels = [shorten(label, 2 * legend.ENTRY) for label in lines]
-        legend.add_above(figure, legend.series(labels, across.joined, linewidth=1.2), beside)
+        resolve = [shorten(label, 2 * legend.ENTRY) for label in lines]
+        legend.add_above(figure, legend.series(resolve, across.joined, linewidth=1.2), beside)
     caption = f"Estimates with their 95 % intervals; values stand evenly apart. {null_caption(cells, names)}"
     return Drawing(drawing.svg(figure, "sweep"), caption)
 

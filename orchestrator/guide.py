@@ -12,8 +12,8 @@ from typing import Any, cast
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec import audits
 from orchestrator.spec.config_parts import walk
+from orchestrator.spec.field_descriptions import OURS
 from orchestrator.spec.fields import nearest, replace_fields
-from orchestrator.spec.meanings import OURS
 from orchestrator.spec.resolve import pin_one
 from tasks.datasets.dataset import Dataset
 from tasks.pinnable import Pinnable

@@ -19,8 +19,8 @@ from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
     from tasks.datasets.records import Records
-    from tasks.external.embedding_handout import ToEmbed
-    from tasks.external.split import Split
+    from tasks.external.blinding import Split
+    from tasks.external.handout import ToEmbed
     from tasks.question_answering.question_sets import ProbeQuestions
 
 

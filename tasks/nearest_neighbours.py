@@ -3,8 +3,7 @@
 A float32 matrix product over all pairs finds candidates; it loses digits, worst where two rows nearly agree. So the
 candidates are measured again as differences in float64, and a bound on the product's rounding errors proves that no
 other point can be among the nearest. Where it does not prove it (many points at one distance), more candidates are
-taken, in the end all points. The answer is therefore that of a float64 search of every pair, whichever library found
-the candidates.
+taken, in the end all points. The answer is therefore that of a float64 search of every pair, whatever the library.
 
 The bound: rows are moved by one centre and scaled by a power of two, which changes no neighbour. With u = 2^-24 and
 gamma = d u / (1 - d u), a computed dot product of d terms is within gamma |x| |y| of the true one, in whatever order
@@ -15,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -23,8 +22,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
-from tasks.hardware import full_float32, threads
+from tasks.hardware import device, full_float32, threads
 from tasks.models.matmul import onednn_is_faster, products
 
 By = Literal["auto", "faiss", "torch"]
@@ -33,12 +33,14 @@ Rows = NDArray[Any] | Tensor
 # What float32 holds without loss.
 EXACT = (torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.int8, torch.int16)
 UNIT = 2.0**-24
-# Candidates beyond k: enough to prove nearly every query at once, of noise too. The bound grows with d, and with it
-# how many are needed.
+# Candidates beyond k: enough to prove nearly every query at once, of noise too; more where d widens the bound.
 SPARE, COLUMNS_PER_SPARE = 32, 128
 WIDER = 8  # times as many candidates where they were too few
 GROUP = 16  # points whose smallest score stands for them all
 FAISS_GPU_MOST = 2048  # neighbours that a GPU index of faiss can give
+# A GPU takes faiss for sizes at which its authors report a lead: 10,000 queries among 128,000 points or more, with so
+# few columns that selecting costs more than multiplying (Johnson, Douze & Jegou 2017, arXiv:1702.08734, section 6).
+FAISS_GPU_COLUMNS, FAISS_GPU_PAIRS = 128, 10_000 * 128_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +49,10 @@ class Neighbours:
 
     distances: NDArray[np.float64]
     rows: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, queries: int, k: int) -> Neighbours:
+        return cls(np.empty((queries, k)), np.empty((queries, k), dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -69,46 +75,36 @@ def nearest(queries: Rows, points: Rows, k: int, by: By = "auto", place: torch.d
     Rows are float32, or of a type that float32 holds without loss; arrays, or tensors that may be on a GPU already.
     A distance is the square root of the float64 sum of squared differences, so a point's distance to itself is 0, and
     near duplicates keep their digits: the relative error is at most (d + 3) 2^-53. Distances are equal, and rows tied,
-    where these float64 numbers are equal. Neither the library nor the size of the tiles bears on the answer; a GPU
-    sums in another order than a CPU, so distances may there differ within the error, and with them the order of rows
-    that are as close as that.
+    where these float64 numbers are equal. Neither the library nor the size of the tiles affects the answer. A GPU sums
+    in another order than a CPU: its distances may differ within that error, and so may the order of rows that close.
 
-    `by` names the library that finds candidates. auto: torch on a GPU and wherever it multiplies with oneDNN (twice
-    faiss's speed on one core with AVX-512), else faiss where it is installed. `place` is where to compute: by default
+    `by` names the library that finds candidates; auto is what `library` says. `place` is where to compute: by default
     where the points are if they are a tensor, else on the GPU where there is one. On a CPU one thread computes.
 
-    Memory beside the rows themselves: that of `Sizes`, and on a GPU a copy of the points where it fits; faiss keeps a
-    copy of the points. Never q x n.
+    Memory beside the rows: `Sizes`, and a copy of the points for faiss, and on a GPU if it fits; never q x n.
 
     ValueError for rows that are not finite, not (n, d) of one d, empty, or of a type that float32 would round; for k
     below 1 or above n. ImportError for faiss by name where it is not installed.
     """
     asked, among = as_rows("queries", queries), as_rows("points", points)
-    if asked.shape[1] != among.shape[1]:
-        raise ValueError(
-            f"queries have {asked.shape[1]} columns but points {among.shape[1]}; they must have equally many"
-        )
-    if not 1 <= k <= len(among):
-        raise ValueError(f"k is {k}; it must be from 1 to the number of points, {len(among)}")
+    (q, d), n = asked.shape, len(among)
+    if d != among.shape[1]:
+        raise ValueError(f"queries have {d} columns but points {among.shape[1]}; they must have equally many")
+    if not 1 <= k <= n:
+        raise ValueError(f"k is {k}; it must be from 1 to the number of points, {n}")
     if by not in get_args(By):
         raise ValueError(f"by is {by!r}; it must be one of {', '.join(get_args(By))}")
-    place = place or default_place(points)
-    candidates = library(by, place)
-    with torch.inference_mode(), one_thread(place), full_float32():
+    place = place or (points.device if isinstance(points, Tensor) else device())
+    m = min(k + SPARE + d // COLUMNS_PER_SPARE, n)
+    candidates = library(by, place, pairs=q * n, columns=d, most=m)
+    with torch.inference_mode(), threads(1) if place.type == "cpu" else nullcontext(), full_float32():
         sizes = CPU if place.type == "cpu" else sizes_on_gpu(place)
         if place.type == "cuda" and among.nbytes < sizes.queries:
             among = among.to(place)
         search = Search(asked, among, Frame.centre_on(asked, among, place), place, sizes)
-        distances = np.empty((len(asked), k))
-        rows = np.empty((len(asked), k), dtype=np.int64)
-        search.fill(
-            distances,
-            rows,
-            torch.arange(len(asked)),
-            min(k + SPARE + among.shape[1] // COLUMNS_PER_SPARE, len(among)),
-            candidates,
-        )
-    return Neighbours(distances, rows)
+        answer = Neighbours.empty(q, k)
+        search.fill(answer, torch.arange(q), m, candidates)
+    return answer
 
 
 def as_rows(name: str, rows: Rows) -> Tensor:
@@ -126,36 +122,27 @@ def as_rows(name: str, rows: Rows) -> Tensor:
     return rows.detach()
 
 
-def parts(rows: Tensor, size: int) -> Iterator[Tensor]:
-    """The rows in parts of so many; none where there are no rows."""
-    for first in range(0, len(rows), size):
-        yield rows[first : first + size]
+def library(by: By, place: torch.device, pairs: int, columns: int, most: int) -> Candidates:
+    """The finder of at most so many candidates each, in a search over so many pairs of rows with so many columns.
+
+    auto on a CPU: torch where it multiplies with oneDNN (twice faiss's speed on one core with AVX-512), else faiss
+    where it is installed; on a GPU: faiss for the sizes above where its build for GPUs is installed, else torch.
+    """
+    if by == "auto" and place.type == "cpu":
+        by = "torch" if onednn_is_faster() or faiss_gpus() is None else "faiss"
+    elif by == "auto":
+        published = columns <= FAISS_GPU_COLUMNS and pairs >= FAISS_GPU_PAIRS and most <= FAISS_GPU_MOST
+        by = "faiss" if place.type == "cuda" and published and faiss_gpus() else "torch"
+    return torch_finder if by == "torch" else faiss_finder
 
 
-def default_place(points: Rows) -> torch.device:
-    if isinstance(points, Tensor):
-        return points.device
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def library(by: By, place: torch.device) -> Candidates:
-    """The library that finds the candidates."""
-    if by == "auto":
-        alone = place.type != "cpu" or onednn_is_faster() or not faiss_is_here()
-        by = "torch" if alone else "faiss"
-    if by == "torch":
-        return torch_finder
-    import faiss  # noqa: F401  # whoever names it learns at once that it is absent
-
-    return faiss_finder
-
-
-def faiss_is_here() -> bool:
+def faiss_gpus() -> int | None:
+    """How many GPUs faiss sees: 0 where its build is for processors, None where it is not installed."""
     try:
-        import faiss  # noqa: F401
+        import faiss
     except ImportError:
-        return False
-    return True
+        return None
+    return int(faiss.get_num_gpus())
 
 
 def sizes_on_gpu(place: torch.device) -> Sizes:
@@ -167,16 +154,6 @@ def sizes_on_gpu(place: torch.device) -> Sizes:
     free = torch.cuda.mem_get_info(place)[0]
     part = max(free // 16, 2**20)
     return Sizes(4 * part, min(part, 2**28), 2**16, min(part // 16, 2**28), min(part, 2**30))
-
-
-@contextmanager
-def one_thread(place: torch.device) -> Iterator[None]:
-    """Inside, one thread computes on a CPU; a GPU's process keeps its threads."""
-    if place.type != "cpu":
-        yield
-        return
-    with threads(1):
-        yield
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +182,7 @@ def largest_of(name: str, rows: Tensor) -> float:
     """The largest absolute value. ValueError where one is not finite."""
     low, high = (float(value) for value in torch.aminmax(rows))
     if not np.isfinite(low) or not np.isfinite(high):
-        bad = sum(int(torch.isfinite(part).all(1).logical_not().sum()) for part in parts(rows, 4096))
+        bad = sum(int(torch.isfinite(part).all(1).logical_not().sum()) for part in torch.split(rows, 4096))
         raise ValueError(f"{name} must be finite; {bad} of {len(rows)} rows have a value that is not")
     return max(-low, high)
 
@@ -232,34 +209,25 @@ class Search:
     place: torch.device
     sizes: Sizes
 
-    def fill(
-        self,
-        distances: NDArray[np.float64],
-        rows: NDArray[np.int64],
-        which: Tensor,
-        m: int,
-        candidates: Candidates,
-    ) -> None:
-        """Write the results of those queries to their places, beginning with m candidates each."""
+    def fill(self, answer: Neighbours, which: Tensor, m: int, candidates: Candidates) -> None:
+        """Write the neighbours of those queries into the answer, beginning with m candidates each."""
         unsure = []
         find = candidates(self, m)
         together = max(1, self.sizes.queries // (4 * self.points.shape[1] + 24 * m))
-        for some in parts(which, together):
+        for some in torch.split(which, together):
             queries = self.queries[some.to(self.queries.device)] if len(some) < len(self.queries) else self.queries
             queries = queries.to(self.place)
             shortlist = find(self.frame.transform(queries))
-            settled, nearest_distances, nearest_rows = self.settle(queries, shortlist, rows.shape[1])
-            places = some[settled].numpy()
-            distances[places], rows[places] = nearest_distances, nearest_rows
+            settled, found = self.settle(queries, shortlist, answer.rows.shape[1])
+            indices = some[settled].numpy()
+            answer.distances[indices], answer.rows[indices] = found.distances, found.rows
             unsure.append(some[~settled])
         again = torch.cat(unsure)
         if len(again):
-            self.fill(distances, rows, again, min(WIDER * m, len(self.points)), torch_finder)
+            self.fill(answer, again, min(WIDER * m, len(self.points)), torch_finder)
 
-    def settle(
-        self, queries: Tensor, shortlist: Shortlist, k: int
-    ) -> tuple[Tensor, NDArray[np.float64], NDArray[np.int64]]:
-        """The mask of the queries (q,) whose nearest points are among their candidates, and their distances and rows.
+    def settle(self, queries: Tensor, shortlist: Shortlist, k: int) -> tuple[Tensor, Neighbours]:
+        """The mask of the queries (q,) whose nearest points are among their candidates, and those points.
 
         The k best by score are at most error further than their score says, and no point left out is nearer than the
         last score less the error.
@@ -268,17 +236,15 @@ class Search:
         enough = scores[:, k - 1] + 2 * shortlist.error
         settled = (scores[:, -1] > enough) | (m == len(self.points))
         needed = (scores <= enough[:, None]).sum(1)
-        distances = np.empty((int(settled.sum()), k))
-        rows = np.empty(distances.shape, dtype=np.int64)
-        done = 0
-        for some in parts(torch.nonzero(settled).flatten(), max(1, self.sizes.scores // m)):
+        chosen = torch.nonzero(settled).flatten()
+        found, done = Neighbours.empty(len(chosen), k), 0
+        for some in torch.split(chosen, max(1, self.sizes.scores // m)) if len(chosen) else ():
             near = shortlist.rows[some, : int(needed[some].max())].sort(1).values  # so that a stable sort breaks ties
-            measured = self.exact_distances(queries, some, near)
-            best = measured.sort(dim=1, stable=True)
-            distances[done : done + len(some)] = best.values[:, :k].cpu().numpy()
-            rows[done : done + len(some)] = near.gather(1, best.indices[:, :k]).cpu().numpy()
-            done += len(some)
-        return settled.cpu(), distances, rows
+            best = self.exact_distances(queries, some, near).sort(dim=1, stable=True)
+            several = slice(done, done := done + len(some))
+            found.distances[several] = best.values[:, :k].cpu().numpy()
+            found.rows[several] = near.gather(1, best.indices[:, :k]).cpu().numpy()
+        return settled.cpu(), found
 
     def exact_distances(self, queries: Tensor, some: Tensor, near: Tensor) -> Tensor:
         """The distances (s, c) from some of the queries (s,) to points (s, c): by differences in float64."""
@@ -301,15 +267,12 @@ class Search:
         return distances
 
     def tiles(self) -> Iterator[tuple[int, Tensor]]:
-        """The points in the frame, as many as are moved at one time, each with its first row.
-
-        One tile is written over the other.
-        """
+        """The points in the frame, a tile at a time, with its first row; each tile is written over the last."""
         d = self.points.shape[1]
         several = min(len(self.points), self.sizes.most_points, max(GROUP, self.sizes.points // (4 * d)))
         tile = torch.empty(several, d, device=self.place)
-        for first, some in zip(range(0, len(self.points), several), parts(self.points, several), strict=True):
-            yield first, self.frame.transform(some, tile[: len(some)])
+        for number, some in enumerate(torch.split(self.points, several)):
+            yield number * several, self.frame.transform(some, tile[: len(some)])
 
 
 Find = Callable[[Tensor], Shortlist]
@@ -319,7 +282,9 @@ Candidates = Callable[[Search, int], Find]
 def norms(rows: Tensor) -> Tensor:
     """Their lengths in float64, in parts whose float64 copy stays in a CPU's cache."""
     several = max(1, 2**17 // rows.shape[1]) if rows.device.type == "cpu" else len(rows)
-    return torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in parts(rows, several)])
+    return torch.cat(
+        [torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in torch.split(rows, several)]
+    )
 
 
 def gamma(d: int) -> float:
@@ -345,7 +310,8 @@ def torch_finder(search: Search, m: int) -> Find:
             half = (lengths**2 / 2).float()
             # Whole groups; what fills the last one is infinitely far away.
             missing = -len(tile) % GROUP
-            tile, half = fill_up(tile, missing, 0.0), fill_up(half, missing, float("inf"))
+            if missing:
+                tile, half = pad(tile, (0, 0, 0, missing)), pad(half, (0, missing), value=float("inf"))
             several = max(1, search.sizes.scores // max(len(tile), m))
             for begin in range(0, len(queries), several):
                 some = slice(begin, begin + several)
@@ -356,10 +322,6 @@ def torch_finder(search: Search, m: int) -> Find:
         return Shortlist(*best.sort(), error)
 
     return find
-
-
-def fill_up(rows: Tensor, missing: int, value: float) -> Tensor:
-    return torch.cat([rows, rows.new_full((missing, *rows.shape[1:]), value)]) if missing else rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,8 +359,8 @@ class Best:
         self.worst[some] = self.scores[some].amax(1)
 
     def sort(self) -> tuple[Tensor, Tensor]:
-        rising = self.scores.sort(1)
-        return rising.values, self.rows.gather(1, rising.indices)
+        scores, order = self.scores.sort(1)
+        return scores, self.rows.gather(1, order)
 
 
 def smallest(values: Tensor, count: int) -> Tensor:
@@ -413,13 +375,14 @@ def faiss_finder(search: Search, m: int) -> Find:
     """Squared distances |x|^2 + |y|^2 - 2 x.y, on the GPU where faiss sees one and the search is on it."""
     import faiss
 
-    on_gpu = search.place.type == "cuda" and faiss.get_num_gpus() > 0
+    on_gpu = search.place.type == "cuda" and bool(faiss_gpus())
     if on_gpu and m > FAISS_GPU_MOST:
         return torch_finder(search, m)
     index: Any = faiss.IndexFlatL2(search.points.shape[1])
     widest = 0.0
     if on_gpu:  # asked first, because faiss moves an index to no GPU without a word
         resources = faiss.StandardGpuResources()
+        resources.setTempMemory(search.sizes.points)
         index = faiss.index_cpu_to_gpu(resources, search.place.index or 0, index)
     for _, tile in search.tiles():
         widest = max(widest, float(norms(tile).max()))

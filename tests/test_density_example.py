@@ -15,8 +15,8 @@ from torch import Tensor
 
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
+from tasks.models.catalog import DensityModel
 from tasks.models.custom import pin
-from tasks.models.densities import DensityModel
 from tasks.training.custom_density import CustomDensity
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining, Fold

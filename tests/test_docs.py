@@ -18,7 +18,7 @@ import pytest
 import typer
 from PIL import Image
 
-from orchestrator.cli import reference, rule_pages
+from orchestrator.cli import reference
 from orchestrator.cli.commands import app
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.runs import report
@@ -105,7 +105,7 @@ def test_the_page_of_commands_is_what_the_command_line_says_now() -> None:
 def test_the_page_of_an_audit_has_the_rules_that_decide(name: str) -> None:
     audit, page = audits.find(name).audit, (ROOT / "docs" / f"{name}.md").read_text()
     assert audit.wording.rules is not None
-    assert rule_pages.rewrite(page, audit.wording.rules, audit.config()) == page, "run `make docs`"
+    assert reference.rewrite_rules(page, audit.wording.rules, audit.config()) == page, "run `make docs`"
 
 
 def test_every_exit_code_and_every_variable_that_is_read_has_its_meaning() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tasks.audits.unique_feature.verdict import TWICE
+from tasks.audits.unique_feature.measures.output_checks import TWICE
 from tasks.datasets.features import Words, burn
 from tests.support.shell import ROOT, Here
 

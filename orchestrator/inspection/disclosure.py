@@ -65,7 +65,8 @@ class Disclosure:
         return self._stand_ins[text]
 
     def _about(self, folder: Path, about: dict[str, Any]) -> dict[str, Any]:
-        """The public content of `run.json`."""
+        """The public content of `run.json`. Why cells were left out names files, and no page shows it."""
+        about = {name: value for name, value in about.items() if name != "left_out"}
         if "cells" in about:
             cells = [Journal(folder.with_name(name)).about() for name in about["cells"]]
             settings = about.get("settings") or [cell.get("setting") for cell in cells]

@@ -25,8 +25,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.images import Labels, Pixels
-from tasks.datasets.picture_rows import Indices, Opened, PictureSet
+from tasks.datasets.images import Indices, Labels, Opened, PictureSet, Pixels
 from tasks.files import expand_home
 
 RULE = "engram pictures 1"

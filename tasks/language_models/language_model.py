@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from typing import ClassVar
 
 from tasks import files
-from tasks.datasets.content import digest_of
+from tasks.datasets.dataset import digest_of
 from tasks.extras import TRANSFORMERS, Extra
 from tasks.files import DIGEST, File
 from tasks.pinnable import Unavailable

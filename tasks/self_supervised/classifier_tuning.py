@@ -17,9 +17,8 @@ import pyarrow as pa
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.job import Inputs, task
 from tasks.self_supervised.criterion import Supervised
-from tasks.self_supervised.encoder_config import encoder_of_pretraining
-from tasks.self_supervised.pretraining_config import Pretraining
-from tasks.self_supervised.snapshots import epochs, weights_of
+from tasks.self_supervised.pretraining import epochs, weights_of
+from tasks.self_supervised.pretraining_config import Pretraining, encoder_of_pretraining
 
 
 @dataclass(frozen=True)

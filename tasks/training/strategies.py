@@ -20,8 +20,7 @@ from tasks import hardware
 from tasks.compute_context import Choice, ComputeContext
 from tasks.training import memory
 from tasks.training.device_data import DeviceData
-from tasks.training.members import Member, Spec
-from tasks.training.minibatches import minibatches
+from tasks.training.members import Member, Spec, minibatches
 from tasks.training.stack import Stack
 
 STREAMS = (4, 16)  # of the way "graph"

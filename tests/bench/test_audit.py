@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 from bench.audit import data_for, idx, parts, there, write_random
-from tasks.datasets.catalog import find
-from tasks.datasets.idx import parse
+from tasks.datasets.benchmark_files import parse_idx
+from tasks.datasets.places import find
 
 
 def test_images_are_written_as_idx_readers_read_them() -> None:
     values = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
-    assert np.array_equal(values, parse(idx(values), "train-images-idx3-ubyte"))
-    assert np.array_equal(values[0, 0], parse(idx(values[0, 0]), "train-labels-idx1-ubyte"))
+    assert np.array_equal(values, parse_idx(idx(values), "train-images-idx3-ubyte"))
+    assert np.array_equal(values[0, 0], parse_idx(idx(values[0, 0]), "train-labels-idx1-ubyte"))
 
 
 def test_random_images_take_the_place_of_absent_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from bench import unlearning_methods
 from bench.cheating_owners import ANSWERS, CHEATS, OWNERS, Desk, counts, markdown, size
-from tasks.training.unlearning_config import UNLEARNING
+from tasks.training.unlearning import UNLEARNING
 
 CHANCE = np.random.default_rng(0)
 LOGITS = CHANCE.normal(size=(2, 30, 10)) * 4

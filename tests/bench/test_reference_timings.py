@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.reference_timings import AROUND, Timed, is_own, merged, points, rates, trainings
-from orchestrator.pricing.reference import load_reference, read
-from orchestrator.pricing.speed import Speed
+from orchestrator.pricing.reference import Speed, load_reference, parse_reference
 from orchestrator.spec.specification import Spec
 from tasks.job import Job, marks
 
@@ -33,7 +32,7 @@ def test_timings_of_a_slower_machine_are_brought_to_the_speed_of_the_file() -> N
     both = merged(again, slower, Speed(2e-3, 4e-3))
     assert {"ask a": 0.5, "train a": 0.02, "train b": 0.2} == pytest.approx(both["units"])
     assert ({AROUND[0]: 6.0}, first["tasks"]) == (both["around"], both["tasks"])
-    assert HERE == read(both).speed
+    assert HERE == parse_reference(both).speed
 
 
 def test_private_trainings_replace_their_own_timings_and_no_others() -> None:

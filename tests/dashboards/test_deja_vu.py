@@ -28,12 +28,11 @@ from orchestrator.inspection.pages import PRIVATE_PAGE
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
 from tasks.audits.deja_vu.config import About, DejaVu
+from tasks.audits.deja_vu.measures import summary
 from tasks.audits.deja_vu.measures.retrieval import RETRIEVAL
 from tasks.audits.deja_vu.presets import SMOKE
-from tasks.audits.deja_vu.summary import summary
 from tasks.datasets import catalog
-from tasks.datasets.boxed.crops import windows
-from tasks.datasets.boxed.evaluation import evaluation_pictures
+from tasks.datasets.boxed.crops import evaluation_pictures, windows
 from tasks.datasets.dataset import Dataset
 from tests.dashboards import inferred, made, pages
 from tests.dashboards.test_figures import named

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.jsonable import jsonable
+from orchestrator.quantities import jsonable
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.printable import inert, printable, printable_lines
+from orchestrator.quantities import inert, printable, printable_lines
 from tests.support.shell import Here
 
 HOSTILE = "a\x1b[31mred\nsecond\u202eabc"

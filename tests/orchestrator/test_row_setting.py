@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator import row_setting
+from orchestrator import rounding
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,9 @@ from orchestrator import row_setting
 def test_what_was_varied_is_told_and_what_is_no_setting_is_left_as_it_is(
     setting: str | None, varied: dict[str, object] | None, shown: str
 ) -> None:
-    assert varied == row_setting.parse_setting(setting)
-    assert shown == row_setting.format_setting(setting)
+    assert varied == rounding.parse_setting(setting)
+    assert shown == rounding.format_setting(setting)
 
 
 def test_the_place_that_shows_a_setting_writes_its_values() -> None:
-    assert "rate = 0.333" == row_setting.format_setting(
-        '{"rate": 0.3333333}', lambda value: f"{value:.3g}", equals=" = "
-    )
+    assert "rate = 0.333" == rounding.format_setting('{"rate": 0.3333333}', lambda value: f"{value:.3g}", equals=" = ")

@@ -164,7 +164,7 @@ def test_the_stated_error_holds_for_every_score(by: By) -> None:
     queries, points = (torch.from_numpy((5 + stream(i).standard_normal((60, d))).astype(np.float32)) for i in range(2))
     with torch.inference_mode():
         search = Search(queries, points, Frame.centre_on(queries, points, CPU), CPU, nearest_neighbours.CPU)
-        found = nearest_neighbours.library(by, CPU)(search, 60)(search.frame.transform(queries))
+        found = nearest_neighbours.library(by, CPU, 3600, d, 60)(search, 60)(search.frame.transform(queries))
         x = queries.double() * search.frame.scale - search.frame.centre
         y = (points.double() * search.frame.scale - search.frame.centre)[found.rows]
         squares = (x[:, None] - y).square().sum(2)
@@ -223,16 +223,30 @@ except ImportError as error:
     assert "absent" == done.stdout.strip(), done.stderr
 
 
-def test_which_library_is_taken_depends_on_the_machine_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for onednn, here, expected in (
-        (True, True, nearest_neighbours.torch_finder),
-        (False, True, nearest_neighbours.faiss_finder),
-        (False, False, nearest_neighbours.torch_finder),
-    ):
-        monkeypatch.setattr(nearest_neighbours, "onednn_is_faster", lambda value=onednn: value)
-        monkeypatch.setattr(nearest_neighbours, "faiss_is_here", lambda value=here: value)
-        assert expected is nearest_neighbours.library("auto", CPU)
-        assert nearest_neighbours.torch_finder is nearest_neighbours.library("auto", torch.device("cuda"))
+LARGE = {"pairs": 10_000 * 128_000, "columns": 128, "most": 2048}
+
+
+@pytest.mark.parametrize(
+    ("device", "onednn", "gpus", "sizes", "expected"),
+    [
+        ("cpu", True, 0, LARGE, "torch"),
+        ("cpu", False, 0, LARGE, "faiss"),
+        ("cpu", False, None, LARGE, "torch"),
+        ("cuda", True, 1, LARGE, "faiss"),
+        ("cuda", True, 1, LARGE | {"columns": 129}, "torch"),
+        ("cuda", True, 1, LARGE | {"pairs": 10_000 * 127_999}, "torch"),
+        ("cuda", True, 1, LARGE | {"most": 2049}, "torch"),
+        ("cuda", True, 0, LARGE, "torch"),
+        ("cuda", True, None, LARGE, "torch"),
+    ],
+)
+def test_which_library_is_taken_depends_on_the_machine_and_on_a_gpu_on_the_sizes(
+    device: str, onednn: bool, gpus: int | None, sizes: dict[str, int], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearest_neighbours, "onednn_is_faster", lambda: onednn)
+    monkeypatch.setattr(nearest_neighbours, "faiss_gpus", lambda: gpus)
+    taken = nearest_neighbours.library("auto", torch.device(device), **sizes)
+    assert getattr(nearest_neighbours, f"{expected}_finder") is taken
 
 
 def test_threads_are_as_many_afterwards_as_before() -> None:
@@ -271,6 +285,6 @@ def test_what_cannot_be_searched_is_refused_in_one_line(change: dict[str, Any], 
 def test_a_gpu_finds_what_a_cpu_finds() -> None:
     queries, points = (stream(i).standard_normal((100 + 4900 * i, 300), dtype=np.float32) for i in range(2))
     expected = brute(queries, points, 20)
-    for by in LIBRARIES if nearest_neighbours.faiss_is_here() else LIBRARIES[:1]:
+    for by in LIBRARIES if nearest_neighbours.faiss_gpus() is not None else LIBRARIES[:1]:
         assert_same(expected, nearest(queries, points, 20, by, torch.device("cuda")))
     assert_same(expected, nearest(torch.tensor(queries).cuda(), torch.tensor(points).cuda(), 20))

@@ -20,8 +20,9 @@ from PIL import Image
 from tasks import size_limits
 from tasks.datasets import parquet, pictures
 from tasks.datasets.dataset import DatasetError
-from tasks.external import model_file, sent_table
+from tasks.external import model_file
 from tasks.external.model_file import ModelFile
+from tasks.external.sent_table import read_sent
 from tasks.files import File
 from tasks.size_limits import MOST_PIXELS, TIMES, UNPACKED, TooLarge
 
@@ -108,7 +109,7 @@ def test_a_table_of_repeated_values_is_refused_by_its_metadata(tmp_path: Path) -
     path = constants(tmp_path / "outputs.parquet", 70 * 10**6)
     assert path.stat().st_size < 500_000
     with pytest.raises(ValueError, match=r"outputs\.parquet cannot be read: it unpacks to 1,120 MB from"):
-        sent_table.read(File(str(path)))
+        read_sent(File(str(path)))
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lambda held: gzip.compress(held[:10]) + gzip.compress(held[10:])])

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from dashboards.audits.deja_vu.curves import Curve
 from dashboards.columns import integers
-from tasks.audits.deja_vu.few_pictures import Weighted, limits
+from tasks.audits.deja_vu.accuracy import Weighted, limits
 from tasks.audits.deja_vu.measures.probe import count_correct
 from tasks.statistics import Estimate
 

@@ -11,8 +11,7 @@ from dashboards.audits.unique_feature.effects import GOLDEN
 from dashboards.audits.unique_feature.pairs import Array, mark
 from dashboards.columns import integers, numbers
 from dashboards.figure import Figure
-from tasks.audits.unique_feature.ranks import LEVEL
-from tasks.audits.unique_feature.verdict import FDR
+from tasks.audits.unique_feature.population import FDR, LEVEL
 
 NEEDED = {"canary", "p_value", "adjusted_p", "called"}
 IN_FAMILY, AMONG_ALL = {"shift", "rank", "members"}, {"read_out", "inked", "read_by_chance", "glyphs"}

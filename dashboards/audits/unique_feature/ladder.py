@@ -11,9 +11,8 @@ from dashboards import drawing, layout, legend
 from dashboards.estimates import finite
 from dashboards.figure import Figure
 from dashboards.run import Run
-from tasks.audits.unique_feature.measures.private_ranks import exact_proportion, first_trainings
-from tasks.audits.unique_feature.units import share_seeds
-from tasks.audits.unique_feature.verdict import ALLOWED, ONE_MODEL
+from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL, exact_proportion, first_trainings
+from tasks.audits.unique_feature.measures.units import share_seeds
 
 PANEL = 1.7  # inches
 LEVELS = (0.05, 0.01)  # of the p-value, whose shares are drawn

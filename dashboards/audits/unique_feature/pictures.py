@@ -14,8 +14,7 @@ from dashboards.run import Run
 from orchestrator.inspection.disclosure import is_private
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.canary_selection import canaries
-from tasks.audits.unique_feature.evaluation import burning
-from tasks.audits.unique_feature.probe_images import triples
+from tasks.audits.unique_feature.evaluation import burning, triples
 from tasks.datasets.catalog import is_embedded, load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import burn

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dashboards import drawing
 from dashboards.gallery import Picture, encode_png
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
-from tasks.audits.unique_feature.pixel_slopes import strongest_pixels
+from tasks.audits.unique_feature.slopes import strongest_pixels
 
 MOST = 6  # canaries
 SCORE = "pair"

@@ -45,7 +45,7 @@ from tasks.audits.forgetting.query_set import GUESSABLE, handout_order, key_tabl
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import canonical_config, check_distinct, trainings
 from tasks.datasets.images import Pixels
-from tasks.external.split import Split
+from tasks.external.blinding import Split
 from tasks.job import Job, Roots
 from tasks.measure import roots
 

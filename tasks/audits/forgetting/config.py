@@ -13,11 +13,10 @@ from tasks.audits.forgetting.target import ExternalTargets, NamedTarget, Target
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder
 from tasks.models import catalog
-from tasks.models.catalog import Network
-from tasks.models.regularisers import Regularisers
+from tasks.models.catalog import Network, Regularisers
 from tasks.ranges import AtLeast, Ranged, Share
 from tasks.training.recipe import OptimiserName, Recipe
-from tasks.training.unlearning_config import UnlearningSettings
+from tasks.training.unlearning import UnlearningSettings
 
 MeasureGroup = Literal["scores", "examples"]
 

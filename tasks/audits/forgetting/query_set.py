@@ -13,8 +13,15 @@ from tasks.datasets.catalog import files, load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Labels, Pixels
 from tasks.datasets.mixtures import Part, Remainder, Rows, groups_of
-from tasks.external.blinding import HandedOut, blind_images, check_secret, derive_secret_seed, withheld
-from tasks.external.split import SCHEMA, key_of
+from tasks.external.blinding import (
+    SPLIT_SCHEMA,
+    HandedOut,
+    blind_images,
+    check_secret,
+    derive_secret_seed,
+    key_of,
+    withheld,
+)
 from tasks.files import WITHHELD
 from tasks.ranges import AtLeast, Ranged, Share
 
@@ -161,7 +168,7 @@ def key_table(config: ProbeSet) -> pa.Table:
 
 
 def split_table(config: ProbeSet) -> pa.Table:
-    """Each image of D_Q and of the control set, in which it is, where it lies and how it is handed out (SCHEMA)."""
+    """Each image of D_Q and of the control set: its set, where it lies and how it is handed out (SPLIT_SCHEMA)."""
     probes, handed = load_probes(config), handout_order(config)
     held = config.query.data if config.control is None else config.control.data
     repeats = handed.repeats
@@ -181,5 +188,5 @@ def split_table(config: ProbeSet) -> pa.Table:
                 zip(probes.is_control, data, probes.rows.tolist(), handed.ids, strict=True)
             )
         ],
-        SCHEMA,
+        SPLIT_SCHEMA,
     )

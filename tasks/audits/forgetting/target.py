@@ -15,7 +15,7 @@ from tasks.external.confidences import Confidences, Floats, read
 from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File, FileError
 from tasks.ranges import Ranged, Share
-from tasks.training.unlearning_config import UNLEARNING, UnlearningName
+from tasks.training.unlearning import UNLEARNING, UnlearningName
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Labels

@@ -14,8 +14,7 @@ from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.target import NamedTarget, Target, check_tables
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.mixtures import Part, Share
-from tasks.datasets.overlap import find_repeats, overlap
+from tasks.datasets.mixtures import Part, Share, find_repeats, overlap
 from tasks.job import Job
 from tasks.training.chains import chain
 from tasks.training.mixed import Mixture, train

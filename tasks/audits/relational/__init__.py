@@ -38,7 +38,7 @@ from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.measures import MEASURES, summary
 from tasks.audits.relational.presets import PRESETS, REPEATS, SITUATIONS, printed_cell, tiny
 from tasks.audits.relational.trainings import trainings
-from tasks.external.split import Split
+from tasks.external.blinding import Split
 from tasks.job import Job, Roots
 from tasks.language_models.language_model import LanguageModel
 from tasks.measure import roots

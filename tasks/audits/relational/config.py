@@ -9,14 +9,13 @@ from tasks.datasets.dataset import Dataset
 from tasks.external.blinding import check_secret, derive_secret_seed, withheld
 from tasks.extras import OPACUS, PEFT, Extra
 from tasks.files import WITHHELD
-from tasks.language_models.fine_tuning_config import Adaptation, Relation
+from tasks.language_models.fine_tuning import Adaptation, Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.blinded_questions import Blinding
-from tasks.question_answering.corruption import Corruption
 from tasks.question_answering.predictions import Predictions
-from tasks.question_answering.question_sets import Selection
+from tasks.question_answering.question_sets import Corruption, Selection
 from tasks.ranges import AtLeast, Finite, Ranged, Share
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 SplitOrigin = Literal["given", "drawn"]
 MeasureGroup = Literal["answers", "linear", "private"]

@@ -15,7 +15,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.predictions import Predictions
 from tasks.situation import Asked, Situation
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 TABLE_2_SQUAD = Relational()
 DROP = replace(TABLE_2_SQUAD, data=Dataset("drop"), numeric=False, epochs=30)

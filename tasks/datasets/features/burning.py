@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tasks import seeds
-from tasks.datasets.features.feature import Feature
+from tasks.datasets.features.kinds import Feature
 from tasks.datasets.images import Pixels
 
 # Random patches that are drawn at once. A multiple of 4, so that no draw of bytes ends within one of the generator's

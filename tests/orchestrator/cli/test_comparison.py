@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from orchestrator.cli import comparison
+from orchestrator.cli import verdict
 from orchestrator.inspection.compare import Comparison, Difference, Pair
-from orchestrator.jsonable import jsonable
+from orchestrator.quantities import jsonable
 from tasks.verdict import Verdict
 
 A = {"metric": "M", "setting": "{}", "estimate": 0.25, "low": 0.1, "high": 0.4, "n": 3, "null": 0.0}
@@ -34,7 +34,7 @@ def words(text: str) -> list[list[str]]:
 
 
 def test_a_person_reads_what_differs_then_the_rows_then_the_answers(capsys: pytest.CaptureFixture[str]) -> None:
-    comparison.display(found())
+    verdict.display_comparison(found())
     interval, n = (
         ["a:", "95", "%", "interval", "b:", "95", "%", "interval"],
         ["a:", "n", "a:", "null", "b", "b:", "95", "%", "interval", "b:", "n", "b:", "null"],
@@ -58,12 +58,12 @@ def test_a_person_reads_what_differs_then_the_rows_then_the_answers(capsys: pyte
 
 
 def test_runs_that_were_asked_alike_are_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
-    comparison.display(found(fields=(), environment=()))
+    verdict.display_comparison(found(fields=(), environment=()))
     assert "they differ neither in their config nor in what they were made with\n" in capsys.readouterr().out
 
 
 def test_a_program_gets_all_of_it() -> None:
-    shape = json.loads(json.dumps(jsonable(comparison.shape(found())), allow_nan=False))
+    shape = json.loads(json.dumps(jsonable(verdict.comparison_shape(found())), allow_nan=False))
     assert ["answers", "audits", "environment", "fields", "rows", "runs"] == sorted(shape)
     assert [
         {"metric": "M", "setting": '{"rank": 1}', "a": A, "b": B},

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from orchestrator.cli.text_table import align_columns, stack_rows, width_of, wrap_text
+from orchestrator.cli.terminal import align_columns, stack_rows, width_of, wrap_text
 
 ROWS = [
     {

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from orchestrator.errors import ClusterError
-from orchestrator.executors.address import PREFACE, probe, reachable
-from orchestrator.spec.addresses import host_and_port
+from orchestrator.executors.cluster import PREFACE, probe, reachable
+from orchestrator.spec.specification import host_and_port
 
 Answer = Callable[[socket.socket], object]
 

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from orchestrator.executors import threads
+from orchestrator.executors import environment
 from orchestrator.executors.environment import handler_kept, no_stderr, variables
 
 
@@ -23,8 +23,8 @@ def test_variables_are_set_for_a_while_and_then_as_they_were(monkeypatch: pytest
 
 def test_libraries_that_are_loaded_inside_are_told_of_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MKL_NUM_THREADS", "7")
-    with threads.one():
-        assert {"1"} == {os.environ[name] for name in threads.ONE}
+    with environment.use_one_thread():
+        assert {"1"} == {os.environ[name] for name in environment.ONE_THREAD}
     assert "7" == os.environ["MKL_NUM_THREADS"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.executors import gpus
+from orchestrator.executors import environment
 from orchestrator.executors.local import LocalExecutor
 from orchestrator.store import open_store
 
@@ -16,7 +16,7 @@ def four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose driver tells of four GPUs."""
     for name in ("0000:1a:00.0", "0000:1b:00.0", "0000:3c:00.0", "0000:3d:00.0"):
         (tmp_path / "gpus" / name).mkdir(parents=True)
-    monkeypatch.setattr(gpus, "DRIVER", tmp_path / "gpus")
+    monkeypatch.setattr(environment, "DRIVER", tmp_path / "gpus")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
@@ -33,17 +33,17 @@ def test_those_count_that_the_environment_leaves(
 ) -> None:
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert count == gpus.count()
+    assert count == environment.count_gpus()
 
 
 def said(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> int:
     """The count on a machine whose driver has no folder, and whose nvidia-smi does this."""
     (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "nvidia-smi").chmod(0o755)
-    monkeypatch.setattr(gpus, "DRIVER", folder / "nothing")
+    monkeypatch.setattr(environment, "DRIVER", folder / "nothing")
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    return gpus.count()
+    return environment.count_gpus()
 
 
 def test_nvidia_smi_is_asked_where_the_driver_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,9 +53,9 @@ def test_nvidia_smi_is_asked_where_the_driver_tells_nothing(tmp_path: Path, monk
 
 
 def test_a_machine_without_nvidia_smi_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpus, "DRIVER", tmp_path / "nothing")
+    monkeypatch.setattr(environment, "DRIVER", tmp_path / "nothing")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert 0 == gpus.count()
+    assert 0 == environment.count_gpus()
 
 
 @pytest.mark.usefixtures("four")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.executors.sent_calls import Sent, calls_with_slots
+from orchestrator.executors.cluster import Sent, calls_with_slots
 from tests.orchestrator.executors.jobs import call
 
 

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from orchestrator.inspection import evidence
+from orchestrator.inspection import page_seal
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import start
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import pin_cells, resolve_cells
-from orchestrator.spec.specification import Spec
+from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import Store, open_store
-from orchestrator.store.content import content
+from orchestrator.store.entry import content
 
 HERE = Execution(address="none", mlflow="off", report=False, stop_after=0.0)
 
@@ -44,7 +43,7 @@ def picture(tmp_path: Path) -> Path:
 
 def test_a_file_is_listed_by_name_digest_size_and_date_without_its_folders(store: Store, picture: Path) -> None:
     journal = made(store, Spec("unique_feature", "smoke", {"feature": f"picture:{picture}"}))
-    [digits, photos, stamp] = evidence.audited_items(journal, store)
+    [digits, photos, stamp] = page_seal.audited_items(journal, store)
     digest = hashlib.sha256(picture.read_bytes()).hexdigest()
     assert ("file", "stamp.png", digest, True, False) == (
         stamp.what,
@@ -63,15 +62,15 @@ def test_a_file_is_listed_by_name_digest_size_and_date_without_its_folders(store
 
 def test_a_file_that_is_not_there_any_more_as_it_was_has_no_size_and_no_date(store: Store, picture: Path) -> None:
     journal = made(store, Spec("unique_feature", "smoke", {"feature": f"picture:{picture}"}))
-    before = evidence.audited_items(journal, store)[2]
+    before = page_seal.audited_items(journal, store)[2]
     picture.write_bytes(picture.read_bytes() + b"!")
-    after = evidence.audited_items(journal, store)[2]
+    after = page_seal.audited_items(journal, store)[2]
     assert (before.digest, None, None) == (after.digest, after.size, after.modified)
 
 
 def test_a_tables_digest_is_that_of_its_results_contents(store: Store) -> None:
     journal = made(store, Spec("toys", "few", {"parts": 2}), Execution(address="none", mlflow="off", report=False))
-    summary, parts = evidence.tables(journal, store)
+    summary, parts = page_seal.tables(journal, store)
     assert (("summary", 1, 1), ("parts", 2, 2)) == tuple(
         (table.name, table.stored, table.planned) for table in (summary, parts)
     )
@@ -82,8 +81,8 @@ def test_a_tables_digest_is_that_of_its_results_contents(store: Store) -> None:
 
 def test_a_sweep_lists_each_thing_once_and_the_tables_of_all_its_cells(store: Store) -> None:
     journal = made(store, Spec("unique_feature", "smoke", sweep={"feature.text": ["A", "X"]}))
-    assert ["digits", "photos"] == [entry.name for entry in evidence.audited_items(journal, store)]
+    assert ["digits", "photos"] == [entry.name for entry in page_seal.audited_items(journal, store)]
     cells = journal.about()["cells"]
-    tables = evidence.tables(journal, store)
+    tables = page_seal.tables(journal, store)
     assert cells == list(dict.fromkeys(table.run for table in tables))
     assert {0} == {table.stored for table in tables}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.inspection.labels import distinguishing_fields, label
+from orchestrator.spec.resolve import distinguishing_fields, label
 
 TABLE = [
     {"data": data, "probe": probe, "network": network, "batch": batch}

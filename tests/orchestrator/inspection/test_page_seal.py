@@ -8,7 +8,7 @@ import json
 import pytest
 
 from orchestrator.inspection import page_seal
-from orchestrator.inspection.evidence import AuditedItem, ResultTable
+from orchestrator.inspection.page_seal import AuditedItem, ResultTable
 
 MODEL = AuditedItem("model", "a</template>&.pt", "ab" * 32, 5, None, True, False, ("given.models",))
 SUMMARY = ResultTable("toys-1", "summary", "cd" * 32, 1, 1, "2026-01-01T00:00:00+00:00")

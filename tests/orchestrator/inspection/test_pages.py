@@ -10,8 +10,8 @@ import toys
 from orchestrator.errors import EngramError
 from orchestrator.inspection import pages
 from orchestrator.runs.lifecycle import start
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, open_store
 
 DRAWERS = """

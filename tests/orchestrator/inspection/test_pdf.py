@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.inspection import pdf
+from orchestrator.inspection import pages
 from tests.support.browser import PROGRAM
 from tests.support.shell import Here
 
@@ -68,7 +68,7 @@ def test_a_browser_that_does_not_print_is_one_line(engram: Here, tmp_path: Path,
     if script is not None:
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
-    engram.env[pdf.BROWSER] = str(program)
+    engram.env[pages.BROWSER] = str(program)
     said = engram("report", "--pdf", code=1).stderr
     assert line.format(program) in said
     assert 1 == said.count("\n")
@@ -76,7 +76,7 @@ def test_a_browser_that_does_not_print_is_one_line(engram: Here, tmp_path: Path,
 
 def test_the_browser_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = shutil.which("sh")
-    monkeypatch.setenv(pdf.BROWSER, "sh")
-    assert shell == pdf.browser()
-    monkeypatch.setenv(pdf.BROWSER, os.fspath(Path(str(shell))))
-    assert shell == pdf.browser()
+    monkeypatch.setenv(pages.BROWSER, "sh")
+    assert shell == pages.browser()
+    monkeypatch.setenv(pages.BROWSER, os.fspath(Path(str(shell))))
+    assert shell == pages.browser()

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.planning.plan import Plan
-from orchestrator.run_folder.checkpoint_gc import CheckpointGc
 from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.other_runs import CheckpointGc
 from orchestrator.store import Store, open_store
 
 

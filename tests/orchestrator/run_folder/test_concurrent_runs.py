@@ -9,8 +9,8 @@ import pytest
 import toys
 
 from orchestrator.planning.plan import Plan
-from orchestrator.run_folder.concurrent_runs import ConcurrentRuns
 from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.other_runs import ConcurrentRuns
 from orchestrator.store.lease import acquire
 
 

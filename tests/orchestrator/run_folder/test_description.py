@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.run_folder.description import cell_description, sweep_description
-from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.journal import Journal, cell_description, sweep_description
 from orchestrator.spec.resolve import Cell, pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 

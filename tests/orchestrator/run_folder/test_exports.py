@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from orchestrator.run_folder.exports import column, flatten_table
-from orchestrator.run_folder.tables import KEYS
+from orchestrator.run_folder.tables import KEYS, column, flatten_table
 from tests.support.shell import Here
 
 

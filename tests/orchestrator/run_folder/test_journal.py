@@ -13,7 +13,7 @@ import toys
 
 from orchestrator.errors import StoreError
 from orchestrator.planning.plan import Plan
-from orchestrator.run_folder import sealed, shapes, timings
+from orchestrator.run_folder import other_runs, run_files
 from orchestrator.run_folder.journal import Journal
 from tests.support.shell import Here
 
@@ -133,7 +133,7 @@ def test_no_flipped_bit_is_read_as_something_else(tmp_path: Path, name: str) -> 
 def test_files_of_older_versions_without_a_digest_are_read(engram: Here, hurt: str) -> None:
     for name in ("plan.json", "run.json"):
         path = folder(engram, hurt) / name
-        path.write_text(json.dumps(sealed.unseal(path.read_bytes())))
+        path.write_text(json.dumps(run_files.unseal(path.read_bytes())))
         assert b"sha256" not in path.read_bytes()
     assert "finished" == engram.json("status", hurt)["state"]
     assert 0 == engram.json("resume", hurt, "--address", "none")["jobs"]["done"]
@@ -142,13 +142,13 @@ def test_files_of_older_versions_without_a_digest_are_read(engram: Here, hurt: s
 @pytest.mark.parametrize("indent", [None, 2])
 def test_what_is_sealed_is_json_of_which_every_change_but_to_its_last_name_is_found(indent: int | None) -> None:
     value = {"a": [1, {"b": "ü"}], "c": "}"}
-    data = sealed.seal(value, indent)
-    assert value == sealed.unseal(data)
+    data = run_files.seal(value, indent)
+    assert value == run_files.unseal(data)
     assert {*value, "sha256"} == set(json.loads(data))
     for at in range(len(data)):
         for bit in range(8):
             try:
-                found = sealed.unseal(flipped(data, at, bit))
+                found = run_files.unseal(flipped(data, at, bit))
             except ValueError:
                 continue
             assert value == {name: found[name] for name in value}
@@ -191,7 +191,7 @@ def test_timings_of_another_form_are_passed_over(engram: Here, hurt: str, other:
 def test_of_timings_what_are_seconds_counts(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "timings.json").write_text('{"a": [1.0, "x", 3], "b": {}, "c": []}')
-    assert {"a": 2.0} == timings.mean_seconds(tmp_path)
+    assert {"a": 2.0} == other_runs.mean_seconds(tmp_path)
 
 
 def test_drivers_of_one_process_number_make_one_run_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,14 +199,14 @@ def test_drivers_of_one_process_number_make_one_run_together(tmp_path: Path, mon
     monkeypatch.setattr(os, "getpid", lambda: 1)
     plan = Plan.from_roots(toys.plan(toys.Config(parts=2)))
     first, second = Journal(tmp_path / "toys-1"), Journal(tmp_path / "toys-1")
-    seal = sealed.seal
+    seal = run_files.seal
 
     def interleaved(*arguments: object, **named: object) -> bytes:
-        monkeypatch.setattr(sealed, "seal", seal)  # once: in the middle of the first the second does all of it
+        monkeypatch.setattr(run_files, "seal", seal)  # once: in the middle of the first the second does all of it
         second.create({"audit": "toys", "by": "second"}, plan)
         return seal(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sealed, "seal", interleaved)
+    monkeypatch.setattr(run_files, "seal", interleaved)
     first.create({"audit": "toys", "by": "first"}, plan)
     assert ("second", set(plan.jobs)) == (first.about()["by"], set(first.tasks()))
     assert ["toys-1"] == os.listdir(tmp_path)
@@ -224,7 +224,7 @@ def test_drivers_of_one_process_number_make_one_run_together(tmp_path: Path, mon
     ],
 )
 def test_an_event_has_what_its_kind_has(event: dict[str, object], is_one: bool) -> None:
-    assert is_one == shapes.is_event(event)
+    assert is_one == run_files.is_event(event)
 
 
 def test_the_last_start_is_read_from_there_on_whatever_came_before_or_is_torn(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.run_folder.journal import Journal, now
-from orchestrator.run_folder.merged_log import MergedLog
+from orchestrator.run_folder.journal import Journal, MergedLog, now
 
 
 def at(second: int, event: str, **more: Any) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import toys
 from orchestrator.errors import Damaged, StoreError
 from orchestrator.run_folder import tables
 from orchestrator.runs.lifecycle import start
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, open_store
 
 HERE = Execution(address="none", mlflow="off", report=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.run_folder.time_left import TimeLeft
+from orchestrator.run_folder.progress import TimeLeft
 
 
 def test_jobs_count_with_what_one_of_their_kind_takes() -> None:

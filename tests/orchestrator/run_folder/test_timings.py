@@ -6,10 +6,10 @@ from pathlib import Path
 
 import toys
 
-from orchestrator.run_folder import timings
+from orchestrator.run_folder import other_runs
 from orchestrator.runs.lifecycle import start
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
 from orchestrator.store import open_store
 
 
@@ -18,6 +18,6 @@ def test_a_runs_timings_are_known_to_the_next(tmp_path: Path) -> None:
     start(
         [Cell("toys", toys.Config(parts=5, seconds=0.1))], store, Execution(address="none", mlflow="off", report=False)
     )
-    known = timings.mean_seconds(store.folder("runs"))
+    known = other_runs.mean_seconds(store.folder("runs"))
     (part,) = (seconds for group, seconds in known.items() if group.startswith("toys.part"))
     assert 0.09 < part

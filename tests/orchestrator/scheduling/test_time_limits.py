@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from orchestrator.scheduling.time_limits import FLOOR, TIMES, TimeLimits
+from orchestrator.scheduling.waiting import FLOOR, TIMES, TimeLimits
 
 
 def test_what_was_never_measured_has_no_limit() -> None:

@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import SpecError
-from orchestrator.searches.definition import Search, Settings, build_search, reopen_search, search_description
-from orchestrator.searches.space import Choice, Range
+from orchestrator.searches.definition import (
+    Choice,
+    Range,
+    Search,
+    Settings,
+    build_search,
+    reopen_search,
+    search_description,
+)
 from orchestrator.spec import audits
 from orchestrator.spec.specification import Spec
 

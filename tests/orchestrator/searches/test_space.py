@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.errors import SpecError
-from orchestrator.searches.space import Choice, Range, domain, parse_domains, size, space
+from orchestrator.searches.definition import Choice, Range, domain, parse_domains, size, space
 
 
 @pytest.mark.parametrize(

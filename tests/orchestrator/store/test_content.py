@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from orchestrator.store.content import content
+from orchestrator.store.entry import content
 
 MAP = pa.map_(pa.string(), pa.int64())
 COLUMNS = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store.lock import LOCKLESS, file_lock
+from orchestrator.store.atomic_write import LOCKLESS, file_lock
 
 GUARD = 60  # seconds that only a hang lasts
 

@@ -3,13 +3,13 @@ import random
 import pytest
 
 from orchestrator.errors import Unwritable
-from orchestrator.store import state
+from orchestrator.store import entry
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 
 
 def sealed(data: bytes = b"weights", key: str = KEY) -> bytes:
-    return b"".join(state.seal(key, data))
+    return b"".join(entry.seal_state(key, data))
 
 
 class Refusing:
@@ -29,7 +29,7 @@ class Removing:
 
 @pytest.mark.parametrize("data", [b"", b"weights", random.Random(1).randbytes(10_000)])
 def test_a_sealed_state_comes_back(data: bytes) -> None:
-    assert data == state.unseal(KEY, memoryview(sealed(data)))
+    assert data == entry.unseal_state(KEY, memoryview(sealed(data)))
 
 
 def test_the_bytes_of_a_state_are_those_of_its_format() -> None:
@@ -45,17 +45,17 @@ def test_any_changed_bit_any_cut_and_another_key_are_seen() -> None:
     sound = sealed()
     flipped = [bytes(b ^ ((at == i) << bit) for at, b in enumerate(sound)) for i in range(len(sound)) for bit in (0, 7)]
     for data in (*flipped, *(sound[:end] for end in range(len(sound))), sound + b"!", sealed(key=OTHER)):
-        with pytest.raises(state.CorruptError, match="do not match"):
-            state.unseal(KEY, memoryview(data))
+        with pytest.raises(entry.CorruptState, match="do not match"):
+            entry.unseal_state(KEY, memoryview(data))
 
 
 def test_a_damaged_state_is_removed_and_that_is_said() -> None:
     store = Removing()
-    error = state.remove_damaged_state(store, KEY, ValueError("its bytes are odd"))  # type: ignore[arg-type]
+    error = entry.remove_damaged_state(store, KEY, ValueError("its bytes are odd"))  # type: ignore[arg-type]
     assert f"state {KEY} was damaged: its bytes are odd; it is removed" == str(error)
     assert [KEY] == store.removed
 
 
 def test_a_damaged_state_that_cannot_be_removed_is_said_too() -> None:
-    error = state.remove_damaged_state(Refusing(), KEY, ValueError("odd"))  # type: ignore[arg-type]
+    error = entry.remove_damaged_state(Refusing(), KEY, ValueError("odd"))  # type: ignore[arg-type]
     assert "odd; it cannot be removed (cannot write" in str(error)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.run_folder import receipt
+from orchestrator.run_folder import notes
 from orchestrator.run_folder.journal import Journal
-from orchestrator.run_folder.receipt import Receipt
+from orchestrator.run_folder.notes import Receipt
 from orchestrator.store import open_store
 from orchestrator.tracking import artifacts, database
 from orchestrator.tracking.delivery import is_delivered
@@ -131,7 +131,7 @@ def test_a_run_counts_as_delivered_only_while_the_database_has_it(tmp_path: Path
     mlflow = client(target.uri)
     run = mlflow.create_run(mlflow.create_experiment("engram")).info.run_id
     of = Receipt(target.uri, "engram", "1", run, "", 0, "finished", artifacts.fingerprint(journal, store, None))
-    receipt.write(journal.folder, of)
+    notes.write_receipt(journal.folder, of)
     assert is_delivered(journal, store, target)
     whole = path.read_bytes()
     for cut in CUTS:

@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.run_folder.journal import Journal
-from orchestrator.spec.addresses import absolute
 from orchestrator.spec.config_parts import plain
+from orchestrator.spec.specification import absolute_uri
 from orchestrator.store import open_store
 from orchestrator.tracking import artifacts, facts
 from orchestrator.tracking.facts import Input
@@ -19,7 +19,7 @@ from orchestrator.tracking.tracking_store import Target, run_list
 from tasks import schemas
 from tasks.audits.density.measures import losses
 from tasks.audits.unique_feature import UniqueFeature
-from tasks.audits.unique_feature.measures import history
+from tasks.audits.unique_feature.measures import learning_curve
 from tasks.datasets.dataset import Dataset
 
 SECRET = "parquet:/home/ann/wards/7@" + "a" * 64
@@ -47,9 +47,9 @@ def test_learning_curves_are_means_by_epoch(tmp_path: Path) -> None:
     rows = [fold | {"epoch": epoch, "split": "train", "estimate": 90.0 - epoch} for epoch in (2, 1)]
     table = pa.Table.from_pylist([*rows, rows[0] | {"models": "whole"}], schema=losses.LOSSES)
     assert {"train_loss": [(1, 89.0), (2, 88.0)], "test_loss": []} == losses.learning_curves(table)
-    empty = dict.fromkeys(history.HISTORY.names)
+    empty = dict.fromkeys(learning_curve.HISTORY.names)
     trained = [empty | {"epoch": 1, "train_loss": loss, "validation_loss": 1.0} for loss in (1.0, 3.0)]
-    means = history.learning_curves(pa.Table.from_pylist(trained, schema=history.HISTORY))
+    means = learning_curve.learning_curves(pa.Table.from_pylist(trained, schema=learning_curve.HISTORY))
     assert [(1, 2.0)] == means["train_loss"]
 
 
@@ -89,7 +89,7 @@ def test_a_relative_tracking_store_lies_where_the_command_was_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert f"sqlite:///{tmp_path}/a.db" == absolute("sqlite:///a.db")
-    assert "sqlite:////a.db" == absolute("sqlite:////a.db")
-    assert (tmp_path / "mlruns").as_uri() == absolute("./mlruns")
-    assert "http://h:1" == absolute("http://h:1")
+    assert f"sqlite:///{tmp_path}/a.db" == absolute_uri("sqlite:///a.db")
+    assert "sqlite:////a.db" == absolute_uri("sqlite:////a.db")
+    assert (tmp_path / "mlruns").as_uri() == absolute_uri("./mlruns")
+    assert "http://h:1" == absolute_uri("http://h:1")

@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from orchestrator.inspection.disclosure import Disclosure
-from orchestrator.run_folder.description import cell_description
-from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.journal import Journal, cell_description
 from orchestrator.runs.lifecycle import start
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import resolve_cells
-from orchestrator.spec.specification import Spec
+from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import open_store
-from orchestrator.tracking import names
+from orchestrator.tracking import note
 
 
 @pytest.mark.parametrize(
@@ -35,7 +33,7 @@ from orchestrator.tracking import names
 def test_a_run_is_named_by_what_was_asked_without_what_is_private(tmp_path: Path, spec: Spec, name: str) -> None:
     (cell,) = resolve_cells(spec)
     Journal(tmp_path / "some").create(cell_description(cell), None)
-    found = names.run_name(Disclosure().journal(tmp_path / "some"))
+    found = note.run_name(Disclosure().journal(tmp_path / "some"))
     assert found.startswith(name)
     assert ("JANE" not in found, "=<" not in found) == (True, True)
 
@@ -45,6 +43,6 @@ def test_a_sweep_is_named_by_what_it_varies_and_its_cells_by_their_settings(tmp_
     spec = Spec("toys", "few", {"first": "1"}, sweep={"parts": ["3", "4"]})
     report = start(resolve_cells(spec), store, Execution(address="none", mlflow="off", report=False))
     sweep = Journal(store.folder("runs", report.run))
-    assert "toys, few, first=1, sweep of parts" == names.run_name(sweep)
-    assert ["parts=3", "parts=4"] == list(names.cell_names(sweep, None).values())
-    assert "toys, few, first=1, parts=3" == names.run_name(sweep.sibling(report.cells[0].run))
+    assert "toys, few, first=1, sweep of parts" == note.run_name(sweep)
+    assert ["parts=3", "parts=4"] == list(note.cell_names(sweep, None).values())
+    assert "toys, few, first=1, parts=3" == note.run_name(sweep.sibling(report.cells[0].run))

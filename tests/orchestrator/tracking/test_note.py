@@ -12,9 +12,8 @@ from orchestrator.inspection import pages
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec import audits
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import resolve_cells
-from orchestrator.spec.specification import Spec
+from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import Store, open_store
 from orchestrator.tracking import note
 from tasks import schemas
@@ -105,5 +104,5 @@ def test_what_would_break_the_table_is_escaped_and_what_is_too_long_is_cut(store
     long = empty | {"metric": "m" * 1000}
     run = made.run(store, "long", {"summary": [pa.Table.from_pylist([long] * 12, schemas.SUMMARY)]}, audit="gone")
     text = note.run_note(run.journal, store, "finished")
-    assert (note.LONGEST + 4, True) == (len(text), text.endswith("m ..."))
+    assert (note.LONGEST_NOTE + 4, True) == (len(text), text.endswith("m ..."))
     assert len(text) <= 8000

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.run_folder.journal import Journal, now
-from orchestrator.run_folder.merged_log import MergedLog
-from orchestrator.tracking.progress_log import Point, ProgressLog
+from orchestrator.run_folder.journal import Journal, MergedLog, now
+from orchestrator.tracking.facts import Point, ProgressLog
 
 ZERO = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tasks.external import confidences
 from tasks.external.confidences import Confidences, round_confidences
-from tasks.external.outputs import Gives
+from tasks.external.model_file import Gives
 from tasks.files import File
 
 IDS = ["query/000000.png", "query/000001.png", "query/000002.png"]

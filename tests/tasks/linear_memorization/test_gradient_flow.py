@@ -10,7 +10,7 @@ from tasks.job import marks
 from tasks.linear_memorization import gaussian_samples
 from tasks.linear_memorization.gaussian_samples import normal_samples
 from tasks.linear_memorization.gradient_flow import CURVES, Flow, curve_times, curves, scores, spectrum, weights
-from tasks.linear_memorization.regression import converged_weights
+from tests.tasks.linear_memorization.closed_form import converged_weights
 
 SIZES = [(1, 1), (5, 3), (4, 4), (5, 5), (3, 9), (9, 2)]
 
@@ -47,7 +47,7 @@ def test_the_flow_ends_in_the_closed_form(n: int, d: int) -> None:
     z = drawn(n, d)
     found = weights(z, np.array([1e9]))[:, 0].numpy()
     for each, w in zip(z.numpy(), found, strict=True):
-        np.testing.assert_allclose(w, converged_weights(each[:, 0], each[:, 1:]), atol=1e-9)
+        np.testing.assert_allclose(w, converged_weights(each), atol=1e-9)
 
 
 def test_one_sample_with_one_feature_by_hand() -> None:

@@ -10,7 +10,6 @@ from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.questions.question import Question, QuestionSet, Scorer
 from tasks.files import FileError
 from tasks.pinnable import Pinnable
-from tasks.question_answering.answers import ANSWERS
 from tasks.question_answering.predictions import (
     Predictions,
     ReadAnswers,
@@ -18,7 +17,7 @@ from tasks.question_answering.predictions import (
     parse_predictions,
     read_answers,
 )
-from tasks.question_answering.question_sets import SETS, Selection
+from tasks.question_answering.question_sets import ANSWERS, SETS, Selection
 
 TRAIN = [Question(id_, "c", "Ann has 4.", "?", (("4",),)) for id_ in ("a", "b")]
 VALIDATION = [Question("v", "d", "Bo has 5.", "?", (("5",), ("five",)))]

@@ -14,8 +14,8 @@ from torch import Tensor
 from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
+from tasks.models.catalog import DensityModel
 from tasks.models.counter_rng import CounterRng, member_key
-from tasks.models.densities import DensityModel
 from tasks.models.dequantisation import fixed_inputs, observation_keys
 from tasks.models.importance import Sampling
 from tasks.models.layers import Mode

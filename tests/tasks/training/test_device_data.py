@@ -10,8 +10,7 @@ from tasks import hardware
 from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.catalog import load, open_pictures, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.images import Images
-from tasks.datasets.picture_rows import PictureSet
+from tasks.datasets.images import Images, PictureSet
 from tasks.models.networks import Architecture
 from tasks.training import device_data
 from tasks.training.cross_entropy import CrossEntropy

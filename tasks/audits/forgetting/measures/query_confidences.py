@@ -28,9 +28,9 @@ from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.query_set import Probes, ProbeSet, handout_order, key_table, load_probes
 from tasks.audits.forgetting.target import Answers, table_answers
 from tasks.audits.forgetting.trainings import ModelId, Trainings
+from tasks.external.blinding import Split
 from tasks.external.confidences import SINGLE, Confidences, round_confidences
 from tasks.external.model_file import Interface, ModelFile
-from tasks.external.split import Split
 from tasks.files import File
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
@@ -128,11 +128,11 @@ def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> 
         return label_confidences(
             load_model(config.file, shape, config.interface).answers(images).log_p, labels, config.file.name
         )
-    from tasks.external.answers import log_softmax
-    from tasks.models.weights import architecture_of, weights_of
+    from tasks.external.outputs import log_softmax
+    from tasks.models.networks import architecture_of, weights_of_model
     from tasks.training.mixed import logits
 
-    network, weights = architecture_of(inputs[0]), weights_of(inputs[0])
+    network, weights = architecture_of(inputs[0]), weights_of_model(inputs[0])
     return label_confidences(log_softmax(logits(network, weights, images).astype(np.float64)), labels, network.name)
 
 

@@ -27,8 +27,7 @@ from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.trainings import Trainings
 from tasks.job import Job
 from tasks.linear_memorization.gradient_flow import CURVES, Flow, curves
-from tasks.linear_memorization.private import PRIVATE, private
-from tasks.linear_memorization.private_config import Private
+from tasks.linear_memorization.private import PRIVATE, Private, private
 from tasks.linear_memorization.recovery import RECOVERY, Recovery, recovery
 from tasks.measure import Measure, Tables
 from tasks.statistics import Estimate

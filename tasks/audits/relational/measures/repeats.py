@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.trainings import Trainings
-from tasks.external.split import Split
+from tasks.external.blinding import Split
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.question_answering import blinded_questions

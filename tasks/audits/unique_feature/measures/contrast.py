@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.evaluation import burning
-from tasks.audits.unique_feature.probe_images import Burning, Pixels, ProbeSplit, Shape, probe_images, probe_set_triples
+from tasks.audits.unique_feature.config import ProbeSplit, Shape, UniqueFeature
+from tasks.audits.unique_feature.evaluation import Burning, Pixels, burning, probe_images, probe_set_triples
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.datasets.dataset import Dataset
 from tasks.job import Inputs, Job, task

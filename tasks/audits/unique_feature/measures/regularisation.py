@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import scores_job
+from tasks.audits.unique_feature.measures.units import Units, column, units
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.audits.unique_feature.units import Units, column, units
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import Estimate, difference, mean, welch_two_sided

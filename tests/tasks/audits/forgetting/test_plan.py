@@ -24,7 +24,7 @@ from tasks.datasets.mixtures import Part, Remainder
 from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File
 from tasks.job import Job, marks
-from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
+from tasks.training.unlearning import Distillation, FineTuning, GradientAscent, Method, RandomLabels
 
 DIGITS, ON_PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos"))
 smoke = PRESETS["smoke"]

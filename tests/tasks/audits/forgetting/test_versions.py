@@ -30,8 +30,15 @@ from tasks.datasets.mixtures import Part, Share
 from tasks.job import marks
 from tasks.models.catalog import Network
 from tasks.training.mixed import Mixture, train
-from tasks.training.unlearning import Unlearning, unlearn
-from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
+from tasks.training.unlearning import (
+    Distillation,
+    FineTuning,
+    GradientAscent,
+    Method,
+    RandomLabels,
+    Unlearning,
+    unlearn,
+)
 from tests.support.fingerprint import TRAINED, total
 from tests.tasks.audits.forgetting import small_run
 from tests.tasks.audits.forgetting.made_up import models, table, tables

@@ -13,7 +13,7 @@ from tasks.audits.relational.presets import PRESETS, QUICKSTART, TABLE_2_DROP, T
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.predictions import Predictions
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 CELLS = [config for cells in PRESETS.values() for config in (cells if isinstance(cells, tuple) else (cells,))]
 

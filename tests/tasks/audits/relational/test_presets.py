@@ -25,9 +25,9 @@ from tasks.audits.relational.presets import (
 from tasks.datasets.dataset import Dataset
 from tasks.job import Roots, marks
 from tasks.language_models.language_model import LanguageModel
-from tasks.question_answering.corruption import Corruption
 from tasks.question_answering.predictions import Predictions
-from tasks.training.privacy import Privacy
+from tasks.question_answering.question_sets import Corruption
+from tasks.training.recipe import Privacy
 
 ANSWERS = {"memorization", "questions", "scores", "summary"}
 LINEAR = {"linear_curves", "linear_recovery", "summary"}

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.unique_feature import PRESETS, plan, tiny
-from tasks.audits.unique_feature.measures import MEASURES
-from tasks.audits.unique_feature.published import PublishedCell
-from tasks.audits.unique_feature.summary import summary
+from tasks.audits.unique_feature.measures import MEASURES, summary
+from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.datasets.catalog import pin
 from tasks.datasets.features import Family
 from tasks.measure import Measure, Tables

@@ -34,13 +34,13 @@ from tasks.datasets import catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder, Share
+from tasks.external.blinding import csv_of
 from tasks.external.model_file import Interface, ModelFile
-from tasks.external.split import csv_of
 from tasks.files import File
 from tasks.job import Job, marks
 from tasks.measure import Tables
 from tasks.models.catalog import Network
-from tasks.models.weights import architecture_of, weights_of
+from tasks.models.networks import architecture_of, weights_of_model
 from tasks.schemas import SUMMARY
 from tasks.training.mixed import Mixture, logits, train
 from tests.tasks.audits.forgetting import published_data
@@ -83,7 +83,7 @@ def test_a_trained_model_says_the_float32_softmax_of_its_logits() -> None:
     mixture = Mixture((Share(Part(DIGITS, 0, 60)),), DIGITS, 10, network=Network("mlp1"), epochs=30)
     trained = train(mixture, [])
     table = ask(Ask(ModelId("calibration", None, 3), QUERY), [trained])
-    said = logits(architecture_of(trained), weights_of(trained), PICTURES).astype(np.float64)
+    said = logits(architecture_of(trained), weights_of_model(trained), PICTURES).astype(np.float64)
     assert in_single(softmax(said)) == table["confidence"].to_pylist()
     assert CONFIDENCES == table.schema
     about = {name: set(table[name].to_pylist()) for name in ("model", "target", "replicate", "resolution")}

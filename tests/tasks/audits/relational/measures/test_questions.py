@@ -12,9 +12,9 @@ import pytest
 from tasks.audits.relational.measures.questions import QUESTION_SCORES, QUESTIONS, NoSettings, Scoring, questions, score
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.questions import squad
 from tasks.datasets.questions.question import Question
-from tasks.question_answering.answers import ANSWERS
+from tasks.datasets.questions.question_files import FORMATS, write_squad
+from tasks.question_answering.question_sets import ANSWERS
 from tests.tasks.audits.relational import made_up
 from tests.tasks.audits.relational.made_up import FACTS
 
@@ -71,8 +71,9 @@ def test_an_answer_is_scored_against_the_first_gold_answer_and_the_best(
 def test_held_out_questions_of_squad_have_several_gold_answers_of_which_the_best_is_published(tmp_path: Path) -> None:
     train = Question("t", "", "He came in 1204.", "When?", (("1204",),))
     held_out = Question("v", "", "It cost $76.5 or so.", "How much?", (("$76.5",), ("$76.5 or so",)))
-    for name, question in ((squad.TRAIN, train), (squad.VALIDATION, held_out)):
-        (tmp_path / name).write_bytes(squad.write_questions([question]))
+    squad = FORMATS["squad"]
+    for name, question in ((squad.train, train), (squad.validation, held_out)):
+        (tmp_path / name).write_bytes(write_squad([question]))
     data = pin(Dataset(f"squad:{tmp_path}"))
     answers = [{"split": "train", "id": "t", "answer": ["In 1204"]}]
     answers += [{"split": "validation", "id": "v", "answer": [each]} for each in ("765", "76.5 or so")]

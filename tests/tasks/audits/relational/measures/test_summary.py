@@ -12,8 +12,7 @@ from tasks.audits.relational.measures import MEASURES, summary
 from tasks.audits.relational.measures.repeats import REPEATS
 from tasks.job import Inputs
 from tasks.linear_memorization.gradient_flow import Flow, curves
-from tasks.linear_memorization.private import private
-from tasks.linear_memorization.private_config import Private
+from tasks.linear_memorization.private import Private, private
 from tasks.linear_memorization.recovery import Recovery, recovery
 from tasks.schemas import SUMMARY
 from tests.tasks.audits.relational.made_up import NUMERIC, counted, measured

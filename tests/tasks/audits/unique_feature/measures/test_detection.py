@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -6,8 +8,18 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
-from tasks.audits.unique_feature.measures.detection import Detection, call_rates, detection, detection_rates
+from tasks.audits.unique_feature.measures.detection import (
+    DETECTION,
+    Curves,
+    Detection,
+    call_rates,
+    curve,
+    curves,
+    detection,
+    detection_rates,
+)
 from tasks.audits.unique_feature.measures.panels import Panels, panels
+from tasks.statistics import proportion
 from tests.tasks.audits.unique_feature.made_up import pair, summary_rows, trained_family
 from tests.tasks.summary_rows import by_name as rows_by_name
 from tests.tasks.summary_rows import with_wilson
@@ -134,3 +146,21 @@ def test_where_nothing_is_memorised_five_percent_are_detected_and_intervals_cove
         covered += row["low"] <= 0.05 <= row["high"]
     assert np.mean(rates) == pytest.approx(0.05, abs=0.01)
     assert covered / nulls >= 0.9
+
+
+def test_a_curve_has_the_rates_counted_by_hand() -> None:
+    points = list(curve(np.array([5.0, 3.0, 1.0, 1.0]), np.array([4.0, 2.0, 1.0, 0.0])))
+    assert [0.0, 0.25, 0.5, 0.75, 1.0] == [point["false_positive_rate"] for point in points]
+    assert [0.25, 0.25, 0.5, 1.0, 1.0] == [point["detection_rate"] for point in points]
+    expected = proportion(2, 4)
+    assert (expected.low, expected.high, 4) == (points[2]["low"], points[2]["high"], points[2]["n"])
+
+
+def test_a_score_that_nothing_moves_detects_what_chance_does() -> None:
+    rows = [
+        {"estimator": "M", "model": model, "canary": c, "seed": 0, "statistic": 0.5, "p_value": None, "called": None}
+        for model in ("canary", "twin")
+        for c in range(4)
+    ]
+    found = curves(Curves(), [pa.Table.from_pylist(rows, DETECTION)]).to_pylist()
+    assert [(0.0, 0.0), (1.0, 1.0)] == [(row["false_positive_rate"], row["detection_rate"]) for row in found]

@@ -22,7 +22,7 @@ from tasks.job import marks
 from tasks.measure import Tables
 from tasks.schemas import PRIVATE_MODEL
 from tasks.summaries import Row
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 ALL_GLYPHS = 4_457_400
 DELTA = 1e-5

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from tasks.audits.unique_feature.measures import summary
 from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
 from tasks.audits.unique_feature.measures.regularisation import (
     REGULARISED,
@@ -16,9 +17,8 @@ from tasks.audits.unique_feature.measures.regularisation import (
     regularisation,
     rows,
 )
-from tasks.audits.unique_feature.published import PublishedCell
-from tasks.audits.unique_feature.summary import summary
-from tasks.audits.unique_feature.units import Units
+from tasks.audits.unique_feature.measures.units import Units
+from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.measure import Tables
 from tests.tasks.audits.unique_feature.made_up import pair
 from tests.tasks.summary_rows import by_name
