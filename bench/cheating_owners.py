@@ -37,8 +37,7 @@ from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.measures import baselines
 from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects, target_row
 from tasks.audits.forgetting.measures.query_confidences import Ask, ask
-from tasks.audits.forgetting.probe_set import handout_order, load_probes
-from tasks.audits.forgetting.query_set import QuerySet
+from tasks.audits.forgetting.query_set import QuerySet, handout_order, load_probes
 from tasks.audits.forgetting.target import NamedTarget, Target
 from tasks.audits.forgetting.trainings import ModelId, training_job
 from tasks.datasets.catalog import load, pin

@@ -23,11 +23,11 @@ from dashboards.audits.forgetting.query_confidences import (
 )
 from dashboards.chart import Axis, Chart, Figure, Layer, Panel
 from dashboards.summary import format_range
-from tasks.audits.forgetting import kolmogorov_smirnov
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.exchangeability import Array
 from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects
 from tasks.audits.forgetting.measures.query_confidences import CONFIDENCES
+from tasks.audits.forgetting.rho import Farthest, farthest
 
 INNOCENT = "a calibration model"
 POINTS = 150  # quantiles at which a line is exact; between them it is straight
@@ -50,9 +50,9 @@ class TargetScores:
     p: float | None = None
 
     @property
-    def farthest(self) -> kolmogorov_smirnov.Farthest:
+    def farthest(self) -> Farthest:
         """How far the line of D_Q lies below that of the control set at most, and where."""
-        return kolmogorov_smirnov.farthest(self.query, self.control, "one-sided")
+        return farthest(self.query, self.control, "one-sided")
 
     @property
     def heading(self) -> str:

@@ -14,8 +14,9 @@ from dashboards import drawing, layout, legend
 from dashboards.audits.forgetting.targets import ROLES, ModelGroup, group_name, sort_groups, target_numbers
 from dashboards.chart import Array, Axis, Chart, Figure, Layer, Panel, line
 from dashboards.columns import integers, numbers
+from dashboards.estimates import fit_words
 from dashboards.summary import fit_words, format_range
-from tasks.audits.forgetting import kolmogorov_smirnov
+from tasks.audits.forgetting.rho import farthest
 from tasks.external.confidences import round_confidences
 
 NEEDED = {"model", "target", "replicate", "set", "confidence", "resolution"}
@@ -62,7 +63,7 @@ def largest_gap(one: ModelConfidences, other: ModelConfidences) -> LargestGap:
     """max over c of F_other(c) - F_one(c), with both rounded to the coarser resolution."""
     coarser = max(one.resolution, other.resolution)
     a, b = round_confidences(one.confidence, coarser), round_confidences(other.confidence, coarser)
-    at = kolmogorov_smirnov.farthest(a, b, "one-sided").at
+    at = farthest(a, b, "one-sided").at
     of_one, of_other = (float(np.searchsorted(values, at, side="right") / len(values)) for values in (a, b))
     return LargestGap(at, (of_one, of_other))
 

@@ -11,8 +11,7 @@ from typing import Literal
 
 from tasks import seeds
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.external_targets import check_tables
-from tasks.audits.forgetting.target import NamedTarget, Target
+from tasks.audits.forgetting.target import NamedTarget, Target, check_tables
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.mixtures import Part, Share, find_repeats, overlap

@@ -15,8 +15,8 @@ from orchestrator.planning.plan import Plan
 from orchestrator.spec.config_parts import plain
 from orchestrator.spec.fields import coerce
 from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target, plan, probes, split
-from tasks.audits.forgetting.external_targets import ExternalTargets
 from tasks.audits.forgetting.query_set import GUESSABLE, QuerySet
+from tasks.audits.forgetting.target import ExternalTargets
 from tasks.audits.forgetting.trainings import named_targets
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset

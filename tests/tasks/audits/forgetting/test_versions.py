@@ -13,16 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.forgetting.about import About
+from tasks.audits.forgetting.config import About
+from tasks.audits.forgetting.measures import summary
 from tasks.audits.forgetting.measures.decisions import decisions
-from tasks.audits.forgetting.measures.distances import Distances, distances
 from tasks.audits.forgetting.measures.examples import Examples, examples
 from tasks.audits.forgetting.measures.fits import Fit, fit
 from tasks.audits.forgetting.measures.power import Power, power
 from tasks.audits.forgetting.measures.query_confidences import Ask, ask
-from tasks.audits.forgetting.measures.ratios import Ratios, ratios
-from tasks.audits.forgetting.probe_set import ProbeSet
-from tasks.audits.forgetting.summary import summary
+from tasks.audits.forgetting.measures.ratios import Distances, Ratios, distances, ratios
+from tasks.audits.forgetting.query_set import ProbeSet
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import ModelId
 from tasks.datasets.catalog import pin

@@ -7,16 +7,15 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
-from tasks.audits.forgetting.about import About
+from tasks.audits.forgetting.config import About
 from tasks.audits.forgetting.measures import MEASURES
 from tasks.audits.forgetting.measures.baselines import Baselines, baselines
-from tasks.audits.forgetting.measures.commitment import COMMITMENT
 from tasks.audits.forgetting.measures.decisions import decisions
-from tasks.audits.forgetting.measures.distances import Distances, distances
 from tasks.audits.forgetting.measures.examples import Examples, examples
 from tasks.audits.forgetting.measures.fits import FITS
 from tasks.audits.forgetting.measures.power import Power, power
-from tasks.audits.forgetting.measures.ratios import ratios
+from tasks.audits.forgetting.measures.query_confidences import COMMITMENT
+from tasks.audits.forgetting.measures.ratios import Distances, distances, ratios
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
