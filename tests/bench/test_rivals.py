@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tasks.audits.forgetting.kolmogorov_smirnov import distances
 
 from bench import engine, forgetting, generation, language_models, linear_memorization, self_supervised
 from tasks import hardware
-from tasks.audits.forgetting.rho import SCORES, Score
+from tasks.audits.forgetting.rho import SCORES, Score, distances
 from tasks.language_models.pretrained import quiet
 from tasks.linear_memorization.gaussian_samples import normal_samples
 from tasks.linear_memorization.gradient_flow import scores, spectrum

@@ -14,7 +14,6 @@ from dashboards import drawing, layout, legend
 from dashboards.audits.forgetting.targets import ROLES, ModelGroup, group_name, sort_groups, target_numbers
 from dashboards.chart import Array, Axis, Chart, Figure, Layer, Panel, line
 from dashboards.columns import integers, numbers
-from dashboards.estimates import fit_words
 from dashboards.summary import fit_words, format_range
 from tasks.audits.forgetting.rho import farthest
 from tasks.external.confidences import round_confidences

@@ -9,11 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from dashboards import drawing, layout, legend
-from dashboards.audits.forgetting import roles
 from dashboards.audits.forgetting import targets as roles
 from dashboards.audits.forgetting.targets import format_count, replicates
 from dashboards.chart import Axis, Chart, Figure, row_panel, upright
-from dashboards.estimates import finite
 from dashboards.summary import Row, find_rows, finite, format_range, shorten
 from tasks.audits.forgetting.rho import SCORES
 

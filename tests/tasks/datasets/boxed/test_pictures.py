@@ -98,6 +98,6 @@ def test_no_more_than_a_portion_is_decoded_at_a_time(pictures: PictureFiles, mon
 
     monkeypatch.setattr(hardware, "available_memory", lambda: 1)
     monkeypatch.setattr(boxed_pictures, "PORTION", 4)
-    monkeypatch.setattr(boxed_pictures, "fill", counted)
+    monkeypatch.setattr(boxed_pictures, "fill_squares", counted)
     pictures.squares(np.arange(10), 8)
     assert [4, 4, 2] == portions
