@@ -46,11 +46,11 @@ from tasks.datasets.images import Pixels
 from tasks.datasets.mixtures import Part
 from tasks.external.blinding import HandedOut
 from tasks.external.handout import image_of
-from tasks.files import File
-from tasks.files import pin as pin_file
 from tasks.models.catalog import Network
 from tasks.models.networks import architecture_of, weights_of_model
 from tasks.training import mixed
+from tasks.worker.files import File
+from tasks.worker.files import pin as pin_file
 
 Array = NDArray[np.float64]
 Key = TypeVar("Key")  # what a trained model is known by

@@ -36,11 +36,11 @@ from tasks.audits.forgetting.trainings import ModelId, check_data, training_job
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
-from tasks.files import File
-from tasks.files import pin as pin_file
 from tasks.models.catalog import Network
-from tasks.statistics import Estimate, clustered_proportion, proportion
+from tasks.numerics.statistics import Estimate, clustered_proportion, proportion
 from tasks.training.mixed import Mixture
+from tasks.worker.files import File
+from tasks.worker.files import pin as pin_file
 
 DECIMALS = 6  # of a table that is handed in
 

@@ -28,7 +28,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 
 from bench.measuring import Row, Run, here, options, publish
-from tasks import hardware
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import Question
@@ -38,6 +37,7 @@ from tasks.language_models.pretrained import prepare_model, quiet
 from tasks.language_models.sequence_model import EncoderDecoder
 from tasks.language_models.training import FineTuner, decode_answers
 from tasks.training.fit import read_losses
+from tasks.worker import hardware
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@
 
 Presets on embedded data are run job by job in this process, on one thread, and each network is trained for one epoch on
 images of the usual shapes; all by processor time, which a busy machine disturbs little. Seconds per unit are the
-non-negative least squares of the jobs' seconds on what they compute (`tasks.work`), relative to the seconds. What was
-measured replaces what the file has of it; the rest stays, and all of it is for the machine speed in the file. `private`
+non-negative least squares of the jobs' seconds on what they compute (`tasks.worker.work`), relative to the seconds. What
+was measured replaces what the file has of it; the rest stays, and all of it is for the machine speed in the file. `private`
 are trainings with differential privacy, each the least of several repetitions; what other sections time stays.
 """
 
@@ -27,9 +27,9 @@ from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing.reference import FILE, KINDS, Speed, measure_speed
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
+from tasks.contract.job import Job, marks
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
-from tasks.job import Job, marks
 from tasks.models.catalog import Network
 from tasks.training.classifier import Training, train
 from tasks.training.classifier import work as of_classifier

@@ -27,7 +27,6 @@ from torch import Tensor
 
 from bench.language_models import timed
 from bench.measuring import Row, here, options, publish
-from tasks import hardware
 from tasks.datasets.boxed.partition import Partition, TrainingImages
 from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.dataset import Dataset
@@ -40,6 +39,7 @@ from tasks.self_supervised.pretraining_config import Augmentation, Pretraining, 
 from tasks.self_supervised.pretraining_loop import Training
 from tasks.self_supervised.training_set import Squares, TrainingSet, resident
 from tasks.training.fit import read_losses
+from tasks.worker import hardware
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from dashboards.signs import badge
 from orchestrator.inspection import page_seal
 from orchestrator.inspection.page_seal import AuditedItem, ResultTable
 from orchestrator.quantities import format_count
-from tasks.certificate import Certificate, Finding
+from tasks.contract.certificate import Certificate, Finding
 
 BY_THEMSELVES = 3  # findings that are shown one by one; more stand in a table
 TONES = ("accused", "open", "cleared")  # in this order where not all are shown

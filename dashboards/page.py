@@ -32,7 +32,7 @@ from orchestrator.inspection.search_results import QUESTION
 from orchestrator.quantities import format_count
 from orchestrator.store import Store
 from orchestrator.store.listing import stored_keys
-from tasks.schemas import SUMMARY
+from tasks.contract.schemas import SUMMARY
 
 FAILURES = 20  # whose tracebacks are shown
 STRATEGIES = 4  # in which results were computed, named at the top

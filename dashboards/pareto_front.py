@@ -12,7 +12,7 @@ from dashboards.run import Run
 from dashboards.summary import shorten
 from orchestrator.inspection import search_results
 from orchestrator.inspection.search_results import FRESH, START, SearchResults, value
-from tasks.objectives import Objective
+from tasks.contract.objectives import Objective
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

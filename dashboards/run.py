@@ -19,10 +19,10 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.run_folder.notes import Details
 from orchestrator.spec import audits
 from orchestrator.store import Store
-from tasks.certificate import Certificate
-from tasks.objectives import Objectives
-from tasks.summaries import blank_weak_interval
-from tasks.verdict import Meaning, Verdict
+from tasks.contract.certificate import Certificate
+from tasks.contract.objectives import Objectives
+from tasks.contract.summaries import blank_weak_interval
+from tasks.contract.verdict import Meaning, Verdict
 
 
 @dataclass(frozen=True)

@@ -25,17 +25,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds, statistics
-from tasks.audit import Audit
+from tasks.contract.audit import Audit
+from tasks.contract.job import Inputs, Job, Roots, task
+from tasks.contract.measure import Measure, Tables, roots, summarise
+from tasks.contract.summaries import Row, row
+from tasks.contract.verdict import Answer, Verdict
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
-from tasks.job import Inputs, Job, Roots, task
-from tasks.measure import Measure, Tables, roots, summarise
 from tasks.models.catalog import Network
-from tasks.summaries import Row, row
+from tasks.numerics import seeds, statistics
 from tasks.training.mixed import Mixture, logits, train
-from tasks.verdict import Answer, Verdict
 
 Mask = NDArray[np.bool_]
 Counts = NDArray[np.int64]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from orchestrator.errors import EngramError
 from orchestrator.spec.specification import PLACES, host_and_port
-from tasks.extras import EXTRAS, install_command
+from tasks.contract.extras import EXTRAS, install_command
 
 NEEDED = ("ray", "torch", "torchvision", "numpy", "scipy", "pyarrow", "scikit-learn", "pillow", "pyyaml")
 USEFUL = {"mlflow": "runs are then not tracked", "faiss-gpu|faiss-cpu": "nearest neighbours then go by torch"}

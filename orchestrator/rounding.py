@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tasks.summaries import blank_weak_interval, p_digits
+from tasks.contract.summaries import blank_weak_interval, p_digits
 
 ALONE = 4  # significant digits of a number without an interval
 OF_HALF = 2  # significant digits of half the width of an interval

@@ -27,7 +27,7 @@ from orchestrator.spec import audits
 from orchestrator.spec.audits import names
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
-from tasks.job import marks
+from tasks.contract.job import marks
 from tests.support.shell import ROOT, Here
 
 DOCS = sorted((ROOT / "docs").glob("*.md"))

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.planning.extras import required_extras
 from orchestrator.spec.audits import find
-from tasks.extras import EXTRAS
+from tasks.contract.extras import EXTRAS
 from tests.support.shell import ROOT
 
 

@@ -36,11 +36,11 @@ from orchestrator.inspection.probes import hand_out
 from orchestrator.quantities import format_count
 from orchestrator.spec.resolve import read_spec
 from orchestrator.spec.specification import Spec
-from tasks import seeds
 from tasks.audits.unique_feature.measures.family import PUSH
 from tasks.datasets.features import Family, Words
 from tasks.datasets.features.family import draw_member
-from tasks.statistics import proportion
+from tasks.numerics import seeds
+from tasks.numerics.statistics import proportion
 
 HERE = Path(__file__).resolve().parent
 COLUMNS = ("seed", "shown", "route", "name", "answer", "p", "push", "seconds")

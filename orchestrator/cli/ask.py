@@ -50,7 +50,7 @@ def ask(
     """
     from orchestrator.guide import document, fears_with, find_guide, has_secret, set_answer, waits_for_table
     from orchestrator.spec.specification import settings
-    from tasks.situation import HAVE
+    from tasks.contract.situation import HAVE
 
     file = _free(out)
     given = settings(answers or ())

@@ -143,7 +143,7 @@ def _missing(absent: list[str]) -> Iterator[str]:
 
 def describe_packages(packages: Iterable[str]) -> str:
     """`packages missing: timm (pip install 'engram-audit[deja_vu]')`."""
-    from tasks.extras import EXTRAS, install_command
+    from tasks.contract.extras import EXTRAS, install_command
 
     names = tuple(packages)
     return f"packages missing: {', '.join(names)} ({install_command(e for e in EXTRAS if e.package in names)})"

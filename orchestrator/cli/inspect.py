@@ -21,7 +21,7 @@ def list_audits(json: Json = False) -> None:
     """
     from orchestrator.planning.extras import extras_by_preset
     from orchestrator.spec import audits
-    from tasks.extras import install_command, missing
+    from tasks.contract.extras import install_command, missing
 
     loaded = []
     for name in audits.names():

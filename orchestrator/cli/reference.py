@@ -14,7 +14,7 @@ import typer
 
 from orchestrator.cli.commands import GROUPS, app
 from orchestrator.spec import audits
-from tasks.rules import Rules
+from tasks.contract.rules import Rules
 
 BEGIN = "<!-- from here on written by `make docs` -->\n"
 RULES_BEGIN = "<!-- the rules, from here on written by `make docs` -->\n"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orchestrator.inspection.status import Status
     from orchestrator.run_folder.journal import Journal
     from orchestrator.runs.report import Report
-    from tasks.verdict import Tone
+    from tasks.contract.verdict import Tone
 
 CHANGED = re.compile(r"(is|are) not (the one|those) that (was|were) pinned")  # in errors of jobs
 LISTED = 20  # failures, or cells of a sweep, that are shown

@@ -25,9 +25,9 @@ from orchestrator.executors.gpu_packing import GpuMeasurement
 from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store, WriteEffect, read_each
 from orchestrator.store.provenance import commit, device, process, versions
-from tasks import checkpoints, compute_context
-from tasks.checkpoints import Link
-from tasks.job import Function, marks
+from tasks.contract.job import Function, marks
+from tasks.worker import checkpoints, compute_context
+from tasks.worker.checkpoints import Link
 
 
 @dataclass(frozen=True)

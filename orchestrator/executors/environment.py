@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tasks.hardware import threads
+from tasks.worker.hardware import threads
 
 LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB")
 # Read by each library when it is loaded.

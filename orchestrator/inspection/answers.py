@@ -14,7 +14,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits, resolve
 from orchestrator.spec.fields import text
 from orchestrator.store import Store
-from tasks.verdict import Tone, Verdict
+from tasks.contract.verdict import Tone, Verdict
 
 Row = Mapping[str, Any]  # of a summary
 LESS = "memorization, less than the start"  # what a search measures at its end

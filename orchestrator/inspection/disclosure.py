@@ -19,7 +19,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.spec.config_parts import plain, rebuild
 from orchestrator.spec.fields import coerce, field_types, replace_fields, split_list, text
-from tasks.files import WITHHELD
+from tasks.worker.files import WITHHELD
 
 UNKNOWN = "<withheld>"  # for texts of a config whose audit has gone, so that it is unknown which are private
 PLAIN_WORD = re.compile(r"true|false|null|none|[-+.\deE]+", re.IGNORECASE)  # which tell nothing of anybody

@@ -14,8 +14,8 @@ from orchestrator.planning.plan import Plan
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store
-from tasks.compute_context import STRATEGIES, ComputeContext, StrategyName, use_context
-from tasks.job import Job, marks
+from tasks.contract.job import Job, marks
+from tasks.worker.compute_context import STRATEGIES, ComputeContext, StrategyName, use_context
 
 SHORTEST = 4  # hexadecimal digits of the shortest accepted prefix of a key
 NEIGHBOURS = 1000  # stored results of the same task that are searched for the nearest

@@ -18,10 +18,10 @@ from orchestrator.store.entry import content
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.external.model_file import ModelFile
-from tasks.files import File, FileError, check_regular, expand_home, regular_bytes
 from tasks.language_models.language_model import LanguageModel
 from tasks.models.custom import Named
 from tasks.question_answering.predictions import Predictions
+from tasks.worker.files import File, FileError, check_regular, expand_home, regular_bytes
 
 # What is read from a name, in this order: a file of any name is read as any of them.
 KINDS: tuple[Any, ...] = (Dataset, LanguageModel, ModelFile, Predictions, Named, File)

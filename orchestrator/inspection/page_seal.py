@@ -30,12 +30,12 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import walk
 from orchestrator.store import Store
 from orchestrator.store.entry import content
+from tasks.contract.pinnable import InFiles, Pinnable
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.places import find
 from tasks.external.model_file import ModelFile
-from tasks.files import File
-from tasks.pinnable import InFiles, Pinnable
+from tasks.worker.files import File
 
 Thing = Dataset | Pinnable  # what a config names and a key sees by its content
 FORMAT = "engram seal"

@@ -23,11 +23,11 @@ from orchestrator.spec.fields import text
 from orchestrator.spec.resolve import Cell, left_out_as_json, pin_available, pin_cells, pin_one, resolve_cells
 from orchestrator.spec.specification import GpusName, Spec, execution
 from orchestrator.store import DEFAULT_STORE, Store, is_there, open_store
+from tasks.contract.extras import Extra
+from tasks.contract.job import marks
+from tasks.contract.pinnable import Pinnable
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.places import use_outlines
-from tasks.extras import Extra
-from tasks.job import marks
-from tasks.pinnable import Pinnable
 
 
 def preview(asked: Spec) -> dict[str, Any]:

@@ -24,10 +24,10 @@ from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.fields import coerce, nearest
 from orchestrator.store import Store
 from orchestrator.store.listing import stored_keys
-from tasks.audit import UndeclaredAnswer
-from tasks.certificate import Certificate
-from tasks.files import FileError, expand_home
-from tasks.verdict import Verdict
+from tasks.contract.audit import UndeclaredAnswer
+from tasks.contract.certificate import Certificate
+from tasks.contract.verdict import Verdict
+from tasks.worker.files import FileError, expand_home
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from orchestrator.inspection.disclosure import is_private, typed_config
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import resolve
 from orchestrator.spec.fields import text
-from tasks.verdict import Tone
+from tasks.contract.verdict import Tone
 
 Row = Mapping[str, Any]  # of the table `trials`
 TRIALS, FRONT = TABLES = ("trials", "front")

@@ -11,7 +11,7 @@ from orchestrator.pricing import reference as reference_timings
 from orchestrator.pricing.reference import NOTHING, Reference, Span, load_reference
 from orchestrator.quantities import format_duration
 from orchestrator.run_folder import other_runs
-from tasks.job import marks
+from tasks.contract.job import marks
 
 OWN = 1.25  # how far off the mean of jobs that ran here may be, as a factor
 NAMED = 3  # tasks that are named in a line

@@ -17,7 +17,7 @@ from orchestrator.run_folder.journal import Journal, now
 from orchestrator.scheduling.driver import Event, Observer
 from orchestrator.store import Store
 from orchestrator.store.provenance import process
-from tasks.job import Job, marks
+from tasks.contract.job import Job, marks
 
 PUBLISH_SECONDS = 5.0  # between updates of the Parquet parts
 

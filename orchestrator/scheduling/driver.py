@@ -22,8 +22,8 @@ from orchestrator.scheduling.schedule import Schedule
 from orchestrator.scheduling.stop import GRACE, OutOfTime, Stop
 from orchestrator.scheduling.waiting import SYSTEM, Claims, Clock, TimeLimits, Waiting
 from orchestrator.store import Store
-from tasks.compute_context import StrategyName
-from tasks.job import marks
+from tasks.contract.job import marks
+from tasks.worker.compute_context import StrategyName
 
 Event = Mapping[str, Any]
 Observer = Callable[[Event], None]

@@ -34,9 +34,9 @@ from orchestrator.inspection.search_results import (
 from orchestrator.quantities import format_count
 from orchestrator.searches.trials import Trial, Value
 from orchestrator.spec.fields import text
-from tasks.certificate import Certificate, Finding, NumberLine
-from tasks.objectives import SHARE, Objective, Objectives
-from tasks.verdict import Meaning
+from tasks.contract.certificate import Certificate, Finding, NumberLine
+from tasks.contract.objectives import SHARE, Objective, Objectives
+from tasks.contract.verdict import Meaning
 
 NOT_SHOWN, NOT_USEFUL, NONE = "not shown", "not useful enough", "none"  # answers, besides RECOMMENDED
 HARDLY = 1e-3  # of what may be given up: a difference that is none

@@ -33,7 +33,7 @@ from orchestrator.searches.trials import FAILED, STOPPED, Trial, read, table
 from orchestrator.spec import resolve
 from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, lease
-from tasks import seeds
+from tasks.numerics import seeds
 
 TABLE, FRONT = "trials", "front"
 CARRIED = ("ENGRAM_", "MLFLOW_")  # environment variables that trials in other processes need

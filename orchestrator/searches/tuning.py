@@ -30,7 +30,7 @@ from orchestrator.executors.environment import variables
 from orchestrator.searches.definition import Choice, Domain, Range, Search
 from orchestrator.searches.evaluation import Evaluation
 from orchestrator.searches.trials import STOPPED, Trial, Value
-from tasks.extras import OPTUNA
+from tasks.contract.extras import OPTUNA
 
 Hear = Callable[[Trial], None]
 EVALUATION, FIELD = "evaluation", "over"  # of Tune's config: what is constant, and what is drawn

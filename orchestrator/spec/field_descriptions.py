@@ -17,10 +17,10 @@ from typing import Any, Literal, get_args, get_origin
 from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import plain, walk
 from orchestrator.spec.fields import alternatives, field_types, nearest, text
-from tasks.audit import Audit
+from tasks.contract.audit import Audit
+from tasks.contract.ranges import Ranged, describe_range
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.places import DESCRIPTIONS
-from tasks.ranges import Ranged, describe_range
 
 OURS = "Ours: "  # begins the meaning of a setting that is not the paper's
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}

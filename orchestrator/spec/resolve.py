@@ -13,9 +13,9 @@ from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.config_parts import differing_paths, plain, rebuild
 from orchestrator.spec.fields import nearest, replace_fields, text
 from orchestrator.spec.specification import Spec
+from tasks.contract.pinnable import Pinnable, Unavailable
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
-from tasks.pinnable import Pinnable, Unavailable
 
 # A setting of every audit besides the fields of its config: `tiny` reduces data, epochs and members to seconds.
 SCALE = "scale"

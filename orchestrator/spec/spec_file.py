@@ -10,7 +10,7 @@ from orchestrator.errors import SpecError
 from orchestrator.spec import specification
 from orchestrator.spec.config_parts import flatten
 from orchestrator.spec.fields import Reader, YamlError, coerce, nearest, parse_yaml, text
-from tasks.files import FileError, check_regular
+from tasks.worker.files import FileError, check_regular
 
 LARGEST = 1_000_000  # bytes
 

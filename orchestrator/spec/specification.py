@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from orchestrator.errors import ClusterError, SpecError
 from orchestrator.spec.fields import Reader, coerce, nearest, text
-from tasks.compute_context import STRATEGIES, StrategyName
+from tasks.worker.compute_context import STRATEGIES, StrategyName
 
 KeepName = Literal["none", "state"]
 KEEPS: tuple[str, ...] = get_args(KeepName)

@@ -21,7 +21,7 @@ from orchestrator.quantities import jsonable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store
 from orchestrator.store.entry import content
-from tasks.schemas import SUMMARY
+from tasks.contract.schemas import SUMMARY
 
 ROWS = 1000  # rows of a table shown in MLflow's pages; the Parquet file has them all
 CELLS = "cells"  # the table of a sweep's answers

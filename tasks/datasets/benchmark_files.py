@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from tasks.datasets.dataset import DatasetError, Source, digest_of
 from tasks.datasets.images import Images, Labels, Pixels
-from tasks.size_limits import TooLarge, gunzip
+from tasks.worker.size_limits import TooLarge, gunzip
 
 IDX_RULE = "idx 1"
 IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")

@@ -10,7 +10,6 @@ from typing import Literal, get_args
 
 import pyarrow as pa
 
-from tasks import hardware
 from tasks.datasets import options
 from tasks.datasets.boxed import scenes
 from tasks.datasets.boxed.picture_files import BoxedFiles
@@ -26,6 +25,7 @@ from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import RECORD_SCHEMA, QuestionSet, questions_of_records
 from tasks.datasets.questions.question_files import QuestionFiles
 from tasks.datasets.records import RecordFile, Records
+from tasks.worker import hardware
 
 # Where a set that is read by rows has its pixels: in memory, in a cache on the disk, or in its own files.
 Held = Literal["auto", "memory", "cache", "files"]

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from tasks.extras import NIBABEL, Extra
-from tasks.files import regular_bytes
-from tasks.pinnable import Unavailable
+from tasks.contract.extras import NIBABEL, Extra
+from tasks.contract.pinnable import Unavailable
+from tasks.worker.files import regular_bytes
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images, PictureSet

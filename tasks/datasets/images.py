@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.dataset import DatasetError
-from tasks.size_limits import open_picture
+from tasks.worker.size_limits import open_picture
 
 Pixels = NDArray[np.uint8]  # (n, height, width, channels)
 Labels = NDArray[np.int64]  # (n,), each in [0, classes)

@@ -13,10 +13,11 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import ranges, seeds
+from tasks.contract import ranges
+from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images, Pixels
-from tasks.ranges import AtLeast, Ranged
+from tasks.numerics import seeds
 
 Rows = NDArray[np.int64]
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tasks.datasets.dataset import DatasetError, Source, digest_of
 from tasks.datasets.images import Images, Labels, Pixels, decode_picture
 from tasks.datasets.options import AS_THEY_ARE, ONE_SIZE, Options
-from tasks.size_limits import TooLarge, read_parquet
+from tasks.worker.size_limits import TooLarge, read_parquet
 
 RULE = "parquet pictures 1"
 FILES = ("train.parquet", "test.parquet")

@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import seeds
+from tasks.numerics import seeds
 
 
 def fold_of(seed: int, rows: int, folds: int) -> NDArray[np.int32]:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Indices, Labels, Opened, PictureSet, Pixels
-from tasks.files import expand_home
+from tasks.worker.files import expand_home
 
 RULE = "engram pictures 1"
 TOGETHER = 1 << 24  # bytes of pixels in one part of a file

@@ -18,7 +18,7 @@ from typing import Any
 from tasks.datasets.dataset import DatasetError, Source, unreadable
 from tasks.datasets.labelled import Labelled, Split, check_classes, labelled_source, spread
 from tasks.datasets.options import AS_THEY_ARE, Options
-from tasks.size_limits import TooLarge, read_parquet
+from tasks.worker.size_limits import TooLarge, read_parquet
 
 SUFFIXES = (".csv", ".parquet")
 NAMED = ("path", "label")  # what every row must have

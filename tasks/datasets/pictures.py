@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.size_limits import open_picture
+from tasks.worker.size_limits import open_picture
 
 if TYPE_CHECKING:
     from PIL.Image import Image

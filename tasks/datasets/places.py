@@ -28,7 +28,7 @@ from tasks.datasets.picture_table import list_source
 from tasks.datasets.questions import facts
 from tasks.datasets.questions.question import Scorer
 from tasks.datasets.questions.question_files import file_names, question_source
-from tasks.files import FileError, expand_home
+from tasks.worker.files import FileError, expand_home
 
 DESCRIPTIONS = {
     "digits": "1,797 handwritten digits scaled to 28x28, embedded",

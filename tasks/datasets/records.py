@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tasks.datasets.dataset import DatasetError, Source, digest_of, file_sha256, unreadable
 from tasks.datasets.images import Images
-from tasks.size_limits import TooLarge, read_parquet
+from tasks.worker.size_limits import TooLarge, read_parquet
 
 RULE = "records 1"
 ID = "id"

@@ -15,12 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks import hardware, seeds
 from tasks.diffusion import unet
 from tasks.diffusion.diffusion_training import Diffusion, ScheduleName
 from tasks.models.layers import EVALUATION, Layers, Mode, Weight, initial, weights_of
 from tasks.models.networks import Weights, images
+from tasks.numerics import seeds
 from tasks.training.objective import Batch
+from tasks.worker import hardware
 
 Array = NDArray[np.float64]
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import seeds
-from tasks.ranges import AtLeast, Finite, Ranged, Share
+from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
+from tasks.numerics import seeds
 from tasks.training.chains import Linked, train_chains
 from tasks.training.recipe import Recipe
 
@@ -150,7 +150,7 @@ def fit_diffusion(
     """The diffusion model of these images (n, side, side, 3), given the vector of each.
 
     As the job at this index of a call it continues from a given state, and leaves its own where that is wanted
-    (`tasks.checkpoints`); `of` says what images and vectors are, so that no state of others is taken for it.
+    (`tasks.worker.checkpoints`); `of` says what images and vectors are, so that no state of others is taken for it.
     TrainingError where a loss is not finite; ValueError where images are not of the config's shape.
     """
     from tasks.datasets.images import Images

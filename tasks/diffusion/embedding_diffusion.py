@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.contract.job import Inputs, task
+from tasks.contract.schemas import MODEL
 from tasks.datasets.boxed.partition import TrainingImages
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_training import Diffusion
-from tasks.job import Inputs, task
-from tasks.schemas import MODEL
 from tasks.self_supervised.pretraining import weights_of
 from tasks.self_supervised.pretraining_config import EncoderConfig
 
@@ -73,14 +73,14 @@ def up_to(config: EmbeddingDiffusion, before: int, end: int) -> EmbeddingDiffusi
 def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
     """The diffusion model (DIFFUSION) of the encoder in the last row of one table of SNAPSHOTS.
 
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
+    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
     """
-    from tasks import hardware
     from tasks.datasets.boxed.crops import evaluation_pictures
     from tasks.datasets.boxed.partition import split_pictures
     from tasks.datasets.catalog import load_with_boxes
     from tasks.diffusion.diffusion_training import fit_diffusion
     from tasks.self_supervised.encoder import encoder
+    from tasks.worker import hardware
 
     (snapshots,) = inputs
     pictures = load_with_boxes(config.images.data, config.images.correlation)
@@ -183,8 +183,8 @@ def drawn_from_neighbours(
     `snapshots` and `diffusion` hold the encoder and its diffusion model, `steps` are DDIM's. A drawing begins as the
     noise that its name names, the same for drawings of other models. Meehan et al. 2023, appendix A.2.4.
     """
-    from tasks import hardware
     from tasks.self_supervised.encoder import encoder
+    from tasks.worker import hardware
 
     model = encoder(config.encoder, last_weights(snapshots), hardware.device())
     rows, places = np.unique(neighbours, return_inverse=True)

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds
+from tasks.contract.job import Inputs, task
+from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.schemas import MODEL
 from tasks.datasets.boxed.partition import TrainingImages
-from tasks.job import Inputs, task
 from tasks.models import catalog
 from tasks.models.catalog import Network
-from tasks.ranges import AtLeast, Finite, Ranged
-from tasks.schemas import MODEL
+from tasks.numerics import seeds
 from tasks.training.recipe import Recipe
 
 if TYPE_CHECKING:

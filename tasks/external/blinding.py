@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds
 from tasks.datasets.dataset import DatasetError
 from tasks.external.handout import image_of, write_whole
+from tasks.numerics import seeds
 
 TOGETHER = "pictures"  # the set's name
 REPEATED = 0.1  # of what is handed out is there twice

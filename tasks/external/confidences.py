@@ -17,7 +17,7 @@ from tasks.external import sent_table
 from tasks.external.model_file import Gives
 from tasks.external.outputs import COLUMN, IGNORED, LISTS, Outputs, outputs_of
 from tasks.external.sent_table import Sent, read_sent
-from tasks.files import File
+from tasks.worker.files import File
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]

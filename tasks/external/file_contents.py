@@ -20,9 +20,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from tasks import files
 from tasks.datasets.dataset import digest_of
-from tasks.files import File, FileError
+from tasks.worker import files
+from tasks.worker.files import File, FileError
 
 INSTEAD = "save it with torch.export.save or torch.jit.script(model).save"
 PICKLE = b"\x80"  # the first byte of a pickle, and of what torch.save wrote before torch 1.6

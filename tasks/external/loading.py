@@ -17,15 +17,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tasks.contract.extras import ONNXRUNTIME
 from tasks.datasets.images import Pixels
 from tasks.external import archives
 from tasks.external.file_contents import folder_normalisation
 from tasks.external.model_file import Interface, ModelFile, content, folder_content
 from tasks.external.outputs import Answers, read_answers
 from tasks.external.weights import load_classifier, load_weights, make_network, network_of_timm, one_line
-from tasks.extras import ONNXRUNTIME
-from tasks.hardware import device, exactly
 from tasks.models import modules
+from tasks.worker.hardware import device, exactly
 
 Batch = NDArray[np.float32]  # images as the model takes them
 Forward = Callable[[Batch], NDArray[np.floating]]

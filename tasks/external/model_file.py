@@ -40,14 +40,15 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Annotated, ClassVar, Literal
 
-from tasks import extras, files, size_limits
+from tasks.contract import extras
+from tasks.contract.extras import ONNXRUNTIME, Extra
+from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.dataset import digest_of
 from tasks.external.file_contents import check_contents, digest_of_folder, file_names, needs_network, read_folder
-from tasks.extras import ONNXRUNTIME, Extra
-from tasks.files import File
 from tasks.models import custom
 from tasks.models.custom import Factory
-from tasks.ranges import AtLeast, Ranged
+from tasks.worker import files, size_limits
+from tasks.worker.files import File
 
 RULE = "given model: factory and weights, 1"
 TIMM_RULE = "given model: timm network and weights, 1"

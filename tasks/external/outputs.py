@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tasks.external.model_file import Gives
 from tasks.external.sent_table import Sent, decimals, has_exponents, is_list, is_text, read_sent
-from tasks.files import File
+from tasks.worker.files import File
 
 Floats = NDArray[np.float64]
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.files import File
-from tasks.files import read as bytes_of
-from tasks.size_limits import TooLarge, read_parquet
+from tasks.worker.files import File
+from tasks.worker.files import read as bytes_of
+from tasks.worker.size_limits import TooLarge, read_parquet
 
 IMAGE = "image"
 NUMBER = r"^[+-]?\d*\.?(?P<fraction>\d*)(?:[eE](?P<exponent>[+-]?\d{1,9}))?$"

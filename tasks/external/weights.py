@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tasks.contract.extras import TIMM, TRANSFORMERS
 from tasks.external.file_contents import not_tensors_alone
 from tasks.external.model_file import ModelFile
-from tasks.extras import TIMM, TRANSFORMERS
 from tasks.models import modules
 from tasks.models.custom import Factory
 

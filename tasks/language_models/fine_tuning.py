@@ -14,16 +14,16 @@ from typing import Annotated, Literal
 
 import pyarrow as pa
 
+from tasks.contract.extras import PEFT, TRANSFORMERS, Extra
+from tasks.contract.job import Inputs, task
+from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import QuestionSet, redrawn
-from tasks.extras import PEFT, TRANSFORMERS, Extra
-from tasks.job import Inputs, task
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.question_sets import Corruption, Selection
-from tasks.ranges import AtLeast, Finite, Ranged, Share
 from tasks.training.chains import check_recorded, recording_up_to
 from tasks.training.recipe import Privacy
-from tasks.work import Work
+from tasks.worker.work import Work
 
 Relation = Literal["kept", "redrawn"]
 Adaptation = Literal["full", "lora"]
@@ -125,7 +125,7 @@ def fine_tune_many(
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
     """Each training's ANSWERS, or the exception that ended it alone, as it ends.
 
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
+    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
     """
     from tasks.datasets.catalog import load_questions
     from tasks.training.members import TrainingError
@@ -167,10 +167,10 @@ def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) 
     for a model or a set that the config cannot be had with.
     """
     check_installed()
-    from tasks import hardware
     from tasks.language_models.pretrained import prepare_model, quiet
     from tasks.language_models.private_training import PrivateFineTuner
     from tasks.language_models.training import AnswerRecorder, FineTuner
+    from tasks.worker import hardware
 
     place = hardware.device()
     train = Selection(config.examples).select(questions)["train"]

@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 
+from tasks.contract.extras import PEFT
 from tasks.datasets.questions.question import Question
-from tasks.extras import PEFT
 from tasks.language_models.fine_tuning import FineTuning
 from tasks.language_models.language_model import HEAD, ModelError, TinyT5, model_folder
 from tasks.language_models.sequence_model import DecoderOnly, EncoderDecoder, SequenceModel, answer_text, question_text
-from tasks.torch_draws import drawn_from
+from tasks.numerics.torch_draws import drawn_from
 
 PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
 SPACE = "▁"  # stands for the space before a word

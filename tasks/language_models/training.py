@@ -13,13 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks import seeds
 from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.language_models.fine_tuning import FineTuning
 from tasks.language_models.language_model import TINY_RULE
 from tasks.language_models.sequence_model import SequenceModel, Tokens, answer_text, parse_answer
+from tasks.numerics import seeds
+from tasks.numerics.torch_draws import drawn_from
 from tasks.question_answering.question_sets import ANSWERS, SETS, Corruption, Selection, Split
-from tasks.torch_draws import drawn_from
 from tasks.training.fit import Losses, fit_link
 
 POOL = 16  # minibatches that are sorted by length together

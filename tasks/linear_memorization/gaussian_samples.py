@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tasks import compute_context, hardware, seeds
-from tasks.statistics import mean
+from tasks.numerics import seeds
+from tasks.numerics.statistics import mean
+from tasks.worker import compute_context, hardware
 
 if TYPE_CHECKING:
     from torch import Tensor

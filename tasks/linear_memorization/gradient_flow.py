@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import pyarrow as pa
 
-from tasks import hardware
-from tasks.job import Inputs, task
+from tasks.contract.job import Inputs, task
+from tasks.contract.ranges import AtLeast, Ranged
 from tasks.linear_memorization.gaussian_samples import Array, interval_columns, stacks
-from tasks.ranges import AtLeast, Ranged
-from tasks.work import Work
+from tasks.worker import hardware
+from tasks.worker.work import Work
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -29,13 +29,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from tasks import hardware
-from tasks.extras import OPACUS, Extra
-from tasks.job import Inputs, task
+from tasks.contract.extras import OPACUS, Extra
+from tasks.contract.job import Inputs, task
+from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.linear_memorization.gaussian_samples import Array
-from tasks.ranges import AtLeast, Finite, Ranged, Share
-from tasks.statistics import mean
+from tasks.numerics.statistics import mean
 from tasks.training.recipe import LARGEST_EPSILON
+from tasks.worker import hardware
 
 # randomised_response: pure epsilon, selective on x. output_perturbation: pure epsilon. noisy_descent: (epsilon, delta).
 Mechanism = Literal["none", "randomised_response", "output_perturbation", "noisy_descent"]

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.hardware import device, exactly
 from tasks.models.layers import Layers
 from tasks.models.networks import Architecture, Weights
+from tasks.worker.hardware import device, exactly
 
 ROWS_AT_ONCE = 512  # activations of that many rows stay in a core's cache
 

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from tasks import seeds
 from tasks.models.counter_rng import CounterRng
 from tasks.models.matmul import MatMul, products
+from tasks.numerics import seeds
 
 Shape = tuple[int, ...]
 

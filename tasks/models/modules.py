@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from tasks import seeds
 from tasks.models import custom
 from tasks.models.custom import Factory
 from tasks.models.layers import Layers, Mode, Shape, Start, Weight
+from tasks.numerics import seeds
 
 _imported: dict[str, str] = {}  # module -> digest of the source that this process runs
 

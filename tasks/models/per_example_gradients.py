@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from tasks.hardware import device, exactly
 from tasks.models.layers import Layers
 from tasks.models.matmul import NARROW, MatMul
 from tasks.models.modules import Method
 from tasks.models.networks import Architecture, Weights, each_models
+from tasks.worker.hardware import device, exactly
 
 ROWS_AT_ONCE = {"cpu": 128, "cuda": 1024}  # activations of that many rows and models are held together
 SEEN = {"cpu": 2**18, "cuda": 2**26}  # values that convolutions see, held together: what a core's cache takes

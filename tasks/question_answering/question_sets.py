@@ -13,10 +13,10 @@ from typing import Literal
 
 import pyarrow as pa
 
+from tasks.contract.ranges import Ranged
 from tasks.datasets.features.kinds import word_pattern as letters
 from tasks.datasets.questions.question import Question, QuestionSet
-from tasks.files import WITHHELD
-from tasks.ranges import Ranged
+from tasks.worker.files import WITHHELD
 
 Kind = Literal["digits", "names", "pattern", "answers"]
 DIGITS = re.compile(r"[0-9]")

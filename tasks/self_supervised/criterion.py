@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from tasks.ranges import AtLeast, Finite, Ranged, Share
+from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tasks.numerics.torch_draws import drawn_from
 from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, Criterion, SimCLR, VICReg
 from tasks.self_supervised.losses import barlow_twins, byol, dino, simclr, teacher_momentum, vicreg
 from tasks.self_supervised.networks import Network, perceptron
-from tasks.torch_draws import drawn_from
 
 Pair = tuple[Tensor, Tensor]
 

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.contract.job import Inputs, task
+from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.boxed.partition import TrainingImages, split_pictures
 from tasks.datasets.boxed.pictures import BoxedPictures
-from tasks.job import Inputs, task
-from tasks.ranges import AtLeast, Finite, Ranged, Share
 from tasks.self_supervised.pretraining import epochs, weights_of
 from tasks.self_supervised.pretraining_config import EncoderConfig
 
@@ -75,9 +75,9 @@ def probe_snapshots(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs
     """How often probes on each snapshot of these tables are right about pictures (PROBES)."""
     import torch
 
-    from tasks import hardware
     from tasks.datasets.boxed.crops import portions
     from tasks.self_supervised.encoder import collect_embeddings, encoder
+    from tasks.worker import hardware
 
     place, resolution = hardware.device(), config.encoder.resolution
     parts = split_pictures(pictures, config.images.partition)
@@ -109,8 +109,8 @@ def train_probe(
     """
     import torch
 
-    from tasks import hardware
     from tasks.training.fit import shuffled_minibatches
+    from tasks.worker import hardware
 
     place = embeddings.device
     wanted = torch.nn.functional.one_hot(torch.from_numpy(np.array(labels)).to(place), classes).float()

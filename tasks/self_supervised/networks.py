@@ -8,9 +8,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from tasks.extras import TIMM
+from tasks.contract.extras import TIMM
+from tasks.numerics.torch_draws import drawn_from
 from tasks.self_supervised.pretraining_config import RESNETS, TRANSFORMERS, EncoderConfig, small_resnet_width
-from tasks.torch_draws import drawn_from
 
 
 class Block(nn.Module):

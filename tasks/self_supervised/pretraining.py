@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.contract.job import Inputs, task
 from tasks.datasets.boxed.pictures import BoxedPictures
-from tasks.job import Inputs, task
 from tasks.self_supervised.criterion import Supervised
 from tasks.self_supervised.pretraining_config import Pretraining, encoder_of_pretraining
-from tasks.work import Work
+from tasks.worker.work import Work
 
 Weights = Mapping[str, NDArray[np.float32]]
 
@@ -86,7 +86,7 @@ def pretrain_many(
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
     """Each training's SNAPSHOTS, or the exception that ended it alone, as it ends.
 
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
+    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
     """
     from tasks.datasets.catalog import load_with_boxes
     from tasks.training.members import TrainingError
@@ -117,11 +117,11 @@ def pretrain_encoder(config: Pretraining, pictures: BoxedPictures, index: int = 
     CPU neither makes a difference to the result. TrainingError where a loss is not finite; ValueError, in one line,
     for a network that cannot be had.
     """
-    from tasks import hardware
     from tasks.self_supervised.learners import learner
     from tasks.self_supervised.networks import initial_network
     from tasks.self_supervised.pretraining_loop import Training
     from tasks.self_supervised.training_set import training_set
+    from tasks.worker import hardware
 
     place = hardware.device()
     with hardware.exactly(place):

@@ -19,9 +19,9 @@ from typing import Annotated, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.contract.extras import TIMM, Extra
+from tasks.contract.ranges import AtLeast, Between, Finite, Ranged, Share
 from tasks.datasets.boxed.partition import TrainingImages
-from tasks.extras import TIMM, Extra
-from tasks.ranges import AtLeast, Between, Finite, Ranged, Share
 from tasks.self_supervised.criterion import BYOL, Criterion, VICReg
 from tasks.training.chains import check_recorded
 

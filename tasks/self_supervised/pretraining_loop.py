@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tasks import seeds
+from tasks.numerics import seeds
 from tasks.self_supervised import views
 from tasks.self_supervised.foreach_optimisers import optimiser
 from tasks.self_supervised.learners import Learner, Moment

@@ -13,13 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks import hardware
 from tasks.datasets.boxed.partition import split_pictures
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.images import InMemory, Opened, PictureRows
 from tasks.datasets.picture_cache import open_cache
 from tasks.self_supervised.pretraining_config import Pretraining
 from tasks.training import memory
+from tasks.worker import hardware
 
 SHARE = 0.5  # of the free memory of a device that pictures may take
 TOGETHER = 1 << 26  # bytes of squares made at a time

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import checkpoints
-from tasks.job import Function, Job
+from tasks.contract.job import Function, Job
+from tasks.worker import checkpoints
 
 if TYPE_CHECKING:
     from tasks.training.members import Member, Spec, State

@@ -20,16 +20,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.contract.job import ADDED_LATER, Inputs, task, text_of
+from tasks.contract.ranges import AtLeast, Ranged
+from tasks.contract.schemas import MODEL, PRIVATE_MODEL, add_width
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature
-from tasks.job import ADDED_LATER, Inputs, task, text_of
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers, classifier_growth
-from tasks.ranges import AtLeast, Ranged
-from tasks.schemas import MODEL, PRIVATE_MODEL, add_width
 from tasks.training.chains import Linked, train_chains
 from tasks.training.recipe import OptimiserName, Privacy, Recipe, check_recipe
-from tasks.work import Work, format_shape
+from tasks.worker.work import Work, format_shape
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
@@ -56,7 +56,7 @@ class NearestImages(Ranged):
 
         Exact; of equally near images the lower row goes first. ValueError where there are no so many beside the one.
         """
-        from tasks.nearest_neighbours import nearest
+        from tasks.numerics.nearest_neighbours import nearest
 
         if self.row >= len(images):
             raise ValueError(f"row {self.row} has no neighbours; the rows are 0 to {len(images) - 1}")
@@ -219,7 +219,7 @@ def train_many(
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
     """Each training's MODEL table, or the exception that ended it alone, as it ends. All must have one batch key.
 
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
+    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
     """
     return train_jobs(dict(enumerate(configs)))
 

@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.job import Inputs, task
+from tasks.contract.job import Inputs, task
 from tasks.models.catalog import autoencoder_growth
 from tasks.training.chains import Linked, train_chains
 from tasks.training.density_config import DensityTraining, Fold, RefinedTraining, Row, examples, trained_on
-from tasks.work import Work, format_shape
+from tasks.worker.work import Work, format_shape
 
 if TYPE_CHECKING:
     import torch
@@ -236,7 +236,7 @@ def train_many(
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
     """Each training's FITTED table, or the exception that ended it alone, as it ends. All must have one batch key.
 
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
+    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
     """
     from tasks.datasets.catalog import load
     from tasks.training.density_objective import generative

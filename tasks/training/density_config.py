@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.contract.job import ADDED_LATER, text_of
+from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import RELEASED_SEED, fold_of, released_fold_of
-from tasks.job import ADDED_LATER, text_of
 from tasks.models.catalog import DensityModel
 from tasks.models.custom import is_own
-from tasks.ranges import AtLeast, Ranged, Share
 from tasks.training.recipe import Privacy, Recipe
 
 if TYPE_CHECKING:

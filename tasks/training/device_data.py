@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks import hardware
 from tasks.datasets.images import Extended, Images, InMemory, PictureRows, PictureSet, pixel_bytes
 from tasks.training import memory
+from tasks.worker import hardware
 
 SHARE = 0.5  # of the device's free memory that pictures may take: the rest is for the models
 

@@ -26,10 +26,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tasks import hardware, seeds
-from tasks.extras import OPACUS
+from tasks.contract.extras import OPACUS
 from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.layers import Layers, Mode
+from tasks.numerics import seeds
 from tasks.training.device_data import ResidentData, resident
 from tasks.training.fit import Losses, fit
 from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError, not_finite
@@ -37,6 +37,7 @@ from tasks.training.objective import Batch, ByLayers
 from tasks.training.recipe import Privacy, check_recipe
 from tasks.training.stack import ASSESSED_AT_ONCE
 from tasks.training.trainer import Outcome, check, inside_context
+from tasks.worker import hardware
 
 Makers = Mapping[str, Callable[[], nn.Module]]  # a new module of each layer, by the layer's name
 

@@ -17,9 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks import checkpoints, compute_context, seeds
+from tasks.numerics import seeds
 from tasks.training.chains import UNREADABLE, digest
 from tasks.training.members import not_finite
+from tasks.worker import checkpoints, compute_context
 
 Losses = NDArray[np.float64]  # one of each step
 Arrays = Mapping[str, NDArray[np.float32]]

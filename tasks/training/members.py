@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import seeds
 from tasks.datasets.images import PictureSet
+from tasks.numerics import seeds
 from tasks.training.recipe import Recipe
 
 if TYPE_CHECKING:

@@ -16,17 +16,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.contract.job import Inputs, task
+from tasks.contract.ranges import AtLeast, Ranged
+from tasks.contract.schemas import MODEL
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import Part, Rows, Share
-from tasks.job import Inputs, task
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
-from tasks.ranges import AtLeast, Ranged
-from tasks.schemas import MODEL
 from tasks.training.chains import Linked, train_chains
 from tasks.training.classifier import classifier_work, model_row
 from tasks.training.recipe import OptimiserName, Recipe
-from tasks.work import Work
+from tasks.worker.work import Work
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images, Pixels
@@ -99,7 +99,7 @@ def train_many(
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
     """Each training's MIXED table, or the exception that ended it alone, as it ends. All must have one batch key.
 
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
+    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
     """
     from tasks.training.members import Member
 

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from tasks.extras import OPACUS, Extra
-from tasks.ranges import AtLeast, Finite, Ranged, Share
+from tasks.contract.extras import OPACUS, Extra
+from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 
 OptimiserName = Literal["adam", "rmsprop"]
 Precision = Literal["float32", "float64"]

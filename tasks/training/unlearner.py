@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks import hardware, seeds
 from tasks.datasets.images import Images
 from tasks.models.counter_rng import member_key
 from tasks.models.layers import EVALUATION, Weight
 from tasks.models.networks import Weights, model_weights
+from tasks.numerics import seeds
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.device_data import DeviceData, place_images
 from tasks.training.fit import Losses, fit, read_losses
@@ -30,6 +30,7 @@ from tasks.training.recipe import Recipe
 from tasks.training.stack import fill
 from tasks.training.step import Step
 from tasks.training.unlearning import Distillation, FineTuning, GradientAscent, Method, RandomLabels
+from tasks.worker import hardware
 
 Rows = NDArray[np.int64]
 Tensors = Mapping[str, Tensor]

@@ -15,13 +15,13 @@ from typing import Annotated, Literal, get_args
 import numpy as np
 import pyarrow as pa
 
+from tasks.contract.job import Inputs, task
+from tasks.contract.ranges import AtLeast, Finite, Ranged
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Share
-from tasks.job import Inputs, task
-from tasks.ranges import AtLeast, Finite, Ranged
 from tasks.training.mixed import pool_data, table_of
 from tasks.training.recipe import OptimiserName, Recipe
-from tasks.work import Work, format_shape
+from tasks.worker.work import Work, format_shape
 
 UnlearningName = Literal["retraining", "fine-tuning", "gradient-ascent", "random-labels", "distillation"]
 UNLEARNING: tuple[UnlearningName, ...] = get_args(UnlearningName)

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from bench import engine, forgetting, generation, language_models, linear_memorization, self_supervised
-from tasks import hardware
 from tasks.audits.forgetting.rho import SCORES, Score, distances
 from tasks.language_models.pretrained import quiet
 from tasks.linear_memorization.gaussian_samples import normal_samples
@@ -21,6 +20,7 @@ from tasks.linear_memorization.gradient_flow import scores, spectrum
 from tasks.models.importance import Sampling
 from tasks.self_supervised import views
 from tasks.training.strategies import Strategy
+from tasks.worker import hardware
 from tests.support.shell import ROOT, Here
 
 CPU = torch.device("cpu")

@@ -17,9 +17,9 @@ from bench.reference_timings import AROUND, Timed, is_own, merged, points, rates
 from bench.sections import Section, Sitting, first_line
 from orchestrator.pricing.reference import Speed, load_reference, parse_reference
 from orchestrator.spec.specification import Spec
+from tasks.contract.job import Job, marks
 from tasks.datasets.benchmark_files import parse_idx
 from tasks.datasets.places import find
-from tasks.job import Job, marks
 
 
 def test_images_are_written_as_idx_readers_read_them() -> None:

@@ -20,7 +20,7 @@ from tasks.audits.forgetting.measures.ratios import DISTANCES, RATIOS
 from tasks.audits.forgetting.presets import tiny
 from tasks.audits.forgetting.rho import SCORES
 from tasks.audits.forgetting.target import Target
-from tasks.statistics import proportion
+from tasks.numerics.statistics import proportion
 
 Row = dict[str, Any]
 # Table 1 of the paper: the KS distance of each target there.

@@ -26,11 +26,11 @@ from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
 from tasks.audits.unique_feature.measures.learning_curve import HISTORY
 from tasks.audits.unique_feature.population import inked_cells
 from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.contract.job import Job
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph
-from tasks.job import Job
-from tasks.statistics import proportion
+from tasks.numerics.statistics import proportion
 
 Row = dict[str, Any]
 Tables = Mapping[str, Sequence[pa.Table]]

@@ -29,8 +29,8 @@ from orchestrator.store import Store
 from tasks.audits.forgetting.exchangeability import scores
 from tasks.audits.forgetting.measures.decisions import decisions as judged
 from tasks.audits.forgetting.measures.power import MEASURE
-from tasks.measure import Tables
-from tasks.schemas import SUMMARY
+from tasks.contract.measure import Tables
+from tasks.contract.schemas import SUMMARY
 from tests.dashboards import forgotten, made
 from tests.dashboards.test_figures import named
 from tests.tasks.audits.forgetting import small_run

@@ -26,10 +26,10 @@ from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
 from tasks.audits.unique_feature.measures.private_ranks import bounded_share_rows
 from tasks.audits.unique_feature.population import FAMILY
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import row
 from tasks.datasets.features import Words
-from tasks.schemas import SUMMARY
-from tasks.statistics import Estimate, proportion
-from tasks.summaries import row
+from tasks.numerics.statistics import Estimate, proportion
 from tasks.training.recipe import Privacy
 from tests.dashboards import made
 from tests.dashboards.test_figures import named

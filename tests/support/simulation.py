@@ -40,7 +40,7 @@ from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
 from orchestrator.store import WriteEffect, lease
 from orchestrator.store.local import LocalStore
-from tasks.job import Function, Inputs, Job, task
+from tasks.contract.job import Function, Inputs, Job, task
 
 START = 4e9  # seconds since 1970: no file of the real world is from later
 BEAT, STALE = lease.BEAT, 60.0

@@ -16,7 +16,7 @@ from dashboards.audits.unique_feature.pairs import Array, mark
 from dashboards.chart import Axis, Chart, Figure, Layer, Panel, level, line, upright
 from dashboards.columns import integers, numbers, texts
 from tasks.audits.unique_feature.population import FDR, LEVEL
-from tasks.statistics import proportion
+from tasks.numerics.statistics import proportion
 
 NEEDED = {"canary", "p_value", "adjusted_p", "called"}
 IN_FAMILY, AMONG_ALL = {"shift", "rank", "members"}, {"read_out", "inked", "read_by_chance", "glyphs"}

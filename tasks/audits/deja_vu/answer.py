@@ -16,11 +16,19 @@ import pyarrow as pa
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures.references import GAIN, RANK
 from tasks.audits.deja_vu.measures.scores import BOTH, CORRECTED_SCORE, SCORE
-from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, number_per_hundred, steps_of_null
-from tasks.objectives import Objective, Objectives
-from tasks.rules import Rule, Rules, undecided
-from tasks.summaries import index_rows, p_in_words
-from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.contract.certificate import (
+    Boundary,
+    Certificate,
+    Finding,
+    NumberLine,
+    line_of,
+    number_per_hundred,
+    steps_of_null,
+)
+from tasks.contract.objectives import Objective, Objectives
+from tasks.contract.rules import Rule, Rules, undecided
+from tasks.contract.summaries import index_rows, p_in_words
+from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str], Row]

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import seeds
 from tasks.audits.deja_vu.config import DejaVu, GivenEncoder
+from tasks.contract.job import ADDED_LATER
 from tasks.datasets.boxed.crops import CORNER_SHARE, CropName, windows
 from tasks.datasets.boxed.partition import Partition, PartName, Parts, split_pictures
 from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.dataset import Dataset
 from tasks.external.handout import ToEmbed, image_of
-from tasks.files import FileError
-from tasks.job import ADDED_LATER
+from tasks.numerics import seeds
+from tasks.worker.files import FileError
 
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures, Boxes

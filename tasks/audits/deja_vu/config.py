@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from tasks import seeds
+from tasks.contract.extras import Extra
+from tasks.contract.job import ADDED_LATER
+from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.boxed.crops import CORNER_SHARE, CropName
 from tasks.datasets.boxed.partition import Partition, PartName, TrainingImages
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_training import Diffusion
 from tasks.diffusion.pixel_classifier import PixelClassifier
 from tasks.external.model_file import EncoderInterface, ModelFile
-from tasks.extras import Extra
-from tasks.files import File
-from tasks.job import ADDED_LATER
-from tasks.ranges import AtLeast, Ranged, Share
+from tasks.numerics import seeds
 from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, Criterion, SimCLR, Supervised, VICReg
 from tasks.self_supervised.pretraining_config import (
     Augmentation,
@@ -24,6 +23,7 @@ from tasks.self_supervised.pretraining_config import (
     Pretraining,
     backbone_extras,
 )
+from tasks.worker.files import File
 
 CriterionName = Literal["vicreg", "simclr", "barlow", "byol", "dino", "supervised"]
 Trained = Literal["own", "other"]

@@ -39,7 +39,6 @@ released analysis measures from the first image of each batch, and splits at 0.9
 
 from __future__ import annotations
 
-from tasks.audit import Audit, Wording
 from tasks.audits.density.answer import OBJECTIVES, RULES, SYMBOLS, certificate, verdict
 from tasks.audits.density.config import About, Density
 from tasks.audits.density.measures import MEASURES, summary
@@ -47,8 +46,9 @@ from tasks.audits.density.presets import PRESETS, REPEATS, SITUATIONS, repeats, 
 from tasks.audits.density.reassignment import smallest_p_value
 from tasks.audits.density.tail import LEAST_DRAWS
 from tasks.audits.density.trainings import trainings
-from tasks.job import Job, Roots
-from tasks.measure import roots
+from tasks.contract.audit import Audit, Wording
+from tasks.contract.job import Job, Roots
+from tasks.contract.measure import roots
 
 __all__ = ["AUDIT", "PRESETS", "Density", "about", "plan", "tiny"]
 

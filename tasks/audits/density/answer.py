@@ -19,12 +19,12 @@ from tasks.audits.density.config import Density
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, FEW_SAMPLES, FOUND, LEAST_FOUND
 from tasks.audits.density.reassignment import smallest_p_value
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL, counted_at
-from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
-from tasks.objectives import Objective, Objectives, row_reader
-from tasks.rules import Rule, Rules, undecided
-from tasks.summaries import blank_weak_interval, index_rows, p_in_words
+from tasks.contract.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
+from tasks.contract.objectives import Objective, Objectives, row_reader
+from tasks.contract.rules import Rule, Rules, undecided
+from tasks.contract.summaries import blank_weak_interval, index_rows, p_in_words
+from tasks.contract.verdict import Answer, Verdict
 from tasks.training.recipe import Privacy
-from tasks.verdict import Answer, Verdict
 
 Row = Mapping[str, Any]
 Name = tuple[str, str]  # the metric of a row of the summary, and its setting

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from tasks.contract.job import ADDED_LATER
+from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import FOLDS, REPETITIONS
-from tasks.job import ADDED_LATER
 from tasks.models.catalog import DensityModel
 from tasks.models.custom import is_own
-from tasks.ranges import AtLeast, Finite, Ranged, Share
 from tasks.training.density_config import Split
 from tasks.training.recipe import Privacy, Recipe
 

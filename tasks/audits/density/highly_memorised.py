@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import statistics
 from tasks.audits.density.memorization import log_mean_but_one, others
-from tasks.statistics import Estimate
+from tasks.numerics import statistics
+from tasks.numerics.statistics import Estimate
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

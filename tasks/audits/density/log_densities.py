@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.contract.job import Inputs
+from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import RELEASED_SEED, fold_of, released_fold_of
-from tasks.job import Inputs
-from tasks.ranges import AtLeast, Ranged
 from tasks.training.density import OF_OBSERVATIONS, is_fitted
 from tasks.training.density_config import Split
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tasks.audits.density.config import AROUND, Density, MeasureName
+from tasks.contract.situation import Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
-from tasks.situation import Asked, Situation
 from tasks.training.recipe import Privacy
 
 MNIST3 = Density(measures=AROUND)

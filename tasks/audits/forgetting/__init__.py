@@ -35,7 +35,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tasks.audit import Audit, Handout, Wording
 from tasks.audits.forgetting.answer import EFFECT, MEANINGS, SYMBOLS, certificate, verdict
 from tasks.audits.forgetting.config import About, Forgetting
 from tasks.audits.forgetting.decision import RULES
@@ -44,10 +43,11 @@ from tasks.audits.forgetting.presets import PRESETS, REPEATS, SITUATIONS, printe
 from tasks.audits.forgetting.query_set import GUESSABLE, handout_order, key_table, load_probes, split_table
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import canonical_config, check_distinct, trainings
+from tasks.contract.audit import Audit, Handout, Wording
+from tasks.contract.job import Job, Roots
+from tasks.contract.measure import roots
 from tasks.datasets.images import Pixels
 from tasks.external.blinding import Split
-from tasks.job import Job, Roots
-from tasks.measure import roots
 
 __all__ = ["AUDIT", "PRESETS", "Forgetting", "Target", "plan", "probes", "split", "tiny"]
 

@@ -35,13 +35,13 @@ from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.audits.forgetting.measures.query_confidences import HANDED_OUT
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.trainings import named_targets
-from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
-from tasks.files import shorten_names
-from tasks.objectives import Objective
-from tasks.rules import Rule
-from tasks.statistics import Estimate
-from tasks.summaries import Row, index_rows, p_in_words
-from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.contract.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
+from tasks.contract.objectives import Objective
+from tasks.contract.rules import Rule
+from tasks.contract.summaries import Row, index_rows, p_in_words
+from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.numerics.statistics import Estimate
+from tasks.worker.files import shorten_names
 
 Rows = Mapping[tuple[str, str], Row]
 MEANINGS: Mapping[Answer, Meaning] = {

@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.query_set import ProbeSet, QuerySet
 from tasks.audits.forgetting.target import ExternalTargets, NamedTarget, Target
+from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
-from tasks.ranges import AtLeast, Ranged, Share
 from tasks.training.recipe import OptimiserName, Recipe
 from tasks.training.unlearning import UnlearningSettings
 

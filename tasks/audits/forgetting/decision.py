@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tasks.audits.forgetting.held_share import UNLIKE, LikenessCheck
-from tasks.rules import Rule, Rules, undecided
-from tasks.statistics import Estimate
-from tasks.summaries import p_in_words
-from tasks.verdict import Answer
+from tasks.contract.rules import Rule, Rules, undecided
+from tasks.contract.summaries import p_in_words
+from tasks.contract.verdict import Answer
+from tasks.numerics.statistics import Estimate
 
 FormatP = Callable[[float], str]
 DecisionScore = Literal["right", "undecided", "wrong"]

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from tasks.audits.forgetting.config import PUBLISHED, SHARES, Forgetting, least_permutations
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
+from tasks.contract.situation import TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 from tasks.models.catalog import Network
-from tasks.situation import TABLE, Asked, Situation
 from tasks.training.unlearning import UNLEARNING
 
 # The published tables have no control set: they repeat the paper, and judge nobody.

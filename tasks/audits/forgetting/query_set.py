@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.catalog import files, load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Labels, Pixels
@@ -22,8 +23,7 @@ from tasks.external.blinding import (
     key_of,
     withheld,
 )
-from tasks.files import WITHHELD
-from tasks.ranges import AtLeast, Ranged, Share
+from tasks.worker.files import WITHHELD
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images

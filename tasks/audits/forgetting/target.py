@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 
 from tasks.audits.forgetting.query_set import ProbeSet, handout_order, load_probes
+from tasks.contract.ranges import Ranged, Share
 from tasks.external.blinding import HandedOut
 from tasks.external.confidences import Confidences, Floats, read
 from tasks.external.model_file import Interface, ModelFile
-from tasks.files import File, FileError
-from tasks.ranges import Ranged, Share
 from tasks.training.unlearning import UNLEARNING, UnlearningName
+from tasks.worker.files import File, FileError
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Labels

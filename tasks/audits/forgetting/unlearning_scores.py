@@ -43,8 +43,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import seeds
-from tasks.statistics import Estimate, jackknife, mean
+from tasks.numerics import seeds
+from tasks.numerics.statistics import Estimate, jackknife, mean
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

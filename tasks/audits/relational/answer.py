@@ -15,11 +15,19 @@ import pyarrow as pa
 
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.measures.repeats import TWICE
-from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, number_per_hundred, steps_of_null
-from tasks.objectives import Objective, Objectives
-from tasks.rules import Rule, Rules, undecided
-from tasks.summaries import Row, index_rows
-from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.contract.certificate import (
+    Boundary,
+    Certificate,
+    Finding,
+    NumberLine,
+    line_of,
+    number_per_hundred,
+    steps_of_null,
+)
+from tasks.contract.objectives import Objective, Objectives
+from tasks.contract.rules import Rule, Rules, undecided
+from tasks.contract.summaries import Row, index_rows
+from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
 Rows = Mapping[tuple[str, str], Row]
 NOT_JUDGED = "not judged"

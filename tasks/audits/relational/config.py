@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
+from tasks.contract.extras import OPACUS, PEFT, Extra
+from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.external.blinding import check_secret, derive_secret_seed, withheld
-from tasks.extras import OPACUS, PEFT, Extra
-from tasks.files import WITHHELD
 from tasks.language_models.fine_tuning import Adaptation, Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.blinded_questions import Blinding
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Corruption, Selection
-from tasks.ranges import AtLeast, Finite, Ranged, Share
 from tasks.training.recipe import Privacy
+from tasks.worker.files import WITHHELD
 
 SplitOrigin = Literal["given", "drawn"]
 MeasureGroup = Literal["answers", "linear", "private"]

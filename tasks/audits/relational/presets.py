@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tasks.audits.relational.config import Linear, Relational
+from tasks.contract.situation import Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.predictions import Predictions
-from tasks.situation import Asked, Situation
 from tasks.training.recipe import Privacy
 
 TABLE_2_SQUAD = Relational()

@@ -50,7 +50,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tasks.audit import Audit, Handout, Wording
 from tasks.audits.unique_feature.answer import (
     EFFECT,
     MEANINGS,
@@ -65,10 +64,11 @@ from tasks.audits.unique_feature.measures import MEASURES, summary, summary_of_m
 from tasks.audits.unique_feature.presets import PRESETS, REPEATS, SITUATIONS, PublishedCell, printed_cell, tiny
 from tasks.audits.unique_feature.single_models import pictures, single_model_config, split_key
 from tasks.audits.unique_feature.trainings import trainings
+from tasks.contract.audit import Audit, Handout, Wording
+from tasks.contract.job import Job, Roots
+from tasks.contract.measure import roots
 from tasks.datasets.images import Pixels
 from tasks.external.blinding import Split
-from tasks.job import Job, Roots
-from tasks.measure import roots
 
 __all__ = ["AUDIT", "PRESETS", "UniqueFeature", "plan", "tiny"]
 

@@ -18,11 +18,11 @@ from tasks.audits.unique_feature.measures.canary_scores import EFFECT as EFFECT_
 from tasks.audits.unique_feature.measures.family import PUSH
 from tasks.audits.unique_feature.pair_answer import read_pair_evidence
 from tasks.audits.unique_feature.panel_answer import NOT_JUDGED, read_panel_evidence
-from tasks.certificate import Certificate, Finding
-from tasks.objectives import Objective, Objectives, row_reader
-from tasks.rules import Rules, undecided
-from tasks.summaries import Row, index_rows
-from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.contract.certificate import Certificate, Finding
+from tasks.contract.objectives import Objective, Objectives, row_reader
+from tasks.contract.rules import Rules, undecided
+from tasks.contract.summaries import Row, index_rows
+from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
     **{answer: ANSWERS[answer] for answer in ("memorised", "not seen", "undecided")},

@@ -39,13 +39,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.scores import log_probabilities
+from tasks.contract.job import Inputs, task
+from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.catalog import load
 from tasks.datasets.features import Feature, draw_member
-from tasks.job import Inputs, task
-from tasks.ranges import AtLeast, Ranged, Share
+from tasks.numerics import seeds
 from tasks.training import classifier
 from tasks.training.chains import up_to
 from tasks.training.classifier import Burnt, Training

@@ -6,18 +6,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Annotated, Literal
 
+from tasks.contract.job import ADDED_LATER
+from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph
 from tasks.external.blinding import check_secret, withheld
 from tasks.external.model_file import Interface, ModelFile
-from tasks.files import WITHHELD, File, shorten_names
-from tasks.job import ADDED_LATER
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
-from tasks.ranges import AtLeast, Finite, Ranged, Share
 from tasks.training.classifier import check_private
 from tasks.training.recipe import OptimiserName, Privacy, Recipe
+from tasks.worker.files import WITHHELD, File, shorten_names
 
 Shape = tuple[int, int, int]  # height, width, channels
 ProbeSplit = Literal["test", "both"]

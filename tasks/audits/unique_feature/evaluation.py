@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds
 from tasks.audits.unique_feature.canary_selection import Canary, RankedImage
 from tasks.audits.unique_feature.config import ProbeSplit, RandomKind, Shape, UniqueFeature
 from tasks.audits.unique_feature.scores import Array, log_probabilities
@@ -21,6 +20,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, burn, burn_random, family
 from tasks.datasets.images import as_shape
+from tasks.numerics import seeds
 
 Pixels = NDArray[np.uint8]  # (n, height, width, channels)
 Rows = NDArray[np.int64]

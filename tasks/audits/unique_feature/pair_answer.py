@@ -18,11 +18,11 @@ from tasks.audits.unique_feature.measures.canary_scores import EFFECT
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, SHARED
 from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL
 from tasks.audits.unique_feature.population import FDR, LEVEL, SMALLEST, Population
-from tasks.certificate import Boundary, NumberLine, chances, line_of, steps_of_null
+from tasks.contract.certificate import Boundary, NumberLine, chances, line_of, steps_of_null
+from tasks.contract.rules import Rule
+from tasks.contract.summaries import blank_weak_interval, p_in_words
+from tasks.contract.verdict import Answer, Verdict
 from tasks.datasets.features import describe_feature
-from tasks.rules import Rule
-from tasks.summaries import blank_weak_interval, p_in_words
-from tasks.verdict import Answer, Verdict
 
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str], Row]

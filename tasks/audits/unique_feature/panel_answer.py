@@ -22,11 +22,11 @@ from tasks.audits.unique_feature.measures.exact_ranks import BESIDE
 from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, SAME, UPPER
 from tasks.audits.unique_feature.measures.output_checks import LABELS, TWICE
 from tasks.audits.unique_feature.population import LEVEL, SMALLEST, Population, population_beside_references
-from tasks.certificate import Boundary, NumberLine, number_per_hundred
+from tasks.contract.certificate import Boundary, NumberLine, number_per_hundred
+from tasks.contract.rules import Rule
+from tasks.contract.summaries import p_in_words
+from tasks.contract.verdict import Answer, Verdict
 from tasks.datasets.features import Feature, Picture, Words, describe_feature
-from tasks.rules import Rule
-from tasks.summaries import p_in_words
-from tasks.verdict import Answer, Verdict
 
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str], Row]

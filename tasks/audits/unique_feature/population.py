@@ -19,14 +19,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds
 from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature
 from tasks.audits.unique_feature.evaluation import Pixels, Predictor, burn_family, probe_images
 from tasks.audits.unique_feature.scores import Array, divergence, log_odds
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph, burn, glyph_pixels
 from tasks.datasets.features.kinds import CELLS
-from tasks.statistics import Estimate
+from tasks.numerics import seeds
+from tasks.numerics.statistics import Estimate
 
 LEVEL = 0.05  # at which a rank is called, here and in every measure of the audit
 FDR = 0.05  # of the canaries that are called one by one

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.contract.situation import TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph
 from tasks.models.catalog import Network
-from tasks.situation import TABLE, Asked, Situation
 from tasks.training.recipe import Privacy
 
 LEVEL = 0.05  # at which the paper calls a test significant

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tasks.contract.summaries import Row, alone, row
 from tasks.external.outputs import log_softmax
-from tasks.summaries import Row, alone, row
 
 Array = NDArray[np.float64]
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import seeds
 from tasks.audits.unique_feature.config import Shape
 from tasks.audits.unique_feature.population import (
     Cells,
@@ -29,11 +28,12 @@ from tasks.audits.unique_feature.population import (
     subset_count,
 )
 from tasks.audits.unique_feature.slopes import Array, pixel_ink, strongest_pixels
+from tasks.contract.summaries import Row
 from tasks.datasets.catalog import load
 from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, burn, draw_member, family
 from tasks.datasets.features.kinds import CELLS
 from tasks.datasets.images import Pixels, as_shape
-from tasks.summaries import Row
+from tasks.numerics import seeds
 
 FITTED = 100  # glyphs, from the responses to which the slopes in their 25 cells are fitted
 OTHERS = len(GLYPHS)  # glyphs that the canary did not carry, of which its models are asked too

@@ -116,8 +116,8 @@ def mean_gradients(
     """The gradients of the mean centred logit of each set of images, in the weights of these names."""
     import torch
 
-    from tasks.hardware import device, exactly
     from tasks.models.layers import Layers
+    from tasks.worker.hardware import device, exactly
 
     place = device()
     with exactly(place), torch.enable_grad():

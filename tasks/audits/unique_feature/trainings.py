@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tasks import seeds
 from tasks.audits.unique_feature.canary_selection import (
     Canary,
     CanaryChoice,
@@ -31,13 +30,14 @@ from tasks.audits.unique_feature.canary_selection import (
 )
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.single_models import SingleModelConfig, single_model_config
+from tasks.contract.job import Inputs, Job, task
 from tasks.datasets.catalog import load
 from tasks.datasets.features import check_fits
-from tasks.job import Inputs, Job, task
+from tasks.numerics import seeds
 from tasks.training import classifier
 from tasks.training.chains import chain, train_chains, up_to
 from tasks.training.classifier import Burnt, NearestImages, Training, train
-from tasks.work import Work
+from tasks.worker.work import Work
 
 if TYPE_CHECKING:
     from tasks.training.members import Member

@@ -28,10 +28,10 @@ from typing import Annotated, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import seeds
+from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.ranges import AtLeast, Ranged, Share
+from tasks.numerics import seeds
 
 PartName = Literal["A", "B", "other A", "other B", "X", "validation"]
 PART_NAMES: tuple[PartName, ...] = get_args(PartName)

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import seeds
 from tasks.datasets.boxed.pictures import Boxes
 from tasks.datasets.embedded import Digits, bilinear_weights, cut_squares, enlarge_images
 from tasks.datasets.images import Indices, Labels, Pixels, as_shape, decode_picture
+from tasks.numerics import seeds
 
 SEED = 0
 SIDE = 32  # of a scene, in pixels

@@ -16,11 +16,11 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from tasks import seeds
+from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.features.kinds import GLYPHS, Feature, Glyph, Picture, Words
 from tasks.datasets.features.names import names
-from tasks.files import File, read
-from tasks.ranges import AtLeast, Ranged
+from tasks.numerics import seeds
+from tasks.worker.files import File, read
 
 Kind = Literal["alike", "letters", "names"]
 

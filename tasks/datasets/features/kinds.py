@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import seeds
+from tasks.contract.ranges import AtLeast, Between, OneOf, Ranged
 from tasks.datasets.images import Pixels, luma
 from tasks.datasets.pictures import PictureError, alpha, pixels
-from tasks.files import WITHHELD, File, read
-from tasks.ranges import AtLeast, Between, OneOf, Ranged
+from tasks.numerics import seeds
+from tasks.worker.files import WITHHELD, File, read
 
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont

@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from tasks import seeds
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.records import Records
+from tasks.numerics import seeds
 
 Scorer = Literal["squad", "drop"]
 Answer = tuple[str, ...]  # the spans of one answer; SQuAD's have one span, DROP's several where it asks for a list

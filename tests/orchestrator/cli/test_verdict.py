@@ -17,7 +17,7 @@ import pytest
 from orchestrator.cli import verdict
 from orchestrator.inspection.compare import Comparison, Difference, Pair
 from orchestrator.quantities import jsonable
-from tasks.verdict import Verdict
+from tasks.contract.verdict import Verdict
 from tests.orchestrator.inspection.test_search_results import journal, rewritten, rows
 from tests.support.searches import Made
 from tests.support.shell import Here

@@ -22,7 +22,7 @@ from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE
 
 from orchestrator.executors.ray import RayExecutor
 from orchestrator.store import open_store
-from tasks.job import Job
+from tasks.contract.job import Job
 from tests.conftest import OBJECT_STORE_BYTES
 from tests.orchestrator.executors import jobs
 from tests.orchestrator.executors.test_ray import await_, driven, wanted_gpus

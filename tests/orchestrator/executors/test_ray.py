@@ -33,7 +33,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.stop import Stop
 from orchestrator.store import Store, open_store
-from tasks.job import Job
+from tasks.contract.job import Job
 from tests.orchestrator.executors import jobs
 from tests.orchestrator.executors.jobs import call, key_of
 from tests.orchestrator.executors.test_executors import drain

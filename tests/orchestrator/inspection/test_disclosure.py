@@ -19,7 +19,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, Picture, Words
 from tasks.datasets.features.kinds import word_pattern
 from tasks.external.model_file import ModelFile
-from tasks.files import File
+from tasks.worker.files import File
 
 DIGEST = "a" * 64
 FONT = File("/home/ann/fonts/hand.ttf", DIGEST)

@@ -15,7 +15,7 @@ from orchestrator.errors import SpecError
 from orchestrator.inspection.probes import hand_out
 from orchestrator.spec import audits
 from orchestrator.spec.specification import Spec
-from tasks.audit import Handout
+from tasks.contract.audit import Handout
 from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.datasets.records import Records
 from tasks.question_answering.question_sets import Corruption, probe_sets

@@ -14,7 +14,7 @@ from orchestrator.pricing.reference import Reference, Span, Speed, load_referenc
 from orchestrator.run_folder import other_runs
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
-from tasks.job import Job
+from tasks.contract.job import Job
 from tests.orchestrator.scheduling.test_schedule import Number, score, train
 
 HERE = Speed(2e-3, 4e-3)

@@ -14,7 +14,7 @@ from orchestrator.searches.definition import parse_domains
 from orchestrator.searches.recommendation import NONE, NOT_SHOWN, NOT_USEFUL
 from orchestrator.spec import audits, specification
 from orchestrator.spec.specification import Spec
-from tasks.objectives import Objectives
+from tasks.contract.objectives import Objectives
 
 ROW = {"part": "search", "state": "finished", "run": "tunable-1", "setting": '{"rate": 0.02}'}
 START = {**ROW, "trial": 0, "setting": "{}"}

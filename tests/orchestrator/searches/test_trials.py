@@ -26,7 +26,7 @@ from orchestrator.searches.trials import (
 )
 from orchestrator.searches.tuning import Listener, Until
 from orchestrator.spec import audits
-from tasks.objectives import Objectives
+from tasks.contract.objectives import Objectives
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ import pytest
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.resolve import Cell, distinguishing_fields, label, pin_cells
+from tasks.contract.pinnable import Pinnable, Unavailable
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature, Glyph, Picture, Words
 from tasks.external.model_file import ModelFile
-from tasks.files import File
 from tasks.models.catalog import Network
-from tasks.pinnable import Pinnable, Unavailable
+from tasks.worker.files import File
 
 TABLE = [
     {"data": data, "probe": probe, "network": network, "batch": batch}

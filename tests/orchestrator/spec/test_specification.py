@@ -15,10 +15,10 @@ from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec import config_parts, resolve, specification
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution, Spec
-from tasks.audit import Audit
+from tasks.contract.audit import Audit
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Picture
-from tasks.files import File
+from tasks.worker.files import File
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

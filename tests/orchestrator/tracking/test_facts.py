@@ -21,10 +21,10 @@ from orchestrator.store import open_store
 from orchestrator.tracking import artifacts, facts
 from orchestrator.tracking.facts import Input, Point, ProgressLog
 from orchestrator.tracking.tracking_store import Target, run_list
-from tasks import schemas
 from tasks.audits.density.measures import losses
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.measures import learning_curve
+from tasks.contract import schemas
 from tasks.datasets.dataset import Dataset
 
 ZERO = datetime(2026, 1, 1, tzinfo=UTC).timestamp()

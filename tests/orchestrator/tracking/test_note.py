@@ -20,7 +20,7 @@ from orchestrator.spec.resolve import resolve_cells
 from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import Store, open_store
 from orchestrator.tracking import note
-from tasks import schemas
+from tasks.contract import schemas
 from tests.dashboards import made
 
 HERE = Execution(address="none", mlflow="off", report=False)

@@ -24,7 +24,7 @@ from orchestrator.tracking.delivery import is_delivered
 from orchestrator.tracking.server import Server, Undeliverable
 from orchestrator.tracking.tracking_store import Target
 from orchestrator.tracking.uploader import Uploader, follow, reason
-from tasks.schemas import SUMMARY
+from tasks.contract.schemas import SUMMARY
 from tests.conftest import Copied
 from tests.support.mlflow_server import client, name_of, tracked
 from tests.support.shell import Here

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tasks import hardware
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load, open_pictures, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Extended, Images, InMemory, as_shape, decode_picture, luma, pixel_bytes
+from tasks.worker import hardware
 from tests.tasks.datasets import scans
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks import checkpoints
-from tasks.checkpoints import Link
 from tasks.diffusion.denoising import sample_images
 from tasks.diffusion.diffusion_training import SMALL, Diffusion, Scale, TrainedDiffusion, UNet, fit_diffusion, held_out
 from tasks.training.members import TrainingError
+from tasks.worker import checkpoints
+from tasks.worker.checkpoints import Link
 
 
 def test_the_defaults_are_the_published_network_for_128_pixels() -> None:

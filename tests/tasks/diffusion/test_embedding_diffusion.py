@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from tasks import checkpoints, compute_context
-from tasks.checkpoints import Link
+from tasks.contract.job import Job
 from tasks.datasets.boxed.partition import Partition, TrainingImages, split_pictures
 from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.dataset import Dataset
@@ -26,12 +25,13 @@ from tasks.diffusion.embedding_diffusion import (
     train_diffusion,
     up_to,
 )
-from tasks.job import Job
 from tasks.self_supervised.encoder import encoder
 from tasks.self_supervised.networks import initial_network, tensors
 from tasks.self_supervised.pretraining import SNAPSHOTS, row, weights_of
 from tasks.self_supervised.pretraining_config import EncoderConfig
 from tasks.training.chains import chain
+from tasks.worker import checkpoints, compute_context
+from tasks.worker.checkpoints import Link
 
 DATA = Dataset("digits-on-photos")
 PARTITION = Partition(per_class=2, public=20)

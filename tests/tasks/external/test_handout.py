@@ -21,7 +21,7 @@ from tasks.external.handout import ToEmbed, read_list, write_pictures, write_to_
 from tasks.external.model_file import ModelFile
 from tasks.external.outputs import read_outputs
 from tasks.external.sent_table import read_embeddings
-from tasks.files import File
+from tasks.worker.files import File
 
 GREY = np.random.default_rng(0).integers(0, 256, (3, 5, 4, 1), np.uint8)
 COLOUR = np.random.default_rng(1).integers(0, 256, (2, 5, 4, 3), np.uint8)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tasks.external.model_file import Gives
 from tasks.external.outputs import FLOOR, read_answers, read_outputs
-from tasks.files import File, pin
+from tasks.worker.files import File, pin
 
 IDS = ["a/000000.png", "a/000001.png", "b/000000.png"]
 P = np.array([[0.5, 0.25, 0.25], [0.125, 0.125, 0.75], [0.25, 0.5, 0.25]])

@@ -11,9 +11,9 @@ import pyarrow.parquet
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import files
 from tasks.external.sent_table import Sent, decimals, has_exponents, is_list, is_text, read_embeddings, read_sent
-from tasks.files import File
+from tasks.worker import files
+from tasks.worker.files import File
 
 
 def csv(folder: Path, text: str) -> Sent:

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from tasks import checkpoints
-from tasks.checkpoints import Link
 from tasks.language_models.fine_tuning import run_fine_tuning
 from tasks.language_models.pretrained import prepare_model
 from tasks.language_models.private_training import PrivateFineTuner
 from tasks.training import dp_sgd
 from tasks.training.recipe import Privacy
+from tasks.worker import checkpoints
+from tasks.worker.checkpoints import Link
 from tests.tasks.language_models.models import config, question_set, saved
 
 CPU = torch.device("cpu")

@@ -13,8 +13,6 @@ import pyarrow.compute as pc
 import pytest
 import torch
 
-from tasks import checkpoints, compute_context
-from tasks.checkpoints import Link
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.language_models.fine_tuning import FineTuning, fine_tune, fine_tune_many, run_fine_tuning, up_to
@@ -24,6 +22,8 @@ from tasks.question_answering.question_sets import ANSWERS
 from tasks.training.chains import chain
 from tasks.training.fit import read_losses
 from tasks.training.members import TrainingError
+from tasks.worker import checkpoints, compute_context
+from tasks.worker.checkpoints import Link
 from tests.tasks.language_models.models import config, question_set, saved
 
 LENGTHS = list(np.random.default_rng(0).integers(10, 200, 1003))

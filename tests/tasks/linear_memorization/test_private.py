@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tasks.job import marks
+from tasks.contract.job import marks
 from tasks.linear_memorization import private_training
 from tasks.linear_memorization.private import PRIVATE, Private, levels, private, success_bound
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.job import marks
+from tasks.contract.job import marks
 from tasks.linear_memorization.gaussian_samples import normal_samples
 from tasks.linear_memorization.gradient_flow import Flow, curves
 from tasks.linear_memorization.recovery import RECOVERY, Recovery, attack_errors, least_norm, recovery

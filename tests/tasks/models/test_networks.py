@@ -13,12 +13,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tasks.hardware import threads
+from tasks.contract.schemas import MODEL, add_width
 from tasks.models.catalog import DESCRIPTIONS, OPTIONS, PLAIN, Regularisers
 from tasks.models.counter_rng import CounterRng
 from tasks.models.layers import Layers, Mode, initial
 from tasks.models.networks import DEFINITIONS, Architecture, architecture_of, network_row, weight_rows, weights_of_model
-from tasks.schemas import MODEL, add_width
+from tasks.worker.hardware import threads
 
 MODELS, ROWS = 3, 5
 KEYS = torch.tensor([11, 12, 13])

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from tasks.job import marks
+from tasks.contract.job import marks
 from tasks.self_supervised.classifier_tuning import ClassifierTuning, fine_tune, fine_tune_encoder, tuning
 from tasks.self_supervised.criterion import Supervised
 from tasks.self_supervised.encoder import encoder

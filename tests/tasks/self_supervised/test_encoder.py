@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.extras import TIMM
+from tasks.contract.extras import TIMM
 from tasks.self_supervised.criterion import Supervised
 from tasks.self_supervised.encoder import encoder, normalise
 from tasks.self_supervised.networks import initial_network, tensors

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 import torch
 
-from tasks import seeds
-from tasks.job import marks
+from tasks.contract.job import marks
+from tasks.numerics import seeds
 from tasks.self_supervised.linear_probe import PROBES, LinearProbe, correct, linear_probe, probe_snapshots, train_probe
 from tasks.self_supervised.pretraining import pretrain_encoder
 from tasks.self_supervised.pretraining_config import encoder_of_pretraining

@@ -12,8 +12,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from tasks import checkpoints, compute_context
-from tasks.checkpoints import Link
 from tasks.datasets.boxed.partition import Partition, TrainingImages
 from tasks.datasets.dataset import Dataset
 from tasks.self_supervised import views
@@ -27,6 +25,8 @@ from tasks.self_supervised.pretraining_loop import Training
 from tasks.self_supervised.training_set import training_set
 from tasks.training.chains import chain, recording_up_to
 from tasks.training.members import TrainingError
+from tasks.worker import checkpoints, compute_context
+from tasks.worker.checkpoints import Link
 from tests.tasks.self_supervised.pictures import Blobs, config
 
 CPU = torch.device("cpu")

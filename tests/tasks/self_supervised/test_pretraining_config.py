@@ -14,7 +14,7 @@ from orchestrator.planning.identity import canonical
 from orchestrator.spec.fields import replace_fields
 from tasks.audits.deja_vu.config import CriterionName
 from tasks.audits.deja_vu.presets import criterion_cell
-from tasks.job import marks
+from tasks.contract.job import marks
 from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, SimCLR, VICReg
 from tasks.self_supervised.criterion import NAMES as CRITERIA
 from tasks.self_supervised.learners import learner

@@ -14,21 +14,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks import checkpoints
 from tasks.audits.unique_feature import canary_selection
 from tasks.audits.unique_feature.canary_selection import RankedImage, RankedTraining, train_with_canary
-from tasks.checkpoints import Link
+from tasks.contract.job import Job, marks
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph
 from tasks.datasets.mixtures import Part, Share
-from tasks.job import Job, marks
 from tasks.models.catalog import Network
 from tasks.training import classifier, mixed
 from tasks.training.chains import chain, fits_network, nearest_state, pack_state, unpack_state, up_to
 from tasks.training.classifier import Burnt, Training
 from tasks.training.members import Epoch, State
 from tasks.training.mixed import Mixture
+from tasks.worker import checkpoints
+from tasks.worker.checkpoints import Link
 from tests.tasks.audits.unique_feature.made_up import chosen
 
 DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))

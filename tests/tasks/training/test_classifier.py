@@ -11,15 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.compute_context import ComputeContext, use_context
+from tasks.contract.job import marks
+from tasks.contract.schemas import MODEL, PRIVATE_MODEL, add_width
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph, burn
-from tasks.job import marks
 from tasks.models.catalog import Network
 from tasks.models.inference import logits
 from tasks.models.networks import architecture_of, weights_of_model
-from tasks.schemas import MODEL, PRIVATE_MODEL, add_width
 from tasks.training.classifier import (
     Burnt,
     NearestImages,
@@ -32,6 +31,7 @@ from tasks.training.classifier import (
     work,
 )
 from tasks.training.recipe import Privacy
+from tasks.worker.compute_context import ComputeContext, use_context
 
 IMAGES = load(pin(Dataset("digits"))).train_images[:300]
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy import special, stats
 from torch import Tensor
 
-from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
 from tasks.models.catalog import DensityModel
@@ -27,6 +26,7 @@ from tasks.training.density_objective import DensityObjective, generative
 from tasks.training.members import Member, Spec
 from tasks.training.objective import Batch
 from tasks.training.recipe import Recipe
+from tasks.worker.compute_context import ComputeContext, use_context
 from tests.tasks.datasets import scans
 
 SHAPE = (3, 4, 1)

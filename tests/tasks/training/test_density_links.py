@@ -8,12 +8,12 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tasks import checkpoints, compute_context
-from tasks.checkpoints import Link
 from tasks.datasets.dataset import Dataset
 from tasks.training.density import fit, latest, train_many
 from tasks.training.density_config import DensityTraining, Fold
 from tasks.training.recipe import Privacy
+from tasks.worker import checkpoints, compute_context
+from tasks.worker.checkpoints import Link
 
 WHOLE = DensityTraining(
     Dataset("digits"),

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
@@ -28,6 +27,7 @@ from tasks.training.members import Member, Spec, Trained
 from tasks.training.objective import Batch, Objective
 from tasks.training.recipe import Recipe
 from tasks.training.trainer import train_many
+from tasks.worker.compute_context import ComputeContext, use_context
 from tests.tasks.models.plain import Plain, stack
 
 MODELS, ROWS = 3, 4

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from tasks import hardware
-from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.catalog import load, open_pictures, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images, PictureSet
@@ -19,6 +17,8 @@ from tasks.training.members import Member, Spec, Trained
 from tasks.training.recipe import Recipe
 from tasks.training.strategies import Strategy, Workload, candidates
 from tasks.training.trainer import train_many
+from tasks.worker import hardware
+from tasks.worker.compute_context import ComputeContext, use_context
 from tests.tasks.datasets import scans
 
 CPU = torch.device("cpu")

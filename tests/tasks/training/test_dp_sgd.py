@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from tasks.contract.extras import OPACUS
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.extras import OPACUS
 from tasks.models.catalog import DensityModel, Regularisers
 from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.dequantisation import Binary

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tasks import checkpoints, compute_context
-from tasks.checkpoints import Link
 from tasks.training.fit import Losses, fit, fit_link, pack_state, shuffled_minibatches, unpack_state
 from tasks.training.members import TrainingError
+from tasks.worker import checkpoints, compute_context
+from tasks.worker.checkpoints import Link
 
 TRAINING, SEED = "a walk", 3
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
@@ -21,6 +20,7 @@ from tasks.training.members import Member, Spec, State, Trained
 from tasks.training.objective import Objective
 from tasks.training.recipe import OptimiserName, Recipe
 from tasks.training.trainer import train_many
+from tasks.worker.compute_context import ComputeContext, use_context
 from tests.tasks.training import plain
 from tests.tasks.training.self_supervised import Averaged, Recorded, Teacher
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.compute_context import ComputeContext
 from tasks.datasets.images import Images
 from tasks.models.networks import Architecture
 from tasks.training import memory, strategies
@@ -27,6 +26,7 @@ from tasks.training.strategies import (
     choose_strategy,
     sizes,
 )
+from tasks.worker.compute_context import ComputeContext
 
 CPU = torch.device("cpu")
 

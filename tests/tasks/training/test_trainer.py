@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.images import Images
 from tasks.models.catalog import Regularisers
 from tasks.models.networks import Architecture
@@ -20,6 +19,7 @@ from tasks.training.density_objective import Elbo
 from tasks.training.members import Epoch, Member, Spec, State, Trained, TrainingError
 from tasks.training.recipe import Recipe
 from tasks.training.trainer import train_many
+from tasks.worker.compute_context import ComputeContext, use_context
 from tests.tasks.training import plain
 
 CPU = torch.device("cpu")
@@ -412,7 +412,7 @@ OUT_OF_MEMORY = """
 import resource, sys
 import numpy as np, torch
 from tasks.datasets.images import Images
-from tasks.compute_context import ComputeContext, use_context
+from tasks.worker.compute_context import ComputeContext, use_context
 from tasks.models.networks import Architecture
 from tasks.training import memory
 from tasks.training.cross_entropy import CrossEntropy

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from tasks.audits.deja_vu.config import About
 from tasks.audits.deja_vu.measures import inferences, neighbours, probe, reconstruction, references, retrieval, scores
-from tasks.job import Inputs, task
-from tasks.measure import summarise
+from tasks.contract.job import Inputs, task
+from tasks.contract.measure import summarise
 
 # In the order of the summary: the answer's row first.
 MEASURES = (

@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from tasks.audits.deja_vu.attack import Attack, Crops, attack, crops_of, handed_out
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
 from tasks.datasets.catalog import load_with_boxes
 from tasks.external.model_file import EncoderInterface, ModelFile
-from tasks.files import File
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
+from tasks.numerics.statistics import proportion
 from tasks.self_supervised.pretraining_config import Pretraining
-from tasks.statistics import proportion
-from tasks.summaries import Row, row
+from tasks.worker.files import File
 
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures
@@ -108,9 +108,9 @@ class AttackOf:
 @task(version=1, name="deja_vu.neighbours", gpus=1.0)
 def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
     """The neighbours of the crops of both sets (NEIGHBOURS) for each snapshot that is given (SNAPSHOTS)."""
-    from tasks import hardware
     from tasks.self_supervised.encoder import encoder
     from tasks.self_supervised.pretraining import epochs, weights_of
+    from tasks.worker import hardware
 
     pictures = load_with_boxes(config.attack.data, config.attack.correlation)
     crops = crops_of(config.attack, pictures)
@@ -129,7 +129,7 @@ def find_neighbours(
     embed: Embed, pictures: BoxedPictures, crops: Crops, config: AttackOf, about: Mapping[str, Any]
 ) -> pa.Table:
     """The neighbours of all crops by the embeddings that `embed` gives of pictures, layer by layer."""
-    from tasks.nearest_neighbours import nearest
+    from tasks.numerics.nearest_neighbours import nearest
     from tasks.self_supervised.encoder import collect_embeddings
 
     k = min(config.k, len(crops.public))
@@ -180,7 +180,7 @@ class AttackOfGiven:
 @task(version=1, name="deja_vu.given_neighbours", gpus=1.0)
 def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """The neighbours of the crops of both sets (NEIGHBOURS) by somebody else's encoder."""
-    from tasks.nearest_neighbours import nearest
+    from tasks.numerics.nearest_neighbours import nearest
 
     pictures = load_with_boxes(config.attack.data, config.attack.correlation)
     crops = crops_of(config.attack, pictures)

@@ -27,20 +27,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks import seeds
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.measures import neighbours
 from tasks.audits.deja_vu.measures.inferences import OTHER, SETS
 from tasks.audits.deja_vu.measures.scores import BOTH, ENDS, estimate, interval_columns
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
 from tasks.datasets.catalog import load_with_boxes
 from tasks.diffusion.embedding_diffusion import EmbeddingDiffusion, train_diffusion, up_to
 from tasks.diffusion.pixel_classifier import PixelTraining, train_pixel_classifier
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
+from tasks.numerics import seeds
+from tasks.numerics.statistics import mcnemar_greater, paired_difference, proportion
 from tasks.self_supervised.pretraining_config import encoder_of_pretraining
-from tasks.statistics import mcnemar_greater, paired_difference, proportion
-from tasks.summaries import Row, row
 from tasks.training.chains import chain
 
 # One row for each model and picture that is drawn; sorted by set and id.

@@ -34,7 +34,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds
 from tasks.audits.deja_vu.accuracy import PERCENTAGES, Way, Weighted, accuracy, bootstrap_accuracies, limits, numbers
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.measures import inferences
@@ -42,10 +41,11 @@ from tasks.audits.deja_vu.measures.inferences import SETS, Cell, cells
 from tasks.audits.deja_vu.presets import printed_numbers
 from tasks.audits.deja_vu.randomisation import p_value
 from tasks.audits.deja_vu.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate, proportion, proportion_greater
-from tasks.summaries import Row, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
+from tasks.numerics import seeds
+from tasks.numerics.statistics import Estimate, proportion, proportion_greater
 
 BOTH = "both"
 CORRECTED = "corrected"

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from tasks.audits.density.config import About
 from tasks.audits.density.measures import distribution, duplicates, kernel_density, losses, neighbours, outliers, scores
-from tasks.job import Inputs, task
-from tasks.measure import Measure, summarise
+from tasks.contract.job import Inputs, task
+from tasks.contract.measure import Measure, summarise
 
 # In the order of their rows in the summary: the answer's first.
 

@@ -33,18 +33,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds, statistics
 from tasks.audits.density import presets
 from tasks.audits.density.config import About, Density
 from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, ReleasedFolds, labels
 from tasks.audits.density.memorization import Array, Indices, Mask, lower_log_p, matched_count_score, sides, terms
 from tasks.audits.density.reassignment import reassign_models
 from tasks.audits.density.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.ranges import AtLeast, Finite, Ranged
-from tasks.statistics import Estimate
-from tasks.summaries import Row, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.summaries import Row, row
+from tasks.numerics import seeds, statistics
+from tasks.numerics.statistics import Estimate
 
 REASSIGNMENTS = 20  # redrawings that a null is the mean of
 RESAMPLED = ("published", "matched")  # scores

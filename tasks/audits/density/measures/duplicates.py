@@ -22,12 +22,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.density.config import Density
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.ranges import AtLeast, Ranged
+from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.ranges import AtLeast, Ranged
-from tasks.summaries import Row, alone, row
 
 PART = 1024  # images downsampled at one time
 
@@ -67,7 +67,7 @@ def halve(images: NDArray[Any]) -> NDArray[np.float32]:
 
 def closest(rows: NDArray[np.float32], among: NDArray[np.float32]) -> Closest:
     """The closest of `among` to each row; of equally close ones the first."""
-    from tasks.nearest_neighbours import nearest
+    from tasks.numerics.nearest_neighbours import nearest
 
     neighbours = nearest(rows, among, 1)
     return Closest(neighbours.distances[:, 0], neighbours.rows[:, 0])
@@ -75,7 +75,7 @@ def closest(rows: NDArray[np.float32], among: NDArray[np.float32]) -> Closest:
 
 def closest_other(rows: NDArray[np.float32]) -> Closest:
     """The closest to each row of the others; of equally close ones the first. ValueError where there is no other."""
-    from tasks.nearest_neighbours import nearest
+    from tasks.numerics.nearest_neighbours import nearest
 
     if len(rows) < 2:
         raise ValueError("there is one image; to have a closest other there must be at least 2")

@@ -24,13 +24,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds
 from tasks.audits.density.config import Density
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.ranges import AtLeast, Finite, Ranged
-from tasks.statistics import mean
-from tasks.summaries import Row, alone, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics import seeds
+from tasks.numerics.statistics import mean
 
 Array = NDArray[np.float64]
 

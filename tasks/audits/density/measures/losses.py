@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks import statistics
 from tasks.audits.density.config import Density
 from tasks.audits.density.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate
-from tasks.summaries import Row, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
+from tasks.numerics import statistics
+from tasks.numerics.statistics import Estimate
 from tasks.training.density import FITTED, REFINED, is_fitted
 
 LOSSES = pa.schema(

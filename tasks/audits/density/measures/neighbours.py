@@ -41,13 +41,13 @@ from tasks.audits.density.measures.duplicates import Closest, closest, closest_o
 from tasks.audits.density.measures.outliers import bin_of
 from tasks.audits.density.measures.scores import SCORES
 from tasks.audits.density.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.summaries import Row, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.ranges import AtLeast, Finite, Ranged
-from tasks.statistics import Estimate, proportion
-from tasks.summaries import Row, row
+from tasks.numerics.statistics import Estimate, proportion
 from tasks.training.density_config import Split
 
 if TYPE_CHECKING:

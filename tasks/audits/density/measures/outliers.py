@@ -19,15 +19,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from tasks import seeds, statistics
 from tasks.audits.density.config import Density
 from tasks.audits.density.highly_memorised import Array, Scored, highly_memorised_mask, scored_observations
 from tasks.audits.density.measures import scores
 from tasks.audits.density.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure
-from tasks.ranges import AtLeast, Finite, Ranged
-from tasks.statistics import Estimate
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure
+from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.numerics import seeds, statistics
+from tasks.numerics.statistics import Estimate
 
 CLOSED = (0.005, 0.995)  # the quantiles of U between which bins have both their edges
 MOST = 10_000  # bins

@@ -27,7 +27,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds, statistics
 from tasks.audits.density import tail
 from tasks.audits.density.config import About, Density
 from tasks.audits.density.highly_memorised import column, lists, within_central
@@ -36,11 +35,12 @@ from tasks.audits.density.memorization import Array, Mask, Terms, matched_count_
 from tasks.audits.density.reassignment import least_found, p_values, reassign_models
 from tasks.audits.density.tail import LEVEL
 from tasks.audits.density.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.ranges import AtLeast, Finite, Ranged
-from tasks.statistics import Estimate
-from tasks.summaries import Row, alone, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics import seeds, statistics
+from tasks.numerics.statistics import Estimate
 from tasks.training.recipe import Privacy
 
 PLANTED = 100  # observations of which it is asked how much memory would be found

@@ -27,11 +27,11 @@ from tasks.audits.forgetting.unlearning_scores import (
     privleak,
     u_lira_accuracy,
 )
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
 from tasks.external.confidences import round_confidences
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate
-from tasks.summaries import Row, row
+from tasks.numerics.statistics import Estimate
 
 # One row per target that a model answers for. Estimates have 95 % intervals over models; null where there is none.
 BASELINES = pa.schema(

@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds, statistics
 from tasks.audits.forgetting.confidence_matrix import Array, ConfidenceMatrix, confidence_matrix
 from tasks.audits.forgetting.config import About, Forgetting
 from tasks.audits.forgetting.decision import DecisionScore, TargetEvidence, decide, holm_adjustment, score_decision
@@ -37,12 +36,13 @@ from tasks.audits.forgetting.held_share import (
 from tasks.audits.forgetting.measures import query_confidences
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import Kind, ModelId, Trainings, realised_share
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.ranges import AtLeast, Ranged, Share
+from tasks.contract.summaries import Row, row
 from tasks.external.confidences import round_confidences
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.ranges import AtLeast, Ranged, Share
-from tasks.statistics import Estimate
-from tasks.summaries import Row, row
+from tasks.numerics import seeds, statistics
+from tasks.numerics.statistics import Estimate
 
 # One row per target that a model answers for.
 DECISIONS = pa.schema(

@@ -14,15 +14,15 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 
-from tasks import seeds
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.ranges import AtLeast, Ranged
+from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.datasets.mixtures import Part, Remainder
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.ranges import AtLeast, Ranged
-from tasks.summaries import Row, alone, row
+from tasks.numerics import seeds
 
 EXAMPLES = pa.schema(
     [

@@ -21,10 +21,10 @@ from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.measures import query_confidences
 from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects, SingleAudit, decisions_config
 from tasks.audits.forgetting.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate, mean, proportion
-from tasks.summaries import Row, alone, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics.statistics import Estimate, mean, proportion
 
 REQUIRED_POWER = 0.8
 # One row per share, in rising order.

@@ -28,13 +28,13 @@ from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.query_set import Probes, ProbeSet, handout_order, key_table, load_probes
 from tasks.audits.forgetting.target import Answers, table_answers
 from tasks.audits.forgetting.trainings import ModelId, Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
 from tasks.external.blinding import Split
 from tasks.external.confidences import SINGLE, Confidences, round_confidences
 from tasks.external.model_file import Interface, ModelFile
-from tasks.files import File
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.summaries import Row, alone, row
+from tasks.worker.files import File
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Labels, Pixels

@@ -22,7 +22,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks import statistics
 from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix, confidence_matrix
 from tasks.audits.forgetting.config import About, Forgetting
 from tasks.audits.forgetting.measures import query_confidences
@@ -30,10 +29,11 @@ from tasks.audits.forgetting.presets import PublishedNumbers, numbers_by_name
 from tasks.audits.forgetting.rho import METRIC_PREFIX, SCORES, Ratio, Score, compare_target, ks
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import ModelId, Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate
-from tasks.summaries import Row, alone, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics import statistics
+from tasks.numerics.statistics import Estimate
 
 # One row per target that a model answers for, and score.
 RATIOS = pa.schema(

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from tasks.audits.relational.config import About
 from tasks.audits.relational.measures import linear, memorization, questions, repeats
-from tasks.job import Inputs, task
-from tasks.measure import summarise
+from tasks.contract.job import Inputs, task
+from tasks.contract.measure import summarise
 
 # In the order of the summary's rows, the answer's first.
 MEASURES = (

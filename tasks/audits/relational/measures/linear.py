@@ -22,16 +22,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tasks import seeds
 from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.trainings import Trainings
-from tasks.job import Job
+from tasks.contract.job import Job
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
 from tasks.linear_memorization.gradient_flow import CURVES, Flow, curves
 from tasks.linear_memorization.private import PRIVATE, Private, private
 from tasks.linear_memorization.recovery import RECOVERY, Recovery, recovery
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate
-from tasks.summaries import Row, alone, row
+from tasks.numerics import seeds
+from tasks.numerics.statistics import Estimate
 
 NULL = 0.5  # of memorization: on average over x of variance 1, where every answer is 0
 PURE = "randomised_response"  # whose bounds are those of every mechanism with a pure epsilon

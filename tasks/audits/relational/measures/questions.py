@@ -28,11 +28,11 @@ import pyarrow.compute as pc
 
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Answer, Question, QuestionSet, Scorer
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure
 from tasks.question_answering.question_sets import is_numeric
 from tasks.question_answering.scoring import match_key, score_answer
 

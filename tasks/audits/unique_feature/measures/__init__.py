@@ -24,8 +24,8 @@ from tasks.audits.unique_feature.measures import (
     regularisation,
 )
 from tasks.audits.unique_feature.presets import PublishedCell
-from tasks.job import Inputs, task
-from tasks.measure import Measure, summarise
+from tasks.contract.job import Inputs, task
+from tasks.contract.measure import Measure, summarise
 
 # In the order of the summary's rows, the answer's first.
 MEASURES: tuple[Measure, ...] = (

@@ -45,9 +45,10 @@ from tasks.audits.unique_feature.scores import (
     white_box_score,
 )
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import (
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics.statistics import (
     false_discovery_control,
     mcnemar_greater,
     mean,
@@ -56,7 +57,6 @@ from tasks.statistics import (
     proportion_greater,
     welch_greater,
 )
-from tasks.summaries import Row, alone, row
 
 EFFECT = ("M_w effect", json.dumps({"images": "probe"}))  # the row of the summary that the answer rests on
 

@@ -51,11 +51,11 @@ from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.slope_ranks import Subsets, exposure, mean_standardised_slopes
 from tasks.audits.unique_feature.slopes import strongest_pixels
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.features import family
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate, false_discovery_control, proportion, proportion_greater
-from tasks.summaries import Row, alone, row
+from tasks.numerics.statistics import Estimate, false_discovery_control, proportion, proportion_greater
 
 CALLED = "share of canaries called memorised"
 BEYOND = "share of canaries found beyond chance"

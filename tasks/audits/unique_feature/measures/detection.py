@@ -42,10 +42,10 @@ from tasks.audits.unique_feature.population import (
 )
 from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate, mcnemar_greater, mean, proportion
-from tasks.summaries import Row, alone, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics.statistics import Estimate, mcnemar_greater, mean, proportion
 
 LEAST = 20  # canaries, below which no threshold of other twins has a false positive rate of 5 %
 

@@ -42,12 +42,12 @@ from tasks.audits.unique_feature.presets import LEVEL
 from tasks.audits.unique_feature.scores import black_box_score, divergence, probe_count_rows, spread
 from tasks.audits.unique_feature.single_models import SingleModelConfig, burning, predictor, single_batch_key
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import mean, proportion, welch_greater
-from tasks.summaries import Row, row
+from tasks.numerics.statistics import mean, proportion, welch_greater
 
 DIVERGENCES = pa.schema(
     [

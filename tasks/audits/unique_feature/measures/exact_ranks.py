@@ -53,14 +53,14 @@ from tasks.audits.unique_feature.slope_ranks import (
 )
 from tasks.audits.unique_feature.slopes import Array, centred_logits, weight_change_responses, weighted_slopes
 from tasks.audits.unique_feature.trainings import Pair, Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import burn, family
 from tasks.datasets.images import Images, Pixels, as_shape
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import clustered_proportion, mean, proportion
-from tasks.summaries import Row, alone, row
+from tasks.numerics.statistics import clustered_proportion, mean, proportion
 
 BESIDE = "rank beside references"
 REFERENCES = 4  # clean models of other seeds

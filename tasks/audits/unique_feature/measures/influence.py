@@ -25,17 +25,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from tasks import seeds
 from tasks.audits.unique_feature.canary_selection import CHOSEN, INFLUENCE, RankedImage, Tracing, canary_row, influence
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
 from tasks.audits.unique_feature.measures.units import Units, column, effect_row, units
 from tasks.audits.unique_feature.presets import PublishedCell, PublishedNumbers
 from tasks.audits.unique_feature.trainings import Ranking, Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate, correlation, rank_correlation
-from tasks.summaries import Row, alone, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics import seeds
+from tasks.numerics.statistics import Estimate, correlation, rank_correlation
 
 DRAWS = 2000
 

@@ -24,10 +24,10 @@ from tasks.audits.unique_feature.canary_selection import canary_row
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, Triples, evaluation, probe_triples
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import mean
-from tasks.summaries import Row, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
+from tasks.numerics.statistics import mean
 
 Shares = NDArray[np.float64]  # (units,)
 

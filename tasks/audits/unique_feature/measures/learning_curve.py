@@ -25,13 +25,13 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, ModelName, Triples, evaluation, probe_triples
 from tasks.audits.unique_feature.scores import average, black_box_score, divergence, log_probabilities, white_box_score
 from tasks.audits.unique_feature.trainings import Pair, Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.ranges import Ranged
+from tasks.contract.summaries import Row, row
 from tasks.datasets.catalog import load
 from tasks.datasets.features import Feature
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.ranges import Ranged
-from tasks.statistics import mean
-from tasks.summaries import Row, row
+from tasks.numerics.statistics import mean
 from tasks.training import classifier
 from tasks.training.classifier import Burnt, Training
 

@@ -26,11 +26,11 @@ from tasks.audits.unique_feature.single_models import (
     split_key,
 )
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
 from tasks.external.blinding import different
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import proportion
-from tasks.summaries import Row, row
+from tasks.numerics.statistics import proportion
 
 TWICE = "repeated pictures with two answers"
 LABELS = "accuracy on labelled pictures"

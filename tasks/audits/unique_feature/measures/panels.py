@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tasks import seeds
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import rank_jobs
 from tasks.audits.unique_feature.measures.family import family_jobs
@@ -35,10 +34,11 @@ from tasks.audits.unique_feature.population import (
 from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.slope_ranks import Subsets, is_among_all, mean_standardised_slopes
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate, proportion
-from tasks.summaries import Row, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
+from tasks.numerics import seeds
+from tasks.numerics.statistics import Estimate, proportion
 
 LEAST = 3  # panels, below which a rate says nothing
 

@@ -37,10 +37,10 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, LEVELS, pair_rank_job
 from tasks.audits.unique_feature.measures.units import share_seeds
 from tasks.audits.unique_feature.trainings import Pair, Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate, proportion_at_least, proportion_greater
-from tasks.summaries import Row, alone, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics.statistics import Estimate, proportion_at_least, proportion_greater
 from tasks.training.recipe import Privacy, least_epsilon
 
 CONFIDENCE = 0.95

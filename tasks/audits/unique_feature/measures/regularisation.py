@@ -17,10 +17,10 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import scores_job
 from tasks.audits.unique_feature.measures.units import InputsAlone, Units, column, units
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate, difference, mean, welch_two_sided
-from tasks.summaries import Row, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
+from tasks.numerics.statistics import Estimate, difference, mean, welch_two_sided
 
 REGULARISED = pa.schema(
     [

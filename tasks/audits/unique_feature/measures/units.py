@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.statistics import mean, paired_greater
-from tasks.summaries import Row, row
+from tasks.contract.summaries import Row, row
+from tasks.numerics.statistics import mean, paired_greater
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from tasks.audits.deja_vu.measures.neighbours import NEIGHBOURS
 from tasks.audits.deja_vu.measures.references import Comparing, references
 from tasks.audits.deja_vu.measures.scores import Scoring, scores
 from tasks.audits.deja_vu.presets import QUICKSTART
+from tasks.contract.verdict import Verdict
 from tasks.external.model_file import ModelFile
-from tasks.nearest_neighbours import nearest
-from tasks.verdict import Verdict
+from tasks.numerics.nearest_neighbours import nearest
 
 CLASSES, WIDTH, K = 10, 16, 20
 GIVEN = GivenEncoder(model=ModelFile("encoder.pt"), reference=ModelFile("reference.pt"))

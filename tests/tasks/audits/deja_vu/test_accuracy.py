@@ -21,7 +21,7 @@ from tasks.audits.deja_vu.accuracy import (
     votes,
     wilson,
 )
-from tasks.statistics import proportion
+from tasks.numerics.statistics import proportion
 
 
 def test_the_most_frequent_label_wins_and_its_share_says_the_confidence() -> None:

@@ -17,9 +17,9 @@ from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.measures import summary
 from tasks.audits.deja_vu.measures.scores import Nothing, Scoring, categories, scores
 from tasks.audits.deja_vu.presets import QUICKSTART
-from tasks.certificate import Certificate, number_per_hundred
-from tasks.schemas import SUMMARY
-from tasks.verdict import Verdict
+from tasks.contract.certificate import Certificate, number_per_hundred
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.verdict import Verdict
 from tests.support.calibration import bounds
 from tests.tasks.audits.deja_vu import made_up
 from tests.tasks.audits.deja_vu import simulated_encoders as simulated

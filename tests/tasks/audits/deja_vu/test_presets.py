@@ -22,8 +22,8 @@ from tasks.audits.deja_vu.presets import (
     printed_numbers,
     repeats,
 )
+from tasks.contract.job import Roots, marks
 from tasks.datasets.dataset import Dataset
-from tasks.job import Roots, marks
 
 HERE = ("quickstart", "null", "overtrained", "correlated", "smoke")
 OURS = (*HERE, "drawings")

@@ -23,8 +23,8 @@ from tasks.audits.density.answer import (
     verdict,
 )
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND
-from tasks.certificate import Certificate, Finding
-from tasks.schemas import SUMMARY
+from tasks.contract.certificate import Certificate, Finding
+from tasks.contract.schemas import SUMMARY
 from tasks.training.recipe import Privacy
 
 ALONE = Density(estimator="loo", left_out=10)

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from tasks.audits.density import Density
+from tasks.contract.ranges import AtLeast, field_ranges
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
-from tasks.ranges import AtLeast, field_ranges
 from tasks.training.recipe import Privacy
 
 LEAST = [

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tasks import statistics
 from tasks.audits.density.highly_memorised import (
     Scored,
     central_share,
@@ -17,6 +16,7 @@ from tasks.audits.density.highly_memorised import (
 from tasks.audits.density.measures.neighbours import pearson
 from tasks.audits.density.memorization import matched_count_score, terms
 from tasks.audits.density.reassignment import reassign_models
+from tasks.numerics import statistics
 from tests.tasks.audits.density.made_up import noise, partitions, scores
 
 

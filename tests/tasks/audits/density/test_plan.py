@@ -9,7 +9,7 @@ import pytest
 
 from tasks.audits.density import Density, plan
 from tasks.audits.density.config import MeasureName
-from tasks.job import Job, Roots
+from tasks.contract.job import Job, Roots
 from tasks.training.density_config import DensityTraining, Row
 from tests.tasks.audits.density.made_up import DIGITS
 

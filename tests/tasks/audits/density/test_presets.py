@@ -12,10 +12,10 @@ from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.density import AUDIT, PRESETS, Density, tiny
 from tasks.audits.density.log_densities import ReleasedFolds
 from tasks.audits.density.presets import CELLS, numbers, repeats
+from tasks.contract.job import marks
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.job import marks
 from tasks.models.catalog import DensityModel
 from tasks.training.density_config import DensityTraining, Fold, ReleasedFold
 from tasks.training.recipe import Privacy

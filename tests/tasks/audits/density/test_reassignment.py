@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from tasks import statistics
 from tasks.audits.density.memorization import terms
 from tasks.audits.density.reassignment import (
     BINS,
@@ -21,6 +20,7 @@ from tasks.audits.density.reassignment import (
     share_below,
     smallest_p_value,
 )
+from tasks.numerics import statistics
 from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.density.made_up import noise, partitions
 

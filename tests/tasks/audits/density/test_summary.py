@@ -19,10 +19,10 @@ from tasks.audits.density.measures.losses import Losses, losses
 from tasks.audits.density.measures.neighbours import Ratios, ratios
 from tasks.audits.density.measures.scores import SCORES, Scores, scores
 from tasks.audits.density.presets import CELLS
-from tasks.job import marks
-from tasks.measure import Measure, Tables
-from tasks.schemas import SUMMARY
-from tasks.summaries import Row
+from tasks.contract.job import marks
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Row
 from tasks.training.recipe import Privacy
 from tests.tasks.audits.density import made_up
 

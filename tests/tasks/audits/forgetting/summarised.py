@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tasks.audits.forgetting.config import About
 from tasks.audits.forgetting.measures import summary
-from tasks.schemas import SUMMARY
+from tasks.contract.schemas import SUMMARY
 
 Row = dict[str, Any]
 

@@ -33,14 +33,14 @@ from tasks.audits.forgetting.measures.decisions import (
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.target import ExternalTargets, Target
-from tasks.certificate import Certificate
+from tasks.contract.certificate import Certificate
+from tasks.contract.rules import Rule
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Row, alone, row
+from tasks.contract.verdict import Verdict
 from tasks.datasets.mixtures import Part
-from tasks.files import File
-from tasks.rules import Rule
-from tasks.schemas import SUMMARY
-from tasks.statistics import Estimate, proportion
-from tasks.summaries import Row, alone, row
-from tasks.verdict import Verdict
+from tasks.numerics.statistics import Estimate, proportion
+from tasks.worker.files import File
 
 CLEARED, HELD, OPEN = (0.5, 0.0, 0.06), (0.001, 0.08, 1.0), (0.3, 0.0, 0.2)
 

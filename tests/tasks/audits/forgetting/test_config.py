@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tasks import seeds
 from tasks.audits.forgetting.config import PUBLISHED, Forgetting
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1, TABLE2, tiny
 from tasks.audits.forgetting.query_set import QuerySet
@@ -16,8 +15,9 @@ from tasks.audits.forgetting.target import ExternalTargets, Target
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder
-from tasks.files import File
 from tasks.models.catalog import Network
+from tasks.numerics import seeds
+from tasks.worker.files import File
 
 SMOKE = replace(QUICKSTART, query=QuerySet(Dataset("digits"), 1237, 200))
 THEIRS = ExternalTargets(outputs=(File("theirs.csv"),))

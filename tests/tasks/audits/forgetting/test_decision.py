@@ -21,8 +21,8 @@ from tasks.audits.forgetting.decision import (
 )
 from tasks.audits.forgetting.held_share import UNKNOWN, LikenessCheck
 from tasks.audits.forgetting.presets import QUICKSTART
-from tasks.rules import Rule
-from tasks.statistics import Estimate
+from tasks.contract.rules import Rule
+from tasks.numerics.statistics import Estimate
 
 ALIKE, UNLIKE = LikenessCheck(0.9, 0.91, 0.5), LikenessCheck(0.8, 0.9, 0.001)
 CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)

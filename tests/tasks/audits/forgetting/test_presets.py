@@ -22,10 +22,10 @@ from tasks.audits.forgetting.presets import (
 )
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
+from tasks.contract.job import Job, Roots, marks
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
-from tasks.job import Job, Roots, marks
 from tests.tasks.audits.forgetting import published_data
 
 

@@ -24,10 +24,10 @@ from tasks.audits.forgetting.measures.ratios import Distances, Ratios, distances
 from tasks.audits.forgetting.query_set import ProbeSet
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import ModelId
+from tasks.contract.job import marks
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
-from tasks.job import marks
 from tasks.models.catalog import Network
 from tasks.training.mixed import Mixture, train
 from tasks.training.unlearning import (

@@ -16,10 +16,10 @@ from tasks.audits.relational.answer import NULL as TOLD
 from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.measures import summary
 from tasks.audits.relational.presets import LINEAR, PRESETS, QUICKSTART
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.verdict import Verdict
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Corruption
-from tasks.schemas import SUMMARY
-from tasks.verdict import Verdict
 from tests.support.calibration import bounds
 from tests.tasks.audits.relational.made_up import NUMERIC, counted, drawn, judged, measured, questions, scored, table
 

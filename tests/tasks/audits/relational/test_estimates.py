@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tasks.audits.relational.estimates import ContextSums, contrasts, entropy, sum_by_context
-from tasks.statistics import Estimate
+from tasks.numerics.statistics import Estimate
 
 
 def drawn(rng: np.random.Generator, contexts: int, rate: float, alike: float, models: int = 1) -> ContextSums:

@@ -22,8 +22,8 @@ from tasks.audits.relational.presets import (
     printed_cell,
     published_numbers,
 )
+from tasks.contract.job import Roots, marks
 from tasks.datasets.dataset import Dataset
-from tasks.job import Roots, marks
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Corruption

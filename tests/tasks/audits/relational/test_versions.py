@@ -21,7 +21,7 @@ from tasks.audits.relational.measures import summary
 from tasks.audits.relational.measures.memorization import memorization
 from tasks.audits.relational.measures.questions import NoSettings, Scoring, questions, score
 from tasks.audits.relational.measures.repeats import repeats
-from tasks.job import marks
+from tasks.contract.job import marks
 from tasks.language_models.fine_tuning import FineTuning, fine_tune
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.blinded_questions import Blinding, ReadBlindedAnswers, key_table, read_blinded_answers

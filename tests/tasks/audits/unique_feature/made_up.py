@@ -17,11 +17,11 @@ from tasks.audits.unique_feature.measures.divergences import DIVERGENCES
 from tasks.audits.unique_feature.measures.learning_curve import HISTORY
 from tasks.audits.unique_feature.population import FAMILY, UNCARRIED
 from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.contract.schemas import MODEL
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph, glyph_pixels
 from tasks.models.networks import Architecture, network_row, weight_rows, weights_of_model
-from tasks.schemas import MODEL
 from tasks.training.classifier import Training
 
 Columns = Mapping[str, ArrayLike]

@@ -19,8 +19,8 @@ from tasks.audits.unique_feature.measures.canary_verdicts import count_rows
 from tasks.audits.unique_feature.measures.units import effect_row, units
 from tasks.audits.unique_feature.population import SMALLEST, Population
 from tasks.audits.unique_feature.presets import PublishedCell
-from tasks.schemas import SUMMARY
-from tasks.summaries import Row
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Row
 from tests.support.calibration import DRAWS, assert_rate
 from tests.tasks.audits.unique_feature.made_up import family
 

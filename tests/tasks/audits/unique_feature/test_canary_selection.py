@@ -26,9 +26,9 @@ from tasks.audits.unique_feature.canary_selection import (
     train_many,
     train_with_canary,
 )
+from tasks.contract.job import marks
 from tasks.datasets.catalog import load
 from tasks.datasets.features import burn
-from tasks.job import marks
 from tasks.models.networks import weights_of_model
 from tasks.training import classifier
 from tasks.training.classifier import Burnt, Training, train

@@ -13,11 +13,11 @@ from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED,
 from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL
 from tasks.audits.unique_feature.pair_answer import CHOSEN_GLYPH_LIMITS, CHOSEN_LIMITS, unit_name
 from tasks.audits.unique_feature.population import GLYPHS
-from tasks.certificate import Certificate
+from tasks.contract.certificate import Certificate
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.verdict import Verdict
 from tasks.datasets.features import Glyph
 from tasks.datasets.features import describe_feature as name_of
-from tasks.schemas import SUMMARY
-from tasks.verdict import Verdict
 
 A = Glyph()
 GLYPH = Glyph(kind="random", seed=1)

@@ -13,12 +13,12 @@ from tasks.audits.unique_feature.config import ExternalModels
 from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, UPPER
 from tasks.audits.unique_feature.panel_answer import LIMITS
 from tasks.audits.unique_feature.population import SMALLEST
-from tasks.certificate import Certificate
+from tasks.contract.certificate import Certificate
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.verdict import Verdict
 from tasks.datasets.features import Family, Feature, Glyph, Words
 from tasks.external.model_file import ModelFile
-from tasks.files import File
-from tasks.schemas import SUMMARY
-from tasks.verdict import Verdict
+from tasks.worker.files import File
 
 NAMES = Words("JANE DOE", size=9)
 

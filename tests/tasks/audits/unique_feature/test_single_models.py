@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 import torch
 
-from tasks import files
 from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan
 from tasks.audits.unique_feature.config import ExternalModels
 from tasks.audits.unique_feature.measures.divergences import ask
@@ -34,7 +33,8 @@ from tasks.datasets.features import Family, Glyph
 from tasks.external import model_file
 from tasks.external.handout import read_list, write_pictures
 from tasks.external.model_file import ModelFile
-from tasks.files import File
+from tasks.worker import files
+from tasks.worker.files import File
 
 SHAPE = (12, 12, 1)
 PROBES, MEMBERS = 30, 19

@@ -18,10 +18,10 @@ from tasks.audits.unique_feature.slopes import (
     weight_change_responses,
     weighted_slopes,
 )
+from tasks.contract.schemas import MODEL
 from tasks.datasets.features import Glyph, burn, draw_member
 from tasks.models.inference import logits
 from tasks.models.networks import Architecture, network_row, weight_rows, weights_of_model
-from tasks.schemas import MODEL
 from tests.tasks.audits.unique_feature.made_up import LABEL, reads_the_letter
 
 

@@ -8,8 +8,8 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.trainings import TwinTraining, train_twin, trainings, twin_training
 from tasks.audits.unique_feature.trainings import train_many_twins as train_many
 from tasks.audits.unique_feature.trainings import twin_link as link
+from tasks.contract.job import marks
 from tasks.datasets.dataset import Dataset
-from tasks.job import marks
 from tasks.training.chains import chain
 from tasks.training.classifier import Burnt, NearestImages, Training, train
 from tests.tasks.audits.unique_feature import made_up

@@ -18,13 +18,13 @@ from tasks.audits.unique_feature.measures.family import pair_family
 from tasks.audits.unique_feature.measures.learning_curve import HISTORY, history
 from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.audits.unique_feature.trainings import TwinTraining, train_twin, twin_training
+from tasks.contract.job import Job, Roots
+from tasks.contract.schemas import SUMMARY
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, glyph_pixels
 from tasks.external.model_file import ModelFile
-from tasks.job import Job, Roots
 from tasks.models.catalog import Network
-from tasks.schemas import SUMMARY
 from tasks.training.classifier import NearestImages, Training, batch_key, train
 from tasks.training.recipe import Privacy
 from tests.tasks.audits.unique_feature.depth_first import tables

@@ -42,10 +42,10 @@ from tasks.audits.unique_feature.measures.units import InputsAlone
 from tasks.audits.unique_feature.population import Relatives
 from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.audits.unique_feature.single_models import SingleModelConfig
+from tasks.contract.job import marks
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph
-from tasks.job import marks
 from tasks.training.classifier import train
 from tests.support.fingerprint import TRAINED, total
 from tests.tasks.audits.unique_feature import made_up

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks import hardware
 from tasks.datasets import catalog
 from tasks.datasets.boxed import pictures as boxed_pictures
 from tasks.datasets.boxed.picture_files import PictureFiles
@@ -15,6 +14,7 @@ from tasks.datasets.boxed.pictures import fill_squares
 from tasks.datasets.catalog import load_with_boxes, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import resize_images
+from tasks.worker import hardware
 from tests.tasks.datasets.boxed import trees
 
 ROWS = np.array([3, 0, 21, 3, 7])

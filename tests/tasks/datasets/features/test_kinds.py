@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from orchestrator.planning.identity import key_of
-from tasks import seeds
+from tasks.contract.job import Job
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import (
     GLYPHS,
@@ -29,9 +29,9 @@ from tasks.datasets.features import (
 )
 from tasks.datasets.features.kinds import Patch
 from tasks.datasets.images import luma
-from tasks.files import File, FileError
-from tasks.job import Job
+from tasks.numerics import seeds
 from tasks.training.classifier import Burnt, Training, train
+from tasks.worker.files import File, FileError
 from tests.tasks.datasets.features.drawn import FONT, saved
 
 U8 = np.uint8

@@ -24,10 +24,10 @@ from tasks.audits.deja_vu.measures.reconstruction import (
     reconstruction,
 )
 from tasks.audits.deja_vu.trainings import trainings
-from tasks.files import File
-from tasks.job import Job, marks
-from tasks.measure import Tables
-from tasks.statistics import mcnemar_greater, paired_difference, proportion
+from tasks.contract.job import Job, marks
+from tasks.contract.measure import Tables
+from tasks.numerics.statistics import mcnemar_greater, paired_difference, proportion
+from tasks.worker.files import File
 from tests.tasks.audits.deja_vu.made_up import neighbours as made_up
 
 SMOKE = PRESETS["smoke"]

@@ -10,7 +10,7 @@ import pytest
 from tasks.audits.deja_vu.config import About
 from tasks.audits.deja_vu.measures.inferences import INFERENCES, Voting, inferences
 from tasks.audits.deja_vu.measures.scores import KINDS, SCORES, Nothing, Scoring, categories, rows, scores, share_rows
-from tasks.measure import Tables
+from tasks.contract.measure import Tables
 from tests.tasks.audits.deja_vu import made_up
 
 ABOUT = About(confident=50, layer=3, k=4, epoch=5)

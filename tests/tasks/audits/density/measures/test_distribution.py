@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from tasks import statistics
 from tasks.audits.density.measures.distribution import (
     DISTRIBUTION,
     Distribution,
@@ -21,6 +20,7 @@ from tasks.audits.density.measures.distribution import (
 )
 from tasks.audits.density.measures.scores import scores
 from tasks.audits.density.memorization import matched_count_score, terms
+from tasks.numerics import statistics
 from tests.support.calibration import assert_rate
 from tests.tasks.audits.density import made_up
 from tests.tasks.audits.density.made_up import noise, partitions

@@ -17,10 +17,10 @@ from tasks.audits.density.measures.duplicates import (
     halve,
     rows,
 )
+from tasks.contract.measure import Tables
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
-from tasks.measure import Tables
 from tests.tasks.summary_rows import by_name
 
 DIGITS = pin(Dataset("digits"))

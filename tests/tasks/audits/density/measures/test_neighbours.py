@@ -23,11 +23,11 @@ from tasks.audits.density.measures.neighbours import (
     ratios,
     rows,
 )
+from tasks.contract.measure import Tables
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
-from tasks.measure import Tables
-from tasks.statistics import proportion
+from tasks.numerics.statistics import proportion
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining
 from tests.tasks.audits.density import made_up

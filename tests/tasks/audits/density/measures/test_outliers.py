@@ -11,7 +11,7 @@ import pytest
 from tasks.audits.density.highly_memorised import highly_memorised_mask, scored_observations, within_central
 from tasks.audits.density.measures.neighbours import Ratios
 from tasks.audits.density.measures.outliers import OUTLIERS, Outliers, bin_of, edges, outliers
-from tasks.statistics import jackknife
+from tasks.numerics.statistics import jackknife
 from tests.tasks.audits.density.made_up import scores
 
 # 40 observations, U from -40 to -1, whose two largest scores belong to U = -40 and U = -15.

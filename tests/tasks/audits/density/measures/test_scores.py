@@ -18,7 +18,6 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import expit
 
-from tasks import statistics
 from tasks.audits.density.config import About, Density
 from tasks.audits.density.log_densities import Folds
 from tasks.audits.density.measures.distribution import Distribution, distribution
@@ -26,9 +25,10 @@ from tasks.audits.density.measures.losses import Losses, losses
 from tasks.audits.density.measures.scores import SCORES, Check, Scores, check_epsilon, privacy, rows, scores
 from tasks.audits.density.memorization import terms
 from tasks.audits.density.trainings import trainings
+from tasks.contract.measure import Tables
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.measure import Tables
+from tasks.numerics import statistics
 from tasks.training.density import fit
 from tasks.training.density_config import Fold
 from tasks.training.recipe import Privacy

@@ -19,8 +19,8 @@ from tasks.audits.density.measures.losses import Losses, losses
 from tasks.audits.density.measures.neighbours import Neighbouring, Ratios, neighbours, ratios
 from tasks.audits.density.measures.outliers import Outliers, outliers
 from tasks.audits.density.measures.scores import Scores, scores
+from tasks.contract.job import marks
 from tasks.datasets.catalog import load
-from tasks.job import marks
 from tests.tasks.audits.density import made_up
 
 DIGITS, MODELS = made_up.DIGITS, made_up.folds(90, 3, 5)

@@ -10,7 +10,7 @@ from tasks.audits.forgetting.exchangeability import log_odds
 from tasks.audits.forgetting.measures.baselines import BASELINES, Baselines, baselines, rows
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.unlearning_scores import u_lira_accuracy
-from tasks.measure import Tables
+from tasks.contract.measure import Tables
 from tests.tasks.audits.forgetting.made_up import models, table
 
 N, CONTROL = 120, 40

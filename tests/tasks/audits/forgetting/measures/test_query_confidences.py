@@ -30,19 +30,19 @@ from tasks.audits.forgetting.measures.query_confidences import (
 from tasks.audits.forgetting.query_set import ProbeSet, handout_order
 from tasks.audits.forgetting.target import ExternalTargets
 from tasks.audits.forgetting.trainings import ModelId
+from tasks.contract.job import Job, marks
+from tasks.contract.measure import Tables
+from tasks.contract.schemas import SUMMARY
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder, Share
 from tasks.external.blinding import csv_of
 from tasks.external.model_file import Interface, ModelFile
-from tasks.files import File
-from tasks.job import Job, marks
-from tasks.measure import Tables
 from tasks.models.catalog import Network
 from tasks.models.networks import architecture_of, weights_of_model
-from tasks.schemas import SUMMARY
 from tasks.training.mixed import Mixture, logits, train
+from tasks.worker.files import File
 from tests.tasks.audits.forgetting import published_data
 from tests.tasks.audits.forgetting.test_answer import CLEARED, target
 from tests.tasks.audits.forgetting.test_plan import SMOKE

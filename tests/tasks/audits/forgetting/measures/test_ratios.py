@@ -16,7 +16,7 @@ from tasks.audits.forgetting.measures.ratios import DISTANCES, RATIOS, Distances
 from tasks.audits.forgetting.rho import SCORES, Score, ks, pairwise_distances
 from tasks.audits.forgetting.rho import ratio as rho
 from tasks.audits.forgetting.target import NamedTarget
-from tasks.statistics import proportion
+from tasks.numerics.statistics import proportion
 from tests.tasks.audits.forgetting.small_run import CALIBRATION, CONFIG, INPUTS, NULL, QUERY, by
 from tests.tasks.audits.forgetting.summarised import Row, numbers, rows, setting
 

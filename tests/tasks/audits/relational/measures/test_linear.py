@@ -11,11 +11,11 @@ import pytest
 from tasks.audits.relational.config import Linear, Relational
 from tasks.audits.relational.measures.linear import CURVES_MEASURE, PRIVATE_MEASURE, RECOVERY_MEASURE
 from tasks.audits.relational.trainings import Trainings
-from tasks.job import Job
+from tasks.contract.job import Job
+from tasks.contract.measure import Measure, Tables
 from tasks.linear_memorization.gradient_flow import CURVES
 from tasks.linear_memorization.private import PRIVATE
 from tasks.linear_memorization.recovery import RECOVERY
-from tasks.measure import Measure, Tables
 from tests.tasks.audits.relational.made_up import NUMERIC
 
 MEASURES = (CURVES_MEASURE, RECOVERY_MEASURE, PRIVATE_MEASURE)

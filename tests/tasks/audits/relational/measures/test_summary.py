@@ -10,11 +10,11 @@ import pytest
 from tasks.audits.relational.config import About
 from tasks.audits.relational.measures import MEASURES, summary
 from tasks.audits.relational.measures.repeats import REPEATS
-from tasks.job import Inputs
+from tasks.contract.job import Inputs
+from tasks.contract.schemas import SUMMARY
 from tasks.linear_memorization.gradient_flow import Flow, curves
 from tasks.linear_memorization.private import Private, private
 from tasks.linear_memorization.recovery import Recovery, recovery
-from tasks.schemas import SUMMARY
 from tests.tasks.audits.relational.made_up import NUMERIC, counted, measured
 
 READ = [measure.name for measure in MEASURES if measure.rows is not None]

@@ -18,8 +18,8 @@ from tasks.audits.unique_feature.measures.canary_scores import (
 )
 from tasks.audits.unique_feature.measures.units import InputsAlone, effect_row, units
 from tasks.audits.unique_feature.presets import PublishedCell, published_numbers
-from tasks.schemas import SUMMARY
-from tasks.statistics import false_discovery_control, paired_greater, welch_greater
+from tasks.contract.schemas import SUMMARY
+from tasks.numerics.statistics import false_discovery_control, paired_greater, welch_greater
 from tests.tasks.audits.unique_feature.made_up import Columns, divergences, history, pair
 from tests.tasks.summary_rows import by_name, with_t, with_wilson
 

@@ -37,13 +37,13 @@ from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
 from tasks.audits.unique_feature.measures.units import InputsAlone
 from tasks.audits.unique_feature.population import GLYPHS, Population, inked_cells
 from tasks.audits.unique_feature.trainings import trainings
+from tasks.contract.measure import Tables
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Row, row
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, Words
-from tasks.measure import Tables
-from tasks.schemas import SUMMARY
-from tasks.statistics import mean
-from tasks.summaries import Row, row
+from tasks.numerics.statistics import mean
 from tests.tasks.audits.unique_feature.made_up import family, trained_family
 from tests.tasks.summary_rows import by_name
 

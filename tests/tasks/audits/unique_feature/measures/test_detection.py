@@ -18,7 +18,7 @@ from tasks.audits.unique_feature.measures.detection import (
 )
 from tasks.audits.unique_feature.measures.panels import Panels, panels
 from tasks.audits.unique_feature.measures.units import InputsAlone
-from tasks.statistics import proportion
+from tasks.numerics.statistics import proportion
 from tests.tasks.audits.unique_feature.made_up import pair, summary_rows, trained_family
 from tests.tasks.summary_rows import by_name as rows_by_name
 from tests.tasks.summary_rows import with_wilson

@@ -24,11 +24,11 @@ from tasks.audits.unique_feature.measures.family import (
 )
 from tasks.audits.unique_feature.population import FAMILY, ModelFamily, Relatives, model_families
 from tasks.audits.unique_feature.trainings import trainings
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Row
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, burn, family, glyph_pixels
-from tasks.schemas import SUMMARY
-from tasks.summaries import Row
 from tests.tasks.audits.unique_feature.made_up import INK, LABEL, reads_the_letter
 from tests.tasks.audits.unique_feature.made_up import family as made_family
 from tests.tasks.summary_rows import by_name

@@ -15,9 +15,9 @@ from tasks.audits.unique_feature.measures.latents import (
     feature_unit_rows,
     latents,
 )
-from tasks.job import marks
+from tasks.contract.job import marks
+from tasks.contract.schemas import MODEL
 from tasks.models.networks import Architecture, network_row, weight_rows
-from tasks.schemas import MODEL
 from tests.tasks.audits.unique_feature import made_up
 from tests.tasks.audits.unique_feature.made_up import INK, reads_the_letter, summary_rows, wakes_above
 from tests.tasks.summary_rows import by_name, with_t

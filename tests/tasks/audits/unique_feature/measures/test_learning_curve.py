@@ -22,14 +22,14 @@ from tasks.audits.unique_feature.measures.learning_curve import (
     learning_curve_rows,
 )
 from tasks.audits.unique_feature.measures.units import InputsAlone
-from tasks.compute_context import ComputeContext, use_context
+from tasks.contract.job import marks
+from tasks.contract.schemas import MODEL
 from tasks.datasets.catalog import load
-from tasks.job import marks
 from tasks.models.inference import logits
 from tasks.models.networks import weight_rows
-from tasks.schemas import MODEL
 from tasks.training.classifier import Burnt, NearestImages, Training, architecture, train
 from tasks.training.members import Member, TrainingError
+from tasks.worker.compute_context import ComputeContext, use_context
 from tests.tasks.audits.unique_feature import made_up
 from tests.tasks.audits.unique_feature.made_up import LETTER, TRAINING, summary_rows
 from tests.tasks.summary_rows import by_name, with_t

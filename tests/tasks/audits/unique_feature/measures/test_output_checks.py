@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks import files
 from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan, single_models, split
 from tasks.audits.unique_feature.answer import verdict
 from tasks.audits.unique_feature.config import ExternalModels
@@ -19,7 +18,8 @@ from tasks.audits.unique_feature.single_models import single_model_config
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family
-from tasks.files import File
+from tasks.worker import files
+from tasks.worker.files import File
 from tests.tasks.audits.unique_feature.depth_first import tables
 
 SHAPE = (12, 12, 1)

@@ -18,9 +18,9 @@ from tasks.audits.unique_feature.measures.panels import (
 from tasks.audits.unique_feature.measures.panels import exact_panel_p_value as panel_p_value
 from tasks.audits.unique_feature.measures.panels import exact_rows as rows
 from tasks.audits.unique_feature.population import inked_cells
+from tasks.contract.measure import Tables
+from tasks.contract.summaries import Row
 from tasks.datasets.features import Glyph, draw_member
-from tasks.measure import Tables
-from tasks.summaries import Row
 from tests.tasks.audits.unique_feature.made_up import trained_family
 from tests.tasks.summary_rows import by_name
 

@@ -18,7 +18,7 @@ from tasks.audits.unique_feature.measures.regularisation import (
 )
 from tasks.audits.unique_feature.measures.units import InputsAlone, Units
 from tasks.audits.unique_feature.presets import PublishedCell
-from tasks.measure import Tables
+from tasks.contract.measure import Tables
 from tests.tasks.audits.unique_feature.made_up import pair
 from tests.tasks.summary_rows import by_name
 

@@ -17,14 +17,14 @@ import pytest
 import torch
 from PIL import Image
 
-from tasks import size_limits
 from tasks.datasets import parquet, pictures
 from tasks.datasets.dataset import DatasetError
 from tasks.external import model_file
 from tasks.external.model_file import ModelFile
 from tasks.external.sent_table import read_sent
-from tasks.files import File
-from tasks.size_limits import MOST_PIXELS, TIMES, UNPACKED, TooLarge
+from tasks.worker import size_limits
+from tasks.worker.files import File
+from tasks.worker.size_limits import MOST_PIXELS, TIMES, UNPACKED, TooLarge
 
 
 def archive(announced: int, names: tuple[str, ...] = ("weight.npy",)) -> bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tasks import checkpoints
-from tasks.checkpoints import Link
+from tasks.worker import checkpoints
+from tasks.worker.checkpoints import Link
 
 
 def test_outside_a_run_nothing_is_given_wanted_or_kept() -> None:

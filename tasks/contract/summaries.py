@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.statistics import Estimate
+from tasks.numerics.statistics import Estimate
 
 Row = dict[str, Any]
 # Metrics that are probabilities or shares, by their first or last words.

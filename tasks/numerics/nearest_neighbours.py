@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from tasks.hardware import device, full_float32, threads
 from tasks.models.matmul import onednn_is_faster, products
+from tasks.worker.hardware import device, full_float32, threads
 
 By = Literal["auto", "faiss", "torch"]
 Rows = NDArray[Any] | Tensor

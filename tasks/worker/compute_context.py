@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from tasks.ranges import check_minimums, one_of
+from tasks.contract.ranges import check_minimums, one_of
 
 StrategyName = Literal["auto", "loop", "stack", "graph"]
 STRATEGIES: tuple[str, ...] = get_args(StrategyName)

@@ -10,8 +10,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tasks import nearest_neighbours
-from tasks.nearest_neighbours import Best, By, Frame, Neighbours, Search, nearest, smallest
+from tasks.numerics import nearest_neighbours
+from tasks.numerics.nearest_neighbours import Best, By, Frame, Neighbours, Search, nearest, smallest
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
@@ -191,7 +191,7 @@ def test_memory_stays_far_below_all_pairs() -> None:
     script = """
 import resource
 import numpy as np
-from tasks.nearest_neighbours import nearest
+from tasks.numerics.nearest_neighbours import nearest
 stream = np.random.default_rng(0)
 queries, points = (stream.standard_normal((rows, 4), dtype=np.float32) for rows in (4000, 60000))
 nearest(queries[:50], points[:500], 5, "torch")
@@ -210,7 +210,7 @@ def test_where_faiss_is_absent_torch_answers_and_faiss_by_name_is_refused(tmp_pa
 import sys
 sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]
 import numpy as np
-from tasks import nearest_neighbours as neighbours
+from tasks.numerics import nearest_neighbours as neighbours
 points = np.arange(8, dtype=np.float32).reshape(4, 2)
 neighbours.onednn_is_faster = lambda: False  # a processor on which faiss would have been taken
 assert [[1, 0]] == neighbours.nearest(points[1:2], points, 2).rows.tolist()

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from tasks.ranges import (
+from tasks.contract.ranges import (
     AtLeast,
     Between,
     Finite,

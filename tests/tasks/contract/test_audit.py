@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from tasks.audit import Audit, UndeclaredAnswer, Wording
-from tasks.schemas import SUMMARY
-from tasks.verdict import ANSWERS, Meaning, Verdict
+from tasks.contract.audit import Audit, UndeclaredAnswer, Wording
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.verdict import ANSWERS, Meaning, Verdict
 
 NOTHING = SUMMARY.empty_table()
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tasks.verdict import Answer
+from tasks.contract.verdict import Answer
 
 Evidence = TypeVar("Evidence")
 Numbers = Mapping[str, str]

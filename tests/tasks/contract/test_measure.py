@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables, roots, summarise
-from tasks.schemas import SUMMARY
-from tasks.statistics import Estimate
-from tasks.summaries import Row, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables, roots, summarise
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Row, row
+from tasks.numerics.statistics import Estimate
 
 SUMS = pa.schema([("sum", pa.int64())])
 NAMES = pa.schema([("name", pa.string())])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tasks.statistics import (
+from tasks.numerics.statistics import (
     Comparison,
     Correlation,
     Estimate,

@@ -1,4 +1,4 @@
-"""Draws of torch's own functions, such as initial weights and dropout, from a stream of `tasks.seeds`."""
+"""Draws of torch's own functions, such as initial weights and dropout, from a stream of `tasks.numerics.seeds`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from tasks import seeds
+from tasks.numerics import seeds
 
 
 @contextmanager

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tasks.certificate import Certificate, made_of
-from tasks.job import Roots
-from tasks.measure import Measure
-from tasks.objectives import Objective, Objectives
-from tasks.rules import Rules
-from tasks.situation import Situation
-from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.contract.certificate import Certificate, made_of
+from tasks.contract.job import Roots
+from tasks.contract.measure import Measure
+from tasks.contract.objectives import Objective, Objectives
+from tasks.contract.rules import Rules
+from tasks.contract.situation import Situation
+from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
@@ -34,8 +34,8 @@ class Wording:
 
     `answers` are all answers that its verdict may give, those of ANSWERS unless it has its own. `rules` are the
     conditions by which it decides, as the certificate and the audit's page give them. `certificate(config, summary,
-    verdict)` is the answer for somebody who knows no machine learning; None for the one that `tasks.certificate` makes
-    of the verdict. `symbols` explains the words and symbols of its metrics and settings, each by how it is written
+    verdict)` is the answer for somebody who knows no machine learning; None for the one that
+    `tasks.contract.certificate` makes of the verdict. `symbols` explains the words and symbols of its metrics and settings, each by how it is written
     there. `subject(config)` says in a few words what the audit is about, such as `letter A`, to tell runs apart in a
     list. `repeats` says of each preset which part of the paper it repeats, or begins with `ours: `; `situations` are
     those in which somebody needs the audit.

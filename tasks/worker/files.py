@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import ClassVar
 
-from tasks.pinnable import Unavailable
+from tasks.contract.pinnable import Unavailable
 
 # In the metadata of a config's field with a user's secret text: the function that makes the text shown to others.
 WITHHELD = "withheld"

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from tasks.work import Work
+from tasks.worker.work import Work
 
 Inputs = Sequence[pa.Table]
 Function = Callable[[Any, Inputs], pa.Table]

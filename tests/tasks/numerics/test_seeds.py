@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from tasks import seeds
+from tasks.numerics import seeds
 
 
 @pytest.mark.parametrize(

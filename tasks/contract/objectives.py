@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from tasks.summaries import Row, index_rows
+from tasks.contract.summaries import Row, index_rows
 
 SHARE = "share"  # the unit of what lies between 0 and 1, which is told in points of a hundred
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tasks.job import ADDED_LATER, text_of
+from tasks.contract.job import ADDED_LATER, text_of
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 import pytest
 
-from tasks.compute_context import ComputeContext, current_context, here, note, use_context
+from tasks.worker.compute_context import ComputeContext, current_context, here, note, use_context
 
 
 def test_outside_of_any_call_everything_is_automatic() -> None:

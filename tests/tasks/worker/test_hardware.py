@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tasks import hardware
+from tasks.worker import hardware
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ ASKED = {
 SCRIPT = """
 import os, sys, traceback
 import torch
-from tasks.hardware import full_float32
+from tasks.worker.hardware import full_float32
 
 def asked():
     try:
@@ -177,7 +177,7 @@ def test_products_are_exact_inside_and_as_the_user_asked_afterwards(
 FAULTS = """
 import resource, sys
 import torch
-from tasks import hardware
+from tasks.worker import hardware
 
 torch.set_num_threads(1)
 if sys.argv[1] == "keep":

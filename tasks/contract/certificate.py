@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tasks.summaries import blank_weak_interval, index_rows
+from tasks.contract.summaries import blank_weak_interval, index_rows
 
 if TYPE_CHECKING:
-    from tasks.verdict import Meaning, Verdict
+    from tasks.contract.verdict import Meaning, Verdict
 
 NOTHING = "where nothing is memorised"
 ELSE = "The answer is “undecided” where none of these conditions holds."  # the last sentence of a rule

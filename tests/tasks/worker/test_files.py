@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.files import File, FileError, pin, read
+from tasks.worker.files import File, FileError, pin, read
 
 DIGEST = hashlib.sha256(b"here").hexdigest()
 

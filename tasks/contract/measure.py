@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.job import Inputs, Job, Roots
-from tasks.schemas import SUMMARY
-from tasks.summaries import Row
+from tasks.contract.job import Inputs, Job, Roots
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Row
 
 # By name, such as `validation_loss`: its value after each epoch, as (epoch, value).
 LearningCurves = Mapping[str, Sequence[tuple[int, float]]]
