@@ -35,10 +35,10 @@ class Wording:
     `answers` are all answers that its verdict may give, those of ANSWERS unless it has its own. `rules` are the
     conditions by which it decides, as the certificate and the audit's page give them. `certificate(config, summary,
     verdict)` is the answer for somebody who knows no machine learning; None for the one that
-    `tasks.contract.certificate` makes of the verdict. `symbols` explains the words and symbols of its metrics and settings, each by how it is written
-    there. `subject(config)` says in a few words what the audit is about, such as `letter A`, to tell runs apart in a
-    list. `repeats` says of each preset which part of the paper it repeats, or begins with `ours: `; `situations` are
-    those in which somebody needs the audit.
+    `tasks.contract.certificate` makes of the verdict. `symbols` explains the words and symbols of its metrics and
+    settings, each by how it is written there. `subject(config)` says in a few words what the audit is about, such as
+    `letter A`, to tell runs apart in a list. `repeats` says of each preset which part of the paper it repeats, or
+    begins with `ours: `; `situations` are those in which somebody needs the audit.
     """
 
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
