@@ -16,7 +16,7 @@ install: $(INSTALLED)
 # In six parts side by side, lint and types beside them: much of the first four is waiting for clusters, servers and disks.
 # Pages are tested beside trainings, benches beside whole commands, so that the parts end at about the same time.
 ORCHESTRATION := tests/orchestrator
-AUDITS := $(foreach name,deja_vu density forgetting given hospital label predictions provider questions relational,$(wildcard tests/test_$(name)*.py))
+AUDITS := $(foreach name,deja_vu density examples forgetting given label predictions questions relational,$(wildcard tests/test_$(name)*.py))
 CLUSTERS := $(foreach name,chains cluster networks search whole,tests/test_$(name).py)
 WHOLE := $(filter-out $(AUDITS) $(CLUSTERS),$(wildcard tests/test_*.py)) tests/bench
 TRAINING := $(addprefix tests/tasks/,diffusion language_models models self_supervised training) tests/dashboards
@@ -78,8 +78,7 @@ bench: .venv/ready
 
 # The pages of docs/ as a site in site/, with the page of commands written anew; a link that leads nowhere ends it.
 docs: .venv/ready
-	$(BIN)/python -m orchestrator.cli.reference docs/commands.md
-	$(BIN)/python -m orchestrator.cli.rule_pages docs
+	$(BIN)/python -m orchestrator.cli.reference docs
 	$(BIN)/zensical build --strict
 
 # What the machines of cluster.yaml install: dist/*.whl, so a wheel of another version goes; nothing else in dist/ does.

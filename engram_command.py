@@ -20,7 +20,10 @@ def main() -> None:
         signal.signal(number, stop)
     from orchestrator.cli import main as run_command_line
 
-    run_command_line()
+    try:
+        run_command_line()
+    except KeyboardInterrupt:
+        stop()
 
 
 def stop(*_: object) -> None:

@@ -9,11 +9,11 @@ import torch
 
 from bench.engine import classifiers
 from bench.measuring import Row
-from tasks import hardware
 from tasks.datasets.images import Images
 from tasks.training.members import Trained
 from tasks.training.strategies import Strategy, Workload
 from tasks.training.trainer import Trainer
+from tasks.worker import hardware
 
 
 def agreement(data: Images, place: torch.device, members: int, epochs: int) -> Iterator[Row]:

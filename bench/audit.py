@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.measuring import Row
-from tasks.datasets.catalog import find
+from tasks.datasets.benchmark_files import IDX_FILES
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.idx import PARTS
+from tasks.datasets.places import find
 
 TRAIN, TEST = 60_000, 10_000
 TINY: dict[str, Any] = {"data": "digits", "canaries": 2, "examples": 300, "epochs": 2, "patience": 2, "probes": 20}
@@ -105,12 +105,12 @@ def write_random(folder: Path, train: int = TRAIN, test: int = TEST) -> None:
     """The four IDX files, of random images."""
     folder.mkdir(parents=True)
     stream = np.random.default_rng(0)
-    for name, count in zip(PARTS, (train, train, test, test), strict=True):
+    for name, count in zip(IDX_FILES, (train, train, test, test), strict=True):
         pictures = "idx3" in name
         values = stream.integers(0, 256 if pictures else 10, (count, 28, 28) if pictures else count, np.uint8)
         (folder / name).write_bytes(idx(values))
 
 
 def idx(values: NDArray[np.uint8]) -> bytes:
-    """An IDX file of unsigned bytes: see `tasks.datasets.idx`."""
+    """An IDX file of unsigned bytes: see `tasks.datasets.benchmark_files`."""
     return struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.tobytes()

@@ -37,8 +37,7 @@ from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.measures import baselines
 from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects, target_row
 from tasks.audits.forgetting.measures.query_confidences import Ask, ask
-from tasks.audits.forgetting.probe_set import handout_order, load_probes
-from tasks.audits.forgetting.query_set import QuerySet
+from tasks.audits.forgetting.query_set import QuerySet, handout_order, load_probes
 from tasks.audits.forgetting.target import NamedTarget, Target
 from tasks.audits.forgetting.trainings import ModelId, training_job
 from tasks.datasets.catalog import load, pin
@@ -47,11 +46,11 @@ from tasks.datasets.images import Pixels
 from tasks.datasets.mixtures import Part
 from tasks.external.blinding import HandedOut
 from tasks.external.handout import image_of
-from tasks.files import File
-from tasks.files import pin as pin_file
 from tasks.models.catalog import Network
-from tasks.models.weights import architecture_of, weights_of
+from tasks.models.networks import architecture_of, weights_of_model
 from tasks.training import mixed
+from tasks.worker.files import File
+from tasks.worker.files import pin as pin_file
 
 Array = NDArray[np.float64]
 Key = TypeVar("Key")  # what a trained model is known by
@@ -286,7 +285,7 @@ def asked(config: Forgetting, model: ModelId, inputs: Sequence[pa.Table], output
 
 def log_p(table: pa.Table, pictures: Pixels) -> Array:
     """The log-probabilities of a trained model, (pictures, classes)."""
-    logits = mixed.logits(architecture_of(table), weights_of(table), pictures).astype(np.float64)
+    logits = mixed.logits(architecture_of(table), weights_of_model(table), pictures).astype(np.float64)
     return np.asarray(special.log_softmax(logits, axis=1))
 
 

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 
 from bench.measuring import here, parser, publish_counts
-from tasks.statistics import proportion_at_least
+from tasks.numerics.statistics import proportion_at_least
 
 ENGRAM = (sys.executable, "-m", "orchestrator")
 FOUND = {"unique_feature": "memorised", "density": "memorised", "deja_vu": "memorised", "relational": "memorised"}

@@ -25,17 +25,16 @@ import pyarrow as pa
 import torch
 
 from bench.measuring import here, parser, publish_counts
-from tasks.audits.density import Density
-from tasks.audits.density.about import about
+from tasks.audits.density import Density, about
+from tasks.audits.density.answer import RULES, Evidence
 from tasks.audits.density.measures.distribution import Gain
 from tasks.audits.density.measures.scores import FOUND, PLANTED, significance
 from tasks.audits.density.memorization import Array, Indices, lower_log_p
 from tasks.audits.density.reassignment import least_found, p_values, reassign_models
 from tasks.audits.density.tail import LEAST_DRAWS, adjust_p_values, alone, found_in
-from tasks.audits.density.verdict import answered
-from tasks.statistics import Estimate
-from tasks.summaries import Row
-from tasks.verdict import Answer
+from tasks.contract.summaries import Row
+from tasks.contract.verdict import Answer
+from tasks.numerics.statistics import Estimate
 from tests.tasks.audits.density.made_up import noise, partitions
 
 ANSWERS: tuple[Answer, ...] = ("memorised", "not seen", "undecided")
@@ -67,7 +66,8 @@ def answer(config: Density, rows: Mapping[str, Row], found: Row | None = None) -
     """The answer of these rows, by the audit's rule; `found` in place of the memory that is found."""
     called, beyond = rows["observations memorised"], rows.get("observations memorised beyond chance")
     single = rows.get("memory of a single observation that is found") if found is None else found
-    return answered(config, called, beyond, rows["gap"], single)
+    evidence = Evidence(called, beyond, rows["gap"], single, config.negligible, config.detectable)
+    return RULES.decide(config, evidence).answer
 
 
 def enough(config: Density, log_p: Array, out: Indices, chance: np.random.Generator, few: int = PLANTED) -> Array:

@@ -12,8 +12,8 @@ from tasks.datasets.images import Images
 from tasks.models.networks import Architecture
 from tasks.models.vae import mnist
 from tasks.training.cross_entropy import CrossEntropy
+from tasks.training.density_objective import Elbo
 from tasks.training.device_data import resident
-from tasks.training.elbo import Elbo
 from tasks.training.members import Member, Spec
 from tasks.training.objective import Objective
 from tasks.training.recipe import Recipe

@@ -23,8 +23,7 @@ import torch
 from numpy.typing import NDArray
 
 from bench.measuring import Row, Run, clock_of, here, in_turn, parser, publish
-from tasks.audits.forgetting.kolmogorov_smirnov import Score
-from tasks.audits.forgetting.rho import Ratio, ratio
+from tasks.audits.forgetting.rho import Ratio, Score, ratio
 
 Array = NDArray[np.float64]
 CPU = torch.device("cpu")

@@ -41,13 +41,13 @@ from bench.engine import STEPS, VAE, autoencoders, epochs, first, images, seated
 from bench.engine import VAE_BATCH as BATCH
 from bench.engine import VAE_LEARNING_RATE as LEARNING_RATE
 from bench.measuring import Row, Run, ceilings, clock_of, here, in_turn, options, publish, rate
-from tasks import hardware
 from tasks.datasets.images import Images
-from tasks.hardware import full_float32
 from tasks.models.dequantisation import fixed_inputs, observation_keys
 from tasks.models.importance import Sampling, log_p
 from tasks.training.stack import Stack
 from tasks.training.strategies import Strategy
+from tasks.worker import hardware
+from tasks.worker.hardware import full_float32
 
 SAMPLES, FEW = 256, 2
 FOLDS, EPOCHS, ESTIMATED, ROWS, TRAINED_ON = 100, 100, 20, 60_000, 54_000  # of density: log p every 5 epochs

@@ -30,18 +30,17 @@ from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects, target_row
 from tasks.audits.forgetting.measures.power import REQUIRED_POWER, smallest_detected_share
-from tasks.audits.forgetting.probe_set import handout_order, load_probes
-from tasks.audits.forgetting.query_set import QuerySet
+from tasks.audits.forgetting.query_set import QuerySet, handout_order, load_probes
 from tasks.audits.forgetting.target import NamedTarget, Target
 from tasks.audits.forgetting.trainings import ModelId, check_data, training_job
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
-from tasks.files import File
-from tasks.files import pin as pin_file
 from tasks.models.catalog import Network
-from tasks.statistics import Estimate, clustered_proportion, proportion
+from tasks.numerics.statistics import Estimate, clustered_proportion, proportion
 from tasks.training.mixed import Mixture
+from tasks.worker.files import File
+from tasks.worker.files import pin as pin_file
 
 DECIMALS = 6  # of a table that is handed in
 

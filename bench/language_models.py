@@ -28,15 +28,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 
 from bench.measuring import Row, Run, here, options, publish
-from tasks import hardware
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import Question
-from tasks.language_models.fine_tuning_config import FineTuning
+from tasks.language_models.fine_tuning import FineTuning
 from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.pretrained import prepare_model, quiet
 from tasks.language_models.sequence_model import EncoderDecoder
 from tasks.language_models.training import FineTuner, decode_answers
+from tasks.training.fit import read_losses
+from tasks.worker import hardware
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Bench:
 
     def train(self) -> None:
         self.epoch += 1
-        self.training._train_epoch(self.epoch)
+        read_losses(self.training.take_steps(self.epoch), 0, 0)
 
     def train_by_trainer(self) -> None:
         from transformers import DataCollatorForSeq2Seq, PrinterCallback, Trainer, TrainingArguments

@@ -33,7 +33,7 @@ import torch
 from numpy.typing import NDArray
 
 from bench.measuring import Row, Run, ceilings, clock_of, here, in_turn, options, publish, rate
-from tasks.nearest_neighbours import nearest
+from tasks.numerics.nearest_neighbours import nearest
 
 Array = NDArray[np.float32]
 

@@ -37,10 +37,10 @@ from orchestrator.executors.ray import RayExecutor, connect  # noqa: E402
 from orchestrator.inspection import explain  # noqa: E402
 from orchestrator.planning.plan import Plan  # noqa: E402
 from orchestrator.runs.lifecycle import start  # noqa: E402
-from orchestrator.spec.execution import Execution  # noqa: E402
 from orchestrator.spec.resolve import Cell  # noqa: E402
+from orchestrator.spec.specification import Execution  # noqa: E402
 from orchestrator.store import open_store  # noqa: E402
-from tasks.job import Inputs, task  # noqa: E402
+from tasks.contract.job import Inputs, task  # noqa: E402
 
 WINDOW = 256  # calls that bare Ray has submitted at one time
 WARMING = 8  # jobs

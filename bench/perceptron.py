@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from bench.engine import BATCH, LEARNING_RATE, classifiers, epochs, images, seated
 from bench.measuring import Row, Run, ceilings, clock_of, in_turn, rate
 from tasks.datasets.images import Images
-from tasks.models import mlp1
+from tasks.models.classifiers import HIDDEN
 from tasks.models.networks import Architecture
 from tasks.training.strategies import Strategy
 
@@ -76,7 +76,7 @@ def pictures(data: Images, place: torch.device) -> Epoch:
 
 def naive(rows: torch.utils.data.Dataset[Any], data: Images, place: torch.device) -> Epoch:
     """DataLoader, autograd, cross-entropy and Adam, all at their defaults."""
-    widths = (math.prod(data.shape), *mlp1.HIDDEN)
+    widths = (math.prod(data.shape), *HIDDEN)
     hidden = [module for a, b in pairwise(widths) for module in (nn.Linear(a, b), nn.ReLU())]
     network = nn.Sequential(*hidden, nn.Linear(widths[-1], data.classes)).to(place)
     optimiser = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)

@@ -15,7 +15,7 @@ from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing.price import Price, price_plan
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
-from tasks.hardware import threads
+from tasks.worker.hardware import threads
 
 # Of each audit what makes a chain one job, since no state is kept here.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {

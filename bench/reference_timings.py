@@ -2,11 +2,12 @@
 
     python -m bench.reference_timings [--only NAME ...] [--out orchestrator/pricing/reference_timings.json]
 
-Presets on embedded data are run job by job in this process, on one thread, and each network is trained for one epoch on
-images of the usual shapes; all by processor time, which a busy machine disturbs little. Seconds per unit are the
-non-negative least squares of the jobs' seconds on what they compute (`tasks.work`), relative to the seconds. What was
-measured replaces what the file has of it; the rest stays, and all of it is for the machine speed in the file. `private`
-are trainings with differential privacy, each the least of several repetitions; what other sections time stays.
+Presets on embedded data are run job by job in this process, on one thread, and each network is trained for one epoch
+on images of the usual shapes; all by processor time, which a busy machine disturbs little. Seconds per unit are the
+non-negative least squares of the jobs' seconds on what they compute (`tasks.worker.work`), relative to the seconds.
+What was measured replaces what the file has of it; the rest stays, and all of it is for the machine speed in the
+file. `private` are trainings with differential privacy, each the least of several repetitions; what other sections
+time stays.
 """
 
 from __future__ import annotations
@@ -24,13 +25,12 @@ import numpy as np
 import pyarrow as pa
 
 from orchestrator.planning.plan import Plan, plan_of
-from orchestrator.pricing.reference import FILE
-from orchestrator.pricing.speed import KINDS, Speed, measure_speed
+from orchestrator.pricing.reference import FILE, KINDS, Speed, measure_speed
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
+from tasks.contract.job import Job, marks
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
-from tasks.job import Job, marks
 from tasks.models.catalog import Network
 from tasks.training.classifier import Training, train
 from tasks.training.classifier import work as of_classifier
@@ -147,7 +147,7 @@ def networks() -> Iterator[Timed]:
 
 
 def autoencoders() -> Iterator[Timed]:
-    from tasks.models.densities import DensityModel
+    from tasks.models.catalog import DensityModel
     from tasks.training.density import fit, work
     from tasks.training.density_config import DensityTraining
 

@@ -21,8 +21,7 @@ from ray import tune
 
 from orchestrator.searches import searching, tuning
 from orchestrator.searches.definition import Search, Settings, build_search
-from orchestrator.spec.execution import Execution
-from orchestrator.spec.specification import Spec
+from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import Store, open_store
 
 FEW = 4  # trials of the shorter of two searches, whose difference is that of the trials alone

@@ -27,21 +27,19 @@ from torch import Tensor
 
 from bench.language_models import timed
 from bench.measuring import Row, here, options, publish
-from tasks import hardware
-from tasks.datasets.boxed.partition import Partition
-from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.boxed.partition import Partition, TrainingImages
 from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.dataset import Dataset
 from tasks.self_supervised import views
 from tasks.self_supervised.criterion import VICReg
 from tasks.self_supervised.encoder import DEVIATION, MEAN
-from tasks.self_supervised.encoder_config import encoder_of_pretraining
-from tasks.self_supervised.held_pictures import Squares, resident
 from tasks.self_supervised.learners import learner
 from tasks.self_supervised.networks import Network, initial_network
-from tasks.self_supervised.pretraining_config import Augmentation, Pretraining
+from tasks.self_supervised.pretraining_config import Augmentation, Pretraining, encoder_of_pretraining
 from tasks.self_supervised.pretraining_loop import Training
-from tasks.self_supervised.training_set import TrainingSet
+from tasks.self_supervised.training_set import Squares, TrainingSet, resident
+from tasks.training.fit import read_losses
+from tasks.worker import hardware
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ class Bench:
 
     def train(self) -> None:
         """An epoch."""
-        self.training.epoch(next(self.numbers) + 1)
+        read_losses(self.training.take_steps(next(self.numbers) + 1), self.config.seed, 0)
 
     def views(self) -> None:
         """An epoch's views alone."""

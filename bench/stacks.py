@@ -18,13 +18,13 @@ from bench.engine import BATCH, FEW_STEPS, STEPS, classifiers, first, seated, st
 from bench.measuring import Row, Run, in_turn, wall_after_the_device
 from bench.perceptron import gigaflops_of_a_step, tensors
 from bench.sections import release
-from tasks import hardware
 from tasks.datasets.images import Images
-from tasks.hardware import full_float32
 from tasks.models.networks import Architecture
 from tasks.training import memory
 from tasks.training.strategies import Strategy, benchmark, candidates, rehearse, synchronise
 from tasks.training.trainer import MOST
+from tasks.worker import hardware
+from tasks.worker.hardware import full_float32
 
 STACKS = (64, 256, 128, 512, 1, 16, 4)  # the most telling first
 ENOUGH = 64  # models in a stack from which on the goals hold

@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.cheating_owners import CLEAN, Counted, Size, asked, counted, planned, trained, written
-from tasks import seeds
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import ModelId
+from tasks.numerics import seeds
 from tasks.training.mixed import Mixture
-from tasks.training.unlearning import Unlearning, unlearn
-from tasks.training.unlearning_config import UNLEARNING, UnlearningName
+from tasks.training.unlearning import UNLEARNING, Unlearning, UnlearningName, unlearn
 
 MODELS = 10  # of each method at most
 OWNER = "model by model"

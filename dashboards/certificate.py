@@ -14,10 +14,10 @@ from dashboards import configuration, sheet
 from dashboards.number_line import Entry, legend_entries, number_line
 from dashboards.run import Run
 from dashboards.signs import badge
-from orchestrator.inspection import evidence
-from orchestrator.inspection.evidence import AuditedItem, ResultTable
+from orchestrator.inspection import page_seal
+from orchestrator.inspection.page_seal import AuditedItem, ResultTable
 from orchestrator.quantities import format_count
-from tasks.certificate import Certificate, Finding
+from tasks.contract.certificate import Certificate, Finding
 
 BY_THEMSELVES = 3  # findings that are shown one by one; more stand in a table
 TONES = ("accused", "open", "cleared")  # in this order where not all are shown
@@ -57,16 +57,16 @@ def findings(run: Run) -> list[ShownFinding]:
 
 def audited_rows(run: Run) -> tuple[list[AuditedRow], dict[str, AuditedRow]]:
     """What was audited, a row each, and by its run the summary of what came of it, or those of a sweep's cells."""
-    tables = evidence.tables(run.journal, run.store)
+    tables = page_seal.tables(run.journal, run.store)
     results = [table for table in tables if table.stored and table.name == "summary"]
-    things = [_thing_row(thing) for thing in evidence.audited_items(run.journal, run.store)]
+    things = [_thing_row(thing) for thing in page_seal.audited_items(run.journal, run.store)]
     return things, {table.run: _table_row(table, bool(run.cells)) for table in results}
 
 
 def select_audited_rows(run: Run, wanted: Callable[[ResultTable], bool]) -> list[AuditedRow]:
     """What was audited, and those tables of what came of it that are `wanted`, a row each."""
-    tables = [table for table in evidence.tables(run.journal, run.store) if wanted(table)]
-    things = [_thing_row(thing) for thing in evidence.audited_items(run.journal, run.store)]
+    tables = [table for table in page_seal.tables(run.journal, run.store) if wanted(table)]
+    things = [_thing_row(thing) for thing in page_seal.audited_items(run.journal, run.store)]
     return [*things, *(_table_row(table, bool(run.cells)) for table in tables)]
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from dashboards.run import Run
 from orchestrator.errors import EngramError
-from orchestrator.inspection import labels
-from orchestrator.spec import audits
+from orchestrator.spec import audits, resolve
 from orchestrator.spec.config_parts import flatten, plain
 from orchestrator.spec.fields import text
 
@@ -71,7 +70,7 @@ def varied_fields(run: Run) -> list[str]:
 
 def distinguishing_fields(run: Run) -> list[str]:
     """The fewest of the fields that vary in a sweep that still tell its cells apart."""
-    return labels.distinguishing_fields([cell.about.get("setting") or {} for cell in run.cells])
+    return resolve.distinguishing_fields([cell.about.get("setting") or {} for cell in run.cells])
 
 
 def data_sets(run: Run) -> list[Data]:

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
-from dashboards import glyph, inline, numbers, signs
+from dashboards import glyph, numbers, signs
+from dashboards.chart import Figure
+from dashboards.drawing import PALETTE
 from orchestrator.quantities import format_count
 from orchestrator.store.provenance import versions
 
@@ -44,8 +47,8 @@ def render(template: str, **context: Any) -> str:
         "zip": zip,
         "badge_of": signs.badge,
         "glyph": glyph.glyph,
-        "light": inline.colours(False),
-        "dark": inline.colours(True),
+        "light": colours(False),
+        "dark": colours(True),
     }
     version = versions().get("engram-audit", "of no known version")
     return environment.get_template(template).render(version=version, **context)
@@ -59,3 +62,17 @@ def write(path: Path, text: str) -> None:
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def inline(figure: Figure) -> Markup:
+    """The figure's `<svg>` element, for pages that declare `colours()`."""
+    drawn = figure.svg
+    for name, (light, _) in PALETTE.items():
+        drawn = drawn.replace(light, f"var(--{name})")
+    named = f'<svg role="img" aria-label="{escape(figure.alt)}" '
+    return Markup(named + drawn.removeprefix("<svg "))
+
+
+def colours(dark: bool) -> Markup:
+    """The palette as CSS declarations."""
+    return Markup("".join(f"--{name}:{colour[dark]};" for name, colour in PALETTE.items()))

@@ -213,12 +213,14 @@ def format_number(value: float | None) -> str:
     return "none" if value is None else f"{value:.3g}"
 
 
-def set_ticks(axes: Axes, across: int = 5, up: int = 5, whole: bool = False) -> None:
-    """Set at most so many round ticks on each axis; integers across if `whole`."""
+def set_ticks(axes: Axes, across: int | None = 5, up: int | None = 5, whole: bool = False) -> None:
+    """Set at most so many round ticks on each axis, where there is a number; integers across if `whole`."""
     from matplotlib.ticker import MaxNLocator
 
-    axes.xaxis.set_major_locator(MaxNLocator(across, steps=[1, 2, 2.5, 5, 10], integer=whole))
-    axes.yaxis.set_major_locator(MaxNLocator(up, steps=[1, 2, 2.5, 5, 10]))
+    if across is not None:
+        axes.xaxis.set_major_locator(MaxNLocator(across, steps=[1, 2, 2.5, 5, 10], integer=whole))
+    if up is not None:
+        axes.yaxis.set_major_locator(MaxNLocator(up, steps=[1, 2, 2.5, 5, 10]))
 
 
 def hide_y_axis(axes: Axes) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dashboards import drawing, legend
-from dashboards.figure import Figure
+from dashboards.chart import Figure
+from dashboards.summary import LETTERS, Row, finite, fit_words, row_label, words
 
-Row = Mapping[str, Any]
 Metric = tuple[str, list[Row]]
 REPEATED = "Does it repeat what was published?"
 LOGARITHMIC = "Scales differ; on a logarithmic one, an interval that runs off to the left includes 0."
@@ -23,8 +21,6 @@ LEGEND = 0.42
 MOST = 80  # rows in one figure
 # From the smallest to the largest estimate, from where on a scale is logarithmic: beside published ones, and else.
 WIDE, WIDEST = 30, 1000
-LETTERS = 24  # of a label
-LEAST = 6  # letters that a shortened word keeps
 # Metrics on one scale use at least this part of it each; otherwise they get scales of their own.
 SHARE = 0.3
 
@@ -119,9 +115,9 @@ def draw_metrics(axes: Any, panel: Sequence[Metric], rows: float) -> None:
         place = (-LABELS * 72 + 6, y)
         axes.annotate(metric, place, xycoords=("axes points", "data"), va="center", fontweight="bold")
         y -= 0.15
-        for row, words in zip(of_metric, row_labels(of_metric), strict=True):
+        for row, label in zip(of_metric, row_labels(of_metric), strict=True):
             y -= 1
-            labels[y] = words
+            labels[y] = label
             draw_row(axes, row, y)
         y -= 1
     axes.set_ylim(-0.5, rows - 0.5)
@@ -178,34 +174,6 @@ def row_labels(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def row_label(row: Row, most: int = LETTERS) -> str:
-    """A label that tells the rows of a metric apart: the values of what was varied."""
-    return fit_words(words(row), most) or "all"
-
-
-def words(row: Row) -> list[str]:
-    """The values of what was varied, numbers with their names; a setting that is no JSON as it is."""
-    try:
-        setting = json.loads(row["setting"] or "{}")
-    except ValueError:
-        return [str(row["setting"])]
-    return [f"{name} {value}" if isinstance(value, int | float) else str(value) for name, value in setting.items()]
-
-
-def fit_words(words: Sequence[str], most: int = LETTERS) -> str:
-    """The words joined by commas, the longest shortened until they fit; the last often tells rows apart."""
-    words = list(words)
-    while (over := len(", ".join(words)) - most) > 0 and max(map(len, words)) > LEAST:
-        at = max(range(len(words)), key=lambda index: len(words[index]))
-        words[at] = shorten(words[at], max(LEAST, len(words[at]) - over))
-    return shorten(", ".join(words), most)
-
-
-def shorten(text: str, most: int = LETTERS) -> str:
-    """The text, truncated with an ellipsis to at most so many letters."""
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
 def describe_row(row: Row) -> str:
     """The row in words, for readers who cannot see the figure."""
     words = f"{row['metric']} ({row_label(row)}): {drawing.format_number(row['estimate'])}"
@@ -216,8 +184,3 @@ def describe_row(row: Row) -> str:
     if finite(row["published"]):
         words += f", published {drawing.format_number(row['published'])}"
     return f"{words}, n {row['n']}."
-
-
-def finite(value: Any) -> bool:
-    """Whether this is a finite number."""
-    return isinstance(value, int | float) and math.isfinite(value)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dashboards import audits, drawing
+from dashboards.chart import Figure
 from dashboards.estimates import estimates
-from dashboards.figure import Figure
 from dashboards.pareto_front import pareto_front
-from dashboards.repetition import repetition
 from dashboards.run import Run
-from dashboards.sweep import sweep
+from dashboards.sweep import repetition, sweep
 
 
 def figures(run: Run) -> list[Figure]:

@@ -3,49 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dashboards import drawing
-from dashboards.estimates import fit_words
+from dashboards.summary import fit_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Box = tuple[float, float, float, float]  # left, bottom, width and height in inches from the figure's lower left corner
 LEFT, RIGHT = 0.75, 0.2  # inches beside the axes
 LETTERS = 24  # of a row's name
 MOST = 40  # rows in one figure
 
 
+def wide_box(bottom: float, height: float) -> Box:
+    """The box of a panel across the page."""
+    return LEFT, bottom, drawing.WIDTH - LEFT - RIGHT, height
+
+
+def stack(count: int, panel: float, gap: float = 0.4, foot: float = 0.5) -> list[Box]:
+    """Boxes below one another, the uppermost first: `panel` inches from one to the next, `gap` of them between."""
+    return [wide_box(foot + panel * (count - 1 - at), panel - gap) for at in range(count)]
+
+
 def wide_axes(figure: Figure, bottom: float, height: float) -> Axes:
     """Axes across the page, in inches from the figure's lower edge."""
-    return drawing.add_axes(figure, LEFT, bottom, drawing.WIDTH - LEFT - RIGHT, height)
+    return drawing.add_axes(figure, *wide_box(bottom, height))
 
 
 def stack_axes(figure: Figure, count: int, panel: float, gap: float = 0.4, foot: float = 0.5) -> list[Axes]:
-    """Axes below one another, the uppermost first: `panel` inches from one to the next, `gap` of them between."""
-    return [wide_axes(figure, foot + panel * (count - 1 - at), panel - gap) for at in range(count)]
+    """Axes below one another, in the boxes of `stack`."""
+    return [drawing.add_axes(figure, *box) for box in stack(count, panel, gap, foot)]
 
 
-def row_axes(names: Sequence[str], above: float, right: float = RIGHT) -> tuple[Figure, Axes, NDArray[np.int64]]:
-    """A figure with a row for each name and `above` inches over them, its axes, and the heights of the rows.
+@dataclass(frozen=True)
+class Rows:
+    """Rows of named things, the first one uppermost: the names as they fit, where each row stands, and their box."""
 
-    The first name is the uppermost.
-    """
+    names: Sequence[str]
+    y: NDArray[np.int64]
+    box: Box
+    height: float  # inches of the figure
+
+
+def rows(names: Sequence[str], above: float, right: float = RIGHT) -> Rows:
+    """A row for each name, with `above` inches over them."""
     short = [fit_words(name.split(", "), LETTERS) for name in names]
     left = 0.25 + 0.085 * max(map(len, short))
     step = 0.3 if len(names) <= 16 else 0.22
-    figure = drawing.canvas(step * len(names) + 0.5 + above)
-    axes = drawing.add_axes(figure, left, 0.5, drawing.WIDTH - left - right, step * len(names))
-    y = np.arange(len(names), dtype=np.int64)[::-1]
-    drawing.set_ticks(axes)
-    axes.set_ylim(-0.6, len(names) - 0.4)
-    axes.set_yticks(y, short, color=drawing.light("ink"))
-    drawing.hide_y_axis(axes)
-    return figure, axes, y
+    box = (left, 0.5, drawing.WIDTH - left - right, step * len(names))
+    return Rows(short, np.arange(len(names), dtype=np.int64)[::-1], box, step * len(names) + 0.5 + above)
 
 
 def left_out_note(shown: int, of: int, things: str) -> str:

@@ -39,6 +39,12 @@ def series(labels: Sequence[str], joined: bool = True, **look: Any) -> list[Arti
     ]
 
 
+def series_entry(label: str, look: Series, **other: Any) -> Artist:
+    """An entry for a line with its colour, mark and dash."""
+    colour, marker, dash = look
+    return line(label, **{"color": drawing.light(colour), "marker": marker, "linestyle": dash} | other)
+
+
 def columns(labels: Sequence[str]) -> int:
     """The number of columns in which these labels fit."""
     return 2 if max(map(len, labels)) <= ENTRY else 1

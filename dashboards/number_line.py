@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from orchestrator import rounding
-from tasks.certificate import OTHERS, Boundary, NumberLine
+from tasks.contract.certificate import OTHERS, Boundary, NumberLine
 
 LEFT, RIGHT = 5.0, 95.0  # per cent
 MIDDLE, HEIGHT = 20, 54

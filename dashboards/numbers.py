@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from markupsafe import Markup, escape
 
+from dashboards.summary import read_setting
 from orchestrator import rounding
 from orchestrator.quantities import format_count
 
@@ -67,10 +67,8 @@ def short(value: Any) -> str:
 def setting(text: str | None) -> str:
     """A summary row's setting, which is JSON, in words."""
     try:
-        varied = json.loads(text or "{}")
-    except ValueError:
-        varied = None
-    if not isinstance(varied, dict):
+        varied = read_setting(text)
+    except (TypeError, ValueError):
         return str(text)
     return ", ".join(f"{name} = {short(value)}" for name, value in varied.items())
 

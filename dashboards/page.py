@@ -14,18 +14,16 @@ from dashboards import (
     configuration,
     document,
     html_table,
-    inline,
     provenance,
     run_history,
     sealing,
     search,
     symbols,
 )
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.figures import figures
-from dashboards.gallery import Gallery
+from dashboards.gallery import Gallery, record_gallery
 from dashboards.provenance import Provenance
-from dashboards.record_gallery import record_gallery
 from dashboards.run import Run, open_run
 from orchestrator.inspection import status
 from orchestrator.inspection.disclosure import Disclosure
@@ -34,7 +32,7 @@ from orchestrator.inspection.search_results import QUESTION
 from orchestrator.quantities import format_count
 from orchestrator.store import Store
 from orchestrator.store.listing import stored_keys
-from tasks.schemas import SUMMARY
+from tasks.contract.schemas import SUMMARY
 
 FAILURES = 20  # whose tracebacks are shown
 STRATEGIES = 4  # in which results were computed, named at the top
@@ -113,7 +111,7 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "question": QUESTION if run.search is not None else run.question or run.audit,
         "several": bool(run.cells) and run.search is None,
         **_answer_context(run, len(notices)),
-        "figures": [(figure, inline.inline(figure)) for figure in drawn],
+        "figures": [(figure, document.inline(figure)) for figure in drawn],
         "sheets": shown,
         "unshown": unshown,
         "failures": list(failures(run)),

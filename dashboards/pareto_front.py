@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dashboards import drawing, layout, legend
-from dashboards.estimates import shorten
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.run import Run
+from dashboards.summary import shorten
 from orchestrator.inspection import search_results
 from orchestrator.inspection.search_results import FRESH, START, SearchResults, value
-from tasks.objectives import Objective
+from tasks.contract.objectives import Objective
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,20 +10,19 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.inspection import results, search_results, status, trial_runs
+from orchestrator.inspection import results, search_results, status
 from orchestrator.inspection.disclosure import Disclosure, typed_config
-from orchestrator.inspection.search_results import SearchResults
+from orchestrator.inspection.search_results import SearchResults, TrialOf
 from orchestrator.inspection.status import Status
-from orchestrator.inspection.trial_runs import TrialOf
-from orchestrator.run_folder import details
-from orchestrator.run_folder.details import Details
+from orchestrator.run_folder import notes
 from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.notes import Details
 from orchestrator.spec import audits
 from orchestrator.store import Store
-from tasks.certificate import Certificate
-from tasks.objectives import Objectives
-from tasks.summaries import blank_weak_interval
-from tasks.verdict import Meaning, Verdict
+from tasks.contract.certificate import Certificate
+from tasks.contract.objectives import Objectives
+from tasks.contract.summaries import blank_weak_interval
+from tasks.contract.verdict import Meaning, Verdict
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class Run:
     @cached_property
     def trial_of(self) -> tuple[TrialOf, ...]:
         """The trials of searches that the run is."""
-        return trial_runs.parent_searches(self.journal)
+        return search_results.parent_searches(self.journal)
 
     @cached_property
     def objectives(self) -> Objectives | None:
@@ -101,7 +100,7 @@ class Run:
     @cached_property
     def details(self) -> Details:
         """What people say of the run's certificate: its title, who audited for whom, and why."""
-        return details.read(self.journal.folder)
+        return notes.read_details(self.journal.folder)
 
     @cached_property
     def certificate(self) -> Certificate | None:

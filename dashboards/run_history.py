@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dashboards.run import Run
-from orchestrator.run_folder.journal import ENDS
-from orchestrator.run_folder.merged_log import MergedLog
+from orchestrator.run_folder.journal import ENDS, MergedLog
 from orchestrator.run_folder.progress import Event, RunProgress, seconds_of
 
 

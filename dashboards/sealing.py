@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from dashboards import document
 from dashboards.run import Run
-from orchestrator.inspection import evidence, page_seal
+from orchestrator.inspection import page_seal
 from orchestrator.inspection.search_results import TRIALS
 
 PLACEHOLDER = "<!--seal-->"  # in a template; texts of others are escaped and cannot hold it
@@ -17,8 +17,8 @@ LISTED = 'id="audited"'  # of the list of what was audited, where the page has o
 
 def add_seal(page: str, runs: Sequence[Run], file: str) -> str:
     """The page with its seal at `PLACE`. It shows `runs`, and will be written under the name `file`."""
-    named = list(dict.fromkeys(entry for run in runs for entry in evidence.audited_items(run.journal, run.store)))
-    tables = [table for run in runs for table in evidence.tables(run.journal, run.store)]
+    named = list(dict.fromkeys(entry for run in runs for entry in page_seal.audited_items(run.journal, run.store)))
+    tables = [table for run in runs for table in page_seal.tables(run.journal, run.store)]
     several = len({table.run for table in tables}) > 1
     section = document.render(
         "seal.html",

@@ -13,7 +13,7 @@ from dashboards.run import Run
 from dashboards.signs import badge
 from orchestrator.inspection import pages, search_results
 from orchestrator.inspection.search_results import FRESH, SEARCHED, START, TRIALS, Row, SearchResults
-from orchestrator.searches import certificate
+from orchestrator.searches import recommendation
 
 # Of how a search proceeds, in the words of `engram search --help`.
 SETTINGS: Mapping[str, str] = {
@@ -49,7 +49,7 @@ def page_of(run: Run, other: str) -> str:
 def context(run: Run, search: SearchResults) -> dict[str, Any]:
     """The template's variables."""
     settings = search.settings
-    chosen = {name for row in search.trials for name in certificate.choices(row["setting"])}
+    chosen = {name for row in search.trials for name in recommendation.choices(row["setting"])}
     rungs = bool(settings["rungs"])
     shown = {name: settings[name] for name in SETTINGS if rungs or name not in ("rungs", "keep_one_in")}
     return {
@@ -66,18 +66,18 @@ def context(run: Run, search: SearchResults) -> dict[str, Any]:
 
 def command(search: SearchResults) -> str:
     """The command that makes the search, and continues it."""
-    return shlex.join(certificate.command(search))
+    return shlex.join(recommendation.command(search))
 
 
 def certificate_context(run: Run, search: SearchResults) -> dict[str, Any]:
     """The template's variables of the certificate."""
-    told = None if run.objectives is None else certificate.certificate(search, run.objectives)
+    told = None if run.objectives is None else recommendation.certificate(search, run.objectives)
     audited = audited_rows(run, search)
     rows = {"audited": audited, "as_table": False, "unlisted": "", "unnamed": 0, "zoom": 1}
     if told is None or search.answer is None:
         return {"certificate": None, "findings": [], **rows}
     (finding,) = told.findings
-    sign = badge(finding.answer, certificate.meaning(search.answer))
+    sign = badge(finding.answer, recommendation.meaning(search.answer))
     texts = {name: [getattr(told, name)] for name in ("asked", "rule", "error", "beyond")} | {"steps": [*told.steps]}
     height = sheet.remaining_height(1, texts.values(), run.details) - sheet.FINDING - sheet.ROW * len(audited)
     found = [(run, certificates.present_finding(finding, sign))]
@@ -109,7 +109,7 @@ def _trial(run: Run, search: SearchResults, row: Row) -> Trial:
     return Trial(
         row=row,
         name=f"{number}, fresh seeds" if row["part"] == FRESH else number,
-        choices=certificate.choices(row["setting"]),
+        choices=recommendation.choices(row["setting"]),
         marks=tuple(name for name, held in marks.items() if held),
         memorization=search_results.value(row, "memorization"),
         utility=search_results.value(row, "utility"),

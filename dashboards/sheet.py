@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 from typing import TypeVar
 
-from orchestrator.run_folder.details import Details
+from orchestrator.run_folder.notes import Details
 
 Item = TypeVar("Item")
 

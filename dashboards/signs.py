@@ -6,7 +6,7 @@ import re
 
 from markupsafe import Markup
 
-from tasks.verdict import Meaning
+from tasks.contract.verdict import Meaning
 
 SIZE = 14
 ROUND = 'cx="7" cy="7" r="5"'

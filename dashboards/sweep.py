@@ -1,4 +1,4 @@
-"""A sweep's cells in one figure: the estimates that carry the verdict over what was varied."""
+"""A sweep's cells in one figure: the estimates that carry the verdict over what was varied, or a paper's table."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dashboards import drawing, estimates, layout, legend, numbers
-from dashboards.estimates import Row, finite, shorten
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.run import Run
-from orchestrator.inspection import labels
+from dashboards.summary import Row, finite, read_setting, row_label, shorten
+from orchestrator.spec import resolve
 
 LINES = 6  # more of them cannot be told apart: then the cells are listed
 LETTERS = 52  # that fit below the panels
@@ -102,6 +102,19 @@ def varied_settings(cells: Sequence[Run]) -> list[Setting]:
     ]
 
 
+def name_cells(run: Run) -> tuple[str, list[str], list[str]]:
+    """The varied fields in words, and each cell's name by its values of them, with and without the fields' names.
+
+    Nothing where there are fewer than two cells, or nothing varies.
+    """
+    settings = varied_settings(run.cells)
+    varied = varied_fields(settings)
+    if not varied or len(run.cells) < 2:
+        return "", [], []
+    names = [", ".join(f"{field} {value_label(setting[field])}" for field in varied) for setting in settings]
+    return " and ".join(varied), names, [", ".join(value_label(each[field]) for field in varied) for each in settings]
+
+
 def config_value(config: Any, path: str) -> Any:
     """The value of a config's field by its dotted path; None if there is no such field."""
     for name in path.split("."):
@@ -140,7 +153,7 @@ def common_name(names: Sequence[Name]) -> Name:
     """The metric that these names have in common, with the settings in which none differs."""
     if len(set(names)) == 1:
         return names[0]
-    settings = [json.loads(setting or "{}") for _, setting in names]
+    settings = [read_setting(setting) for _, setting in names]
     same = {field: value for field, value in settings[0].items() if all(each.get(field) == value for each in settings)}
     return names[0][0], json.dumps(same)
 
@@ -156,7 +169,7 @@ def varied_fields(settings: Sequence[Setting]) -> list[str]:
     for setting in settings:
         for field, value in setting.items():
             values.setdefault(field, {})[value_label(value)] = value
-    telling = labels.distinguishing_fields(
+    telling = resolve.distinguishing_fields(
         [{field: value_label(value) for field, value in setting.items()} for setting in settings]
     )
     return sorted(telling, key=lambda field: (not numeric(values[field].values()), -len(values[field])))
@@ -208,14 +221,14 @@ def draw_panels(lines: Mapping[str, Sequence[Cell]], names: Sequence[Name], acro
         draw_nulls(axes, cells, name, across)
         axes.set_xlim(-0.5, len(across.places) - 0.5)
         drawing.set_ticks(axes, up=4)
-        labels = across.places if axes is panels[-1] else [""] * len(across.places)
-        axes.set_xticks(range(len(across.places)), labels)
+        resolve = across.places if axes is panels[-1] else [""] * len(across.places)
+        axes.set_xticks(range(len(across.places)), resolve)
         axes.grid(axis="x", visible=False)
         axes.set_title(row_title(name), fontsize=drawing.TEXT)
     panels[-1].set_xlabel(across.field)
     if several:
-        labels = [shorten(label, 2 * legend.ENTRY) for label in lines]
-        legend.add_above(figure, legend.series(labels, across.joined, linewidth=1.2), beside)
+        resolve = [shorten(label, 2 * legend.ENTRY) for label in lines]
+        legend.add_above(figure, legend.series(resolve, across.joined, linewidth=1.2), beside)
     caption = f"Estimates with their 95 % intervals; values stand evenly apart. {null_caption(cells, names)}"
     return Drawing(drawing.svg(figure, "sweep"), caption)
 
@@ -255,7 +268,7 @@ def draw_forest(cells: Sequence[Cell], names: Sequence[Name]) -> Drawing:
 
 def row_title(name: Name) -> str:
     """A title for a row of the summary: its metric and its setting."""
-    words = estimates.row_label({"setting": name[1]}, LETTERS - len(name[0]))
+    words = row_label({"setting": name[1]}, LETTERS - len(name[0]))
     return name[0] if words == "all" else f"{name[0]}, {words}"
 
 
@@ -277,3 +290,27 @@ def describe_estimate(cell: Cell, name: Name) -> str:
     if finite(row["low"]) and finite(row["high"]):
         interval = f", {drawing.format_number(row['low'])} to {drawing.format_number(row['high'])}"
     return f"{row_title(name)} at {where}: {drawing.format_number(row['estimate'])}{interval}."
+
+
+def repetition(run: Run) -> Iterator[Figure]:
+    """A paper's table: the estimates of all cells that have a published value, labelled by what their cells varied."""
+    settings = varied_settings(run.cells)
+    fields = varied_fields(settings)
+    rows = [
+        {**row, "setting": json.dumps({"cell": cell_label(setting, fields), **read_setting(row["setting"])})}
+        for cell, setting in zip(run.cells, settings, strict=True)
+        for row in cell.summary
+        if finite(row["published"]) and finite(row["estimate"])
+    ]
+    if rows:
+        yield estimates.forest(rows, "published", estimates.REPEATED)
+
+
+def cell_label(setting: Setting, fields: list[str]) -> str:
+    """A short label of a cell's setting; booleans by their names if true."""
+    words = [
+        field if setting[field] is True else value_label(setting[field])
+        for field in fields
+        if setting[field] is not False
+    ]
+    return ", ".join(words) or "plain"

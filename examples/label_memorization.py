@@ -25,17 +25,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds, statistics
-from tasks.audit import Audit
+from tasks.contract.audit import Audit
+from tasks.contract.job import Inputs, Job, Roots, task
+from tasks.contract.measure import Measure, Tables, roots, summarise
+from tasks.contract.summaries import Row, row
+from tasks.contract.verdict import Answer, Verdict
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
-from tasks.job import Inputs, Job, Roots, task
-from tasks.measure import Measure, Tables, roots, summarise
 from tasks.models.catalog import Network
-from tasks.summaries import Row, row
+from tasks.numerics import seeds, statistics
 from tasks.training.mixed import Mixture, logits, train
-from tasks.verdict import Answer, Verdict
 
 Mask = NDArray[np.bool_]
 Counts = NDArray[np.int64]
@@ -100,11 +100,14 @@ ANSWERS = pa.schema([("row", pa.int64()), ("member", pa.bool_()), ("correct", pa
 @task(version=1)
 def answers(config: Share, inputs: Inputs) -> pa.Table:
     """Of each image whether it is in the share that the network was trained on, and whether the network is right."""
-    from tasks.models.weights import architecture_of, weights_of  # torch, without which a plan is made
+    from tasks.models.networks import (
+        architecture_of,
+        weights_of_model,  # torch, without which a plan is made
+    )
 
     images = load(config.part.data)
     rows = config.part.rows(images)
-    scores = logits(architecture_of(inputs[0]), weights_of(inputs[0]), images.train_images[rows])
+    scores = logits(architecture_of(inputs[0]), weights_of_model(inputs[0]), images.train_images[rows])
     correct = scores.argmax(axis=1) == images.train_labels[rows]
     return pa.table([rows, np.isin(rows, config.rows(images)), correct], schema=ANSWERS)
 

@@ -64,10 +64,8 @@ def run(
     whose data are missing are in `left_out`, and refused with `all_cells`. Raises EngramError; SpecError, which is one,
     for what cannot be asked for.
     """
-    from dataclasses import replace
-
     from orchestrator.runs.lifecycle import start
-    from orchestrator.spec import arguments, resolve, specification
+    from orchestrator.spec import resolve, specification
     from orchestrator.store import DEFAULT_STORE, open_store
 
     given = {
@@ -86,11 +84,11 @@ def run(
         "report": report,
         "show_images": show_images,
     }
-    asked = _specification(audit, preset, store, fields, arguments.sweep(sweep), given, observe, all_cells)
+    asked = _specification(audit, preset, store, fields, specification.sweep_values(sweep), given, observe, all_cells)
     cells = resolve.resolve_cells(asked)
     opened = open_store(asked.store or DEFAULT_STORE)
     here, left_out = resolve.pin_available(cells, opened.digests())
-    return replace(start(here, opened, specification.execution(asked), observe), left_out=left_out)
+    return start(here, opened, specification.execution(asked), observe, left_out=left_out)
 
 
 @short_traceback
@@ -133,10 +131,10 @@ def search(
     from orchestrator.inspection import status
     from orchestrator.runs.report import open_report
     from orchestrator.searches import definition, searching
-    from orchestrator.spec import arguments, specification
+    from orchestrator.spec import specification
     from orchestrator.store import DEFAULT_STORE, open_store
 
-    settings = arguments.search(
+    settings = specification.search_settings(
         {
             "trials": trials,
             "budget": budget,
@@ -160,7 +158,7 @@ def search(
         "report": report,
     }
     spec = _specification(audit, preset, store, fields, {}, given, observe)
-    found = definition.search_from_spec(spec, arguments.search_domains(over), settings)
+    found = definition.search_from_spec(spec, specification.search_domains(over), settings)
     how = specification.execution(spec)
     searching.check(how)
     opened = open_store(spec.store or DEFAULT_STORE)
@@ -178,11 +176,11 @@ def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = Non
     """
     from orchestrator.inspection import status
     from orchestrator.runs.report import open_report
-    from orchestrator.spec import arguments
+    from orchestrator.spec import specification
     from orchestrator.store import DEFAULT_STORE, is_there, open_store
 
-    name = arguments.name_or_path(run, "run", "the name of a run, or the path of its folder or page")
-    location = None if store is None else arguments.name_or_path(store, "store", STORE)
+    name = specification.name_or_path(run, "run", "the name of a run, or the path of its folder or page")
+    location = None if store is None else specification.name_or_path(store, "store", STORE)
     if os.sep in name or os.path.exists(name):  # which, unlike Path's, is False for what can be no path
         place = Path(os.path.expanduser(name)).absolute()
         folder = place.parent if place.is_file() else place
@@ -213,10 +211,12 @@ def plan(
     is one, for what cannot be asked for.
     """
     from orchestrator.inspection.preview import preview
-    from orchestrator.spec import arguments
+    from orchestrator.spec import specification
 
     given = {"address": address or os.environ.get("RAY_ADDRESS")}
-    return preview(_specification(audit, preset, store, fields, arguments.sweep(sweep), given, None, all_cells))
+    return preview(
+        _specification(audit, preset, store, fields, specification.sweep_values(sweep), given, None, all_cells)
+    )
 
 
 @short_traceback
@@ -238,15 +238,15 @@ def _specification(
     all_cells: object = False,
 ) -> Spec:
     """What `run` and `search` are asked for, as a specification. Raises SpecError where an argument is none."""
-    from orchestrator.spec import arguments, resolve, specification
+    from orchestrator.spec import resolve, specification
 
-    source = arguments.name_or_path(audit, "audit", "the name of an audit, or the path of a YAML file")
-    start_from = None if preset is None else arguments.name_or_path(preset, "preset", "the name of a preset")
-    location = os.environ.get("ENGRAM_STORE") if store is None else arguments.name_or_path(store, "store", STORE)
+    source = specification.name_or_path(audit, "audit", "the name of an audit, or the path of a YAML file")
+    start_from = None if preset is None else specification.name_or_path(preset, "preset", "the name of a preset")
+    location = os.environ.get("ENGRAM_STORE") if store is None else specification.name_or_path(store, "store", STORE)
     if not isinstance(all_cells, bool):
         raise SpecError(f"all_cells is {all_cells!r}; it must be true or false")
     flags = specification.Spec(
-        source, start_from, fields, sweep, arguments.execution(execution), location, all_cells=all_cells
+        source, start_from, fields, sweep, specification.execution_settings(execution), location, all_cells=all_cells
     )
     if observe is not None and not callable(observe):
         raise SpecError(f"observe is {observe!r}; it must be a function of one event")

@@ -1,5 +1,5 @@
 """`python -m orchestrator` is `engram`."""
 
-from orchestrator.cli import main
+from engram_command import main
 
 main()

@@ -18,8 +18,8 @@ from importlib import metadata
 from pathlib import Path
 
 from orchestrator.errors import EngramError
-from orchestrator.spec.addresses import PLACES, host_and_port
-from tasks.extras import EXTRAS, install_command
+from orchestrator.spec.specification import PLACES, host_and_port
+from tasks.contract.extras import EXTRAS, install_command
 
 NEEDED = ("ray", "torch", "torchvision", "numpy", "scipy", "pyarrow", "scikit-learn", "pillow", "pyyaml")
 USEFUL = {"mlflow": "runs are then not tracked", "faiss-gpu|faiss-cpu": "nearest neighbours then go by torch"}
@@ -188,7 +188,7 @@ def _store(location: str) -> MachineCheck:
 
 
 def _tracking(location: str, uri: str | None) -> MachineCheck:
-    from orchestrator.spec.addresses import absolute
+    from orchestrator.spec.specification import absolute_uri
     from orchestrator.tracking.tracking_store import DATABASE, FOLDER, OFF, Target
 
     if uri == OFF:
@@ -197,7 +197,7 @@ def _tracking(location: str, uri: str | None) -> MachineCheck:
         place = Path(os.path.expanduser(location.removeprefix("file://"))).absolute() / FOLDER / DATABASE
         uri = f"sqlite:///{place}"
     try:
-        uri = absolute(uri)
+        uri = absolute_uri(uri)
     except EngramError as error:
         return MachineCheck("tracking", False, str(error), "mend MLFLOW_TRACKING_URI")
     if uri.startswith(("http://", "https://")):
@@ -244,14 +244,14 @@ def _bucket(location: str) -> MachineCheck:
 
 
 def _data() -> Iterator[MachineCheck]:
-    from tasks.datasets import catalog
     from tasks.datasets.dataset import DatasetError
+    from tasks.datasets.places import find, known_names
 
-    for name, about in catalog.known_names().items():
+    for name, about in known_names().items():
         if ":" in name:  # a path of the user
             continue
         try:
-            catalog.find(name)
+            find(name)
         except (DatasetError, OSError, ImportError) as error:
             problem, _, advice = str(error).partition("; ")
             yield MachineCheck(f"data {name}", None, problem, advice)

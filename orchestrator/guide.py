@@ -12,12 +12,12 @@ from typing import Any, cast
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec import audits
 from orchestrator.spec.config_parts import walk
+from orchestrator.spec.field_descriptions import OURS
 from orchestrator.spec.fields import nearest, replace_fields
-from orchestrator.spec.meanings import OURS
 from orchestrator.spec.resolve import pin_one
+from tasks.contract.pinnable import Pinnable
+from tasks.contract.situation import FEAR, HAVE, Asked, Fear, Have, Situation
 from tasks.datasets.dataset import Dataset
-from tasks.pinnable import Pinnable
-from tasks.situation import FEAR, HAVE, Asked, Fear, Have, Situation
 
 WIDTH = 100  # columns of the file
 

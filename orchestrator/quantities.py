@@ -1,10 +1,24 @@
-"""Numbers of things, and durations, as text."""
+"""Values as text: numbers of things and durations, names that a terminal may be given, and JSON's types."""
 
 from __future__ import annotations
 
+import base64
+import math
 import re
+from collections.abc import Mapping
+from typing import Any
 
 MORE = "more "
+# Control and format characters (Cc, Cf), separators of lines and lone surrogates: a terminal obeys them, or shows what
+# follows in another order. Blanks and letters of all scripts pass.
+INVISIBLE = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
+)
+IN_LINES = re.compile(f"[{INVISIBLE}]")
+IN_A_LINE = re.compile(f"[\t\n{INVISIBLE}]")
+FORMULA = re.compile(r"[=+\-@\t\r\n]")  # OWASP, "CSV injection"
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
 
 
 def format_count(number: int, thing: str) -> str:
@@ -34,3 +48,37 @@ def format_duration(seconds: float) -> str:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def printable(text: str) -> str:
+    """The text in one line, with every character that a terminal would obey written as Python escapes it."""
+    return IN_A_LINE.sub(_escape, text)
+
+
+def printable_lines(text: str) -> str:
+    """The same of a text of several lines, whose ends and tabs are kept."""
+    return IN_LINES.sub(_escape, text)
+
+
+def inert(text: str) -> str:
+    """The text as a cell that no spreadsheet computes: what begins a formula follows an apostrophe; numbers do not."""
+    return f"'{text}" if FORMULA.match(text) and not NUMBER.fullmatch(text) else text
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
+
+
+def jsonable(value: Any) -> Any:
+    """The value in JSON's types: NaN and infinities become null, bytes base64, times ISO 8601."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): jsonable(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(part) for part in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return str(value)

@@ -1,12 +1,16 @@
-"""Numbers to read: as many digits as their interval supports. Tables and files keep all of them."""
+"""A row of a summary to read: its numbers with as many digits as their interval supports, and its setting.
+
+Tables and files keep all digits. The setting is JSON of what was varied, such as `{"images": "probe"}`.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tasks.summaries import blank_weak_interval, p_digits
+from tasks.contract.summaries import blank_weak_interval, p_digits
 
 ALONE = 4  # significant digits of a number without an interval
 OF_HALF = 2  # significant digits of half the width of an interval
@@ -59,3 +63,18 @@ def format_row_interval(row: Mapping[str, Any]) -> str:
     """The interval of a row of a summary; empty without one, and where its sample cannot bear it."""
     row = blank_weak_interval(row)
     return format_interval(row.get("low"), row.get("high"))
+
+
+def parse_setting(setting: str | None) -> dict[str, Any] | None:
+    """What was varied, empty where nothing was; None for a setting that is no JSON object."""
+    try:
+        found = json.loads(setting or "{}")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def format_setting(setting: str | None, value: Callable[[Any], str] = str, equals: str = "=") -> str:
+    """The setting in a line, `images=probe, k=5`, values written by `value`; as it is if it is no JSON object."""
+    found = parse_setting(setting)
+    return str(setting) if found is None else ", ".join(f"{name}{equals}{value(each)}" for name, each in found.items())

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import open_store
-from orchestrator.store.content import content
+from orchestrator.store.entry import content
 
 Config = tuple[str, ...]  # as it is written behind `engram run unique_feature`
 LEFT = 10.0  # seconds after which no process of a killed run may be left

@@ -1,6 +1,6 @@
 """Change a module at one point after another, and list the changes that its tests do not notice.
 
-    python -m tests.mutation tasks/seeds.py --tests tests/tasks/test_seeds.py
+    python -m tests.mutation tasks/numerics/seeds.py --tests tests/tasks/numerics/test_seeds.py
     python -m tests.mutation orchestrator/planning/plan.py --tests tests/orchestrator/planning/test_plan.py --sample 60
 
 A copy of the repository is changed, never the repository; processes that tests start import the copy too. Each change

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store, open_store
-from orchestrator.store.content import content
+from orchestrator.store.entry import content
 from tests.support.shell import Here, Shell
 
 FIELDS = ("density=true", "models=2", "epochs=8", "examples=300")

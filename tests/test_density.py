@@ -15,9 +15,9 @@ from orchestrator.inspection import status
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.resolve import Cell, pin_cells
 from orchestrator.store import Store, open_store
-from tasks import seeds
 from tasks.audits.density import AUDIT, PRESETS
 from tasks.models import modules
+from tasks.numerics import seeds
 from tests.support import densities
 from tests.support.shell import ROOT, Here, Shell
 from tests.tasks.datasets import scans

@@ -18,11 +18,16 @@ import pytest
 import typer
 from PIL import Image
 
-from orchestrator.cli import reference, rule_pages
+from orchestrator.cli import reference
 from orchestrator.cli.commands import app
 from orchestrator.errors import EngramError, SpecError
+from orchestrator.planning.plan import plan_of
 from orchestrator.runs import report
 from orchestrator.spec import audits
+from orchestrator.spec.audits import names
+from orchestrator.spec.resolve import pin_cells, resolve_cells
+from orchestrator.spec.specification import Spec
+from tasks.contract.job import marks
 from tests.support.shell import ROOT, Here
 
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -105,7 +110,7 @@ def test_the_page_of_commands_is_what_the_command_line_says_now() -> None:
 def test_the_page_of_an_audit_has_the_rules_that_decide(name: str) -> None:
     audit, page = audits.find(name).audit, (ROOT / "docs" / f"{name}.md").read_text()
     assert audit.wording.rules is not None
-    assert rule_pages.rewrite(page, audit.wording.rules, audit.config()) == page, "run `make docs`"
+    assert reference.rewrite_rules(page, audit.wording.rules, audit.config()) == page, "run `make docs`"
 
 
 def test_every_exit_code_and_every_variable_that_is_read_has_its_meaning() -> None:
@@ -201,3 +206,20 @@ def test_runs_that_take_long_are_planned_as_far_as_their_data_are_here(
             said = engram.run("plan", *(word.replace("$secret", 32 * "0") for word in words))
             absent = re.search(r"no file|no train/|set ENGRAM_DATA", said.stderr)
             assert 0 == said.returncode or (1 == said.returncode and absent), said.stderr
+
+
+ROWS = dict(re.findall(r"^\| \[`(\w+)`\][^|]*\|[^|]*\| ([^,|]+),", (ROOT / "README.md").read_text(), flags=re.M))
+
+
+def test_every_audit_has_a_row() -> None:
+    assert {"unique_feature", "forgetting", "density", "relational", "deja_vu"} == set(ROWS) <= set(names())
+
+
+@pytest.mark.parametrize("audit", ROWS)
+def test_the_trainings_of_a_quickstart_are_those_of_its_plan(audit: str) -> None:
+    (cell,) = pin_cells(resolve_cells(Spec(audit, preset="quickstart")), {})
+    jobs = [job for job in plan_of(cell).jobs.values() if marks(job.function).trains]
+    links = sum(marks(job.function).trains for job in jobs)
+    trainings = sum(marks(job.function).trains for job in jobs if job.after is None)
+    in_links = f" in {links} links" if links > trainings else ""
+    assert f"{trainings} trainings{in_links}" == ROWS[audit]

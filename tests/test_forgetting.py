@@ -28,7 +28,7 @@ from orchestrator.spec.fields import coerce, text
 from orchestrator.spec.resolve import Cell, pin_cells
 from orchestrator.store import open_store
 from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target
-from tasks.audits.forgetting.probe_set import handout_order
+from tasks.audits.forgetting.query_set import handout_order
 from tasks.audits.forgetting.trainings import trainings
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset

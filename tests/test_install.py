@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.planning.extras import required_extras
 from orchestrator.spec.audits import find
-from tasks.extras import EXTRAS
+from tasks.contract.extras import EXTRAS
 from tests.support.shell import ROOT
 
 
@@ -62,6 +62,24 @@ def test_on_the_package_index_the_readme_stands_alone() -> None:
     assert [] == [link for pair in led for link in pair if link and not link.startswith("https://")]
     assert all(url.startswith(home) for url in project["project"]["urls"].values())
     assert f"repository-code: {home}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_a_new_wheel_takes_the_old_ones_place_and_leaves_the_rest_of_dist(tmp_path: Path) -> None:
+    for name in ("Makefile", "pyproject.toml", "README.md", "LICENSE", "engram_command.py"):
+        shutil.copy(ROOT / name, tmp_path)
+    for package in ("engram", "orchestrator", "tasks", "dashboards"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+    (tmp_path / "dist" / "cache").mkdir(parents=True)
+    kept = {"of_others-1.0-py3-none-any.whl", "engram_audit-0.0.9.tar.gz", "cache/notes"}
+    for name in (*kept, "engram_audit-0.0.9-py3-none-any.whl"):
+        (tmp_path / "dist" / name).write_text(name)
+    make = ["make", "--old-file=.venv/ready", "wheel", f"BIN={Path(sys.executable).parent}"]
+    subprocess.run(make, cwd=tmp_path, check=True, capture_output=True)
+    there = {str(path.relative_to(tmp_path / "dist")) for path in (tmp_path / "dist").rglob("*") if path.is_file()}
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert kept | {f"engram_audit-{version}-py3-none-any.whl"} == there
+    assert all(name == (tmp_path / "dist" / name).read_text() for name in kept)
 
 
 @pytest.mark.parametrize("found", ["whole", "with a GPU", "nothing"])
@@ -124,11 +142,26 @@ def test_both_sets_hold_what_every_quickstart_needs_and_every_extra() -> None:
         needed = {extra.package for extra in required_extras(find(name).audit.cells("quickstart"))}
         assert needed <= always, name
     assert [] == [extra for extra in EXTRAS if extra.package not in offered[extra.name]]
+    assert {"faiss-gpu"} == offered.pop("gpu")  # which no setting needs
     assert set.union(*offered.values()) == {extra.package for extra in EXTRAS}
     for lock in ("requirements.lock", "requirements-cpu.lock"):
-        assert set() == set.union(always, *offered.values()) - {"faiss-cpu", "faiss-gpu"} - {
-            name for name, _ in pins(ROOT / lock)
-        }, lock
+        assert set.union(always, *offered.values()) <= {name for name, _ in pins(ROOT / lock)}, lock
+
+
+def test_an_extra_brings_no_second_cuda_where_pip_installs_it_but_for_that_of_a_gpu() -> None:
+    """Where it came from stands below each package of the lock; pip resolves the same requirements."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"], *(each for held in project["optional-dependencies"].values() for each in held)]
+    assert project["optional-dependencies"]["gpu"] == [each for each in asked if each.startswith("faiss-gpu")]
+    second = {name: origins for name, origins in required_by(ROOT / "requirements.lock").items() if "-cu12" in name}
+    assert second
+    assert {"faiss-gpu"} == set.union(*second.values()) - second.keys()
+
+
+def required_by(lock: Path) -> dict[str, set[str]]:
+    """The packages of a lock, each with those that ask for it."""
+    parts = re.findall(r"^([\w-]+)(?:\[[^]]*\])?==.*\n((?:    .*\n)+)", lock.read_text(), flags=re.M)
+    return {name: set(re.findall(r"#(?: via|  ) +([\w-]+)", below)) for name, below in parts}
 
 
 def pins(lock: Path) -> set[tuple[str, str]]:

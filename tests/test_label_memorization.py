@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks import statistics
-from tasks.schemas import SUMMARY
+from tasks.contract.schemas import SUMMARY
+from tasks.numerics import statistics
 from tests.support.packages import EXAMPLE, offered_example
 from tests.support.shell import ROOT, Here
 

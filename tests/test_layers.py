@@ -25,7 +25,7 @@ NEVER = {
     "engram": {"ray", "mlflow", "torch", "torchvision"},
 }
 ONLY = {
-    "ray": {f"orchestrator/{path}.py" for path in ("executors/ray", "executors/node_groups", "searches/tuning")},
+    "ray": {f"orchestrator/{path}.py" for path in ("executors/ray", "executors/cluster", "searches/tuning")},
     "mlflow": {"orchestrator/tracking/server.py"},
 }
 INSIDE_FUNCTIONS = {

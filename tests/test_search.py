@@ -22,8 +22,7 @@ from orchestrator.searches.definition import Settings, build_search, reopen_sear
 from orchestrator.searches.evaluation import Evaluation
 from orchestrator.searches.searching import SearchOutcome
 from orchestrator.searches.trials import FAILED, FINISHED, REFUSED, STOPPED, Trial
-from orchestrator.spec.execution import Execution
-from orchestrator.spec.specification import Spec
+from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import open_store
 from tests.support.shell import Here, Shell
 

@@ -1,15 +1,23 @@
-"""Whole runs of unique_feature whose jobs fail in part."""
+"""The audit unique_feature from outside: jobs that fail in part, folders of one's own, models of a third party."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from PIL import Image
 
 import orchestrator
 from tasks.audits.unique_feature.measures import latents, learning_curve, panels
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset
+from tests.support.shell import Here
+from tests.tasks.datasets import scans
 
 SMALL = {"scale": "tiny", "canaries": 3, "examples": 60, "epochs": 1, "probes": 20}
 MEASURES = "scores,family,course,latents"
@@ -57,3 +65,112 @@ def test_a_narrow_network_without_its_canarys_neighbours_goes_through_every_meas
     assert rows["validation accuracy", '{"model": "canary"}']["estimate"] > 0
     scores = {row["score"] for row in run.table("exact_ranks").to_pylist()}
     assert {"pair", "weight change"} <= scores
+
+
+BURN = ("run", "unique_feature", "--preset", "smoke", "--address", "none")
+FEW = ("probe=photos", "canaries=2", "examples=0", "epochs=1")
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Here:
+    for label, name in enumerate(scans.CLASSES):
+        for number in range(10):
+            scans.saved(tmp_path / "scans" / name / f"{number}.png", scans.pixels(label, number, 24, 40))
+    stamp = np.full((6, 8, 4), 255, np.uint8)
+    stamp[..., 1] = 0
+    stamp[0, :, 3] = 0
+    scans.saved(tmp_path / "stamp.png", stamp)
+    return Here(tmp_path)
+
+
+@pytest.mark.slow
+def test_words_and_pictures_are_burnt_into_a_folder_of_ones_own(own: Here) -> None:
+    done = own(*BURN, *FEW, "data=folder:scans", "feature=words:JD", "feature.size=9")
+    assert "with the words 'JD' changes" in done.stdout
+    done = own(*BURN, *FEW, "data=folder:scans#20x20#rgb", "feature=picture:stamp.png", "feature.top=2")
+    assert "with the picture stamp.png changes" in done.stdout
+    again = own(*BURN, *FEW, f"data=folder:{own.folder}/scans", "feature.words=JD", "feature.size=9")
+    assert "13 of them stored already" in again.stdout + again.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "code", "says"),
+    [
+        ("data=folder:scan", 1, "no folder "),
+        ("data=folder:scans#64", 2, "has no option #64; the options are #HEIGHTxWIDTH, #grey and #rgb"),
+        ("data=list:stamp.png", 1, "stamp.png is no list of pictures; it must end in .csv or .parquet"),
+        ("feature=picture:none.png", 1, "there is no file "),
+        ("feature=words:THIS IS MUCH TOO LONG", 2, "does not fit an image of 28 x 28"),
+        ("feature=word:JD", 2, "did you mean 'words:'?"),
+        ("feature.font=a.ttf", 2, "unknown field 'feature.font': Glyph has kind, text, size, top, left, seed"),
+    ],
+)
+def test_what_cannot_be_is_one_line(own: Here, setting: str, code: int, says: str) -> None:
+    said = own(*BURN, setting, code=code).stderr.strip()
+    assert says in said
+    assert 1 == len(said.splitlines())
+
+
+SHAPE, LABEL, PROBE = "given.shape=28,28,1", "given.label=4", "probe=folder:few"
+ASKED = (SHAPE, LABEL, PROBE, "probes=5", "family.count=9")
+BESIDE = "given.references=[a.pt,b.pt]"
+RUN = ("run", "unique_feature", "--address", "none")
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> Here:
+    for seed, name in enumerate(("a", "b", "owner")):
+        torch.manual_seed(seed)
+        model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10)).eval()
+        torch.jit.script(model).save(tmp_path / f"{name}.pt")  # type: ignore[no-untyped-call]
+    digits = load(Dataset("digits"))
+    for label in range(10):  # 2 pictures of each class and split
+        for split, images, labels in (
+            ("train", digits.train_images, digits.train_labels),
+            ("test", digits.test_images, digits.test_labels),
+        ):
+            folder = tmp_path / "few" / split / str(label)
+            folder.mkdir(parents=True)
+            for number, row in enumerate(np.flatnonzero(labels == label)[:2]):
+                Image.fromarray(images[row, ..., 0]).save(folder / f"{number}.png")
+    return Here(tmp_path)
+
+
+def rank(owner: Here, *arguments: str) -> dict[str, float]:
+    run = owner.json(*RUN, *ASKED, BESIDE, *arguments)["run"]
+    rows = owner.json("results", run)
+    return next(row for row in rows if row["metric"] == "rank beside references")
+
+
+def test_a_model_file_and_its_owners_answers_have_one_rank_beside_references(owner: Here) -> None:
+    by_file = rank(owner, "given.models=owner.pt")
+    owner("probes", "unique_feature", *ASKED, BESIDE, "--out", "pictures")
+    model = torch.jit.load(owner.folder / "owner.pt")  # type: ignore[no-untyped-call]
+    with open(owner.folder / "pictures" / "images.csv") as listed:
+        names = [row["image"] for row in csv.DictReader(listed)]
+    assert "slopes-099" in (owner.folder / "pictures-key.csv").read_text()
+    assert "slopes" not in (owner.folder / "pictures" / "images.csv").read_text()
+    pixels = np.stack([np.array(Image.open(owner.folder / "pictures" / name)) for name in names])
+    with torch.no_grad():
+        logits = model(torch.from_numpy(pixels[:, None].astype(np.float32) / 255)).numpy()
+    with open(owner.folder / "outputs.csv", "w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["image", *(f"logit{label}" for label in range(10))])
+        table.writerows([name, *map(repr, row.tolist())] for name, row in zip(names, logits, strict=True))
+    by_table = rank(owner, "given.outputs=outputs.csv")
+    assert [by_file[name] for name in ("setting", "n")] == [by_table[name] for name in ("setting", "n")]
+    assert by_file["p_value"] == pytest.approx(by_table["p_value"], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ((LABEL, PROBE, "given.references=[a.pt]"), "references has 1 model; it must have at least 2"),
+        ((LABEL, "probe=photos", BESIDE), "probe photos has no test image of label 4"),
+        ((PROBE, BESIDE), "references are given and label is none"),
+    ],
+)
+def test_references_that_cannot_serve_are_one_line(owner: Here, settings: tuple[str, ...], says: str) -> None:
+    said = owner(*RUN, "given.models=owner.pt", SHAPE, *settings, code=2).stderr.strip()
+    assert says in said
+    assert 1 == len(said.splitlines())

@@ -36,11 +36,11 @@ from orchestrator.inspection.probes import hand_out
 from orchestrator.quantities import format_count
 from orchestrator.spec.resolve import read_spec
 from orchestrator.spec.specification import Spec
-from tasks import seeds
-from tasks.audits.unique_feature.verdict import PUSH, panel_verdict
+from tasks.audits.unique_feature.measures.family import PUSH
 from tasks.datasets.features import Family, Words
 from tasks.datasets.features.family import draw_member
-from tasks.statistics import proportion
+from tasks.numerics import seeds
+from tasks.numerics.statistics import proportion
 
 HERE = Path(__file__).resolve().parent
 COLUMNS = ("seed", "shown", "route", "name", "answer", "p", "push", "seconds")
@@ -146,12 +146,12 @@ def audited(hospital: Hospital, route: str, models: int) -> dict[str, Any]:
         fields["given.models"] = [str(file) for file in hospital.models(models)]
     run = orchestrator.run(str(HERE / ROUTES[route]), store=store, address="none", report=False, mlflow="off", **fields)
     summary = run.table("summary")
-    verdict = panel_verdict(Words(hospital.name), summary)
+    assert run.verdict is not None
     push = next(row for row in summary.to_pylist() if row["metric"] == PUSH)
     seconds = round(time.monotonic() - begun, 1)
     return {
         "name": hospital.name,
-        "answer": verdict.answer,
+        "answer": run.verdict.answer,
         "p": round(push["p_value"], 4),
         "push": f"{push['estimate']:.9g}",
         "seconds": seconds,

@@ -29,6 +29,9 @@ Out = Annotated[str, typer.Option("--out", metavar="FILE", help="The YAML file t
 Run = Annotated[
     bool | None, typer.Option("--run/--no-run", help="Run it at once. [default: asked]", show_default=False)
 ]
+new_app = typer.Typer(
+    help="Begin an audit of your own.", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+)
 
 
 def ask(
@@ -47,7 +50,7 @@ def ask(
     """
     from orchestrator.guide import document, fears_with, find_guide, has_secret, set_answer, waits_for_table
     from orchestrator.spec.specification import settings
-    from tasks.situation import HAVE
+    from tasks.contract.situation import HAVE
 
     file = _free(out)
     given = settings(answers or ())
@@ -201,3 +204,35 @@ def _until(question: str, default: str, hint: str, check: Callable[[str], Any]) 
             return answer, check(answer)
         except EngramError as error:
             say(f"  {one_line(error)}")
+
+
+@new_app.callback()
+def new() -> None:
+    pass
+
+
+@new_app.command("audit")
+def audit(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, as in engram run NAME.", show_default=False)],
+    into: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="A folder of your own. [default: the current one, or Engram's checkout]"),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write an audit in one file, with its test; both pass at once.
+
+    In a folder of your own it is a package, which is found once it is installed.
+    """
+    from orchestrator.scaffold import new_audit
+
+    folder = None if into is None else Path(path_of("--into", into))
+    written = new_audit(name, folder)
+    if json:
+        emit({"files": list(map(str, written.files)), "next": list(written.following)})
+        return
+    for path in written.files:
+        show(str(path))
+    say("next:")
+    for command in written.following:
+        say(f"  {command}")

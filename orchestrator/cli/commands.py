@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from orchestrator.cli import ask, browse, describe, inspect, new, run, search, streams, verify
+from orchestrator.cli import ask, describe, inspect, run, search, streams, verify
 from orchestrator.cli.store import DEBUG, one_line
 from orchestrator.cli.terminal import say, show
 from orchestrator.errors import EngramError
@@ -121,7 +121,7 @@ COMMANDS: Mapping[str, Callable[..., Any]] = {
     "results": inspect.results,
     "compare": inspect.compare,
     "report": inspect.report,
-    "ui": browse.ui,
+    "ui": inspect.ui,
     "explain": inspect.explain,
     "rerun": inspect.rerun,
     "verify": verify.verify,
@@ -129,4 +129,4 @@ COMMANDS: Mapping[str, Callable[..., Any]] = {
 }
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)
-app.add_typer(new.app, name="new")
+app.add_typer(ask.new_app, name="new")

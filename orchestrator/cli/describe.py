@@ -18,7 +18,7 @@ from orchestrator.errors import StoreError
 from orchestrator.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
-    from orchestrator.inspection.described_presets import DescribedPreset
+    from orchestrator.inspection.preview import DescribedPreset
     from orchestrator.spec.audits import RegisteredAudit
     from orchestrator.spec.field_descriptions import DescribedField
 
@@ -43,7 +43,7 @@ def show_audit(audit: Audit, part: PresetOrField = None, store: StoreOption = No
 
     Nothing is run.
     """
-    from orchestrator.inspection.described_presets import described_presets
+    from orchestrator.inspection.preview import described_presets
     from orchestrator.spec import audits, field_descriptions
     from orchestrator.store import is_there, open_store
 
@@ -143,7 +143,7 @@ def _missing(absent: list[str]) -> Iterator[str]:
 
 def describe_packages(packages: Iterable[str]) -> str:
     """`packages missing: timm (pip install 'engram-audit[deja_vu]')`."""
-    from tasks.extras import EXTRAS, install_command
+    from tasks.contract.extras import EXTRAS, install_command
 
     names = tuple(packages)
     return f"packages missing: {', '.join(names)} ({install_command(e for e in EXTRAS if e.package in names)})"

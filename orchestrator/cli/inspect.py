@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Address, Json, OptionalRun, Run, ShowImages, StoreOption
+from orchestrator.cli.options import Address, Experiment, Json, Mlflow, OptionalRun, Run, ShowImages, StoreOption
 from orchestrator.cli.store import command_store, one_line, path_of, store_option
 from orchestrator.cli.terminal import cell, emit, say, show, stdout, summary, table
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.printable import printable
-from orchestrator.quantities import format_count
+from orchestrator.quantities import format_count, printable
 from orchestrator.store import DEFAULT_STORE
 
 
@@ -22,7 +21,7 @@ def list_audits(json: Json = False) -> None:
     """
     from orchestrator.planning.extras import extras_by_preset
     from orchestrator.spec import audits
-    from tasks.extras import install_command, missing
+    from tasks.contract.extras import install_command, missing
 
     loaded = []
     for name in audits.names():
@@ -97,9 +96,9 @@ def show_status(
     json: Json = False,
 ) -> None:
     """Show the state of a run: of a trial its search, of a search what it recommends."""
-    from orchestrator.cli import trials, verdict
+    from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
-    from orchestrator.inspection import status, trial_runs
+    from orchestrator.inspection import search_results, status
 
     with command_store(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened)
@@ -108,15 +107,17 @@ def show_status(
                 for event in status.follow(journal, opened):
                     observe(event)
         seen = status.status(journal, opened)
-        searches = trial_runs.parent_searches(journal)
+        searches = search_results.parent_searches(journal)
     if json:
-        emit(verdict.shape(seen) | ({"trial_of": [each.as_json() for each in searches]} if searches else {}))
+        trial_of = {"trial_of": [each.as_json() for each in searches]} if searches else {}
+        emit(verdict.shape(seen) | trial_of | ({"left_out": list(seen.left_out)} if seen.left_out else {}))
         return
-    show(verdict.status_line(seen))
+    for line in (verdict.status_line(seen), *seen.left_out):
+        show(line)
     for each in searches:
         show(f"{each.words} of {each.search}; engram status {each.search}{store_option(store)} tells of the search")
     if seen.search is not None and seen.search.answer is not None:
-        trials.recommendation(seen.search.answer)
+        verdict.display_recommendation(seen.search.answer)
     verdict.failures(seen.failures)
 
 
@@ -131,7 +132,7 @@ def results(
 
     A search has the tables trials and front.
     """
-    from orchestrator.cli import trials
+    from orchestrator.cli import verdict
     from orchestrator.inspection import results, search_results, status
 
     with command_store(store) as opened:
@@ -149,7 +150,7 @@ def results(
     elif name == "summary" and rows:
         summary(rows, result.varied)
     elif search_results.SEARCH in result.table.schema.names:
-        trials.display(rows)
+        verdict.display_trials(rows)
     else:
         table(rows, [name for name in result.table.schema.names if name not in result.alongside])
 
@@ -181,18 +182,18 @@ def report(
     """
     from pathlib import Path
 
-    from orchestrator.inspection import pages, pdf, status
-    from orchestrator.run_folder import details as kept
+    from orchestrator.inspection import pages, status
+    from orchestrator.run_folder import notes as kept
 
     options = {"title": title, "auditor": auditor, "client": client, "purpose": purpose}
-    said = {} if details is None else kept.from_file(Path(details))
+    said = {} if details is None else kept.load_details(Path(details))
     said |= {name: text for name, text in options.items() if text is not None}
     with command_store(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened)
         if said:
-            kept.give(journal.folder, said)
+            kept.give_details(journal.folder, said)
         page = pages.draw(opened, journal.run, bool(show_images))
-        printed = pdf.write(page) if as_pdf else None
+        printed = pages.print_pdf(page) if as_pdf else None
     if json:
         emit({"run": journal.run, "report": str(page), "pdf": None if printed is None else str(printed)})
     else:
@@ -214,7 +215,7 @@ def compare(
     """
     from pathlib import Path
 
-    from orchestrator.cli import comparison
+    from orchestrator.cli import verdict
     from orchestrator.inspection import compare, pages, status
 
     if out is not None and Path(out).suffix != ".html":
@@ -225,9 +226,9 @@ def compare(
         if out is not None:
             pages.compare(opened, compared.runs, path_of("--out", out))
     if json:
-        emit(comparison.shape(compared))
+        emit(verdict.comparison_shape(compared))
     else:
-        comparison.display(compared)
+        verdict.display_comparison(compared)
 
 
 def explain(
@@ -270,7 +271,7 @@ def rerun(
     import traceback
 
     from orchestrator.inspection import explain
-    from orchestrator.inspection.rerun import rerun as again
+    from orchestrator.inspection.explain import rerun as again
 
     with command_store(store) as opened:
         name = explain.resolve_key(opened, key)
@@ -290,8 +291,8 @@ def rerun(
     else:
         same = {None: "nothing is stored to compare it with", True: "equal to the stored one, bit for bit"}
         differs = "; ".join(", ".join(f"{k} {cell(v)}" for k, v in column.items()) for column in answer["differs"])
-        verdict = same.get(answer["same"], f"different from the stored one: {differs}")
-        show(f"{answer['task']} {name[:12]}: {answer['rows']} rows in {answer['seconds']:.3g} s, {verdict}")
+        found = same.get(answer["same"], f"different from the stored one: {differs}")
+        show(f"{answer['task']} {name[:12]}: {answer['rows']} rows in {answer['seconds']:.3g} s, {found}")
     return 1 if answer["same"] is False else 0
 
 
@@ -314,3 +315,48 @@ def doctor(store: StoreOption = None, address: Address = None, json: Json = Fals
     if json:
         emit({"ok": well, "checks": [vars(check) for check in checks]})
     return 0 if well else 1
+
+
+def ui(
+    port: Annotated[int, typer.Option(metavar="N", help="The next free one is taken.", min=1, max=65535)] = 5000,
+    browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    store: StoreOption = None,
+    mlflow: Mlflow = None,
+    experiment: Experiment = None,
+    json: Json = False,
+) -> int:
+    """Serve MLflow's pages of the runs, until Ctrl-C.
+
+    The link opens the list of runs. Only this machine can reach it.
+    """
+    from orchestrator.errors import EngramError
+    from orchestrator.tracking import ui
+    from orchestrator.tracking.tracking_store import target
+
+    def announce(link: str, hint: str = "") -> None:
+        if json:
+            emit({"url": link})
+        else:
+            show(link)
+            if hint:
+                say(hint)
+        if browser:
+            typer.launch(link)
+
+    with command_store(store) as opened:
+        where = target(opened, mlflow, experiment)
+        if where is None:
+            raise EngramError("tracking is off, so there is nothing to show; name the tracking store by --mlflow")
+        if where.remote:
+            announce(ui.link(where.public_uri, where.experiment))
+            return 0
+        ui.check(opened, where)
+        try:
+            with ui.serving(opened, where, port) as (server, free):
+                if free != port:
+                    say(f"port {port} is taken; this is port {free}")
+                announce(ui.link(f"http://{ui.HOST}:{free}", where.experiment), "Ctrl-C ends it")
+                server.wait()
+        except KeyboardInterrupt:
+            return 0
+        raise EngramError(f"MLflow's server has ended by itself; what it said is in {ui.log(opened)}")

@@ -1,13 +1,22 @@
-"""The arguments and options that commands share, with their help."""
+"""The arguments and options that commands share, with their help, and what they say as a specification."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from orchestrator.cli import completion
 from orchestrator.store import DEFAULT_STORE
+
+if TYPE_CHECKING:
+    from orchestrator.spec.specification import Spec
+
+R = TypeVar("R")
 
 AuditOrFile = Annotated[
     str,
@@ -134,3 +143,80 @@ ShowImages = Annotated[
 ]
 ProbesFolder = Annotated[str, typer.Option("--out", metavar="FOLDER", help="The folder to write.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is computed, tracked and shown: each field is an option of `plan`, `run`, `resume` and `search`."""
+
+    address: Address = None
+    gpus: Gpus = None
+    together: Together = None
+    way: Way = None
+    tolerate: Tolerate = None
+    fail_fast: FailFast = None
+    stop_after: StopAfter = None
+    timeout: Timeout = None
+    keep: Keep = None
+    again: Again = False
+    all_cells: AllCells = False
+    mlflow: Mlflow = None
+    experiment: Experiment = None
+    report: DrawReport = None
+    show_images: ShowImages = None
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of execution, tracking and reports that were given."""
+        from orchestrator.spec import specification
+
+        given = {name: getattr(self, name) for name in specification.EXECUTION}
+        return specification.execution_settings(given | {"again": self.again or None})
+
+
+NO_OPTIONS = RunOptions()
+
+
+def take_run_options(*left_out: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Give a command the fields of RunOptions, but for those left out, in place of its parameter `options`.
+
+    A command with the whole signature is what typer reads; the command itself gets one value.
+    """
+
+    def expand(command: Callable[..., R]) -> Callable[..., R]:
+        hints = get_type_hints(RunOptions, include_extras=True)
+        names = [field.name for field in fields(RunOptions) if field.name not in left_out]
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            if parameter.name != "options":
+                parameters.append(parameter)
+                continue
+            parameters += [
+                inspect.Parameter(name, parameter.kind, default=getattr(RunOptions, name), annotation=hints[name])
+                for name in names
+            ]
+
+        @wraps(command)
+        def run_command(**given: Any) -> R:
+            return command(options=RunOptions(**{name: given.pop(name) for name in names}), **given)
+
+        run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run_command
+
+    return expand
+
+
+def command_line_spec(
+    what: str,
+    fields: list[str] | None = None,
+    preset: str | None = None,
+    sweep: list[str] | None = None,
+    store: str | None = None,
+    options: RunOptions = NO_OPTIONS,
+) -> Spec:
+    """What a command line asks for."""
+    from orchestrator.spec import specification
+    from orchestrator.spec.resolve import read_spec
+
+    values, swept = specification.settings(fields or ()), specification.sweeps(sweep or ())
+    flags = specification.Spec("", preset, values, swept, options.settings(), store, all_cells=options.all_cells)
+    return read_spec(what, flags)

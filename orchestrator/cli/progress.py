@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from orchestrator.cli.terminal import say, supports_colour
-from orchestrator.printable import printable, printable_lines
-from orchestrator.quantities import format_duration
+from orchestrator.quantities import format_duration, printable, printable_lines
 from orchestrator.run_folder.progress import Event, RunProgress
 
 SECONDS = 10.0  # between plain lines

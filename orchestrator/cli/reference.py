@@ -1,6 +1,6 @@
-"""The commands, their options and exit codes as a page, written from the command line's own help.
+"""What stands in `docs` as the code has it: the commands with their options, and the rules of the audits' verdicts.
 
-`python -m orchestrator.cli.reference docs/commands.md` writes them between the two marks of that page.
+`python -m orchestrator.cli.reference docs` writes them between the two marks of each page that has them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from typing import Any
 import typer
 
 from orchestrator.cli.commands import GROUPS, app
+from orchestrator.spec import audits
+from tasks.contract.rules import Rules
 
 BEGIN = "<!-- from here on written by `make docs` -->\n"
+RULES_BEGIN = "<!-- the rules, from here on written by `make docs` -->\n"
 END = "<!-- up to here -->\n"
 
 EXIT_CODES = {
@@ -36,9 +39,14 @@ ENVIRONMENT = {
 }
 
 
-def main(pages: list[str]) -> None:
-    for page in map(Path, pages):
-        page.write_text(update_page(page.read_text()))
+def write_pages(folder: Path) -> None:
+    """Write the page of the commands, and the rules of every audit that has some into its page."""
+    commands = folder / "commands.md"
+    commands.write_text(update_page(commands.read_text()))
+    for name in audits.names():
+        audit, page = audits.find(name).audit, folder / f"{name}.md"
+        if audit.wording.rules is not None and page.exists():
+            page.write_text(rewrite_rules(page.read_text(), audit.wording.rules, audit.config()))
 
 
 def update_page(page: str) -> str:
@@ -117,5 +125,18 @@ def cell(text: str) -> str:
     return " ".join((text or "").split()).replace("|", r"\|")
 
 
+def rewrite_rules(page: str, rules: Rules[object], config: object) -> str:
+    """A page with the rules between its two marks, at the numbers of the config.
+
+    ValueError where the page lacks the marks.
+    """
+    before, begin, rest = page.partition(RULES_BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"there is no {RULES_BEGIN.strip()!r} with {END.strip()!r} below it; the page needs both")
+    listed = "\n".join(rules.format_list(config))
+    return f"{before}{RULES_BEGIN}\n{listed}\n\n{END}{after}"
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    write_pages(Path(sys.argv[1]))

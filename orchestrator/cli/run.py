@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
 
-from orchestrator.cli.option_settings import command_line_spec, display_settings, execution_settings
 from orchestrator.cli.options import (
-    Address,
-    Again,
-    AllCells,
+    NO_OPTIONS,
     AuditOrFile,
-    DrawReport,
-    Experiment,
-    FailFast,
     Fields,
-    Gpus,
     Json,
-    Keep,
-    Mlflow,
     OptionalRun,
     Preset,
     ProbesFolder,
-    ShowImages,
-    StopAfter,
+    RunOptions,
     StoreOption,
     Sweep,
-    Timeout,
-    Together,
-    Tolerate,
-    Way,
+    command_line_spec,
+    take_run_options,
 )
 from orchestrator.cli.store import command_store, path_of, report_interrupt
 from orchestrator.cli.terminal import emit, paragraph, show, table
@@ -40,23 +27,14 @@ FEW = 6  # sets of images that are listed by name
 PROBES = {"images": "picture", "records": "record", "questions": "question"}  # their kinds, and what one is called
 
 
+@take_run_options("mlflow", "experiment", "report", "show_images")
 def plan(
     what: AuditOrFile,
     fields: Fields = None,
     preset: Preset = None,
     sweep: Sweep = None,
     store: StoreOption = None,
-    address: Address = None,
-    gpus: Gpus = None,
-    together: Together = None,
-    way: Way = None,
-    tolerate: Tolerate = None,
-    fail_fast: FailFast = None,
-    stop_after: StopAfter = None,
-    timeout: Timeout = None,
-    keep: Keep = None,
-    again: Again = False,
-    all_cells: AllCells = False,
+    options: RunOptions = NO_OPTIONS,
     json: Json = False,
 ) -> None:
     """Show what would run, what is stored, and for how long.
@@ -65,8 +43,7 @@ def plan(
     """
     from orchestrator.inspection.preview import preview
 
-    execution = execution_settings(address, gpus, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
-    seen = preview(command_line_spec(what, fields, preset, sweep, store, execution, all_cells))
+    seen = preview(command_line_spec(what, fields, preset, sweep, store, options))
     if json:
         emit(seen)
         return
@@ -79,27 +56,14 @@ def plan(
         paragraph(cell["line"])
 
 
+@take_run_options()
 def run(
     what: AuditOrFile,
     fields: Fields = None,
     preset: Preset = None,
     sweep: Sweep = None,
     store: StoreOption = None,
-    address: Address = None,
-    gpus: Gpus = None,
-    together: Together = None,
-    way: Way = None,
-    tolerate: Tolerate = None,
-    fail_fast: FailFast = None,
-    stop_after: StopAfter = None,
-    timeout: Timeout = None,
-    keep: Keep = None,
-    again: Again = False,
-    all_cells: AllCells = False,
-    mlflow: Mlflow = None,
-    experiment: Experiment = None,
-    report: DrawReport = None,
-    show_images: ShowImages = None,
+    options: RunOptions = NO_OPTIONS,
     json: Json = False,
 ) -> int:
     """Run an audit to its end.
@@ -109,21 +73,18 @@ def run(
     """
     from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
-    from orchestrator.inspection.labels import describe_left_out
     from orchestrator.planning.extras import check_cells
     from orchestrator.runs.lifecycle import start
     from orchestrator.spec import specification
-    from orchestrator.spec.resolve import LeftOut, pin_available, resolve_cells
+    from orchestrator.spec.resolve import LeftOut, describe_left_out, pin_available, resolve_cells
     from orchestrator.store import is_there
     from orchestrator.store.listing import list_once
 
-    execution = execution_settings(address, gpus, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
-    execution |= display_settings(mlflow, experiment, report, show_images)
     with ExitStack() as shown:
         observe = shown.enter_context(watching())
         with report_interrupt():
             observe({"event": "step", "step": "reading data"})
-            asked = command_line_spec(what, fields, preset, sweep, store, execution, all_cells)
+            asked = command_line_spec(what, fields, preset, sweep, store, options)
             cells, how = resolve_cells(asked), specification.execution(asked)
             # Pinned before a store is created, so that no empty store is left behind if data is missing.
             known: dict[str, str] = {}
@@ -139,28 +100,17 @@ def run(
             told = describe_left_out(cells, left_out)
             for line in told:
                 observe({"event": "told", "line": line})
-            ended = replace(start(cells, opened, how, observe), left_out=left_out)
+            ended = start(cells, opened, how, observe, left_out=left_out)
             shown.close()
             with list_once():
                 return verdict.display(ended, asked.store, json, told)
 
 
+@take_run_options("again", "all_cells")
 def resume(
     run: OptionalRun = None,
     store: StoreOption = None,
-    address: Address = None,
-    gpus: Gpus = None,
-    together: Together = None,
-    way: Way = None,
-    tolerate: Tolerate = None,
-    fail_fast: FailFast = None,
-    stop_after: StopAfter = None,
-    timeout: Timeout = None,
-    keep: Keep = None,
-    mlflow: Mlflow = None,
-    experiment: Experiment = None,
-    report: DrawReport = None,
-    show_images: ShowImages = None,
+    options: RunOptions = NO_OPTIONS,
     json: Json = False,
 ) -> int:
     """Continue a run, sweep or search where it stopped.
@@ -176,21 +126,14 @@ def resume(
     from orchestrator.spec import specification
     from orchestrator.store.listing import list_once
 
-    execution = execution_settings(address, gpus, together, way, tolerate, fail_fast, stop_after, timeout, keep, False)
-    how = specification.execution(
-        specification.Spec("", execution=execution | display_settings(mlflow, experiment, report, show_images))
-    )
+    how = specification.execution(specification.Spec("", execution=options.settings()))
     with command_store(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened, unfinished=True)
         if is_search(journal.about()):
-            refused = {
-                "--fail-fast": fail_fast,
-                "--stop-after": stop_after,
-                "--keep": keep,
-                "--show-images": show_images,
-            }
-            for option in (option for option, value in refused.items() if value is not None):
-                raise SpecError(f"{option} is given, and {journal.run} is a search: see engram search --help")
+            for name in ("fail_fast", "stop_after", "keep", "show_images"):
+                if getattr(options, name) is not None:
+                    option = f"--{name.replace('_', '-')}"
+                    raise SpecError(f"{option} is given, and {journal.run} is a search: see engram search --help")
             return search.resume_search(journal.run, opened, how, store, json)
         name = journal.run
         with watching() as observe:
@@ -217,7 +160,7 @@ def probes(
     from orchestrator.inspection.probes import hand_out
     from orchestrator.quantities import format_count
 
-    written = hand_out(command_line_spec(what, fields, preset, None, store, {}), path_of("--out", out))
+    written = hand_out(command_line_spec(what, fields, preset, store=store), path_of("--out", out))
     if json:
         emit(written)
         return

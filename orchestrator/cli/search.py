@@ -8,21 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.cli import completion
-from orchestrator.cli.option_settings import command_line_spec, display_settings, execution_settings
 from orchestrator.cli.options import (
-    Address,
-    DrawReport,
-    Experiment,
+    NO_OPTIONS,
     Fields,
-    Gpus,
     Json,
-    Mlflow,
     Preset,
+    RunOptions,
     StoreOption,
-    Timeout,
-    Together,
-    Tolerate,
-    Way,
+    command_line_spec,
+    take_run_options,
 )
 from orchestrator.cli.store import command_store, report_interrupt, store_option
 from orchestrator.cli.terminal import emit, say, show
@@ -33,8 +27,7 @@ if TYPE_CHECKING:
     from orchestrator.scheduling.driver import Observer
     from orchestrator.searches.definition import Search
     from orchestrator.searches.searching import SearchOutcome
-    from orchestrator.spec.execution import Execution
-    from orchestrator.spec.specification import Spec
+    from orchestrator.spec.specification import Execution, Spec
     from orchestrator.store import Store
 
 SomeSearch = Annotated[
@@ -74,6 +67,7 @@ Resume = Annotated[bool, typer.Option("--resume", help="Continue a search as it 
 LISTED = 12  # trials that are shown
 
 
+@take_run_options("fail_fast", "stop_after", "keep", "again", "all_cells", "show_images")
 def search(
     what: SomeSearch = None,
     fields: Fields = None,
@@ -89,15 +83,7 @@ def search(
     concurrent: Concurrent = None,
     resume: Resume = False,
     store: StoreOption = None,
-    address: Address = None,
-    gpus: Gpus = None,
-    together: Together = None,
-    way: Way = None,
-    tolerate: Tolerate = None,
-    timeout: Timeout = None,
-    mlflow: Mlflow = None,
-    experiment: Experiment = None,
-    report: DrawReport = None,
+    options: RunOptions = NO_OPTIONS,
     json: Json = False,
 ) -> int:
     """Search the training that remembers least for the accuracy you need.
@@ -107,28 +93,28 @@ def search(
     """
     from orchestrator.cli.progress import watching
     from orchestrator.searches import searching
+    from orchestrator.spec import specification
 
-    asked = {
-        "trials": trials,
-        "budget": _duration(budget),
-        "sampler": sampler,
-        "sampler_seed": sampler_seed,
-        "rungs": _rungs(rungs),
-        "keep_one_in": keep_one_in,
-        "give_up": give_up,
-        "concurrent": concurrent,
-    }
-    asked = {name: value for name, value in asked.items() if value is not None}
-    execution = execution_settings(address, gpus, together, way, tolerate, None, None, timeout, None, False)
-    execution |= display_settings(mlflow, experiment, report, None)
+    asked = specification.search_settings(
+        {
+            "trials": trials,
+            "budget": budget,
+            "sampler": sampler,
+            "sampler_seed": sampler_seed,
+            "rungs": rungs,
+            "keep_one_in": keep_one_in,
+            "give_up": give_up,
+            "concurrent": concurrent,
+        }
+    )
     with ExitStack() as shown:
         observe = shown.enter_context(watching())
         with report_interrupt():
             observe({"event": "step", "step": "reading the search"})
             if resume:
-                spec, found, how = _reopen_search(what, fields, over, preset, store, asked, execution)
+                spec, found, how = _reopen_search(what, fields, over, preset, store, asked, options)
             else:
-                spec, found, how = _new_search(what, fields, over, preset, store, asked, execution)
+                spec, found, how = _new_search(what, fields, over, preset, store, asked, options)
             searching.check(how)
         with command_store(spec.store, create=not resume) as opened:
             return _run_search(found, opened, how, spec.store, shown, observe, json)
@@ -171,17 +157,17 @@ def _new_search(
     preset: str | None,
     store: str | None,
     asked: dict[str, Any],
-    execution: dict[str, Any],
+    options: RunOptions,
 ) -> tuple[Spec, Search, Execution]:
     """The search that the command line and the file ask for."""
     from orchestrator.searches import definition as searches
-    from orchestrator.searches.space import parse_domains
+    from orchestrator.searches.definition import parse_domains
     from orchestrator.spec import resolve, specification
     from orchestrator.store import is_there
 
     if what is None:
         raise SpecError("what is to be searched? give an audit or a file, or --resume")
-    spec = command_line_spec(what, fields, preset, None, store, execution)
+    spec = command_line_spec(what, fields, preset, store=store, options=options)
     found = searches.search_from_spec(spec, parse_domains(over or ()), asked)
     if not is_there(spec.store or DEFAULT_STORE):  # so that no empty store is left behind if data is missing
         resolve.pin_cells([found.start], {})
@@ -195,11 +181,11 @@ def _reopen_search(
     preset: str | None,
     store: str | None,
     asked: dict[str, Any],
-    execution: dict[str, Any],
+    options: RunOptions,
 ) -> tuple[Spec, Search, Execution]:
     """The search of this name, or the newest; what it is about cannot be changed."""
     from orchestrator.searches import definition as searches
-    from orchestrator.searches.folder import find
+    from orchestrator.searches.searching import find_search
     from orchestrator.spec import specification
 
     other = {"a field": fields, "--over": over, "--preset": preset} | {
@@ -209,10 +195,10 @@ def _reopen_search(
         if value is not None:
             raise SpecError(f"{name} is given with --resume; that would be another search: leave out --resume")
     with command_store(store) as opened:
-        journal = find(opened, what)
+        journal = find_search(opened, what)
         about = journal.about()
     found = searches.reopen_search(about["audit"], about["search"], asked)
-    spec = specification.Spec(about["audit"], execution=execution, store=store)
+    spec = specification.Spec(about["audit"], execution=options.settings(), store=store)
     return spec, found, specification.execution(spec)
 
 
@@ -227,7 +213,7 @@ def _display(
 ) -> int:
     """Print the answer and the front; return the exit code."""
     from orchestrator.cli import verdict
-    from orchestrator.cli.trials import display, recommendation
+    from orchestrator.cli.verdict import display_recommendation, display_trials
     from orchestrator.inspection import search_results, status
     from orchestrator.run_folder.journal import Journal
     from orchestrator.searches import trials
@@ -243,7 +229,7 @@ def _display(
     if json:
         emit(verdict.shape(status.status(Journal(opened.folder("runs", ended.name)), opened)))
         return code
-    recommendation(search_results.parse_answer(recommendation_json(ended.answer)))
+    display_recommendation(search_results.parse_answer(recommendation_json(ended.answer)))
     show("")
     objectives = search.objectives
     made = trials.table(ended.trials, objectives).to_pylist()
@@ -251,22 +237,10 @@ def _display(
     # Those on the front by what they memorise, then the fresh audits.
     best.sort(key=lambda row: -objectives.memorization.sign * row["memorization"])
     again = [row for row in made if row["part"] == search_results.FRESH and row["memorization"] is not None]
-    display([*best[:LISTED], *again], (objectives.memorization.name, objectives.utility.name))
+    display_trials([*best[:LISTED], *again], (objectives.memorization.name, objectives.utility.name))
     show("")
     show(f"next: engram report {ended.name} --open{store_option(store)}")
     show(f"      engram results {ended.name} trials{store_option(store)}, for all {len(ended.trials)}")
     where = f"report {page}" if page else str(opened.folder("runs", ended.name))
     show(f"{ended.name} {state}: {len(ended.trials)} trials; {where}{f'; MLflow {tracked}' if tracked else ''}")
     return code
-
-
-def _rungs(text: str | None) -> tuple[int, ...] | None:
-    from orchestrator.spec.fields import coerce
-
-    return None if text is None else coerce(text, tuple[int, ...], "rungs")
-
-
-def _duration(text: str | None) -> float | None:
-    from orchestrator.spec import specification
-
-    return None if text is None else specification.duration(text)

@@ -14,7 +14,7 @@ import typer
 
 from orchestrator.cli.terminal import say
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.printable import printable
+from orchestrator.quantities import printable
 from orchestrator.store import DEFAULT_STORE
 
 if TYPE_CHECKING:

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from orchestrator import rounding
 from orchestrator.cli.store import store_option
-from orchestrator.cli.terminal import emit, numbers, paragraph, say, show, summary, table
+from orchestrator.cli.terminal import cell, emit, numbers, paragraph, say, setting_text, show, summary, table
 from orchestrator.errors import StoreError
+from orchestrator.inspection.compare import Comparison, Difference, Row
 from orchestrator.quantities import format_count
 
 if TYPE_CHECKING:
     from orchestrator.inspection.answers import CellAnswer
-    from orchestrator.inspection.search_results import SearchResults
+    from orchestrator.inspection.search_results import Row, SearchAnswer, SearchResults
     from orchestrator.inspection.status import Status
     from orchestrator.run_folder.journal import Journal
     from orchestrator.runs.report import Report
-    from tasks.verdict import Tone
+    from tasks.contract.verdict import Tone
 
 CHANGED = re.compile(r"(is|are) not (the one|those) that (was|were) pinned")  # in errors of jobs
 LISTED = 20  # failures, or cells of a sweep, that are shown
 FIRST = 5  # rows of a summary that are shown at a run's end
 STYLES: Mapping[Tone, str] = {"accused": "bold red", "cleared": "bold green", "open": "bold yellow"}
+OBJECTIVES = ("memorization", "utility")
 
 
 def shape(run: Report | Status) -> dict[str, Any]:
@@ -103,9 +107,9 @@ def describe_trials(search: SearchResults) -> str:
 
 def row(status: Status, answer: str) -> dict[str, Any]:
     """A run in a list of runs, with its answer."""
-    from orchestrator.inspection import labels
+    from orchestrator.spec import resolve
 
-    varied = labels.label(status.setting, status.setting)
+    varied = resolve.label(status.setting, status.setting)
     jobs = status.jobs
     state = status.state
     if status.search is not None:
@@ -256,3 +260,82 @@ def lines(answer: Mapping[str, Any]) -> list[str]:
 
 def _indent(texts: Iterable[str]) -> list[str]:
     return [f"  {text}" for text in texts]
+
+
+def display_trials(rows: Sequence[Row], names: tuple[str, str] = OBJECTIVES, most: int | None = None) -> None:
+    """Print trials, the first `most` of them, with both objectives under these names and their 95 % intervals."""
+    shown = [_trial_row(row, names) for row in rows[:most]]
+    if shown:
+        table(shown, [name for name in shown[0] if any(row[name] for row in shown)], right=names)
+    if len(rows) > len(shown):
+        show(f"... and {format_count(len(rows) - len(shown), 'more trial')}")
+
+
+def display_recommendation(answer: SearchAnswer) -> None:
+    """Print what a search recommends."""
+    paragraph(answer.sentence, STYLES[answer.tone], answer.answer.capitalize())
+
+
+def _trial_row(row: Row, names: tuple[str, str]) -> dict[str, Any]:
+    from orchestrator.inspection import search_results
+
+    state = row["state"] if row["state"] != "finished" else ""
+    early = f" at epoch {row['epochs']}" if row["state"] == "stopped early" else ""
+    return {
+        "trial": f"{row['trial']}",
+        "choices": search_results.trial_name(row),
+        "front": "front" if row["front"] else "",
+        **{name: _trial_value(search_results.value(row, each)) for name, each in zip(names, OBJECTIVES, strict=True)},
+        "state": f"{state}{early}",
+        "run": row["run"],
+        "note": row["note"],
+    }
+
+
+def _trial_value(value: dict[str, Any] | None) -> str:
+    if value is None:
+        return ""
+    return (
+        f"{rounding.format_row_value(value, 'estimate')} {rounding.format_interval(value['low'], value['high'])}"
+    ).rstrip()
+
+
+def comparison_shape(comparison: Comparison) -> dict[str, Any]:
+    """The JSON of a comparison: runs, audits, differing fields and environment, answers, and pairs of rows."""
+    return dataclasses.asdict(comparison)
+
+
+def display_comparison(comparison: Comparison) -> None:
+    """Print the comparison on stdout: names, differences, the summaries, the answers."""
+    for letter, run, audit in zip("ab", comparison.runs, comparison.audits, strict=True):
+        show(f"{letter}  {run} ({audit})")
+    show("")
+    differing = [*_differing("config", comparison.fields), *_differing("made with", comparison.environment)]
+    table(differing or [{"": "they differ neither in their config nor in what they were made with"}])
+    show("")
+    rows = [
+        {"metric": pair.metric, "setting": setting_text(pair.setting)}
+        | _summary_columns("a", pair.a)
+        | _summary_columns("b", pair.b)
+        for pair in comparison.rows
+    ]
+    table(rows, right=("a", "b", "a: null", "b: null"))
+    show("")
+    for letter, answer in zip("ab", comparison.answers, strict=True):
+        paragraph(f"{letter}  {'no answer yet' if answer is None else answer.sentence}")
+
+
+def _differing(kind: str, differences: tuple[Difference, ...]) -> Iterator[dict[str, Any]]:
+    for difference in differences:
+        yield {"differs": kind, "name": difference.name, "a": cell(difference.a), "b": cell(difference.b)}
+
+
+def _summary_columns(letter: str, row: Row | None) -> dict[str, Any]:
+    known = row or {}
+    texts = numbers(known)
+    return {
+        letter: texts["estimate"],
+        f"{letter}: 95 % interval": texts["95 % interval"],
+        f"{letter}: n": known.get("n"),
+        f"{letter}: null": texts["null"],
+    }

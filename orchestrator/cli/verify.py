@@ -12,7 +12,7 @@ from orchestrator.cli.options import Json, StoreOption
 from orchestrator.cli.store import command_store, path_of
 from orchestrator.cli.terminal import emit, say, show, stdout
 from orchestrator.errors import SpecError
-from orchestrator.printable import printable
+from orchestrator.quantities import printable
 from orchestrator.store import DEFAULT_STORE, is_there
 
 if TYPE_CHECKING:

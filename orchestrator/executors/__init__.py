@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from orchestrator.executors.calls import Call, Finished
-from orchestrator.spec.execution import GpusName
+from orchestrator.spec.specification import GpusName
 
 
 class Executor(Protocol):

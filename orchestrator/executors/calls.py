@@ -25,9 +25,9 @@ from orchestrator.executors.gpu_packing import GpuMeasurement
 from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store, WriteEffect, read_each
 from orchestrator.store.provenance import commit, device, process, versions
-from tasks import checkpoints, compute_context
-from tasks.checkpoints import Link
-from tasks.job import Function, marks
+from tasks.contract.job import Function, marks
+from tasks.worker import checkpoints, compute_context
+from tasks.worker.checkpoints import Link
 
 
 @dataclass(frozen=True)
@@ -277,13 +277,14 @@ def _commit(item: Item, result: pa.Table | Exception, made: Computation, store: 
         if state is not None:  # before the result: once that is stored, this job is not run again
             store.write_state(item.key, state)
         written = store.write(item.key, result, _record(item, made))
-        store.clear_failure(item.key)
     except Unwritable as error:
         return Refused(item.key, str(error))
     except (StoreError, OSError) as error:
         return Lost(item.key, _line(error))
     except TypeError as refused:  # a table of a type that no store can hold
         return _commit(item, refused, made, store, None)
+    with contextlib.suppress(StoreError, OSError):  # the result is stored, whatever is left of an earlier failure
+        store.clear_failure(item.key)
     return Done(
         item.key, made.seconds, made.worker, written is WriteEffect.CONFLICT, GpuMeasurement.from_notes(made.notes)
     )

@@ -1,12 +1,23 @@
-"""Temporary changes to this process: its environment variables, a signal's handler, its stderr."""
+"""This process's environment: its variables, signals and stderr, its threads, and the GPUs it may compute on."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tasks.worker.hardware import threads
+
+LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB")
+# Read by each library when it is loaded.
+ONE_THREAD = {f"{library}_{'MAXIMUM' if library == 'VECLIB' else 'NUM'}_THREADS": "1" for library in LIBRARIES}
+DRIVER = Path("/proc/driver/nvidia/gpus")  # a folder in it for each GPU
+SMI_SECONDS = 20.0  # for nvidia-smi to answer
 
 
 @contextmanager
@@ -48,3 +59,39 @@ def no_stderr() -> Iterator[None]:
         os.dup2(saved, 2)
         os.close(saved)
         os.close(nowhere)
+
+
+@contextmanager
+def use_one_thread() -> Iterator[None]:
+    """Compute with one torch thread in this process inside the block, whether torch is loaded already or only there."""
+    with ExitStack() as stack:
+        if "torch" in sys.modules:
+            stack.enter_context(threads(1))
+        stack.enter_context(variables(ONE_THREAD))
+        yield
+
+
+def count_gpus() -> int:
+    """The number of the machine's GPUs, or of those in CUDA_VISIBLE_DEVICES."""
+    there = len(list(DRIVER.iterdir())) if DRIVER.is_dir() else _nvidia_smi_count()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None or not there:
+        return there
+    visible_gpus = 0
+    for name in visible.split(","):
+        name = name.strip()
+        if (name.isdigit() and int(name) >= there) or not (name.isdigit() or name.startswith(("GPU-", "MIG-"))):
+            break  # CUDA sees none of what follows either
+        visible_gpus += 1
+    return visible_gpus
+
+
+def _nvidia_smi_count() -> int:
+    """GPUs by nvidia-smi, for containers and WSL, where /proc shows none."""
+    try:
+        output = subprocess.run(
+            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=SMI_SECONDS, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    return sum(line.startswith("GPU ") for line in output.splitlines())

@@ -6,11 +6,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from orchestrator.errors import EngramError
-from orchestrator.executors import threads
+from orchestrator.executors import environment
 from orchestrator.executors.calls import Call, Finished, Poisoned, perform
-from orchestrator.executors.environment import variables
-from orchestrator.executors.gpus import count
-from orchestrator.spec.execution import GpusName
+from orchestrator.executors.environment import count_gpus, variables
+from orchestrator.spec.specification import GpusName
 from orchestrator.store import open_store
 
 
@@ -27,7 +26,7 @@ class LocalExecutor:
 
     def __init__(self, store: str, gpus: GpusName = "auto") -> None:
         self._visible = {"CUDA_VISIBLE_DEVICES": ""} if gpus == "none" else {}
-        self.gpus = 0 if gpus == "none" else min(1, count())  # torch takes the first
+        self.gpus = 0 if gpus == "none" else min(1, count_gpus())  # torch takes the first
         self._store = open_store(store)
         self._calls: deque[Call] = deque()
 
@@ -50,7 +49,7 @@ class LocalExecutor:
         if not self._calls:
             return ()
         try:
-            with variables(self._visible), threads.one():
+            with variables(self._visible), environment.use_one_thread():
                 return (perform(self._calls.popleft(), self._store),)
         except Poisoned as error:
             raise EngramError(f"this process cannot compute any more ({error}); the same command goes on") from error

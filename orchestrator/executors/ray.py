@@ -24,16 +24,13 @@ from ray._private import ray_constants
 from ray._private import worker as driver
 
 from orchestrator.errors import ClusterError
-from orchestrator.executors import node_groups, threads, worker
-from orchestrator.executors.address import probe, reachable
+from orchestrator.executors import cluster, worker
 from orchestrator.executors.calls import Call, Finished, Lost
-from orchestrator.executors.environment import handler_kept, no_stderr, variables
+from orchestrator.executors.cluster import Machine, Sent, calls_with_slots, probe, reachable
+from orchestrator.executors.environment import ONE_THREAD, handler_kept, no_stderr, variables
 from orchestrator.executors.gpu_packing import SHARERS
 from orchestrator.executors.guard import Guard
-from orchestrator.executors.node_groups import Machine
-from orchestrator.executors.sent_calls import Sent, calls_with_slots
-from orchestrator.spec.addresses import host_and_port
-from orchestrator.spec.execution import GpusName
+from orchestrator.spec.specification import GpusName, host_and_port
 
 ROOT = str(Path(__file__).resolve().parents[2])
 OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes travel
@@ -95,7 +92,7 @@ class RayExecutor:
             raise
         cloudpickle.register_pickle_by_value(worker)
         environment = {name: value for name, value in os.environ.items() if name.startswith("ENGRAM_")}
-        environment |= threads.ONE
+        environment |= ONE_THREAD
         # Ray lets calls that ask for no GPU see all of them (observed), and torch would take the first.
         self._on_cpu = ray.remote(worker.entry(ROOT, environment | {"CUDA_VISIBLE_DEVICES": ""}, store))
         self._on_gpu = worker.entry(ROOT, environment, store)
@@ -292,10 +289,10 @@ class RayExecutor:
         """Whether a cluster that has no GPU may get one: calls that ask for it make an autoscaler start a machine."""
         if self._own or self._wanted == "wait" or self._had_gpus:
             return not self._own
-        if self._barren or not any(node_groups.LABEL in node.labels for node in nodes):
+        if self._barren or not any(cluster.LABEL in node.labels for node in nodes):
             return False
         if self._head is not None and any(sent.call.gpus for sent in self._pending.values()):
-            self._barren = node_groups.lack_gpus(driver.global_worker.gcs_client)
+            self._barren = cluster.lack_gpus(driver.global_worker.gcs_client)
         return not self._barren
 
 
@@ -326,7 +323,7 @@ def connect(address: str, cpus: int | None = None) -> Iterator[tuple[str, tuple[
             guard = Guard()
             stack.callback(guard.close)
             token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-            _set(stack, {**OURS, **threads.ONE, **token, "RAY_worker_niceness": "0"})
+            _set(stack, {**OURS, **ONE_THREAD, **token, "RAY_worker_niceness": "0"})
             stack.enter_context(_loopback())
             with _variables(guard.variables):  # for Ray's processes, and none that is started later
                 _init(stack, address, num_cpus=cpus, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES)
@@ -343,7 +340,10 @@ def connect(address: str, cpus: int | None = None) -> Iterator[tuple[str, tuple[
 
 
 def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
-    """Call ray.init silently and without its signal handler. Raises ClusterError, in one line, on any failure."""
+    """Call ray.init silently and without its signal handler. Raises ClusterError, in one line, on any failure.
+
+    A SIGTERM that arrives inside meets Ray's own handler, which exits with its number; it counts as Ctrl-C here.
+    """
     stack.callback(ray.shutdown)
     _hush()
     with handler_kept(signal.SIGTERM):
@@ -352,6 +352,8 @@ def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
                 with no_stderr():
                     ray._raylet.GcsClient(address=address)  # fails at once on a wrong token; ray.init takes 20 s
             ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL, **options)
+        except SystemExit:
+            raise KeyboardInterrupt from None
         except Exception as error:
             raise ClusterError(_refusal(address, error)) from error
 

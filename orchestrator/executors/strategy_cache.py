@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.errors import StoreError
 from orchestrator.store import Store
-from tasks.compute_context import Choice, Settle
+from tasks.worker.compute_context import Choice, Settle
 
 ATTEMPTS = 3  # to store a choice whose file turns out damaged each time
 

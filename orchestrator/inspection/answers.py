@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from orchestrator import row_setting
+from orchestrator import rounding
 from orchestrator.errors import EngramError
-from orchestrator.inspection import labels, results, search_results
+from orchestrator.inspection import results, search_results
 from orchestrator.inspection.search_results import SearchResults
 from orchestrator.run_folder.journal import Journal
-from orchestrator.spec import audits
+from orchestrator.spec import audits, resolve
 from orchestrator.spec.fields import text
 from orchestrator.store import Store
-from tasks.verdict import Tone, Verdict
+from tasks.contract.verdict import Tone, Verdict
 
 Row = Mapping[str, Any]  # of a summary
 LESS = "memorization, less than the start"  # what a search measures at its end
@@ -85,7 +85,7 @@ def run_answer(journal: Journal, store: Store) -> Answer | None:
         return said
     names = ("metric", "estimate", "low", "high", "null", "n", "unit")
     numbers = {name: rows[0][name] for name in names}
-    return replace(said, setting=row_setting.parse_setting(rows[0]["setting"]) or {}, p=rows[0]["p_value"], **numbers)
+    return replace(said, setting=rounding.parse_setting(rows[0]["setting"]) or {}, p=rows[0]["p_value"], **numbers)
 
 
 def search_answer(search: SearchResults) -> Answer | None:
@@ -118,7 +118,7 @@ def leading_rows(verdict: Verdict | None, rows: Sequence[Row], count: int) -> li
 def cell_answers(journal: Journal, store: Store) -> list[CellAnswer]:
     """The answers of a sweep's cells, in their order."""
     settings = results.cells(journal)
-    fields = labels.distinguishing_fields(list(settings.values()))
+    fields = resolve.distinguishing_fields(list(settings.values()))
     found = []
     for name, setting in settings.items():
         cell = journal.sibling(name)
@@ -132,7 +132,7 @@ def cell_answers(journal: Journal, store: Store) -> list[CellAnswer]:
 
 def row_name(row: Row) -> str:
     """What a row of a summary measures: `M_w effect (images=probe)`."""
-    shown = row_setting.format_setting(row["setting"], text)
+    shown = rounding.format_setting(row["setting"], text)
     return f"{row['metric']} ({shown})" if shown else str(row["metric"])
 
 

@@ -12,7 +12,7 @@ from orchestrator.inspection.search_results import is_search
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import flatten
 from orchestrator.store import Store
-from tasks.verdict import Verdict
+from tasks.contract.verdict import Verdict
 
 Row = Mapping[str, Any]
 

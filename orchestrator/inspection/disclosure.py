@@ -19,7 +19,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.spec.config_parts import plain, rebuild
 from orchestrator.spec.fields import coerce, field_types, replace_fields, split_list, text
-from tasks.files import WITHHELD
+from tasks.worker.files import WITHHELD
 
 UNKNOWN = "<withheld>"  # for texts of a config whose audit has gone, so that it is unknown which are private
 PLAIN_WORD = re.compile(r"true|false|null|none|[-+.\deE]+", re.IGNORECASE)  # which tell nothing of anybody
@@ -65,7 +65,8 @@ class Disclosure:
         return self._stand_ins[text]
 
     def _about(self, folder: Path, about: dict[str, Any]) -> dict[str, Any]:
-        """The public content of `run.json`."""
+        """The public content of `run.json`. Why cells were left out names files, and no page shows it."""
+        about = {name: value for name, value in about.items() if name != "left_out"}
         if "cells" in about:
             cells = [Journal(folder.with_name(name)).about() for name in about["cells"]]
             settings = about.get("settings") or [cell.get("setting") for cell in cells]

@@ -2,22 +2,110 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from orchestrator.errors import Absent, SpecError, StoreError
-from orchestrator.inspection import evidence, locations, page_seal, status
-from orchestrator.inspection.evidence import AuditedItem, ResultTable, Thing
-from orchestrator.inspection.page_seal import Seal
+from orchestrator.inspection import page_seal, status
+from orchestrator.inspection.page_seal import AuditedItem, ResultTable, Seal, Thing
 from orchestrator.inspection.search_results import TRIALS, is_search
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store, is_there, open_store, read_each
-from orchestrator.store.content import content
-from tasks.files import regular_bytes
+from orchestrator.store.entry import content
+from tasks.datasets import catalog
+from tasks.datasets.dataset import Dataset
+from tasks.external.model_file import ModelFile
+from tasks.language_models.language_model import LanguageModel
+from tasks.models.custom import Named
+from tasks.question_answering.predictions import Predictions
+from tasks.worker.files import File, FileError, check_regular, expand_home, regular_bytes
 
+# What is read from a name, in this order: a file of any name is read as any of them.
+KINDS: tuple[Any, ...] = (Dataset, LanguageModel, ModelFile, Predictions, Named, File)
+Key = tuple[str, str, str]  # what a page calls a thing, its name, its digest
 State = Literal["agrees", "changed", "unchecked"]
+
+
+def key(entry: AuditedItem) -> Key:
+    return entry.what, entry.name, entry.digest
+
+
+def run_things(run: str, store: Store) -> dict[Key, Thing]:
+    """The things that the run's config names, where they were audited. Raises StoreError if it cannot be read."""
+    found: dict[Key, Thing] = {}
+    for _, thing in page_seal.things(Journal(store.folder("runs") / run)):
+        named: Any = thing
+        found[page_seal.noun(thing), page_seal.public_name(thing), named.digest] = thing
+    return found
+
+
+def find_by_name(entry: AuditedItem) -> Thing | None:
+    """The thing if its name says where it is: an embedded or usual data set, a model of the hub's cache, a network.
+
+    None for one that lies at a path, which the page does not tell.
+    """
+    thing = _read(entry, entry.name)
+    if isinstance(thing, Dataset):
+        return None if ":" in entry.name else thing
+    if isinstance(thing, LanguageModel):
+        return thing if entry.name.startswith("hub:") else None
+    return thing if isinstance(thing, Named) else None
+
+
+def existing(file: str) -> Path:
+    """The file or folder of this path. Raises SpecError where there is none that can be read."""
+    try:
+        path = expand_home(file).absolute()
+    except FileError as error:
+        raise SpecError(f"--file {error}") from None
+    try:
+        if not path.is_dir():
+            check_regular(path)
+            path.open("rb").close()
+    except FileError as error:
+        raise SpecError(f"--file {error}") from None
+    except OSError as error:
+        raise SpecError(f"--file {file}: {error.strerror or error}") from None
+    return path
+
+
+def find_at_path(entry: AuditedItem, path: Path) -> Thing | None:
+    """The thing at this path; None if neither the content nor the name of what lies there is the thing's."""
+    if entry.of_bytes and path.is_file() and file_digest(path) == entry.digest:
+        return File(str(path))
+    name, shape, options = entry.name.partition("#") if entry.what == Dataset.noun else (entry.name, "", "")
+    before = name.removesuffix(path.name)
+    if before == name or (before and before[-1] not in ":+"):
+        return None
+    return _read(entry, f"{before}{path}{shape}{options}")
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes; OSError where it cannot be read."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def current_digest(thing: Thing) -> str:
+    """The digest of the thing's content as it is now, read anew. ValueError or OSError where it cannot be."""
+    unpinned: Any = replace(thing, digest="")  # type: ignore[type-var]
+    pinned: Any = catalog.pin(unpinned, {}) if isinstance(unpinned, Dataset) else unpinned.pin({})
+    return str(pinned.digest)
+
+
+def _read(entry: AuditedItem, text: str) -> Thing | None:
+    """The thing of this kind that is written so; None if there is none, or the kind is another package's."""
+    for kind in KINDS:
+        if kind.noun == entry.what:
+            try:
+                thing: Thing = kind.parse(text)
+            except ValueError:
+                continue
+            return thing
+    return None
 
 
 @dataclass(frozen=True)
@@ -67,35 +155,33 @@ def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Itera
 
     Raises SpecError for a file that is not there.
     """
-    given = {file: locations.existing(file) for file in files}
+    given = {file: existing(file) for file in files}
     yield _page(page)
     for table in page.seal.tables:
         yield _table(table, store)
     places, unreadable = _things_in_runs(page.seal, store)
     yield from unreadable
     for entry in page.seal.audited:
-        match = next(
-            ((file, thing) for file, path in given.items() if (thing := locations.find_at_path(entry, path))), None
-        )
+        match = next(((file, thing) for file, path in given.items() if (thing := find_at_path(entry, path))), None)
         if match is not None:
             given.pop(match[0])
             yield _thing(entry, match[1], f"as {match[0]}")
         else:
-            yield _thing(entry, places.get(locations.key(entry)) or locations.find_by_name(entry))
+            yield _thing(entry, places.get(key(entry)) or find_by_name(entry))
     for file, path in given.items():
-        found = locations.file_digest(path) if path.is_file() else ""
+        found = file_digest(path) if path.is_file() else ""
         yield SealCheck("file", file, "changed", "", found, "the page rests on nothing with this content or name")
 
 
-def _things_in_runs(seal: Seal, store: Store | None) -> tuple[Mapping[locations.Key, Thing], list[SealCheck]]:
+def _things_in_runs(seal: Seal, store: Store | None) -> tuple[Mapping[Key, Thing], list[SealCheck]]:
     """The things that the page's runs name, and a check for each run whose config cannot be read."""
-    places: dict[locations.Key, Thing] = {}
+    places: dict[Key, Thing] = {}
     unreadable: list[SealCheck] = []
     if store is None:
         return places, unreadable
     for run in seal.runs:
         try:
-            places |= locations.run_things(run, store)
+            places |= run_things(run, store)
         except StoreError as error:
             unreadable.append(SealCheck("run", run, "changed", "", "", str(error)))
     return places, unreadable
@@ -118,7 +204,7 @@ def _table(table: ResultTable, store: Store | None) -> SealCheck:
     try:
         journal = Journal(store.folder("runs") / table.run)
         if table.name == TRIALS and is_search(journal.about()):
-            return _compare_digests(table, [evidence.trials_content(journal)])
+            return _compare_digests(table, [page_seal.trials_content(journal)])
         roots = status.roots(journal)
         for key, rows in read_each(store, roots.get(table.name, ())):
             if not isinstance(rows, Exception):
@@ -133,7 +219,7 @@ def _table(table: ResultTable, store: Store | None) -> SealCheck:
 def _compare_digests(table: ResultTable, contents: Sequence[tuple[str, str]]) -> SealCheck:
     """The check of a table whose results have these keys and content digests now."""
     name = f"{table.name} of {table.run}"
-    found = evidence.digest_of_table(contents)
+    found = page_seal.digest_of_table(contents)
     if found == table.digest:
         return SealCheck("table", name, "agrees", table.digest, found)
     note = "its results are others now"
@@ -148,7 +234,7 @@ def _thing(entry: AuditedItem, thing: Thing | None, place: str = "") -> SealChec
         note = "it is not known where it lies; name it with --file"
         return SealCheck(entry.what, entry.name, "unchecked", entry.digest, "", note)
     try:
-        found = locations.current_digest(thing)
+        found = current_digest(thing)
     except (ValueError, OSError) as error:
         return SealCheck(entry.what, entry.name, "unchecked", entry.digest, "", f"{error}; name it with --file")
     if found == entry.digest:

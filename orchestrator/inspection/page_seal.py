@@ -17,13 +17,27 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import EngramError
-from orchestrator.inspection.evidence import AuditedItem, ResultTable
+from orchestrator.errors import EngramError, StoreError
+from orchestrator.inspection import search_results, status
+from orchestrator.inspection.disclosure import typed_config
+from orchestrator.run_folder.journal import Journal
+from orchestrator.spec.config_parts import walk
+from orchestrator.store import Store
+from orchestrator.store.entry import content
+from tasks.contract.pinnable import InFiles, Pinnable
+from tasks.datasets import catalog
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.places import find
+from tasks.external.model_file import ModelFile
+from tasks.worker.files import File
 
+Thing = Dataset | Pinnable  # what a config names and a key sees by its content
 FORMAT = "engram seal"
 VERSION = 1
 ZEROS = "0" * 64
@@ -33,6 +47,164 @@ NOTED = '"page": "{}"'
 ELEMENT = re.compile(rb'<template id="engram-seal">(.*?)</template>', re.DOTALL)
 DIGEST = re.compile(r"[0-9a-f]{64}")
 BESIDE = re.compile(rb'<a href="\.\./[^"]*">(.*?)</a>', re.DOTALL)  # a link to the page of another run
+
+
+@dataclass(frozen=True)
+class AuditedItem:
+    """A data set, model or file that a run's config names.
+
+    digest: SHA-256 (hex); with `of_bytes` of the one file's bytes, as `sha256sum` prints it, else of the content of all
+    its files in the way that its kind defines.
+    size, modified: the bytes of its files, and when the newest of them was changed (ISO 8601, UTC); None where they do
+        not lie here any more as they were audited.
+    embedded: it comes with the installation, whose date says nothing.
+    fields: the config's fields that name it.
+    """
+
+    what: str  # data set, model, file, ...
+    name: str
+    digest: str
+    size: int | None
+    modified: str | None
+    of_bytes: bool
+    embedded: bool
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """One of a run's tables, as far as it is stored.
+
+    digest: SHA-256 over a line `KEY CONTENT` for each of its stored results, in the order of the plan, where CONTENT is
+    the digest of the result's schema and values (`orchestrator.store.entry`).
+    finished: when the newest of them was stored (ISO 8601, UTC); empty where none is.
+    """
+
+    run: str
+    name: str
+    digest: str
+    stored: int
+    planned: int
+    finished: str
+
+
+def audited_items(journal: Journal, store: Store) -> list[AuditedItem]:
+    """What the config of the run, or of a sweep's cells, names: each thing once, in the order of the config's fields.
+
+    Empty where the audit is not installed any more.
+    """
+    known = store.digests()
+    found: dict[tuple[str, str, str], AuditedItem] = {}
+    for field, thing in things(journal):
+        entry = _audited_item(field, thing, known)
+        same = (entry.what, entry.name, entry.digest)
+        before = found.get(same)
+        if before is None:
+            found[same] = entry
+        elif field not in before.fields:
+            found[same] = replace(before, fields=(*before.fields, field))
+    return list(found.values())
+
+
+def things(journal: Journal) -> Iterator[tuple[str, Thing]]:
+    """The pinned things of the config of the run, or of a sweep's cells, each with its field. Not for display."""
+    for run in _runs(journal):
+        for field, part in walk(typed_config(Journal(run.folder).about())):
+            if isinstance(part, Thing) and getattr(part, "digest", None):
+                yield field, part
+
+
+def public_name(thing: Thing) -> str:
+    """The thing's name as others may see it: without folders and digest."""
+    named: Any = thing.named() if hasattr(thing, "named") else thing
+    return str(named).removesuffix(f"@{getattr(named, 'digest', '')}")
+
+
+def noun(thing: Thing) -> str:
+    """What the thing is called on pages."""
+    called: str | None = getattr(thing, "noun", None)  # another package's kind may not say
+    return called or type(thing).__name__.lower()
+
+
+def tables(journal: Journal, store: Store) -> list[ResultTable]:
+    """The run's tables, or those of all cells of a sweep, the summary of each first; a search's trials before all."""
+    own = [_trials(journal)] if search_results.is_search(journal.about()) else []
+    return [*own, *(table for run in _runs(journal) for table in _tables(run, store))]
+
+
+def trials_content(journal: Journal) -> tuple[str, str]:
+    """The name and content digest of a search's table of trials, from which its page is drawn."""
+    return search_results.TRIALS, content(
+        search_results.read_search(Journal(journal.folder)).table(search_results.TRIALS)
+    )
+
+
+def digest_of_table(contents: Iterable[tuple[str, str]]) -> str:
+    """The digest of a table whose results have these keys and content digests."""
+    return hashlib.sha256("".join(f"{key} {content}\n" for key, content in contents).encode()).hexdigest()
+
+
+def _runs(journal: Journal) -> list[Journal]:
+    about = journal.about()
+    return [journal.sibling(name) for name in about["cells"]] if "cells" in about else [journal]
+
+
+def _audited_item(field: str, thing: Any, known: MutableMapping[str, str]) -> AuditedItem:
+    paths = _unchanged_files(thing, known)
+    states = [path.stat() for path in paths]
+    embedded = isinstance(thing, Dataset) and catalog.is_embedded(thing.name)
+    newest = max((state.st_mtime for state in states if not embedded), default=None)
+    return AuditedItem(
+        what=noun(thing),
+        name=public_name(thing),
+        digest=thing.digest,
+        size=sum(state.st_size for state in states) if states and all(path.is_file() for path in paths) else None,
+        modified=None if newest is None else datetime.fromtimestamp(newest, UTC).isoformat(timespec="seconds"),
+        of_bytes=isinstance(thing, File) or (isinstance(thing, ModelFile) and thing.is_one_file),
+        embedded=embedded,
+        fields=(field,),
+    )
+
+
+def _unchanged_files(thing: Thing, known: MutableMapping[str, str]) -> tuple[Path, ...]:
+    """The files of a thing if its content is still in them; of a data set only as far as its digest is remembered."""
+    try:
+        if isinstance(thing, Dataset):
+            source = find(thing.name)[1]
+            if catalog.is_embedded(thing.name):
+                catalog.pin(thing, known)
+            return source.files if known.get(source.stamp()) == thing.digest else ()
+        return thing.pin(known).paths() if isinstance(thing, InFiles) else ()
+    except (ValueError, OSError):
+        return ()
+
+
+def _tables(journal: Journal, store: Store) -> Iterator[ResultTable]:
+    roots = status.roots(journal)
+    for name in sorted(roots, key=lambda name: name != "summary"):
+        yield _table(journal.run, name, roots[name], store)
+
+
+def _trials(journal: Journal) -> ResultTable:
+    digest = digest_of_table([trials_content(journal)])
+    return ResultTable(journal.run, search_results.TRIALS, digest, stored=1, planned=1, finished="")
+
+
+def _table(run: str, name: str, keys: tuple[str, ...], store: Store) -> ResultTable:
+    records: dict[str, Mapping[str, Any]] = {}
+    for key in keys:
+        try:
+            records[key] = store.record(key, check=False)
+        except StoreError:
+            continue
+    return ResultTable(
+        run=run,
+        name=name,
+        digest=digest_of_table((key, record["content"]) for key, record in records.items()),
+        stored=len(records),
+        planned=len(keys),
+        finished=max((record.get("finished", "") for record in records.values()), default=""),
+    )
 
 
 class Unsealed(EngramError):

@@ -1,24 +1,33 @@
-"""Preview of a specification: its jobs, the stored ones, and the price of the rest."""
+"""What a specification or a preset would compute: its jobs, the stored ones, the data it needs, and its price."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import StoreError
-from orchestrator.executors import gpus
-from orchestrator.inspection.labels import describe_left_out
-from orchestrator.planning.extras import check_extras
+from orchestrator.errors import EngramError, StoreError
+from orchestrator.executors import environment
+from orchestrator.planning.extras import check_extras, required_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing.price import Price, describe_price, price_plan
-from orchestrator.run_folder import timings
-from orchestrator.spec.execution import GpusName
-from orchestrator.spec.resolve import pin_available, resolve_cells
-from orchestrator.spec.specification import Spec, execution
+from orchestrator.run_folder import other_runs
+from orchestrator.spec.audits import RegisteredAudit
+from orchestrator.spec.config_parts import plain, walk
+from orchestrator.spec.field_descriptions import value_text
+from orchestrator.spec.fields import text
+from orchestrator.spec.resolve import Cell, left_out_as_json, pin_available, pin_cells, pin_one, resolve_cells
+from orchestrator.spec.specification import GpusName, Spec, execution
 from orchestrator.store import DEFAULT_STORE, Store, is_there, open_store
+from tasks.contract.extras import Extra
+from tasks.contract.job import marks
+from tasks.contract.pinnable import Pinnable
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.places import use_outlines
 
 
 def preview(asked: Spec) -> dict[str, Any]:
@@ -56,10 +65,7 @@ def preview(asked: Spec) -> dict[str, Any]:
             {"run": run_id(cell.audit, list(plan.jobs)), "setting": dict(cell.setting), "planned": len(plan.jobs)}
             for cell, plan in zip(cells, plans, strict=True)
         ],
-        "left_out": [
-            {"setting": dict(cell.setting), "problem": cell.problem, "line": line}
-            for cell, line in zip(left_out, describe_left_out(cells, left_out), strict=True)
-        ],
+        "left_out": left_out_as_json(cells, left_out),
     }
 
 
@@ -67,7 +73,7 @@ def price_of(
     plan: Plan, missing: Iterable[str], store: Store | None, address: str | None, wanted: GpusName = "auto"
 ) -> Price:
     """The price of a plan's missing jobs on this machine, by the timings in the store where it has some."""
-    known = {} if store is None else timings.mean_seconds(store.folder("runs"))
+    known = {} if store is None else other_runs.mean_seconds(store.folder("runs"))
 
     def speed_folder() -> Path | None:
         """The folder of machines' speeds; None where the store takes nothing."""
@@ -95,7 +101,7 @@ def gpus_at(address: str | None, wanted: GpusName = "auto") -> int:
     """The number of this machine's GPUs that calls can use, unless none is wanted."""
     if wanted == "none":
         return 0
-    return min(1, gpus.count()) if address == "none" else gpus.count()
+    return min(1, environment.count_gpus()) if address == "none" else environment.count_gpus()
 
 
 def slots_at(address: str | None) -> int:
@@ -106,3 +112,97 @@ def slots_at(address: str | None) -> int:
     if address == "none":
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class DescribedPreset:
+    """A preset by its name.
+
+    `settings` are the fields, in command-line syntax, in which its cells differ from the defaults. `data` says of each
+    data set, and of what else is missing, whether it is here, and `extras` of each package beyond those that every
+    installation has whether it is installed. `links` counts the parts that the trainings are computed in, each of which
+    goes on from the one before. `jobs`, `trainings`, `links` and `price` (`preview.shape_of`) are None where something
+    is missing of which more than its published size must be known.
+    """
+
+    name: str
+    repeats: str
+    cells: int
+    settings: Mapping[str, tuple[str, ...]]
+    data: Mapping[str, bool]
+    extras: Mapping[str, bool]
+    jobs: int | None = None
+    trainings: int | None = None
+    links: int | None = None
+    price: Mapping[str, Any] | None = None
+
+
+def described_presets(
+    entry: RegisteredAudit, store: Store | None, names: tuple[str, ...] = ()
+) -> Iterator[DescribedPreset]:
+    """The audit's presets in their order, or those of these names, priced by the store's timings where there is one."""
+    known: MutableMapping[str, str] = {} if store is None else store.digests()
+    for name in names or tuple(entry.audit.presets):
+        yield _describe_preset(entry, name, store, known)
+
+
+def _describe_preset(
+    entry: RegisteredAudit, name: str, store: Store | None, known: MutableMapping[str, str]
+) -> DescribedPreset:
+    audit = entry.audit
+    cells = audit.cells(name)
+    data = dict(needed for cell in cells for needed in _required_data(cell, known))
+    repeats, settings = audit.wording.repeats.get(name, ""), _settings(audit, cells)
+    preset = DescribedPreset(name, repeats, len(cells), settings, data, _packages(required_extras(cells)))
+    here = all(data.values())
+    with nullcontext() if here else use_outlines():
+        try:
+            # What stands for data that are not here is not remembered.
+            found = pin_cells([Cell(entry.name, cell, name) for cell in cells], known if here else {**known})
+            whole = Plan.union([plan_of(cell) for cell in found])
+        except EngramError:  # what a plan of this data would refuse is told by `engram plan`
+            return preset
+        stored = set() if store is None else store.keys()
+        price = price_json(price_of(whole, whole.missing(stored), store, None), slots_at(None))
+    links = sum(marks(job.function).trains for job in whole.jobs.values())
+    trainings = sum(marks(job.function).trains for key, job in whole.jobs.items() if key not in whole.after)
+    extras = _packages(required_extras(job.config for job in whole.jobs.values()))
+    return replace(preset, extras=extras, jobs=len(whole.jobs), trainings=trainings, links=links, price=price)
+
+
+def _packages(extras: Iterable[Extra]) -> dict[str, bool]:
+    """Each package and whether it is installed."""
+    return {extra.package: extra.is_installed for extra in dict.fromkeys(extras)}
+
+
+def _required_data(config: Any, known: MutableMapping[str, str]) -> Iterator[tuple[str, bool]]:
+    """Every data set of the config and whether it is here, and whatever else is not."""
+    for _, part in walk(config):
+        if not isinstance(part, Dataset | Pinnable):
+            continue
+        try:
+            pin_one(part, known)
+            there = True
+        except EngramError:
+            there = False
+        if isinstance(part, Dataset) or not there:
+            yield str(part), there
+
+
+def _settings(audit: Any, cells: tuple[Any, ...]) -> dict[str, tuple[str, ...]]:
+    """The top-level fields in which any cell differs from the defaults, with their values in the cells."""
+    try:
+        default = audit.config()
+    except (TypeError, ValueError):
+        return {}
+    fields = [name for name in plain(default) if any(getattr(cell, name) != getattr(default, name) for cell in cells)]
+    return {name: tuple(dict.fromkeys(_field_text(default, cell, name) for cell in cells)) for name in fields}
+
+
+def _field_text(default: Any, cell: Any, name: str) -> str:
+    """A field's value; of a config those of its own fields that differ from the default's."""
+    here = getattr(cell, name)
+    usual, value = plain(getattr(default, name)), plain(here)
+    if isinstance(value, Mapping) and isinstance(usual, Mapping) and value.keys() == usual.keys():
+        value = {field: part for field, part in value.items() if part != usual[field]}
+    return text(value) if isinstance(value, Mapping) else value_text(here)

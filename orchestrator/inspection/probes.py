@@ -22,7 +22,7 @@ from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from orchestrator.store import DEFAULT_STORE, is_there, open_store
 from tasks.datasets.dataset import DatasetError
-from tasks.external import split
+from tasks.external.blinding import write_private
 
 
 def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
         held = None if handout.split is None else handout.split(cell.config)
         beside = {} if held is None else held.files_beside(folder)
         what, written = _write_probes(folder, sets, "" if held is None or held.warning else held.commitment)
-        split.write(beside)
+        write_private(beside)
     except DatasetError as error:  # data that has gone since it was pinned; a folder that holds something else
         raise EngramError(str(error)) from None
     except ValueError as error:
@@ -69,16 +69,16 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
 def _write_probes(folder: Path, sets: list[tuple[str, Any]], commitment: str) -> tuple[str, pa.Table]:
     """The kind of the probes, `images`, `records` or `questions`, and the table that lists them."""
     from tasks.datasets.records import Records
-    from tasks.external import embedding_handout, handout, question_handout, record_handout
-    from tasks.external.embedding_handout import ToEmbed
+    from tasks.external.handout import ToEmbed, write_pictures, write_to_embed
+    from tasks.external.text_handout import write_questions, write_records
     from tasks.question_answering.question_sets import ProbeQuestions
 
     types: dict[type, tuple[str, Callable[[Path, list[tuple[str, Any]]], pa.Table]]] = {
-        Records: ("records", partial(record_handout.write, commitment=commitment)),
-        ProbeQuestions: ("questions", partial(question_handout.write, commitment=commitment)),
-        ToEmbed: ("images", embedding_handout.write),
+        Records: ("records", partial(write_records, commitment=commitment)),
+        ProbeQuestions: ("questions", partial(write_questions, commitment=commitment)),
+        ToEmbed: ("images", write_to_embed),
     }
-    images = ("images", partial(handout.write, commitment=commitment))
+    images = ("images", partial(write_pictures, commitment=commitment))
     kinds = {next((types[of] for of in types if isinstance(held, of)), images) for _, held in sets}
     if len(kinds) > 1:
         names = sorted({kind for kind, _ in kinds})

@@ -14,21 +14,20 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.inspection import labels, search_results, status
+from orchestrator.inspection import search_results, status
 from orchestrator.inspection.search_results import SearchResults
-from orchestrator.jsonable import jsonable
-from orchestrator.printable import inert
-from orchestrator.run_folder import exports, tables
+from orchestrator.quantities import inert, jsonable
+from orchestrator.run_folder import tables
 from orchestrator.run_folder.journal import Journal
-from orchestrator.spec import audits
+from orchestrator.spec import audits, resolve
 from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.fields import coerce, nearest
 from orchestrator.store import Store
 from orchestrator.store.listing import stored_keys
-from tasks.audit import UndeclaredAnswer
-from tasks.certificate import Certificate
-from tasks.files import FileError, expand_home
-from tasks.verdict import Verdict
+from tasks.contract.audit import UndeclaredAnswer
+from tasks.contract.certificate import Certificate
+from tasks.contract.verdict import Verdict
+from tasks.worker.files import FileError, expand_home
 
 T = TypeVar("T")
 
@@ -70,14 +69,14 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
         raise problem
     fields = list(dict.fromkeys(field for setting in settings.values() for field in setting))
     columns = {"run": list(settings)}
-    columns |= {field: exports.uniform([setting.get(field) for setting in settings.values()]) for field in fields}
+    columns |= {field: tables.uniform([setting.get(field) for setting in settings.values()]) for field in fields}
     parts = [
         _prepend_columns(by_cell[cell].table, {field: values[at] for field, values in columns.items()})
         for at, cell in enumerate(settings)
         if cell in by_cell and by_cell[cell].table.num_columns
     ]
     whole = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
-    telling = {"run", *labels.distinguishing_fields(list(settings.values()))}
+    telling = {"run", *resolve.distinguishing_fields(list(settings.values()))}
     named = list(zip(columns, whole.schema.names, strict=False))  # a column's name may differ from its field's
     return Rows(
         table=whole,
@@ -93,7 +92,7 @@ def export(journal: Journal, store: Store, name: str) -> Rows:
     if name in search_results.TABLES and (search := search_results.read_if_search(journal)) is not None:
         return trials(search, name)
     rows = read(journal, store, name)
-    table = exports.flatten_settings(rows.table) if rows.varied else exports.flatten_table(rows.table, journal.run)
+    table = tables.flatten_settings(rows.table) if rows.varied else tables.flatten_table(rows.table, journal.run)
     added = [column for column in table.schema.names if column not in rows.table.schema.names]
     return replace(rows, table=table, alongside=(*rows.alongside, *added))
 
@@ -101,7 +100,7 @@ def export(journal: Journal, store: Store, name: str) -> Rows:
 def trials(search: SearchResults, name: str) -> Rows:
     """A table of a search as users take it out, with a column for each choice."""
     rows = _trials(search, name)
-    return replace(rows, table=exports.flatten_settings(rows.table), alongside=(search_results.SEARCH, exports.SETTING))
+    return replace(rows, table=tables.flatten_settings(rows.table), alongside=(search_results.SEARCH, tables.SETTING))
 
 
 def summary(journal: Journal, store: Store) -> Rows:
@@ -234,7 +233,7 @@ def _rows(journal: Journal, store: Store, name: str) -> Rows:
 def _trials(search: SearchResults, name: str) -> Rows:
     """The trials of a search, or those on its front, with the search as a first column."""
     rows = search.table(name)
-    table = rows.add_column(0, search_results.SEARCH, exports.column([search.name] * rows.num_rows))
+    table = rows.add_column(0, search_results.SEARCH, tables.column([search.name] * rows.num_rows))
     return Rows(table, search.planned, max(0, search.planned - search.made))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -11,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import StoreError
-from orchestrator.inspection import labels
 from orchestrator.inspection.disclosure import is_private, typed_config
 from orchestrator.run_folder.journal import Journal
+from orchestrator.spec import resolve
 from orchestrator.spec.fields import text
-from tasks.verdict import Tone
+from tasks.contract.verdict import Tone
 
 Row = Mapping[str, Any]  # of the table `trials`
 TRIALS, FRONT = TABLES = ("trials", "front")
@@ -135,7 +136,7 @@ def setting(row: Row) -> dict[str, Any]:
 def trial_name(row: Row) -> str:
     """A trial by its choices: `dropout=true, learning_rate=0.0003`; the start is so called."""
     chosen = setting(row)
-    words = labels.label(chosen, chosen) or "start"
+    words = resolve.label(chosen, chosen) or "start"
     return f"{words}, fresh seeds" if row["part"] == FRESH else words
 
 
@@ -176,3 +177,43 @@ def parse_answer(told: Mapping[str, Any], words: Mapping[str, str] = MappingProx
     for private in sorted(words, key=len, reverse=True):  # one may be the beginning of another
         sentence = sentence.replace(private, words[private])
     return SearchAnswer(told["answer"], sentence, told["winner"], **(told["difference"] or {}))
+
+
+@dataclass(frozen=True)
+class TrialOf:
+    """The trials of a search that are one run, as (number, part); none as long as its trial has not ended."""
+
+    search: str
+    trials: tuple[tuple[int, str], ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as JSON."""
+        return {"search": self.search, "trials": [{"trial": number, "part": part} for number, part in self.trials]}
+
+    @property
+    def words(self) -> str:
+        """Which trials: `the start and trial 3, fresh seeds`."""
+        named = [
+            f"{'the start' if number == START else f'trial {number}'}{', fresh seeds' if part == FRESH else ''}"
+            for number, part in self.trials
+        ]
+        return " and ".join(named) or "a trial that has not ended"
+
+
+def parent_searches(run: Journal) -> tuple[TrialOf, ...]:
+    """The searches in the same store that the run is a trial of. Those whose folder cannot be read are left out."""
+    found = []
+    for folder in sorted(run.folder.parent.glob("*-search-*")):
+        with suppress(StoreError):
+            found.append(_trial_of(Journal(folder), run))
+    return tuple(each for each in found if each is not None)
+
+
+def _trial_of(search: Journal, run: Journal) -> TrialOf | None:
+    about = search.about()
+    if not is_search(about):
+        return None
+    rows = read_search(search).trials if run.run in about["cells"] else ()
+    trials = tuple((row["trial"], row["part"]) for row in rows if row["run"] == run.run)
+    begun = any(event.get("search") == search.run for event in run.last_start()[:1])
+    return TrialOf(search.run, trials) if trials or begun else None

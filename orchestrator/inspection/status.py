@@ -12,9 +12,8 @@ from typing import Any
 from orchestrator.errors import SpecError, StoreError
 from orchestrator.inspection import pages, search_results
 from orchestrator.inspection.search_results import SearchResults
-from orchestrator.run_folder import receipt, timings
-from orchestrator.run_folder.journal import ENDS, Journal
-from orchestrator.run_folder.merged_log import MergedLog
+from orchestrator.run_folder import notes, other_runs
+from orchestrator.run_folder.journal import ENDS, Journal, MergedLog
 from orchestrator.run_folder.progress import Event
 from orchestrator.spec.fields import nearest
 from orchestrator.store import Store, lease
@@ -27,7 +26,8 @@ WORST = ("unreadable", "running", "paused", "interrupted", "failed", "finished")
 class Status:
     """A run: `running` while it has a living driver, else how its last start ended (`interrupted` if it was killed).
 
-    jobs: `planned`; `stored`, in the store now; `done` and `failed`, in the last start.
+    jobs: `planned`; `stored`, in the store now, but for those that the last start could not verify; `done` and
+    `failed`, in the last start.
     """
 
     run: str
@@ -39,9 +39,11 @@ class Status:
     preset: str | None = None
     setting: Mapping[str, Any] = field(default_factory=dict)
     cells: tuple[str, ...] = ()  # the runs of a sweep
+    left_out: tuple[str, ...] = ()  # a line for each cell of the preset that the last start left out
     search: SearchResults | None = None  # of a search, whose cells are the runs of its trials
     begun_by: str = ""  # the search that made the last start, of a trial
     failures: tuple[tuple[str, str, str], ...] = ()  # (key, task, error)
+    unsound: frozenset[str] = frozenset()  # results that the last start found stored and could not verify
     driver: str | None = None
     note: str = ""
     page: Path | None = None  # the report's file
@@ -117,13 +119,14 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
     failed = {key: event for key, event in failed.items() if key not in stored}
     jobs = {
         "planned": len(tasks),
-        "stored": len(known & stored),
         "done": len({event["key"] for event in last if event["event"] == "done"}),
         "failed": len(failed),
     }
     end = next(
         (event for event in reversed(last) if event["event"] in ENDS and "key" not in event and "jobs" in event), None
     )
+    unsound = frozenset(end.get("unsound", ())) if end else frozenset()
+    jobs["stored"] = len((known & stored) - unsound)
     # A driver that has logged the end still holds the run while it draws the page.
     state = end["event"] if end else "running" if holder else "interrupted"
     if state == "finished" and jobs["stored"] < jobs["planned"]:
@@ -137,13 +140,19 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
         active=_active(journal.folder),
         preset=about.get("preset"),
         setting=about.get("setting") or {},
+        left_out=_left_out(about),
         begun_by=last[0].get("search", "") if last else "",
         failures=tuple((key, event.get("task", ""), event.get("error", "")) for key, event in failed.items()),
+        unsound=unsound,
         driver=f"process {holder.pid} on {holder.host}" if holder else None,
         note=(end or {}).get("note", "") if not holder else "",
         page=pages.page(journal.folder),
         mlflow=_address(journal.folder),
     )
+
+
+def _left_out(about: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(cell["line"] for cell in about.get("left_out", ()))
 
 
 def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
@@ -174,7 +183,7 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
         starts = [at for at, event in enumerate(events) if event["event"] == "started"]
         if starts:
             events = events[starts[-1] :]
-            yield _planned_event(journal.run, runs, events[0]["time"], timings.mean_seconds(store.folder("runs")))
+            yield _planned_event(journal.run, runs, events[0]["time"], other_runs.mean_seconds(store.folder("runs")))
         for event in events:
             if event["event"] not in ("started", "stored"):
                 yield {name: value for name, value in event.items() if name != "kind"}  # they are planned by task
@@ -200,7 +209,7 @@ def _planned_event(name: str, runs: Sequence[Journal], begun: str, seconds: Mapp
     last = [event for run in runs for event in run.last_start()]
     trains = {task: count for event in last for task, count in event.get("trains", {}).items()}
     stored = {event["key"] for event in last if event["event"] == "stored"}
-    costs = timings.mean_seconds_by_task(seconds)
+    costs = other_runs.mean_seconds_by_task(seconds)
     missing = Counter(task for key, task in tasks.items() if key not in stored)
     return {
         "time": begun,
@@ -228,7 +237,7 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set
         state=min((cell.state for cell in cells), key=WORST.index),
         jobs={
             "planned": len(keys),
-            "stored": len(keys & stored),
+            "stored": len((keys & stored).difference(*(cell.unsound for cell in cells))),
             "done": len(done),
             "failed": len(failures),
         },
@@ -236,6 +245,7 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set
         active=max(cell.active for cell in cells),
         preset=cells[0].preset,
         cells=tuple(about["cells"]),
+        left_out=_left_out(about),
         failures=tuple(failures),
         driver=next((cell.driver for cell in cells if cell.driver), None),
         note=next((cell.note for cell in cells if cell.note), ""),
@@ -278,7 +288,7 @@ def _first_start(store: Store, run: str) -> str:
 
 
 def _address(folder: Path) -> str | None:
-    delivered = receipt.read(folder)
+    delivered = notes.read_receipt(folder)
     return delivered.address if delivered else None
 
 

@@ -10,7 +10,7 @@ from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.config_parts import parts
 from orchestrator.spec.resolve import Cell
-from tasks.extras import Extra, install_command, missing
+from tasks.contract.extras import Extra, install_command, missing
 
 PLAIN = (int, float, str, type(None))
 HERE = (None, "local", "none")  # addresses whose jobs are computed in this installation
@@ -21,7 +21,7 @@ def required_extras(values: Iterable[Any]) -> Iterator[Extra]:
     for value in values:
         if isinstance(value, PLAIN):  # most fields of most jobs
             continue
-        if hasattr(value, "extras"):  # tasks.extras.NeedsExtras, of which isinstance is ten times slower
+        if hasattr(value, "extras"):  # tasks.contract.extras.NeedsExtras, of which isinstance is ten times slower
             yield from value.extras()
         yield from required_extras(value if isinstance(value, tuple) else (parts(value) or {}).values())
 

@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import added_later, parts
 from orchestrator.spec.fields import kinds, readers
-from tasks.job import Job, marks
+from tasks.contract.job import Job, marks
 
 KNOWN = 10_000  # forms that are kept
 _known: dict[int, tuple[Any, Any]] = {}  # the form of a part by its id, with the part itself, so that the id stays its

@@ -16,8 +16,8 @@ from orchestrator.errors import EngramError, SpecError
 from orchestrator.planning.identity import key_of
 from orchestrator.spec import audits
 from orchestrator.spec.resolve import Cell
+from tasks.contract.job import Job, Roots, marks
 from tasks.datasets.dataset import DatasetError
-from tasks.job import Job, Roots, marks
 
 
 @dataclass(frozen=True)

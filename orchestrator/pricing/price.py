@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.planning.plan import Plan, group_of
-from orchestrator.pricing import speed
+from orchestrator.pricing import reference as reference_timings
 from orchestrator.pricing.reference import NOTHING, Reference, Span, load_reference
 from orchestrator.quantities import format_duration
-from orchestrator.run_folder import timings
-from tasks.job import marks
+from orchestrator.run_folder import other_runs
+from tasks.contract.job import marks
 
 OWN = 1.25  # how far off the mean of jobs that ran here may be, as a factor
 NAMED = 3  # tasks that are named in a line
@@ -75,7 +75,7 @@ def price_plan(
             task = plan.task(key)
             unknown[task] = _sum(unknown.get(task, (0.0, 0.0)), _bounds(plan, key, reference))
     if by_reference and reference is not None:
-        here = speed.machine_speed(kept())
+        here = reference_timings.machine_speed(kept())
         factor, apart = here.against(reference.speed) if here is not None else (1.0, 2.0)
         for key in spans:
             if group_of(plan.jobs[key]) not in known:
@@ -138,7 +138,7 @@ def _sum(one: tuple[float, float] | None, other: tuple[float, float] | None) -> 
 
 def _startup_span(known: Mapping[str, float], address: str | None, reference: Reference | None, factor: float) -> Span:
     """The seconds to start and end the executor."""
-    group = timings.startup_group(address)
+    group = other_runs.startup_group(address)
     if group in known:
         return Span.with_factor(known[group], OWN)
     return Span.with_factor(reference.around.get(group, 0.0) * factor, 2.0) if reference is not None else NOTHING

@@ -12,20 +12,31 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import StoreError, Unwritable
-from orchestrator.planning.plan import Plan
-from orchestrator.run_folder import sealed, shapes
+from orchestrator.errors import EngramError, StoreError, Unwritable
+from orchestrator.planning.plan import Plan, plan_of
+from orchestrator.quantities import jsonable
+from orchestrator.run_folder import run_files
+from orchestrator.run_folder.progress import Event, seconds_of
+from orchestrator.spec import audits
+from orchestrator.spec.config_parts import plain
+from orchestrator.spec.fields import coerce
+from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Spec
+from orchestrator.store.provenance import commit, versions
 
 Disclose = Callable[[Path, dict[str, Any]], dict[str, Any]]
 STARTED = b'"event": "started"'  # in a line of the log; inside a text its quotes would be escaped
 ENDS = ("finished", "failed", "interrupted", "paused")
+SETTLED = 2.0  # seconds after which no cell's log can still get an event that the others have
 
 
 class Journal:
@@ -54,11 +65,11 @@ class Journal:
         aside = self.folder.with_name(f".{self.folder.name}.{os.getpid()}.{os.urandom(8).hex()}")
         try:
             aside.mkdir(parents=True)
-            _write(aside / "run.json", sealed.seal({"run": self.run, "created": now(), **about}, indent=2))
+            _write(aside / "run.json", run_files.seal({"run": self.run, "created": now(), **about}, indent=2))
             if plan is not None:
                 jobs = [[key, plan.task(key)] for key in plan.jobs]
                 chains = {"after": plan.after} if plan.after else {}
-                _write(aside / "plan.json", sealed.seal({"roots": plan.roots, "jobs": jobs, **chains}))
+                _write(aside / "plan.json", run_files.seal({"roots": plan.roots, "jobs": jobs, **chains}))
             with contextlib.suppress(FileExistsError):
                 os.rename(aside, self.folder)
         except OSError as error:
@@ -72,7 +83,7 @@ class Journal:
         created = {name: value for name, value in self.about().items() if name in ("run", "created")}
         aside = self.folder / f".run.{os.getpid()}.{os.urandom(8).hex()}"
         try:
-            _write(aside, sealed.seal({**created, **about}, indent=2))
+            _write(aside, run_files.seal({**created, **about}, indent=2))
             os.replace(aside, self.folder / "run.json")
         except OSError as error:
             raise Unwritable(f"cannot write {self.folder / 'run.json'}: {error.strerror or error}") from None
@@ -80,9 +91,15 @@ class Journal:
             with contextlib.suppress(OSError):
                 aside.unlink()
 
+    def note_left_out(self, left_out: Sequence[Mapping[str, Any]]) -> None:
+        """Keep which cells of its preset the last start of a run or sweep left out, and why."""
+        about = self.about()
+        if about.get("left_out", []) != left_out:
+            self.rewrite({**about, "left_out": left_out})
+
     def about(self) -> dict[str, Any]:
         """The run's config and the other content of `run.json`."""
-        return self.public_part(self._read("run.json", shapes.check_about))
+        return self.public_part(self._read("run.json", run_files.check_about))
 
     @property
     def discloses(self) -> bool:
@@ -169,12 +186,12 @@ class Journal:
         return data[: data.rfind(b"\n") + 1]
 
     def _plan(self) -> Any:
-        return self._read("plan.json", shapes.check_plan)
+        return self._read("plan.json", run_files.check_plan)
 
     def _read(self, name: str, checked: Callable[[Any], None]) -> Any:
         path = self.folder / name
         try:
-            content = sealed.unseal(path.read_bytes())
+            content = run_files.unseal(path.read_bytes())
             checked(content)
         except (OSError, ValueError, RecursionError) as error:
             reason = getattr(error, "strerror", None) or error
@@ -190,7 +207,7 @@ def _events(lines: bytes) -> list[dict[str, Any]]:
     for line in lines.splitlines():
         with contextlib.suppress(ValueError, RecursionError):
             event = json.loads(line.decode(errors="replace"))
-            if shapes.is_event(event):
+            if run_files.is_event(event):
                 events.append(event)
     return events
 
@@ -205,3 +222,100 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def cell_description(cell: Cell) -> dict[str, Any]:
+    """The content of `run.json` for a cell."""
+    about = {
+        "audit": cell.audit,
+        "preset": cell.preset,
+        "setting": dict(cell.setting),
+        "config": plain(cell.config),
+        "versions": dict(versions()),
+        "commit": commit(),
+    }
+    return about | spec_description(cell.asked_alone)
+
+
+def sweep_description(cells: Sequence[Cell], runs: Sequence[str]) -> dict[str, Any]:
+    """The content of `run.json` for a sweep of these cells, whose runs are given in the same order."""
+    specs = [cell.asked for cell in cells]
+    whole = specs[0] if all(spec == specs[0] for spec in specs) else None
+    # A cell's folder may be older than the sweep and not hold its setting, so the sweep keeps the settings.
+    settings = [dict(cell.setting) for cell in cells]
+    return {"audit": cells[0].audit, "cells": list(runs), "settings": settings} | spec_description(whole)
+
+
+def spec_description(spec: Spec | None) -> dict[str, Any]:
+    """The specification as stored in `run.json`: the parts that affect results."""
+    if spec is None:
+        return {}
+    fields = {"set": jsonable(spec.set), "sweep": jsonable(spec.sweep)}
+    return {"asked": {"preset": spec.preset, **fields, "tolerate": spec.execution.get("tolerate", 0)}}
+
+
+def reopen_run(journal: Journal) -> tuple[Cell, Plan]:
+    """The cell and plan of a run from its folder. Raises EngramError if today's code plans something else."""
+    about = journal.about()
+    registered = audits.find(about["audit"])
+    config = coerce(about.get("config", {}), registered.audit.config, "config")
+    cell = Cell(about["audit"], config, about.get("preset"), about.get("setting") or {})
+    plan = plan_of(cell)
+    before = journal.tasks()
+    if set(before) != set(plan.jobs):
+        other = sorted({plan.task(key) for key in plan.jobs if key not in before})
+        raise EngramError(
+            f"run {journal.run} was planned by other versions of {', '.join(other) or 'its tasks'}; "
+            f"its results stay as they are: start the audit anew with `engram run {about['audit']}`"
+        )
+    return cell, plan
+
+
+class MergedLog:
+    """Follows these logs; `read` returns the events added to them, ordered by time.
+
+    An event that is in several logs is returned once. Two starts are the same event if their times are equal, two
+    results found stored within one start if their keys are, any others if their whole content is. Events before
+    `since`, when a sweep's cells were still separate runs, are left out. `position` is the number of bytes read of a
+    single run's log.
+    """
+
+    def __init__(self, journals: Sequence[Journal], since: str = "") -> None:
+        self.position = 0
+        self._journals = journals
+        self._positions = [0] * len(journals)
+        self._since = since
+        self._waiting: list[Event] = []
+        self._began = ""
+        self._seen: set[str] = set()
+
+    def read(self, settled: bool = True) -> list[Event]:
+        """The new events; for several logs only those that no later event can precede, unless `settled`.
+
+        A driver writes an event into all of them at once, so that 2 s are enough.
+        """
+        fresh: list[Event] = []
+        for at, journal in enumerate(self._journals):
+            events, self._positions[at] = journal.events_from(self._positions[at])
+            fresh += events
+        if len(self._journals) == 1:
+            self.position = self._positions[0]
+            return fresh
+        self._waiting = sorted([*self._waiting, *fresh], key=lambda event: str(event["time"]))
+        until = math.inf if settled else time.time() - SETTLED
+        ready = [event for event in self._waiting if seconds_of(event["time"]) <= until]
+        self._waiting = self._waiting[len(ready) :]
+        return [event for event in ready if event["time"] >= self._since and self._is_new(event)]
+
+    def _is_new(self, event: Event) -> bool:
+        """Whether no log has had this event since the last start."""
+        if event["event"] == "started":
+            if event["time"] == self._began:
+                return False
+            self._began, self._seen = event["time"], set()
+            return True
+        words = event["key"] if event["event"] == "stored" else json.dumps(event, sort_keys=True)
+        if words in self._seen:
+            return False
+        self._seen.add(words)
+        return True

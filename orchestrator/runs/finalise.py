@@ -16,7 +16,7 @@ from orchestrator.inspection import pages
 from orchestrator.runs.report import Report
 from orchestrator.runs.session import Session
 from orchestrator.scheduling.stop import Stop
-from orchestrator.spec.execution import Execution
+from orchestrator.spec.specification import Execution
 from orchestrator.store import Store
 from orchestrator.store.listing import list_once
 from orchestrator.tracking.delivery import Delivery, addresses

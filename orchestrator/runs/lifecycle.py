@@ -9,26 +9,25 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.clock import SYSTEM, Clock
 from orchestrator.errors import Absent, Damaged, Held, SpecError, StoreError
 from orchestrator.executors import Executor, open_executor
 from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
-from orchestrator.run_folder import timings
-from orchestrator.run_folder.checkpoint_gc import CheckpointGc
-from orchestrator.run_folder.concurrent_runs import ConcurrentRuns
-from orchestrator.run_folder.description import cell_description, reopen_run, sweep_description
-from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder import other_runs
+from orchestrator.run_folder.journal import Journal, cell_description, reopen_run, sweep_description
+from orchestrator.run_folder.other_runs import CheckpointGc, ConcurrentRuns
 from orchestrator.runs import finalise
 from orchestrator.runs.report import Report, session_report
 from orchestrator.runs.session import Session, SessionRun
 from orchestrator.scheduling.driver import Driver, Observer
 from orchestrator.scheduling.stop import Stop
-from orchestrator.spec.execution import Execution
-from orchestrator.spec.resolve import Cell
+from orchestrator.scheduling.waiting import SYSTEM, Clock
+from orchestrator.spec.resolve import Cell, LeftOut, left_out_as_json
+from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, lease
 from orchestrator.store.holder import Holder, takeover_message
 
@@ -43,10 +42,12 @@ def start(
     *,
     clock: Clock = SYSTEM,
     search: str | None = None,
+    left_out: Sequence[LeftOut] = (),
 ) -> Report:
     """Run an audit's cell, or a sweep's cells as one plan, to the end. Stored results are not computed again.
 
-    `search` is the name of the search that a run is a trial of, which its log tells.
+    `search` is the name of the search that a run is a trial of, which its log tells. `left_out` are the cells of the
+    preset that do not run, which the folder of the run or sweep keeps.
 
     Raises Held if another living driver has the run, Unwritable if its folder cannot be made, and ClusterError if the
     cluster cannot be used.
@@ -65,14 +66,17 @@ def start(
     for cell, part in zip(cells, parts, strict=True):
         part.journal.create(cell_description(cell), part.plan)
         part.journal.check()  # one that cannot be read stops the run before anything is written
+    missing = left_out_as_json(cells, left_out)
     if len(parts) == 1:
-        return _run(parts, store, execution, observe, None, clock, search)
+        parts[0].journal.note_left_out(missing)
+        return replace(_run(parts, store, execution, observe, None, clock, search), left_out=tuple(left_out))
     names = sorted(part.journal.run for part in parts)
     name = f"{cells[0].audit}-sweep-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:8]}"
     sweep = Journal(runs / name)
     sweep.create(sweep_description(cells, [part.journal.run for part in parts]), None)
     sweep.check()
-    return _run(parts, store, execution, observe, sweep, clock)
+    sweep.note_left_out(missing)
+    return replace(_run(parts, store, execution, observe, sweep, clock), left_out=tuple(left_out))
 
 
 def resume(
@@ -131,7 +135,7 @@ def _run(
         name = sweep.run if sweep else names[0]
         session = Session(name, parts, store, observe, held=lambda: lost_run() is None, search=search)
         neighbours = ConcurrentRuns(runs, names, leases.since, now, clock.monotonic)
-        seconds = timings.mean_seconds(runs)
+        seconds = other_runs.mean_seconds(runs)
 
         def start_executor() -> Executor:
             if execution.address != "none":
@@ -186,7 +190,7 @@ def _run(
             if not driver.progress.paused:
                 states.clear(planned, session.stored_keys())
             if driver.progress.around:
-                driver.progress.seconds[timings.startup_group(execution.address)].append(driver.progress.around)
+                driver.progress.seconds[other_runs.startup_group(execution.address)].append(driver.progress.around)
             report = _conclude(driver, session, sweep.run if sweep else None, sound)
             return finalise.finish_run(report, session, execution, delivery, stop)
 
@@ -232,13 +236,22 @@ def _drive_to_end(driver: Driver, session: Session, tolerate: int) -> set[str] |
     return sound
 
 
+def _unsound_keys(part: SessionRun, sound: set[str] | None) -> dict[str, list[str]]:
+    """The run's results that did not verify, which its counts leave out, as its log tells them."""
+    unsound = [] if sound is None else sorted(part.plan.jobs.keys() - sound)
+    return {"unsound": unsound} if unsound else {}
+
+
 def _conclude(driver: Driver, session: Session, sweep: str | None, sound: set[str] | None) -> Report:
     """Log how the runs ended; return their report."""
     report = session_report(driver, session, sweep, sound)
     ends = zip(session.parts, report.cells or (report,), strict=True)
-    session.end((part, {"event": ended.state, "jobs": dict(ended.jobs), "note": ended.note}) for part, ended in ends)
+    session.end(
+        (part, {"event": ended.state, "jobs": dict(ended.jobs), "note": ended.note, **_unsound_keys(part, sound)})
+        for part, ended in ends
+    )
     for part in session.parts:
-        timings.write(part.journal.folder, driver.progress.seconds)
+        other_runs.write_timings(part.journal.folder, driver.progress.seconds)
     if session.lacking and not driver.progress.paused:
         driver.progress.paused = session.lacking
         report = session_report(driver, session, sweep, sound)

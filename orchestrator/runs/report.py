@@ -2,29 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from html import escape
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 
+from orchestrator import rounding
 from orchestrator.errors import EngramError, short_traceback
 from orchestrator.inspection import answers, pages, results, status
 from orchestrator.inspection.answers import Answer
 from orchestrator.inspection.pages import DrawnFigure
 from orchestrator.inspection.search_results import SearchResults
+from orchestrator.quantities import format_count
 from orchestrator.run_folder.journal import Journal
-from orchestrator.runs import notebook
 from orchestrator.runs.session import Session, SessionRun
 from orchestrator.scheduling.driver import Driver
 from orchestrator.spec.resolve import LeftOut
 from orchestrator.store import Store
 
+FIRST = 5  # rows of a summary
+HEIGHT = 620  # pixels of the certificate's frame, which scrolls
+HEAD = re.compile(r"<!doctype html>.*?</head>", re.DOTALL)
+CERTIFICATE = re.compile(r'<section aria-labelledby="certificate".*?</section>', re.DOTALL)
 State = Literal["finished", "running", "failed", "paused", "interrupted"]
 # The worst last. A run that has a driver elsewhere has not ended, so no start of this process reports it.
 EXIT_CODES: Mapping[State, int] = {"finished": 0, "running": 1, "failed": 3, "paused": 1, "interrupted": 130}
+
+
+def certificate(page: Path) -> str | None:
+    """The first page of a report in a frame of its own, so that its styles stay in it; None where it has none."""
+    try:
+        text = page.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+    head, section = HEAD.match(text), CERTIFICATE.search(text)
+    if head is None or section is None:
+        return None
+    inside = f"{head[0]}<body><main>{section[0]}</main></body></html>"
+    frame = f'sandbox="" style="width:100%;height:{HEIGHT}px;border:0" title="Certificate"'
+    return f'<iframe {frame} srcdoc="{escape(inside)}"></iframe>'
+
+
+def outline(title: str, paragraphs: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
+    """A heading, paragraphs, and the first rows of a summary as HTML."""
+    parts = [f"<p><strong>{escape(title)}</strong></p>", *(f"<p>{escape(text)}</p>" for text in paragraphs if text)]
+    if rows:
+        names = ("metric", "setting", "estimate", "95 % interval", "n", "null", "p")
+        head = "".join(f"<th>{escape(name)}</th>" for name in names)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(row))}</tr>" for row in rows[:FIRST]
+        )
+        parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        more = len(rows) - FIRST
+        parts += [f"<p>and {format_count(more, 'row')} more</p>"] if more > 0 else []
+    return f"<div>{''.join(parts)}</div>"
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    n = row["n"]
+    return [
+        row["metric"],
+        rounding.format_setting(row["setting"], equals=" = "),
+        rounding.format_row_value(row, "estimate"),
+        rounding.format_row_interval(row),
+        "" if n is None else format_count(n, row["unit"] or ""),
+        rounding.format_row_value(row, "null"),
+        rounding.format_p_value(row["p_value"]),
+    ]
 
 
 @dataclass(frozen=True)
@@ -98,7 +147,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """The page's certificate; without one the state, the answer and the first rows of the summary."""
-        shown = notebook.certificate(self.page) if self.page is not None else None
+        shown = certificate(self.page) if self.page is not None else None
         if shown is not None:
             return shown
         of_cells = () if self.search else self.cells
@@ -107,7 +156,7 @@ class Report:
         title = f"{self.audit}: {self.verdict.answer if self.verdict else self.state}"
         jobs = f"Run {self.run}, {self.state}: {self.jobs['stored']} of {self.jobs['planned']} jobs stored."
         rows = [] if self.search else results.summary(self._journal, self._store).table.to_pylist()
-        return notebook.outline(title, [*said, jobs], rows)
+        return outline(title, [*said, jobs], rows)
 
     @property
     def _store(self) -> Store:

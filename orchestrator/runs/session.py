@@ -12,12 +12,12 @@ from typing import Any
 from orchestrator.errors import StoreError, Unwritable
 from orchestrator.planning.plan import Plan
 from orchestrator.pricing.price import prices_by_group
-from orchestrator.run_folder import tables, timings
+from orchestrator.run_folder import other_runs, tables
 from orchestrator.run_folder.journal import Journal, now
 from orchestrator.scheduling.driver import Event, Observer
 from orchestrator.store import Store
 from orchestrator.store.provenance import process
-from tasks.job import Job, marks
+from tasks.contract.job import Job, marks
 
 PUBLISH_SECONDS = 5.0  # between updates of the Parquet parts
 
@@ -102,7 +102,7 @@ class Session:
                 "planned": len(self.plan.jobs),
                 "stored": len(self._stored),
                 "tasks": dict(self.plan.count()),
-                "kinds": timings.kinds(self.plan, missing, seconds or {}),
+                "kinds": other_runs.jobs_by_kind(self.plan, missing, seconds or {}),
                 "prices": prices_by_group(self.plan, missing),
                 "trainings": self._trainings(self.plan.jobs),
                 "trained": self._trainings(stored),

@@ -12,20 +12,18 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator.clock import SYSTEM, Clock
 from orchestrator.errors import ClusterError, StoreError
 from orchestrator.executors import Executor
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
 from orchestrator.planning.plan import Plan
 from orchestrator.quantities import format_duration
-from orchestrator.run_folder.checkpoint_gc import CheckpointGc
+from orchestrator.run_folder.other_runs import CheckpointGc
 from orchestrator.scheduling.schedule import Schedule
 from orchestrator.scheduling.stop import GRACE, OutOfTime, Stop
-from orchestrator.scheduling.time_limits import TimeLimits
-from orchestrator.scheduling.waiting import Claims, Waiting
+from orchestrator.scheduling.waiting import SYSTEM, Claims, Clock, TimeLimits, Waiting
 from orchestrator.store import Store
-from tasks.compute_context import StrategyName
-from tasks.job import marks
+from tasks.contract.job import marks
+from tasks.worker.compute_context import StrategyName
 
 Event = Mapping[str, Any]
 Observer = Callable[[Event], None]
@@ -192,10 +190,10 @@ class Driver:
             self._settle(schedule, finished)
 
     def _settle(self, schedule: Schedule, finished: Finished) -> None:
-        """Record the outcomes of a call. A lost job whose result is stored counts as done."""
+        """Record the outcomes of a call. A job that came back lost or refused, and whose result is stored, is done."""
         for line in finished.messages:
             self.observe({"event": "told", "line": line})
-        outcomes = tuple(self._resolve_orphan(outcome) for outcome in finished.outcomes)
+        outcomes = tuple(resolved for outcome in finished.outcomes for resolved in self._resolve_orphan(outcome))
         for outcome in outcomes:
             self._tell(schedule, outcome)
         known, damaged = len(schedule.failed), schedule.damaged
@@ -208,10 +206,12 @@ class Driver:
                 if isinstance(outcome, Done):
                     self._states.pass_over(schedule.plan, outcome.key, schedule.done)
 
-    def _resolve_orphan(self, outcome: Outcome) -> Outcome:
-        if isinstance(outcome, Lost) and outcome.key in self.store:
-            return Done(outcome.key, 0.0, "orphan")
-        return outcome
+    def _resolve_orphan(self, outcome: Outcome) -> tuple[Outcome, ...]:
+        """The outcome, and that the job is done if its result is stored though it came back lost or refused."""
+        if not isinstance(outcome, Lost | Refused) or outcome.key not in self.store:
+            return (outcome,)
+        done = Done(outcome.key, 0.0, "orphan")
+        return (done,) if isinstance(outcome, Lost) else (done, outcome)  # the store that refuses makes the run pause
 
     def _tell(self, schedule: Schedule, outcome: Outcome) -> None:
         key = outcome.key

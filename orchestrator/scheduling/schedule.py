@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Refused
 from orchestrator.executors.gpu_packing import SHARERS, GpuPacking, gpu_fraction
 from orchestrator.planning.plan import Plan, group_of
-from tasks.job import marks
+from tasks.contract.job import marks
 
 TOGETHER_SECONDS = 0.5  # of work that one call should carry, so that the cost of sending it is small
 TOGETHER_MOST = 64

@@ -1,19 +1,57 @@
-"""Reports of what a driver waits for, and how long it leaves jobs to another run that makes no progress."""
+"""The clock of a driver, how long its calls may take, and what it says while it waits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from orchestrator.quantities import format_count, format_duration
-from orchestrator.scheduling.time_limits import FLOOR
 from orchestrator.store.holder import Holder
 
+FLOOR = 600.0  # seconds that any call gets: a worker may have to load, compile or wait for a slow disk first
+TIMES = 20.0  # of the longest that a job of its kind took in this run, on these machines
 # Seconds of waiting before the first line: for other runs or machines, and for our own calls.
 ELSEWHERE, HERE = 10.0, 300.0
 GROWTH, LONGEST = 3.0, 3600.0  # of the time to the next line, which is an hour at most
 PATIENCE = FLOOR  # seconds without progress of another run, after which the jobs shared with it are computed here
 
 Claims = Mapping[str, tuple[Holder, set[str], float]]  # by run: its driver, the shared keys, and seconds of no progress
+
+
+@dataclass(frozen=True)
+class Clock:
+    """`now` in seconds since 1970, `monotonic` in seconds since any fixed time, and `sleep` for so many seconds."""
+
+    now: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+SYSTEM = Clock()
+
+
+class TimeLimits:
+    """Time limits of calls in seconds: `given` per job, or learned from jobs of the same groups.
+
+    Only jobs of this start of the run count: an earlier start may have had faster machines.
+    """
+
+    def __init__(self, given: float | None = None) -> None:
+        self._given = given
+        self._longest: dict[str, float] = {}
+
+    def learn(self, kind: str, seconds: float) -> None:
+        self._longest[kind] = max(seconds, self._longest.get(kind, 0.0))
+
+    def limit(self, kinds: Iterable[str]) -> float | None:
+        """Seconds for jobs of these kinds, one after another; None unless all kinds are known."""
+        kinds = list(kinds)
+        if self._given is not None:
+            return self._given * len(kinds)
+        if not all(kind in self._longest for kind in kinds):
+            return None
+        return max(FLOOR, TIMES * sum(self._longest[kind] for kind in kinds))
 
 
 class Waiting:

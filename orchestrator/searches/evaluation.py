@@ -18,9 +18,9 @@ from orchestrator.scheduling.driver import Observer
 from orchestrator.searches.definition import Search
 from orchestrator.searches.trials import FAILED, FINISHED, REFUSED, Trial, Value
 from orchestrator.spec import resolve
-from orchestrator.spec.execution import Execution
+from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, open_store
-from tasks.objectives import Objective
+from tasks.contract.objectives import Objective
 
 AGAIN = 1.0  # seconds between looks at a run that another trial has: two may be the same training
 

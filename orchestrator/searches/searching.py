@@ -1,41 +1,134 @@
-"""A search from start to end: what it begins from, the trials, the fresh audits of the winner, the answer.
+"""A search, from its first trial to its recommendation and its page.
 
-After a kill at any moment the same command continues it: trials are proposed in the same order, and what is stored is
-not trained again.
+Its folder is that of a sweep whose cells are its trials, with the tables `trials` and `front`.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from orchestrator.errors import EngramError, SpecError, Unwritable
-from orchestrator.inspection import pages
+from orchestrator.inspection import pages, status
 from orchestrator.inspection.search_results import CUT, FRESH, START
 from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import plan_of
-from orchestrator.run_folder.description import cell_description
-from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.journal import Journal, cell_description
 from orchestrator.runs import finalise
 from orchestrator.scheduling.driver import Observer
-from orchestrator.searches import folder
-from orchestrator.searches.definition import Search
+from orchestrator.searches import recommendation
+from orchestrator.searches.definition import Search, search_description
 from orchestrator.searches.evaluation import Evaluation
-from orchestrator.searches.folder import SearchFolder
 from orchestrator.searches.recommendation import Recommendation, describe_choices, format_interval, recommend, winner
-from orchestrator.searches.trials import FAILED, STOPPED, Trial
+from orchestrator.searches.trials import FAILED, STOPPED, Trial, read, table
 from orchestrator.spec import resolve
-from orchestrator.spec.execution import Execution
+from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, lease
-from tasks import seeds
+from tasks.numerics import seeds
 
+TABLE, FRONT = "trials", "front"
 CARRIED = ("ENGRAM_", "MLFLOW_")  # environment variables that trials in other processes need
 SIGNALS = ("SIGINT", "SIGTERM")  # in the note of a run that they stopped
 SEEDS = 1_000_000  # from which a fresh seed is drawn: few digits, for it is read by people
+
+
+class SearchFolder:
+    """What is kept of a search: its settings, its trials so far and what it recommends.
+
+    Results are those of the trials' runs. Everything here follows from them, and is written anew as trials end.
+    """
+
+    def __init__(self, journal: Journal, search: Search) -> None:
+        self.journal = journal
+        self.search = search
+        self.trials: dict[tuple[str, int], Trial] = {}
+
+    def begin(self, first: str) -> None:
+        """Make the folder, where there is none, with the first cell, the run that the search begins from."""
+        self.journal.create(self._about([first], [{}], None), None)
+        with suppress(OSError, pa.ArrowException):
+            rows = pq.read_table(self._file(TABLE)).to_pylist()
+            self.trials = {(trial.part, trial.number): trial for trial in read(rows)}
+
+    def record(self, trial: Trial) -> None:
+        """Keep what came of a trial. Raises Unwritable."""
+        self.trials[trial.part, trial.number] = trial
+        self.write(None)
+
+    def write(self, answer: Recommendation | None) -> None:
+        """Write the tables and the cells anew, and the answer of a search that has ended."""
+        trials = table(list(self.trials.values()), self.search.objectives)
+        for name, rows in ((TABLE, trials), (FRONT, trials.filter(pc.field("front")))):
+            self._write(name, rows)
+        cells = {row["run"]: row for row in trials.to_pylist() if row["run"]}
+        if not cells:
+            return
+        told = {trial.run: trial for trial in self.trials.values() if trial.run}
+        self.journal.rewrite(self._about(list(cells), [_setting(told[run]) for run in cells], answer))
+
+    def _about(
+        self, cells: Sequence[str], settings: Iterable[Mapping[str, Any]], answer: Recommendation | None
+    ) -> dict[str, Any]:
+        told = search_description(self.search)
+        if answer is not None:
+            told["recommendation"] = recommendation.recommendation_json(answer)
+        return {
+            "audit": self.search.start.audit,
+            "preset": self.search.spec.preset,
+            "cells": list(cells),
+            "settings": [dict(setting) for setting in settings],
+            "search": told,
+        }
+
+    def _file(self, name: str) -> str:
+        return str(self.journal.folder / "tables" / name / f"{name}.parquet")
+
+    def _write(self, name: str, rows: pa.Table) -> None:
+        path = self._file(name)
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            beside = f"{path}.{os.getpid()}.{os.urandom(8).hex()}"
+            try:
+                pq.write_table(rows, beside)
+                os.replace(beside, path)
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(beside)
+        except OSError as error:
+            raise Unwritable(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def search_folder(store: Store, name: str, search: Search) -> SearchFolder:
+    """The folder of this name, which need not be there yet."""
+    return SearchFolder(Journal(store.folder("runs") / name), search)
+
+
+def _setting(trial: Trial) -> dict[str, Any]:
+    """What tells the run of a trial apart from the others'."""
+    fresh = {"seed": trial.seed} if trial.part == "fresh" else {}
+    return {**trial.setting, **fresh}
+
+
+def find_search(store: Store, word: str | None) -> Journal:
+    """The search of this name or beginning of it, the newest one for None. Raises SpecError where there is none."""
+    if word is not None:
+        journal = status.find(store, word)
+        if "search" not in journal.about():
+            raise SpecError(f"run {journal.run} is no search; it is continued by: engram resume {journal.run}")
+        return journal
+    there = [Journal(file.parent) for file in store.folder("runs").glob("*-search-*/run.json")]
+    if not there:
+        raise SpecError(f"there are no searches in {store.location}")
+    return max(there, key=lambda journal: (journal.folder / "run.json").stat().st_mtime)
 
 
 @dataclass(frozen=True)
@@ -82,7 +175,7 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
     environment = {name: value for name, value in os.environ.items() if name.startswith(CARRIED)}
     evaluation = Evaluation(search, store.location, within, environment)
     tell = _event_sender(observe)
-    there = folder.search_folder(store, search.name, search)
+    there = search_folder(store, search.name, search)
     check_extras(plan_of(search.start), store.keys, execution.address, search.settings)
     there.begin(_create_start_run(search, store))
     with lease.acquire([there.journal.folder], tell=lambda line: tell("told", line=line)):

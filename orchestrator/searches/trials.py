@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.inspection.search_results import FRESH, SEARCHED
-from tasks.objectives import Objectives
+from tasks.contract.objectives import Objectives
 
 FINISHED, STOPPED, REFUSED, FAILED = "finished", "stopped early", "refused", "failed"  # states, besides CUT
 

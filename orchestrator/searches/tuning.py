@@ -27,11 +27,10 @@ from ray.tune.search.basic_variant import BasicVariantGenerator
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.executors import ray as cluster
 from orchestrator.executors.environment import variables
-from orchestrator.searches.definition import Search
+from orchestrator.searches.definition import Choice, Domain, Range, Search
 from orchestrator.searches.evaluation import Evaluation
-from orchestrator.searches.space import Choice, Domain, Range
 from orchestrator.searches.trials import STOPPED, Trial, Value
-from tasks.extras import OPTUNA
+from tasks.contract.extras import OPTUNA
 
 Hear = Callable[[Trial], None]
 EVALUATION, FIELD = "evaluation", "over"  # of Tune's config: what is constant, and what is drawn

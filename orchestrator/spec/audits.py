@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.fields import nearest
-from tasks.audit import Audit
+from tasks.contract.audit import Audit
 
 GROUP = "engram.audits"
 
@@ -79,7 +79,7 @@ def _load_audit(name: str, module: str, attribute: str, source: str) -> Register
         raise EngramError(f"audit {name!r} cannot be imported from {source}: {_line(error)}") from error
     audit = getattr(holder, attribute, None)
     if not isinstance(audit, Audit):
-        raise EngramError(f"audit {name!r}: {source} has no {attribute} that is a tasks.audit.Audit")
+        raise EngramError(f"audit {name!r}: {source} has no {attribute} that is a tasks.contract.audit.Audit")
     question, _, documentation = _docstring(holder.__doc__, audit).strip().partition("\n")
     return RegisteredAudit(name, audit, question.strip(), documentation.strip("\n"))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.spec.fields import field_types
-from tasks.job import ADDED_LATER
+from tasks.contract.job import ADDED_LATER
 
 
 def parts(value: Any) -> Mapping[str, Any] | None:

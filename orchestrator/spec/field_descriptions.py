@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import functools
+import inspect
+import itertools
 import re
+import textwrap
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,17 +17,43 @@ from typing import Any, Literal, get_args, get_origin
 from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import plain, walk
 from orchestrator.spec.fields import alternatives, field_types, nearest, text
-from orchestrator.spec.meanings import OURS, meanings
-from tasks.audit import Audit
-from tasks.datasets import catalog
+from tasks.contract.audit import Audit
+from tasks.contract.ranges import Ranged, describe_range
 from tasks.datasets.dataset import Dataset
-from tasks.ranges import Ranged, describe_range
+from tasks.datasets.places import DESCRIPTIONS
 
+OURS = "Ours: "  # begins the meaning of a setting that is not the paper's
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
 BEYOND: Mapping[type, tuple[Any, ...]] = {int: (-1, 10**6), float: (-1.0, 1e6), str: ("?",)}
 REFUSAL = re.compile(r"(?P<name>\w+) (?:is|has) .*?; (?:it|each) must be (?P<allowed>.*)", re.DOTALL)
 LONG = 70  # characters of a value
 SAMPLES: Mapping[type, Any] = {str: "x", int: 1, float: 1.0}
+
+
+@functools.cache
+def meanings(config: Any) -> Mapping[str, str]:
+    """Field -> its meaning in one line; fields without a docstring are left out, as all are without the source."""
+    found: dict[str, str] = {}
+    for kind in reversed(config.__mro__):
+        found.update(_field_docstrings(kind) if kind is not object else {})
+    return found
+
+
+def _field_docstrings(kind: Any) -> dict[str, str]:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+    except (OSError, TypeError, SyntaxError):  # a class without a source
+        return {}
+    statements = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    return {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in itertools.pairwise(statements)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
 
 
 @dataclass(frozen=True)
@@ -150,7 +181,7 @@ def _allowed_values(value: Any, name: str, to: Any) -> str:
         return ""
     kinds: tuple[Any, ...] = alternatives(to)
     if Dataset in kinds:
-        return "one of " + ", ".join(catalog.DESCRIPTIONS) + ", each perhaps with #HEIGHTxWIDTH, #grey or #rgb"
+        return "one of " + ", ".join(DESCRIPTIONS) + ", each perhaps with #HEIGHTxWIDTH, #grey or #rgb"
     tried = [beyond for kind in kinds for beyond in BEYOND.get(kind, ())]
     for named in kinds:
         if hasattr(named, "identity") and "name" in field_types(named):

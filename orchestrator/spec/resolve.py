@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,15 +11,16 @@ from typing import Any
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.config_parts import differing_paths, plain, rebuild
-from orchestrator.spec.fields import nearest, replace_fields
+from orchestrator.spec.fields import nearest, replace_fields, text
 from orchestrator.spec.specification import Spec
+from tasks.contract.pinnable import Pinnable, Unavailable
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
-from tasks.pinnable import Pinnable, Unavailable
 
 # A setting of every audit besides the fields of its config: `tiny` reduces data, epochs and members to seconds.
 SCALE = "scale"
 SCALES = ("tiny", "full")
+Setting = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -200,3 +202,44 @@ def _pin_parts(value: Any, pin: Callable[[Dataset | Pinnable], Any]) -> Any:
     if isinstance(value, Dataset | Pinnable):
         return pin(value)
     return rebuild(value, lambda part, _: _pin_parts(part, pin))
+
+
+def distinguishing_fields(settings: Sequence[Setting]) -> list[str]:
+    """A minimal list of fields that distinguish these settings.
+
+    Of fields that vary together (say a network with its batch size) the first one is kept.
+    """
+    names = list(dict.fromkeys(name for setting in settings for name in setting))
+    words = [
+        {name: json.dumps(setting.get(name), sort_keys=True, default=str) for name in names} for setting in settings
+    ]
+
+    def apart(fields: Sequence[str]) -> int:
+        return len({tuple(texts[name] for name in fields) for texts in words})
+
+    kept = names
+    for name in reversed(names):
+        fewer = [field for field in kept if field != name]
+        if apart(fewer) == apart(names):
+            kept = fewer
+    return kept
+
+
+def label(setting: Setting, fields: Iterable[str]) -> str:
+    """The label of a cell from these fields: `data=mnist, network=mlp1`."""
+    return ", ".join(f"{name}={text(setting[name])}" for name in fields if name in setting)
+
+
+def left_out_as_json(cells: Sequence[Cell], left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
+    """Each cell that is left out beside those that run: its setting, what it lacks, and both in a line."""
+    lines = describe_left_out(cells, left_out)
+    return [
+        {"setting": dict(cell.setting), "problem": cell.problem, "line": line}
+        for cell, line in zip(left_out, lines, strict=True)
+    ]
+
+
+def describe_left_out(cells: Sequence[Cell], left_out: Sequence[LeftOut]) -> list[str]:
+    """A line for each cell that is left out, beside those that run: what tells it apart, and what it lacks."""
+    fields = distinguishing_fields([cell.setting for cell in cells] + [cell.setting for cell in left_out])
+    return [f"left out: {label(cell.setting, fields)}: {cell.problem}" for cell in left_out]

@@ -9,9 +9,8 @@ from typing import Any
 from orchestrator.errors import SpecError
 from orchestrator.spec import specification
 from orchestrator.spec.config_parts import flatten
-from orchestrator.spec.fields import Reader, coerce, nearest, text
-from orchestrator.spec.plain_yaml import YamlError, parse_yaml
-from tasks.files import FileError, check_regular
+from orchestrator.spec.fields import Reader, YamlError, coerce, nearest, parse_yaml, text
+from tasks.worker.files import FileError, check_regular
 
 LARGEST = 1_000_000  # bytes
 

@@ -7,16 +7,115 @@ or the same as a YAML file with `audit, preset, set, sweep, execution`. The comm
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
 
 from orchestrator.errors import ClusterError, SpecError
-from orchestrator.spec.addresses import PLACES, absolute, host_and_port
-from orchestrator.spec.execution import GPUS, KEEPS, Execution
-from orchestrator.spec.fields import coerce, nearest
-from tasks.compute_context import STRATEGIES
+from orchestrator.spec.fields import Reader, coerce, nearest, text
+from tasks.worker.compute_context import STRATEGIES, StrategyName
+
+KeepName = Literal["none", "state"]
+KEEPS: tuple[str, ...] = get_args(KeepName)
+GpusName = Literal["auto", "none", "wait"]
+GPUS: tuple[str, ...] = get_args(GpusName)
+PLACES = ("none", "local", "auto")  # addresses of clusters that are words
+DEFAULT_CLIENT_PORT = 10001
+# Labels of a name, or an IPv6 address; anything else is refused before a lookup, which may crash on it.
+V6 = r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?"
+HOST = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?" + rf"|{V6}|\[{V6}\]", re.ASCII)
+PORT_NUMBER = re.compile("[0-9]{1,5}")
+EXECUTION: Mapping[str, Reader] = {
+    "address": lambda value, name: coerce(value, str, name),
+    "gpus": lambda value, name: coerce(value, str, name),
+    "together": lambda value, _: together(value),
+    "way": lambda value, name: coerce(value, str, name),
+    "tolerate": lambda value, name: coerce(value, int, name),
+    "fail_fast": lambda value, name: coerce(value, bool, name),
+    "stop_after": lambda value, _: duration(value),
+    "timeout": lambda value, _: duration(value),
+    "keep": lambda value, name: coerce(value, str, name),
+    "again": lambda value, name: coerce(value, bool, name),
+    "mlflow": lambda value, name: coerce(value, str, name),
+    "experiment": lambda value, name: coerce(value, str, name),
+    "report": lambda value, name: coerce(value, bool, name),
+    "show_images": lambda value, name: coerce(value, bool, name),
+}
+
+
+SEARCH: Mapping[str, Reader] = {
+    "trials": lambda value, name: coerce(value, int, name),
+    "budget": lambda value, _: duration(value),
+    "sampler": lambda value, name: coerce(value, str, name),
+    "sampler_seed": lambda value, name: coerce(value, int, name),
+    "rungs": lambda value, name: coerce(value, tuple[int, ...], name),
+    "keep_one_in": lambda value, name: coerce(value, int, name),
+    "give_up": lambda value, name: coerce(value, float, name),
+    "concurrent": lambda value, name: coerce(value, int, name),
+}
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Execution settings; never part of a key. None is the default: local cluster, automatic grouping."""
+
+    address: str | None = None  # "local", "auto", "HOST:PORT", or "none" for this process
+    # Whether trainings ask for a GPU: where the cluster has one or may get one; never; or always, and wait for it.
+    gpus: GpusName = "auto"
+    together: int | None = None  # the most jobs in a call, and the most models trained in one step
+    tolerate: int = 0  # the number of failed jobs that the tables may lack
+    fail_fast: bool = False
+    stop_after: float | None = None  # seconds
+    way: StrategyName = "auto"  # of training models; auto takes the fastest, chosen once per run, device and network
+    # Whether the state of a finished training is kept, so that another run may continue it. States that an unfinished
+    # run needs are kept in any case.
+    keep: KeepName = "none"
+    again: bool = False  # start a new run; stored results are reused all the same
+    mlflow: str | None = None  # the tracking store's URI, or "off"; None: an sqlite file inside a local store
+    experiment: str | None = None
+    report: bool = True  # whether a page is drawn at the end
+    show_images: bool = False  # whether a page may show the user's own images
+    timeout: float | None = None  # seconds that a job may take; None: derived from jobs of its kind in this run
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """The two parts of HOST:PORT or ray://HOST:PORT (whose port is optional). Raises ClusterError for anything else."""
+    scheme, _, rest = address.rpartition("://")
+    host, separator, port = rest.rpartition(":")
+    if scheme == "ray" and not separator:
+        host, port = rest, str(DEFAULT_CLIENT_PORT)
+    sound = HOST.fullmatch(host) and len(host) < 256 and PORT_NUMBER.fullmatch(port) and 0 < int(port) < 65536
+    if scheme not in ("", "ray") or not sound:
+        raise ClusterError(
+            f"{address!r} is no address of a Ray cluster; give HOST:PORT, ray://HOST:PORT, auto, local or none"
+        )
+    return host.strip("[]"), int(port)
+
+
+def absolute_uri(uri: str) -> str:
+    """The URI, or path, independent of the working directory. Raises SpecError if it is not a valid one."""
+    for scheme in ("sqlite:///", "file:///"):
+        if uri.startswith(scheme):
+            path = uri.removeprefix(scheme)
+            if scheme == "file:///" or path.startswith("/"):
+                return uri
+            return f"{scheme}{Path(path).absolute()}"
+    if "://" in uri or uri.startswith("databricks"):
+        try:
+            parts = urlsplit(uri)
+            parts.port  # noqa: B018 -- raises where it is no number
+        except ValueError as error:  # it may hold a password, so it is not repeated
+            raise SpecError(f"the tracking store's URI is none: {error}; give one, or off") from None
+        if parts.scheme in ("http", "https") and not parts.hostname:
+            raise SpecError(f"the tracking store's URI names no server: {parts.scheme}://HOST:PORT does")
+        return uri
+    if not uri.strip():
+        raise SpecError("the tracking store's URI is empty; give one, or off")
+    return Path(os.path.expanduser(uri)).absolute().as_uri()
 
 
 @dataclass(frozen=True)
@@ -71,7 +170,7 @@ def execution(spec: Spec) -> Execution:
     if gpus == "wait" and address in (None, "local", "none"):
         raise SpecError("gpus is wait, and no machine joins this one; wait is for clusters, which --address names")
     if (uri := given.get("mlflow")) is not None:
-        absolute(uri)
+        absolute_uri(uri)
     return Execution(**given)
 
 
@@ -135,3 +234,55 @@ def duration(value: Any) -> float:
     if seconds <= 0:
         raise SpecError(f"a duration of {value!r} is no time at all; write it like 3h50m, 90s or 1d")
     return seconds
+
+
+def execution_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The execution settings that are given; those that are None are left out."""
+    return {name: EXECUTION[name](value, name) for name, value in given.items() if value is not None}
+
+
+def search_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a search that are given; those that are None are left out."""
+    return {name: SEARCH[name](value, name) for name, value in given.items() if value is not None}
+
+
+def search_domains(given: Any) -> dict[str, Any]:
+    """What may vary, by field; empty for None."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise SpecError(f"over is {given!r}; it must be a mapping, as in {{'rate': 'log(1e-4..1e-2)', 'wide': [True]}}")
+    return {coerce(name, str, "a field of over"): _domain(value) for name, value in given.items()}
+
+
+def _domain(value: Any) -> Any:
+    """Text as it is, values in any collection as a list."""
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping) else value
+
+
+def sweep_values(given: Any) -> dict[str, tuple[Any, ...]]:
+    """The values of each swept field; empty for None."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise SpecError(f"sweep is {given!r}; it must be a mapping, as in {{'seed': [1, 2]}}")
+    return {coerce(name, str, "a field of sweep"): _values(values, f"sweep.{name}") for name, values in given.items()}
+
+
+def _values(values: Any, where: str) -> tuple[Any, ...]:
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise SpecError(f"{where} is {values!r}; it must be a list of values, as [{text(values)}]")
+    if not (listed := tuple(values)):
+        raise SpecError(f"{where} has no values")
+    return listed
+
+
+def name_or_path(value: Any, name: str, meaning: str) -> str:
+    """A text or path as text. Raises SpecError, with what it means, for anything else, and for an empty text."""
+    try:
+        found = os.fspath(value)
+    except TypeError:
+        found = None
+    if not isinstance(found, str) or not found:
+        raise SpecError(f"{name} is {value!r}; it must be {meaning}")
+    return found

@@ -1,8 +1,12 @@
-"""Atomic file writes: the file is written to a temporary name, synced, then put in its place."""
+"""Atomic file writes, and locks between processes.
+
+A file is written to a temporary name, synced, then put in its place.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import time
@@ -19,6 +23,8 @@ SUFFIX = ".unfinished"
 PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
 # The disk fails to return the bytes, or the path is not a regular file.
 LOST = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EBADMSG, errno.EUCLEAN}
+# Some shared file systems have no locks. The locked code is then protected by its order of steps, less strictly.
+LOCKLESS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
 def link(tmp: Path, path: Path, *parts: bytes | memoryview) -> bool:
@@ -129,3 +135,23 @@ def _free(path: Path) -> str:
     with suppress(OSError, StopIteration):
         return f"{shutil.disk_usage(next(folder for folder in path.parents if folder.exists())).free:,}"
     return "unknown"
+
+
+@contextmanager
+def file_lock(path: Path, wait: bool = True) -> Iterator[None]:
+    """Exclude other processes and threads that lock this file; hold it for milliseconds. Raises OSError on failure.
+
+    Raises BlockingIOError if another holds it and `wait` is False.
+
+    The file is created if needed and stays: a lock on a removed file would have no effect.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError as error:
+            if error.errno not in LOCKLESS:
+                raise
+        yield
+    finally:
+        os.close(handle)

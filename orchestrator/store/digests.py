@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.store import atomic_write
-from orchestrator.store.lock import file_lock
+from orchestrator.store.atomic_write import file_lock
 
 
 class Digests(MutableMapping[str, str]):

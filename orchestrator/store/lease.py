@@ -25,8 +25,8 @@ from types import TracebackType
 
 from orchestrator.errors import Held
 from orchestrator.store import atomic_write
+from orchestrator.store.atomic_write import file_lock
 from orchestrator.store.holder import STALE, Holder, is_local, refusal, this_process
-from orchestrator.store.lock import file_lock
 
 LEASE, LOCK = "lease.json", "lease.lock"
 ELSEWHERE = "elsewhere.json"  # the driver on another machine, copied from its claim

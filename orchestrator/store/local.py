@@ -21,11 +21,10 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import Absent, Damaged, StoreError, Unreadable, Unwritable
-from orchestrator.store import KEPT, WriteEffect, atomic_write, entry, marker, state
-from orchestrator.store.content import content
+from orchestrator.store import KEPT, WriteEffect, atomic_write, entry, marker
+from orchestrator.store.atomic_write import file_lock
 from orchestrator.store.digests import Digests
-from orchestrator.store.key import valid
-from orchestrator.store.lock import file_lock
+from orchestrator.store.entry import content, valid_key
 
 RESULTS, FAILURES, STATES = "results", "failures", "states"
 QUARANTINE, CONFLICTS, TMP = "quarantine", "conflicts", "tmp"
@@ -144,15 +143,15 @@ class LocalStore:
         path = self._state(key)
         try:
             with _reading(path):
-                return state.unseal(key, memoryview(path.read_bytes()))
+                return entry.unseal_state(key, memoryview(path.read_bytes()))
         except FileNotFoundError:
             raise Absent(f"no state {key} in {self.location}") from None
-        except (state.CorruptError, entry.CorruptError) as error:
-            raise state.remove_damaged_state(self, key, error) from None
+        except (entry.CorruptState, entry.CorruptError) as error:
+            raise entry.remove_damaged_state(self, key, error) from None
 
     def write_state(self, key: str, data: bytes) -> None:
         path = self._state(key)
-        parts = state.seal(key, data)
+        parts = entry.seal_state(key, data)
         with atomic_write.writing(path, sum(map(len, parts))):
             self._last(path.parent)
             atomic_write.replace(self._tmp, path, *parts)
@@ -164,7 +163,7 @@ class LocalStore:
 
     def states(self) -> set[str]:
         names = _names(self._root / STATES)
-        return {name.removesuffix(state.SUFFIX) for name in names if name.endswith(state.SUFFIX)}
+        return {name.removesuffix(entry.STATE_SUFFIX) for name in names if name.endswith(entry.STATE_SUFFIX)}
 
     def read_run_file(self, run: str, name: str) -> bytes | None:
         path = self._run_file(run, name)
@@ -210,13 +209,13 @@ class LocalStore:
         return path
 
     def _path(self, key: str) -> Path:
-        return self._results / valid(key)[:2] / (key + SUFFIX)
+        return self._results / valid_key(key)[:2] / (key + SUFFIX)
 
     def _failure(self, key: str) -> Path:
-        return self._root / FAILURES / (valid(key) + ".txt")
+        return self._root / FAILURES / (valid_key(key) + ".txt")
 
     def _state(self, key: str) -> Path:
-        return self._root / STATES / (valid(key) + state.SUFFIX)
+        return self._root / STATES / (valid_key(key) + entry.STATE_SUFFIX)
 
     def _place(self, parts: tuple[memoryview, bytes, memoryview], path: Path) -> bool:
         """Write the file unless it exists; return whether it was written."""

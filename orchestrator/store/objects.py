@@ -18,12 +18,11 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import Absent, Damaged, Held, StoreError, Unwritable
-from orchestrator.store import JOURNEYS, KEPT, WriteEffect, atomic_write, claims, entry, marker, state
+from orchestrator.store import JOURNEYS, KEPT, WriteEffect, atomic_write, claims, entry, marker
 from orchestrator.store.bucket import PATIENCE, Away, Bucket
-from orchestrator.store.content import content
 from orchestrator.store.digests import Digests
+from orchestrator.store.entry import content, valid_key
 from orchestrator.store.holder import STALE
-from orchestrator.store.key import valid
 from orchestrator.store.mirror import Mirror
 
 RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS = "results", "failures", "states", "quarantine", "conflicts"
@@ -123,21 +122,21 @@ class ObjectStore:
 
     def state(self, key: str) -> bytes:
         try:
-            return state.unseal(key, memoryview(self._bucket.get(_state(key))))
+            return entry.unseal_state(key, memoryview(self._bucket.get(_state(key))))
         except FileNotFoundError:
             raise Absent(f"no state {key} in {self.location}") from None
-        except state.CorruptError as error:
-            raise state.remove_damaged_state(self, key, error) from None
+        except entry.CorruptState as error:
+            raise entry.remove_damaged_state(self, key, error) from None
 
     def write_state(self, key: str, data: bytes) -> None:
-        self._bucket.put(_state(key), *state.seal(key, data))
+        self._bucket.put(_state(key), *entry.seal_state(key, data))
 
     def remove_state(self, key: str) -> None:
         self._bucket.delete(_state(key))
 
     def states(self) -> set[str]:
         names = (stored.name.rpartition("/")[2] for stored in self._bucket.objects(STATES))
-        return {name.removesuffix(state.SUFFIX) for name in names if name.endswith(state.SUFFIX)}
+        return {name.removesuffix(entry.STATE_SUFFIX) for name in names if name.endswith(entry.STATE_SUFFIX)}
 
     def read_run_file(self, run: str, name: str) -> bytes | None:
         try:
@@ -260,11 +259,11 @@ def _create(bucket: Bucket) -> None:
 
 
 def _result(key: str) -> str:
-    return f"{RESULTS}/{valid(key)[:2]}/{key}{SUFFIX}"
+    return f"{RESULTS}/{valid_key(key)[:2]}/{key}{SUFFIX}"
 
 
 def _state(key: str) -> str:
-    return f"{STATES}/{valid(key)}{state.SUFFIX}"
+    return f"{STATES}/{valid_key(key)}{entry.STATE_SUFFIX}"
 
 
 def _run_file(run: str, name: str) -> str:
@@ -272,4 +271,4 @@ def _run_file(run: str, name: str) -> str:
 
 
 def _failure(key: str) -> str:
-    return f"{FAILURES}/{valid(key)}.txt"
+    return f"{FAILURES}/{valid_key(key)}.txt"

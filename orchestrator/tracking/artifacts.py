@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from orchestrator.inspection import answers, page_seal, pages, results, search_results, status
 from orchestrator.inspection.search_results import SearchResults
-from orchestrator.jsonable import jsonable
+from orchestrator.quantities import jsonable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store
-from orchestrator.store.content import content
-from tasks.schemas import SUMMARY
+from orchestrator.store.entry import content
+from tasks.contract.schemas import SUMMARY
 
 ROWS = 1000  # rows of a table shown in MLflow's pages; the Parquet file has them all
 CELLS = "cells"  # the table of a sweep's answers

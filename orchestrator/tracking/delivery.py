@@ -21,11 +21,11 @@ from pathlib import Path
 
 from orchestrator.inspection import search_results
 from orchestrator.inspection.disclosure import Disclosure
-from orchestrator.run_folder import receipt
+from orchestrator.run_folder import notes
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import DEFAULT_STORE, Store
 from orchestrator.tracking import artifacts, database
-from orchestrator.tracking.progress_log import is_end, is_news
+from orchestrator.tracking.facts import is_end, is_news
 from orchestrator.tracking.tracking_store import EXPERIMENT, FOLDER, Target, default_uri
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -95,7 +95,7 @@ class Delivery:
 
     def address(self, run: str) -> str | None:
         """The address of the tracked run for the user; None if it is not in this tracking store."""
-        last = receipt.read(self.store.folder("runs", run))
+        last = notes.read_receipt(self.store.folder("runs", run))
         return last.address if last and last.uri == self.target.public_uri else None
 
     def _again(self) -> str:
@@ -163,7 +163,7 @@ def addresses(delivery: Delivery | None, runs: Sequence[str]) -> dict[str, str]:
 
 def is_delivered(journal: Journal, store: Store, target: Target) -> bool:
     """Whether this target has the whole content of the run's folder: no event and no changed file since."""
-    last = receipt.read(journal.folder)
+    last = notes.read_receipt(journal.folder)
     if last is None or not last.state or (target.public_uri, target.experiment) != (last.uri, last.experiment):
         return False
     if target.database is not None and not database.holds(target.database, last.run_id):
@@ -175,5 +175,5 @@ def is_delivered(journal: Journal, store: Store, target: Target) -> bool:
     if last.fingerprint != artifacts.fingerprint(journal, store, search_results.read_if_search(journal)):
         return False
     with suppress(OSError):
-        receipt.write(journal.folder, replace(last, position=position))  # events read here are skipped next time
+        notes.write_receipt(journal.folder, replace(last, position=position))  # events read here are skipped next time
     return True

@@ -1,20 +1,27 @@
-"""The note of a run in Markdown: its answer in words with the supporting numbers, and the next commands."""
+"""What MLflow shows of a run in words: its name, and a note with its answer and the next commands."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orchestrator import rounding, row_setting
+from orchestrator import rounding
 from orchestrator.errors import EngramError
 from orchestrator.inspection import answers, pages, results, search_results
-from orchestrator.inspection.search_results import SearchResults
+from orchestrator.inspection.disclosure import typed_config
+from orchestrator.inspection.search_results import SearchResults, is_search
 from orchestrator.quantities import format_count
 from orchestrator.run_folder.journal import Journal
-from orchestrator.spec import audits
+from orchestrator.spec import audits, resolve
+from orchestrator.spec.fields import text
 from orchestrator.store import Store
 
-LONGEST = 7900  # characters; MLflow takes 8,000
+LONGEST_NAME = 250  # characters that MLflow takes
+MOST = 3  # settings that a name tells
+DIGEST = re.compile(r"@[0-9a-f]{64}")
+WITHHELD = re.compile(r"^<.*>$")  # as words and secrets are told
+LONGEST_NOTE = 7900  # characters; MLflow takes 8,000
 FRONT = 20  # trials that are listed
 HEAD = ("metric", "setting", "estimate", "95 % interval", "n", "null", "p")
 STATES = {
@@ -26,14 +33,70 @@ STATES = {
 }
 
 
+def run_name(journal: Journal) -> str:
+    """The name of a run, sweep or search: `letter A, quickstart, seed=1`; with the fields that vary in it."""
+    about = journal.about()
+    settings = results.cells(journal)
+    subjects = {_subject(journal.sibling(cell).about()) for cell in settings} or {_subject(about)}
+    subject = subjects.pop() if len(subjects) == 1 else about["audit"]
+    first = journal.sibling(next(iter(settings))).about() if settings else about
+    parts = [subject, first.get("preset"), *_set(about)]
+    varied = resolve.distinguishing_fields(list(settings.values()))
+    if is_search(about):
+        parts.append(f"search over {', '.join(about['search']['over'])}")
+    elif settings:
+        parts.append(f"sweep of {', '.join(varied)}" if varied else f"{len(settings)} cells")
+    return ", ".join(part for part in parts if part)[:LONGEST_NAME]
+
+
+def cell_names(sweep: Journal, search: SearchResults | None) -> dict[str, str]:
+    """The names of a sweep's cells by run: what tells each apart, `learning_rate=0.001`; its run if nothing does.
+
+    A trial of a search, which is given, is named by all of its choices.
+    """
+    if search is not None:
+        return {row["run"]: search_results.trial_name(row)[:LONGEST_NAME] for row in search.trials if row["run"]}
+    settings = results.cells(sweep)
+    telling = resolve.distinguishing_fields(list(settings.values()))
+    return {run: resolve.label(setting, telling)[:LONGEST_NAME] or run for run, setting in settings.items()}
+
+
+def _subject(about: Mapping[str, Any]) -> str:
+    """What the run's audit is asked about, in a few words; the audit's name where it does not say."""
+    name: str = about["audit"]
+    config = typed_config(about)
+    try:
+        subject = audits.find(name).audit.wording.subject
+    except EngramError:
+        return name
+    return name if subject is None or config is None else subject(config)
+
+
+def _set(about: Mapping[str, Any]) -> list[str]:
+    """The fields that were set beside the preset, of a cell with those that its sweep varies, as they were written.
+
+    Of many the first few, those before all that name a file, which tell one run from another; without digests.
+    """
+    asked = about["search"] if is_search(about) else about.get("asked", {})
+    given = {**asked.get("set", {}), **(about.get("setting") or {})}
+    told = {name: text(value) for name, value in given.items()}
+    told = {name: value for name, value in told.items() if not WITHHELD.match(value)}
+    if len(told) <= MOST:
+        shown, more = list(told), 0
+    else:
+        shown = sorted(told, key=lambda name: DIGEST.search(told[name]) is None)[:MOST]
+        more = len(told) - MOST
+    return [f"{name}={DIGEST.sub('', told[name])}" for name in shown] + ([f"{more} more"] if more else [])
+
+
 def run_note(journal: Journal, store: Store, state: str, search: SearchResults | None = None) -> str:
     """The note of a run or sweep, or of a search, which is given, in this state, with the numbers stored so far."""
     if search is not None:
-        return "\n\n".join([*_search(search), *_ways(journal, state, search_results.TRIALS)])[:LONGEST]
+        return "\n\n".join([*_search(search), *_ways(journal, state, search_results.TRIALS)])[:LONGEST_NOTE]
     about = journal.about()
     body = _cells(journal, store) if "cells" in about else _answer(journal, store)
     text = "\n\n".join([*_question(about["audit"]), *body, *_ways(journal, state, "summary")])
-    return text if len(text) <= LONGEST else text[:LONGEST] + " ..."
+    return text if len(text) <= LONGEST_NOTE else text[:LONGEST_NOTE] + " ..."
 
 
 def _question(audit: str) -> list[str]:
@@ -103,7 +166,7 @@ def _table(rows: Iterable[Mapping[str, Any]]) -> str:
         estimate, null = rounding.format_row_value(row, "estimate"), rounding.format_row_value(row, "null")
         cells = (
             row["metric"],
-            row_setting.format_setting(row["setting"]),
+            rounding.format_setting(row["setting"]),
             estimate,
             ends,
             n,

@@ -20,15 +20,14 @@ from orchestrator.errors import EngramError
 from orchestrator.inspection import search_results
 from orchestrator.inspection.search_results import SearchResults
 from orchestrator.inspection.status import WORST
-from orchestrator.run_folder import receipt
-from orchestrator.run_folder.journal import Journal
-from orchestrator.run_folder.merged_log import MergedLog
+from orchestrator.run_folder import notes
+from orchestrator.run_folder.journal import Journal, MergedLog
+from orchestrator.run_folder.notes import Receipt
 from orchestrator.run_folder.progress import seconds_of
-from orchestrator.run_folder.receipt import Receipt
 from orchestrator.store import Store
-from orchestrator.store.lock import file_lock
-from orchestrator.tracking import artifacts, database, facts, names, note, view
-from orchestrator.tracking.progress_log import Point, ProgressLog
+from orchestrator.store.atomic_write import file_lock
+from orchestrator.tracking import artifacts, database, facts, note, tracking_store
+from orchestrator.tracking.facts import Point, ProgressLog
 from orchestrator.tracking.tracking_store import ARTIFACTS, DATABASE, FOLDER, LOCK, Target, rehome
 
 METRICS, PARAMS = 1000, 100  # in one request at most
@@ -90,8 +89,8 @@ class Server:
     def _offer_view(self) -> None:
         """Store the view that links open, unless the experiment has it."""
         there = self.client.get_experiment(self.experiment).tags
-        if there.get(view.TAG) != (value := view.value()):
-            self.client.set_experiment_tag(self.experiment, view.TAG, value)
+        if there.get(tracking_store.VIEW_TAG) != (value := tracking_store.view_state()):
+            self.client.set_experiment_tag(self.experiment, tracking_store.VIEW_TAG, value)
 
     def run(self, name: str, store_id: str, began: float, tags: Mapping[str, str], shown: str) -> str:
         """The id of the run with this name in its store, created under the name `shown` if there is none."""
@@ -132,7 +131,7 @@ class Entry:
         self.course.read(settled)
         if self.cells:
             self.search = search_results.read_if_search(self.journal)
-            self.names = names.cell_names(self.journal, self.search)
+            self.names = note.cell_names(self.journal, self.search)
 
     @property
     def state(self) -> str:
@@ -146,7 +145,7 @@ class Entry:
     def open(self, server: Server, parent: Entry | None) -> None:
         """Find or create the run, and log its params, tags and inputs."""
         self._server, self._status, self._parent = server, "", parent
-        before = receipt.read(self.journal.folder)
+        before = notes.read_receipt(self.journal.folder)
         tags, name = self._tags(), self._name(parent)
         run_id = server.run(self.journal.run, _store_id(self.store), self._began(), tags, name)
         target = server.target
@@ -196,7 +195,7 @@ class Entry:
             self._end(state)
             assert self.receipt is not None
             self.receipt = replace(self.receipt, position=position, state=state, fingerprint=fingerprint)
-            receipt.write(self.journal.folder, self.receipt)
+            notes.write_receipt(self.journal.folder, self.receipt)
 
     def _note(self, state: str) -> dict[str, str]:
         text = note.run_note(self.journal, self.store, state, self.search)
@@ -284,7 +283,7 @@ class Entry:
 
     def _name(self, parent: Entry | None) -> str:
         """The name in MLflow's list."""
-        return parent.names.get(self.journal.run, self.journal.run) if parent else names.run_name(self.journal)
+        return parent.names.get(self.journal.run, self.journal.run) if parent else note.run_name(self.journal)
 
     def _name_tags(self, seen: Any, name: str) -> dict[str, str]:
         """The tags that give the run this name; none where somebody has given it a name of their own."""
@@ -332,8 +331,8 @@ def _ready(target: Target, store: Store, used: bool) -> str:
             raise Undeliverable(f"{path} cannot be used any more: {wrong}")
         runs = [
             folder.parent.name
-            for folder in store.folder("runs").glob(f"*/{receipt.FILE}")
-            if (last := receipt.read(folder.parent)) and last.uri == target.public_uri
+            for folder in store.folder("runs").glob(f"*/{notes.RECEIPT_FILE}")
+            if (last := notes.read_receipt(folder.parent)) and last.uri == target.public_uri
         ]
         place = database.set_aside(path, runs)
         line = f"{path} could not be used ({wrong}); it is kept as {place.name}, and its runs go into a new one"

@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import sqlite3
+import zlib
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.errors import EngramError
-from orchestrator.spec.addresses import absolute
+from orchestrator.spec.specification import absolute_uri
 from orchestrator.store import Store
-from orchestrator.tracking import view
 
+VIEW_KEY = "engram-answers"
+VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
+VIEW_PARAMETER = f"viewStateShareKey={VIEW_KEY}"  # of a link
+# Tags, since MLflow writes metrics with all digits. With the width of each in pixels.
+COLUMNS = {"tags.`engram.answer`": 120, "tags.`engram.estimate`": 150, "tags.`engram.measured`": 240}
+OTHERS = {"attributes.`Run Name`": 280, "runDateAndNestInfo": 140, "duration": 90}
 FOLDER = "mlflow"  # in a local store
 DATABASE, ARTIFACTS, LOCK = "mlflow.db", "artifacts", "lock"
 EXPERIMENT = "engram"
 OFF = "off"
 # MLflow 3 opens in its view for language models, which shows no runs, unless a link says otherwise.
 VIEW = "?workflowType=machine_learning"
+
+
+def view_state() -> str:
+    """The tag's value."""
+    name, *rest = OTHERS
+    state = {
+        "orderByKey": "attributes.start_time",
+        "orderByAsc": False,
+        "selectedColumns": list(COLUMNS),
+        "columnOrder": [name, *COLUMNS, *rest],
+        "columnWidths": OTHERS | COLUMNS,
+    }
+    packed = zlib.compress(json.dumps(state).encode(), level=9)
+    return f"deflate;{base64.b64encode(packed).decode()}"
 
 
 class Untracked(EngramError):
@@ -59,7 +81,7 @@ class Target:
 
 def run_list(url: str, experiment_id: str, with_answers: bool = False) -> str:
     """The list of an experiment's runs on the server at this URL; in our view of it, if the experiment has that."""
-    shared = f"&{view.PARAMETER}" if with_answers else ""
+    shared = f"&{VIEW_PARAMETER}" if with_answers else ""
     return f"{url.rstrip('/')}/#/experiments/{experiment_id}/runs{VIEW}{shared}"
 
 
@@ -70,7 +92,7 @@ def target(store: Store, uri: str | None, experiment: str | None) -> Target | No
     """
     if uri == OFF:
         return None
-    location = default_uri(store) if uri is None else absolute(uri)
+    location = default_uri(store) if uri is None else absolute_uri(uri)
     from importlib.util import find_spec
 
     if find_spec("mlflow") is None:

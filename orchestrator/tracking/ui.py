@@ -20,8 +20,8 @@ from urllib.parse import quote
 from orchestrator.errors import EngramError
 from orchestrator.executors.guard import Guard
 from orchestrator.store import Store
-from orchestrator.store.lock import file_lock
-from orchestrator.tracking import database, view
+from orchestrator.store.atomic_write import file_lock
+from orchestrator.tracking import database, tracking_store
 from orchestrator.tracking.tracking_store import ARTIFACTS, FOLDER, LOCK, VIEW, Target, rehome, run_list
 
 HOST = "127.0.0.1"
@@ -47,7 +47,7 @@ def link(url: str, experiment: str) -> str:
     try:
         with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
             found = json.load(answer)["experiment"]
-            offered = any(tag["key"] == view.TAG for tag in found.get("tags", ()))
+            offered = any(tag["key"] == tracking_store.VIEW_TAG for tag in found.get("tags", ()))
             return run_list(url, found["experiment_id"], offered)
     except (OSError, ValueError, KeyError, TypeError):
         return f"{url.rstrip('/')}/#/experiments{VIEW}"

@@ -21,10 +21,10 @@ from typing import Any
 
 from orchestrator.errors import EngramError
 from orchestrator.inspection.disclosure import Disclosure
-from orchestrator.run_folder import receipt
+from orchestrator.run_folder import notes
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import open_store
-from orchestrator.store.lock import file_lock
+from orchestrator.store.atomic_write import file_lock
 from orchestrator.tracking import database
 from orchestrator.tracking.server import Entry, Server, Undeliverable
 from orchestrator.tracking.tracking_store import FOLDER, Target
@@ -95,7 +95,7 @@ class Uploader:
                 for entry in self.entries:
                     entry.open(server, self.sweep if entry is not self.sweep else None)
                     assert entry.receipt is not None
-                    receipt.write(entry.journal.folder, entry.receipt)
+                    notes.write_receipt(entry.journal.folder, entry.receipt)
                     acknowledge()
                 self._server = server
             for entry in reversed(self.entries):  # a sweep ends after its cells
@@ -157,7 +157,7 @@ def settle(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[],
             done.add(name)
             continue
         cells = _cells(journals[name])
-        before = receipt.read(journals[name].folder)
+        before = notes.read_receipt(journals[name].folder)
         order = {
             "store": uploader.store.location,
             "uri": uploader.target.uri,

@@ -37,26 +37,22 @@ Bernard et al. 2018, "Deep learning techniques for automatic MRI cardiac multi-s
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import math
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.datasets.content import Source, digest_of
-from tasks.datasets.dataset import DatasetError
+from tasks.contract.extras import NIBABEL
+from tasks.datasets.dataset import DatasetError, Source, digest_of, file_sha256, unreadable
 from tasks.datasets.images import Images, Labels, Pixels
-from tasks.datasets.labelled import THREADS
-from tasks.extras import NIBABEL
-from tasks.size_limits import gunzip
+from tasks.datasets.pictures import map_in_threads
+from tasks.worker.size_limits import gunzip
 
 RULE = "acdc 1"
 TRAINING, TESTING = "training", "testing"
@@ -70,8 +66,6 @@ CHALLENGE = "https://www.creatis.insa-lyon.fr/Challenge/acdc/"
 
 Tesla = Literal["1.5", "3"]
 STRENGTHS: Mapping[float, Tesla] = {1.5: "1.5", 3.0: "3"}
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -95,7 +89,9 @@ class AcdcContent:
         splits = [
             [
                 (patient.number, GROUPS[patient.label], sha)
-                for patient, sha in zip(split, map_in_threads(split, digest), strict=True)
+                for patient, sha in zip(
+                    split, map_in_threads(file_sha256, [patient.path for patient in split]), strict=True
+                )
             ]
             for split in (self.training, self.testing)
         ]
@@ -150,7 +146,7 @@ def field_strengths(table: Path) -> dict[int, Tesla]:
                         f"{table}, line {rows.line_num} gives patient {number:03} another field strength"
                     )
     except OSError as error:
-        raise DatasetError(f"{table} cannot be read: {error.strerror or error}") from None
+        raise unreadable(table, error) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise DatasetError(f"{table} is no table in UTF-8: {error}") from None
     return strengths
@@ -206,7 +202,7 @@ def group(info: Path) -> int:
     except FileNotFoundError:
         raise DatasetError(f"{info} is not there; it says which group the patient is in") from None
     except OSError as error:
-        raise DatasetError(f"{info} cannot be read: {error.strerror or error}") from None
+        raise unreadable(info, error) from None
     except UnicodeDecodeError as error:
         raise DatasetError(f"{info} is no text in UTF-8: {error}") from None
     fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -226,7 +222,7 @@ def slices(patients: Sequence[Patient]) -> tuple[Pixels, Labels, NDArray[np.int6
     counts = [volume.shape[2] * volume.shape[3] for volume in opened]
     out = np.empty((sum(counts), SIDE, SIDE, 1), np.uint8)
     parts = np.split(out, np.cumsum(counts)[:-1])
-    for _ in map_in_threads(list(zip(patients, opened, parts, strict=True)), lambda volume: fill(*volume)):
+    for _ in map_in_threads(lambda volume: fill(*volume), list(zip(patients, opened, parts, strict=True))):
         pass
     labels, numbers = (
         np.repeat(np.array(values, np.int64), counts)
@@ -251,7 +247,7 @@ def header(path: Path) -> Any:
     try:
         opened = nibabel.load(path)
     except Exception as error:  # gzip, zlib and nibabel each have errors of their own for broken bytes
-        raise unreadable(path, error) from None
+        raise broken_volume(path, error) from None
     if len(opened.shape) != 4 or 0 in opened.shape:
         shape = " x ".join(map(str, opened.shape))
         raise DatasetError(f"{path} is {shape}; it must have four axes: x, y, slices and frames")
@@ -259,11 +255,11 @@ def header(path: Path) -> Any:
     most = path.stat().st_size * (DEFLATED if path.suffix == ".gz" else 1)
     if math.prod(opened.shape) * opened.get_data_dtype().itemsize > most:
         shape = " x ".join(map(str, opened.shape))
-        raise unreadable(path, ValueError(f"its header tells of {shape} values, more than the file holds"))
+        raise broken_volume(path, ValueError(f"its header tells of {shape} values, more than the file holds"))
     return opened
 
 
-def unreadable(path: Path, error: Exception) -> DatasetError:
+def broken_volume(path: Path, error: Exception) -> DatasetError:
     return DatasetError(f"{path} cannot be read as NIfTI: {' '.join(str(error).split()) or type(error).__name__}")
 
 
@@ -275,7 +271,7 @@ def fill(patient: Patient, opened: Any, out: Pixels) -> None:
             opened = type(opened).from_bytes(gunzip(patient.path.read_bytes()))
         values = np.asanyarray(opened.dataobj)
     except Exception as error:
-        raise unreadable(patient.path, error) from None
+        raise broken_volume(patient.path, error) from None
     if values.dtype.kind not in "iuf":
         raise DatasetError(f"{patient.path} holds values of the type {values.dtype}; they must be real numbers")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
@@ -298,20 +294,3 @@ def centre_slices(length: int) -> tuple[slice, slice]:
     kept = min(length, SIDE)
     taken, put = (length - kept) // 2, (SIDE - kept) // 2
     return slice(taken, taken + kept), slice(put, put + kept)
-
-
-def digest(patient: Patient) -> str:
-    try:
-        with patient.path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise DatasetError(f"{patient.path} cannot be read: {error.strerror or error}") from None
-
-
-def map_in_threads(items: Sequence[T], read: Callable[[T], R]) -> Iterator[R]:
-    """`read` of each item, in order, by a few threads: hashing, unpacking and sorting release the interpreter."""
-    pool = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1))
-    try:
-        yield from pool.map(read, items)
-    finally:
-        pool.shutdown(cancel_futures=True)

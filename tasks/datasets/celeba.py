@@ -20,21 +20,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
-from tasks.datasets.content import Source, digest_of
-from tasks.datasets.dataset import DatasetError
+from tasks.datasets.dataset import DatasetError, Source, digest_of, file_bytes, unreadable
 from tasks.datasets.images import Images, Pixels, as_shape
-from tasks.datasets.labelled import THREADS
 from tasks.datasets.options import AS_THEY_ARE, Options
-from tasks.datasets.pictures import PictureError, pixels
-from tasks.files import regular_bytes
+from tasks.datasets.pictures import PictureError, map_in_threads, pixels
 
 RULE = "celeba 1"
 PICTURES, PARTITIONS = "img_align_celeba", "list_eval_partition.txt"
@@ -42,9 +37,6 @@ SPLITS = {"0": "train", "1": "validation", "2": "test"}
 HEIGHT, WIDTH = 218, 178
 TOP, LEFT, SIDE = 40, 15, 148  # of the face, in pixels
 SIZE = (32, 32)
-TOGETHER = 1024  # pictures given to the threads at a time, so that no more wait in memory
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -57,7 +49,10 @@ class CelebaContent:
 
     def digest(self) -> str:
         """The digest of the files' bytes in their order, the splits and the size; no path. Nothing is decoded."""
-        digests = [list(map_in_threads(files, digest)) for files in (self.train, self.validation)]
+        digests = [
+            [hashlib.sha256(held).hexdigest() for held in map_in_threads(file_bytes, files)]
+            for files in (self.train, self.validation)
+        ]
         return digest_of(RULE, [json.dumps([digests, self.size]).encode()])
 
     def images(self) -> Images:
@@ -66,9 +61,9 @@ class CelebaContent:
         return Images(train, labels[0], validation, labels[1], classes=1)
 
     def faces(self, files: Sequence[Path]) -> Pixels:
-        """The files' faces (n, h, w, 3). Beside them at most `TOGETHER` decoded pictures are in memory."""
+        """The files' faces (n, h, w, 3). Beside them at most `pictures.TOGETHER` decoded pictures are in memory."""
         out = np.empty((len(files), *self.size, 3), np.uint8)
-        for row, shown in enumerate(map_in_threads(files, lambda path: face(path, self.size))):
+        for row, shown in enumerate(map_in_threads(lambda path: face(path, self.size), files)):
             out[row] = shown
         return out
 
@@ -93,7 +88,7 @@ def partitions(listed: Path, pictures: Path) -> dict[str, list[str]]:
         lines = listed.read_text(encoding="utf-8").splitlines()
         there = {entry.name for entry in os.scandir(pictures)}
     except OSError as error:
-        raise DatasetError(f"{error.filename} cannot be read: {error.strerror or error}") from None
+        raise unreadable(error.filename, error) from None
     except UnicodeDecodeError as error:
         raise DatasetError(f"{listed} is no text in UTF-8: {error}") from None
     names: dict[str, list[str]] = {split: [] for split in SPLITS.values()}
@@ -120,21 +115,10 @@ def partitions(listed: Path, pictures: Path) -> dict[str, list[str]]:
     return names
 
 
-def map_in_threads(files: Sequence[Path], read: Callable[[Path], T]) -> Iterator[T]:
-    """`read` of each file, in order, by a few threads: decoding and hashing both release the interpreter."""
-    with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
-        for first in range(0, len(files), TOGETHER):
-            yield from pool.map(read, files[first : first + TOGETHER])
-
-
-def digest(path: Path) -> str:
-    return hashlib.sha256(read_picture_file(path)).hexdigest()
-
-
 def face(path: Path, size: tuple[int, int]) -> Pixels:
     """One picture's face (h, w, 3)."""
     try:
-        picture = pixels(read_picture_file(path), channels=3)
+        picture = pixels(file_bytes(path), channels=3)
     except PictureError as error:
         raise DatasetError(f"{path} {error}") from None
     if picture.shape[:2] != (HEIGHT, WIDTH):
@@ -143,10 +127,3 @@ def face(path: Path, size: tuple[int, int]) -> Pixels:
     cut = np.ascontiguousarray(picture[TOP : TOP + SIDE, LEFT : LEFT + SIDE])
     shown: Pixels = as_shape(cut[None], (*size, 3))[0]
     return shown
-
-
-def read_picture_file(path: Path) -> bytes:
-    try:
-        return regular_bytes(path)
-    except OSError as error:
-        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None

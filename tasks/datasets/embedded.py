@@ -1,4 +1,4 @@
-"""Images that come with the installation: scikit-learn's handwritten digits and its two photographs.
+"""Images that come with the installation: scikit-learn's handwritten digits and two photographs, and digits on photos.
 
 The files are read where the package lies; scikit-learn itself is never imported.
 """
@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from tasks.datasets.content import Source, digest_of
-from tasks.datasets.dataset import DatasetError
+from tasks.datasets.dataset import Content, DatasetError, Source, digest_of
 from tasks.datasets.images import Images, Labels, Pixels, decode_picture, luma
+from tasks.datasets.mixtures import origins
+from tasks.numerics import seeds
 
 SIDE = 28  # pixels, the size of MNIST's images
 
@@ -64,27 +67,27 @@ class Photos:
         return digest_of(self.RULE, self.encoded)
 
     def images(self) -> Images:
-        images = np.concatenate([squares(luma(decode_picture(photo)), SIDE) for photo in self.encoded])
+        images = np.concatenate([cut_squares(luma(decode_picture(photo)), SIDE) for photo in self.encoded])
         train = np.arange(len(images)) % 5 == 0
         return Images(images[train], zeros(train), images[~train], zeros(~train), classes=1)
 
 
-def digits() -> Source:
-    path = folder() / "data" / "digits.csv.gz"
+def digits_source() -> Source:
+    path = sklearn_folder() / "data" / "digits.csv.gz"
     return Source(Digits.RULE, (path,), lambda: Digits(gzip.decompress(path.read_bytes())))
 
 
-def photos() -> Source:
+def photos_source() -> Source:
     paths = photographs()
     return Source(Photos.RULE, paths, lambda: Photos(tuple(path.read_bytes() for path in paths)))
 
 
 def photographs() -> tuple[Path, ...]:
     """The photographs of a temple and of a flower."""
-    return tuple(folder() / "images" / name for name in ("china.jpg", "flower.jpg"))
+    return tuple(sklearn_folder() / "images" / name for name in ("china.jpg", "flower.jpg"))
 
 
-def folder() -> Path:
+def sklearn_folder() -> Path:
     """The folder in which scikit-learn keeps its data sets."""
     spec = importlib.util.find_spec("sklearn")
     if spec is None or spec.origin is None:
@@ -100,7 +103,7 @@ def enlarge_images(images: NDArray[np.int64], side: int) -> Pixels:
     Two multiplications by the interpolation matrix, rows then columns, in whole numbers: exact, so the same bytes on
     every machine.
     """
-    weights = bilinear(images.shape[1], side)
+    weights = bilinear_weights(images.shape[1], side)
     scale = 2 * side
     sums = np.einsum("ir,nrc,jc->nij", weights, images, weights, optimize=True)  # in (1 / scale)^2 levels
     whole = 16 * scale * scale
@@ -108,7 +111,7 @@ def enlarge_images(images: NDArray[np.int64], side: int) -> Pixels:
     return levels
 
 
-def bilinear(small: int, large: int) -> NDArray[np.int64]:
+def bilinear_weights(small: int, large: int) -> NDArray[np.int64]:
     """The (large, small) matrix of linear interpolation between pixel centres, times 2 * large.
 
     Pixel i of the result lies at (i + 1/2) small / large - 1/2 of the original, moved inside [0, small - 1].
@@ -122,7 +125,7 @@ def bilinear(small: int, large: int) -> NDArray[np.int64]:
     return matrix
 
 
-def squares(image: Pixels, side: int) -> Pixels:
+def cut_squares(image: Pixels, side: int) -> Pixels:
     """The (n, side, side, c) squares of an image (h, w, c) that do not overlap, row by row from the top left."""
     down, across = image.shape[0] // side, image.shape[1] // side
     grid = image[: down * side, : across * side].reshape(down, side, across, side, -1)
@@ -131,3 +134,70 @@ def squares(image: Pixels, side: int) -> Pixels:
 
 def zeros(chosen: NDArray[np.bool_]) -> Labels:
     return np.zeros(int(chosen.sum()), np.int64)
+
+
+BLENDED_RULE = "digits on photos 1"
+BLENDED_SEED = 0
+
+
+@dataclass(frozen=True)
+class Blended:
+    """Digits on photographs, a second source of the digits' domain, made of real images.
+
+    Each digit is blended onto a square of a photograph by the absolute difference of the two, |square - digit|,
+    which turns the square's levels over where there is ink. The squares are as large as the digits and lie anywhere
+    in the two photographs that `photos` is cut from, every place being equally likely; the photographs are grey, as
+    the digits are. Row i of each split is row i of the digits' split, on a square of its own and with its label.
+
+    An image's origin is its digit's: who needs a source that holds none of the digits of another takes other rows.
+
+    Ganin et al. 2016, "Domain-adversarial training of neural networks", JMLR 17, section 5.2.4 (MNIST-M), who blend
+    onto colour photographs of BSDS500.
+    """
+
+    digits: Content
+    encoded: tuple[bytes, ...]  # the photographs
+
+    def digest(self) -> str:
+        return digest_of(BLENDED_RULE, [self.digits.digest().encode(), *self.encoded])
+
+    def images(self) -> Images:
+        digits = self.digits.images()
+        photographs = [luma(decode_picture(photo)) for photo in self.encoded]
+        train = blend_digits(digits.train_images, photographs, "train")
+        test = blend_digits(digits.test_images, photographs, "test")
+        return replace(digits, train_images=train, test_images=test, train_origins=origins(digits))
+
+
+def blended_source(digits: Source) -> Source:
+    """These digits on the photographs."""
+    paths = photographs()
+    return Source(
+        f"{BLENDED_RULE} {digits.rule}",
+        (*digits.files, *paths),
+        lambda: Blended(digits.read(), tuple(path.read_bytes() for path in paths)),
+    )
+
+
+def blend_digits(digits: Pixels, photographs: Sequence[Pixels], split: str) -> Pixels:
+    """|square - digit| of each digit (n, h, w, 1) and its square of a photograph (height, width, 1).
+
+    A row's square depends on the row and the split, and not on how many rows there are.
+    """
+    height, width = digits.shape[1:3]
+    smallest = np.min([photo.shape[:2] for photo in photographs], axis=0)
+    if digits.shape[3] != 1 or height > smallest[0] or width > smallest[1]:
+        most = f"grey and at most {smallest[0]} x {smallest[1]}"
+        raise DatasetError(f"digits to lay on photographs are {digits.shape[1:]}; they must be {most}")
+    every = [sliding_window_view(photo[..., 0], (height, width)) for photo in photographs]
+    ends = np.cumsum([windows.shape[0] * windows.shape[1] for windows in every])
+    places = seeds.generator(BLENDED_SEED, "squares", split).integers(ends[-1], size=len(digits))
+    out = np.empty_like(digits)
+    for windows, end in zip(every, ends, strict=True):
+        across = windows.shape[1]
+        begin = end - windows.shape[0] * across
+        rows = np.flatnonzero((places >= begin) & (places < end))
+        top, left = np.divmod(places[rows] - begin, across)
+        squares = windows[top, left][..., None]
+        out[rows] = np.maximum(squares, digits[rows]) - np.minimum(squares, digits[rows])
+    return out

@@ -1,14 +1,19 @@
-"""Picture files with labels, wherever the labels come from: read, decoded and brought to one shape."""
+"""Picture files with labels: read, decoded and brought to one shape, wherever the labels come from.
+
+They may come from a folder with one sub-folder per class: FOLDER/train/CLASS/* and FOLDER/test/CLASS/*, or
+FOLDER/CLASS/*. The classes are the sub-folders' names, sorted. Where there is no train and test, of every class's files
+in sorted order the first, the sixth, the eleventh ... are the test split. Hidden files, and loose ones beside
+sub-folders that are no pictures, are passed over; any other file in a class is refused, so that nothing is left out
+unseen.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,17 +21,12 @@ from typing import Literal
 
 import numpy as np
 
-from tasks.datasets.content import Source, digest_of
-from tasks.datasets.dataset import DatasetError
-from tasks.datasets.images import Images, Labels, Pixels
-from tasks.datasets.options import ONE_SIZE, Options
-from tasks.datasets.picture_rows import Indices, Opened
-from tasks.datasets.pictures import PictureError, pixels
-from tasks.files import regular_bytes
+from tasks.datasets.dataset import DatasetError, Source, digest_of, file_bytes, file_sha256, unreadable
+from tasks.datasets.images import Images, Indices, Labels, Opened, Pixels
+from tasks.datasets.options import AS_THEY_ARE, ONE_SIZE, Options
+from tasks.datasets.pictures import SUFFIXES, PictureError, map_in_threads, pixels
 
 RULE = "labelled pictures 1"
-# Decoding leaves the interpreter, so threads share it; from four on a disk has no more to give.
-THREADS = 4
 EVERY = 5  # one picture in so many of a class is in the test split, where none is given
 
 Split = Literal["train", "test"]
@@ -92,8 +92,7 @@ class LabelledFiles:
     @cached_property
     def digests(self) -> tuple[str, ...]:
         """The SHA-256 of each file's bytes."""
-        with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
-            return tuple(pool.map(sha256, [entry.path for entry in self.entries]))
+        return tuple(map_in_threads(file_sha256, [entry.path for entry in self.entries]))
 
     def rows(self, split: Split) -> FileRows:
         chosen = [at for at, entry in enumerate(self.entries) if entry.split == split]
@@ -120,9 +119,8 @@ class FileRows:
     def pixels(self, rows: Indices) -> Pixels:
         different, places = np.unique(rows, return_inverse=True)  # models in one step may share a picture
         out = np.empty((len(different), *self.shape), np.uint8)
-        with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
-            for at, picture in enumerate(pool.map(self._one, different.tolist())):
-                out[at] = picture
+        for at, picture in enumerate(map_in_threads(self._one, different.tolist())):
+            out[at] = picture
         return out[places]
 
     def _one(self, row: int) -> Pixels:
@@ -132,55 +130,41 @@ class FileRows:
         return shown
 
 
-def source(
+def labelled_source(
     entries: Sequence[Labelled], names: tuple[str, ...], options: Options, also: tuple[Path, ...] = ()
 ) -> Source:
     """The source of these pictures; `also` are the other files that the labels come from."""
     files = (*also, *(entry.path for entry in entries))
     is_shaped = options.size is not None and options.channels is not None  # known without reading any picture
     by_rows = (lambda: LabelledFiles(tuple(entries), names, options)) if is_shaped else None
-    return Source(RULE, files, lambda: read(tuple(entries), names, options), by_rows)
+    return Source(RULE, files, lambda: read_labelled(tuple(entries), names, options), by_rows)
 
 
-def read(entries: tuple[Labelled, ...], names: tuple[str, ...], options: Options) -> LabelledContent:
+def read_labelled(entries: tuple[Labelled, ...], names: tuple[str, ...], options: Options) -> LabelledContent:
     """The content; a DatasetError naming the file that cannot be read or has another size than the first."""
 
     def one(entry: Labelled) -> tuple[str, Pixels]:
         return decode_picture_file(entry.path, options)
 
-    pool = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1))
     digests: list[str] = []
     pictures: list[Pixels] = []
-    try:
-        for entry, (digest, shown) in zip(entries, pool.map(one, entries), strict=True):
-            if pictures and shown.shape[:2] != pictures[0].shape[:2]:
-                sizes = [f"{picture.shape[0]} x {picture.shape[1]}" for picture in (shown, pictures[0])]
-                raise DatasetError(f"{entry.path} is {sizes[0]}, {entries[0].path.name} {sizes[1]}; {ONE_SIZE}")
-            digests.append(digest)
-            pictures.append(shown)
-    finally:
-        pool.shutdown(cancel_futures=True)
+    for entry, (digest, shown) in zip(entries, map_in_threads(one, entries), strict=True):
+        if pictures and shown.shape[:2] != pictures[0].shape[:2]:
+            sizes = [f"{picture.shape[0]} x {picture.shape[1]}" for picture in (shown, pictures[0])]
+            raise DatasetError(f"{entry.path} is {sizes[0]}, {entries[0].path.name} {sizes[1]}; {ONE_SIZE}")
+        digests.append(digest)
+        pictures.append(shown)
     return LabelledContent(entries, names, tuple(digests), tuple(pictures))
 
 
 def decode_picture_file(path: Path, options: Options) -> tuple[str, Pixels]:
     """The SHA-256 of a picture file, and its pixels (h, w, c) in the shape of the options."""
+    encoded = file_bytes(path)
     try:
-        encoded = regular_bytes(path)
         shown = options.reshape(pixels(encoded)[None])[0]
-    except OSError as error:
-        raise unreadable(path, error) from None
     except PictureError as error:
         raise DatasetError(f"{path} {error}") from None
     return hashlib.sha256(encoded).hexdigest(), shown
-
-
-def sha256(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise unreadable(path, error) from None
 
 
 def shape_of(options: Options) -> tuple[int, int, int]:
@@ -188,10 +172,6 @@ def shape_of(options: Options) -> tuple[int, int, int]:
     assert options.size is not None
     assert options.channels is not None
     return *options.size, options.channels
-
-
-def unreadable(path: Path, error: OSError) -> DatasetError:
-    return DatasetError(f"{path} cannot be read: {error.strerror or error}")
 
 
 def digest_of_files(entries: Sequence[Labelled], names: tuple[str, ...], digests: Sequence[str]) -> str:
@@ -223,3 +203,76 @@ def check_classes(entries: Sequence[Labelled], names: Sequence[str], where: Path
                     f"{where}: class {name!r} has no picture in the {split} split, and {total} in all; "
                     "each class must be in both"
                 )
+
+
+LITTER = {"thumbs.db", "desktop.ini", "__macosx"}  # files that operating systems leave in folders
+
+
+def folder_source(folder: Path, options: Options = AS_THEY_ARE) -> Source:
+    """The folder's pictures; the DatasetError names the folder or file that is not as it should be."""
+    split = [name for name in SPLITS if (folder / name).is_dir()]
+    if len(split) == 1:
+        missing = SPLITS[1 - SPLITS.index(split[0])]
+        raise DatasetError(
+            f"{folder} has a folder {split[0]!r}, but no {missing!r} beside it; it must have both or none"
+        )
+    entries, names = list_splits(folder) if split else list_classes(folder)
+    check_classes(entries, names, folder)
+    return labelled_source(entries, names, options)
+
+
+def list_splits(folder: Path) -> tuple[list[Labelled], tuple[str, ...]]:
+    folders = {split: class_folders(folder / split) for split in SPLITS}
+    names = tuple(sorted({path.name for paths in folders.values() for path in paths}))
+    entries = [
+        Labelled(file, names.index(path.name), split)
+        for split in SPLITS
+        for path in folders[split]
+        for file in class_pictures(path)
+    ]
+    return entries, names
+
+
+def list_classes(folder: Path) -> tuple[list[Labelled], tuple[str, ...]]:
+    paths = class_folders(folder)
+    files = [(file, label) for label, path in enumerate(paths) for file in class_pictures(path)]
+    splits = spread([label for _, label in files])
+    entries = [Labelled(file, label, split) for (file, label), split in zip(files, splits, strict=True)]
+    return entries, tuple(path.name for path in paths)
+
+
+def class_folders(folder: Path) -> list[Path]:
+    """The folder's sub-folders, sorted by name."""
+    entries = visible(folder)
+    folders = [path for path in entries if path.is_dir()]
+    loose = [path for path in entries if path.suffix.lower() in SUFFIXES and path.is_file()]
+    if loose:
+        raise DatasetError(f"{loose[0]} belongs to no class; put it into a sub-folder of {folder} named for its class")
+    if not folders:
+        raise DatasetError(f"{folder} has no sub-folders; it must have one for each class, with its pictures")
+    return folders
+
+
+def class_pictures(folder: Path) -> list[Path]:
+    """A class's pictures, sorted by name."""
+    files = visible(folder)
+    for path in files:
+        if path.is_dir():
+            raise DatasetError(f"{path} is a folder inside a class; pictures must lie in their class's folder itself")
+        if not path.is_file():
+            raise DatasetError(f"{path} is no file; a class's folder must hold nothing but pictures")
+        if path.suffix.lower() not in SUFFIXES:
+            allowed = ", ".join(suffix.lstrip(".") for suffix in SUFFIXES)
+            raise DatasetError(f"{path} is no picture; a class's folder must hold nothing but pictures ({allowed})")
+    if not files:
+        raise DatasetError(f"{folder} is empty; a class must have pictures")
+    return files
+
+
+def visible(folder: Path) -> list[Path]:
+    """The folder's entries, sorted by name, without hidden files and litter."""
+    try:
+        entries = sorted(folder.iterdir(), key=lambda path: path.name)
+    except OSError as error:
+        raise unreadable(folder, error) from None
+    return [path for path in entries if not path.name.startswith(".") and path.name.lower() not in LITTER]

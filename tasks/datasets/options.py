@@ -9,11 +9,9 @@ import difflib
 import re
 from dataclasses import dataclass, replace
 
-from tasks.datasets.content import ByRows, Content, Source, digest_of
-from tasks.datasets.dataset import UnknownDataset
-from tasks.datasets.images import Images, Pixels, as_shape
-from tasks.datasets.overlap import origins
-from tasks.datasets.picture_rows import PictureSet
+from tasks.datasets.dataset import ByRows, Content, Source, UnknownDataset, digest_of
+from tasks.datasets.images import Images, PictureSet, Pixels, as_shape
+from tasks.datasets.mixtures import origins
 
 RULE = "shape 1"
 CHANNELS = {"grey": 1, "rgb": 3}

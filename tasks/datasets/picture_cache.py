@@ -25,9 +25,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.images import Labels, Pixels
-from tasks.datasets.picture_rows import Indices, Opened, PictureSet
-from tasks.files import expand_home
+from tasks.datasets.images import Indices, Labels, Opened, PictureSet, Pixels
+from tasks.worker.files import expand_home
 
 RULE = "engram pictures 1"
 TOGETHER = 1 << 24  # bytes of pixels in one part of a file

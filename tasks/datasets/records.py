@@ -6,7 +6,6 @@ A data set of records is a file of JSON Lines (an object in each line) or of Par
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,10 +17,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.datasets.content import Source, digest_of
-from tasks.datasets.dataset import DatasetError
+from tasks.datasets.dataset import DatasetError, Source, digest_of, file_sha256, unreadable
 from tasks.datasets.images import Images
-from tasks.size_limits import TooLarge, read_parquet
+from tasks.worker.size_limits import TooLarge, read_parquet
 
 RULE = "records 1"
 ID = "id"
@@ -95,15 +93,7 @@ def source(path: Path) -> Source:
     """The file's records; DatasetError for a file of another kind."""
     if path.suffix.lower() not in SUFFIXES:
         raise DatasetError(f"{path} is no file of records; it must end in {' or '.join(SUFFIXES)}")
-    return Source(RULE, (path,), lambda: RecordFile(path, sha256(path)))
-
-
-def sha256(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
+    return Source(RULE, (path,), lambda: RecordFile(path, file_sha256(path)))
 
 
 def check_schema(schema: pa.Schema) -> None:
@@ -142,7 +132,7 @@ def from_lines(path: Path, schema: pa.Schema) -> pa.Table:
                     numbers.append(number)
                     rows.append(parse_record(path, number, line))
     except OSError as error:
-        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise unreadable(path, error) from None
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path} is no text in UTF-8: {error}") from None
     return table_of(path, numbers, rows, schema)

@@ -1,8 +1,9 @@
-"""Diffusion models of public pictures, conditioned on an encoder's backbone embedding of each: how to plan them.
+"""Diffusion models of public pictures, conditioned on an encoder's backbone embedding of each, and their drawings.
 
-Such a model draws what an embedding tells of a picture. Bordes et al. 2022, "High fidelity visualization of what your
-self-supervised representation knows about"; Meehan et al. 2023, "Do SSL models have déjà vu?", section 5 and appendix
-A.2.4, train one for each encoder. Planning a training imports no torch; computing one does.
+Such a model draws what an embedding tells of a picture, or what the mean embedding of several pictures does. Bordes et
+al. 2022, "High fidelity visualization of what your self-supervised representation knows about"; Meehan et al. 2023, "Do
+SSL models have déjà vu?", section 5 and appendix A.2.4, train one for each encoder. Planning a training imports no
+torch; computing one does.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.contract.job import Inputs, task
+from tasks.contract.schemas import MODEL
+from tasks.datasets.boxed.partition import TrainingImages
 from tasks.datasets.dataset import Dataset
-from tasks.diffusion.diffusion_config import Diffusion
-from tasks.job import Inputs, task
-from tasks.schemas import MODEL
-from tasks.self_supervised.encoder_config import EncoderConfig
-from tasks.self_supervised.snapshots import weights_of
+from tasks.diffusion.diffusion_training import Diffusion
+from tasks.self_supervised.pretraining import weights_of
+from tasks.self_supervised.pretraining_config import EncoderConfig
 
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures
@@ -72,14 +73,14 @@ def up_to(config: EmbeddingDiffusion, before: int, end: int) -> EmbeddingDiffusi
 def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
     """The diffusion model (DIFFUSION) of the encoder in the last row of one table of SNAPSHOTS.
 
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
+    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
     """
-    from tasks import hardware
-    from tasks.datasets.boxed.evaluation import evaluation_pictures
+    from tasks.datasets.boxed.crops import evaluation_pictures
     from tasks.datasets.boxed.partition import split_pictures
     from tasks.datasets.catalog import load_with_boxes
     from tasks.diffusion.diffusion_training import fit_diffusion
     from tasks.self_supervised.encoder import encoder
+    from tasks.worker import hardware
 
     (snapshots,) = inputs
     pictures = load_with_boxes(config.images.data, config.images.correlation)
@@ -104,10 +105,10 @@ def last_weights(snapshots: pa.Table) -> dict[str, NDArray[np.float32]]:
 
 def digest(weights: dict[str, NDArray[np.float32]]) -> str:
     """SHA-256 of weights by name."""
-    from tasks.models.weights import rows
+    from tasks.models.networks import weight_rows
 
     content = hashlib.sha256()
-    for cell in rows(weights):
+    for cell in weight_rows(weights):
         content.update(repr((cell["name"], cell["shape"])).encode() + cell["values"])
     return content.hexdigest()
 
@@ -116,7 +117,7 @@ def embed_pictures(
     model: Encoder, pictures: BoxedPictures, rows: NDArray[np.int64], resolution: int
 ) -> NDArray[np.float32]:
     """The backbone's embeddings of these pictures as in evaluation, (rows, features)."""
-    from tasks.datasets.boxed.evaluation import portions
+    from tasks.datasets.boxed.crops import portions
     from tasks.self_supervised.encoder import collect_embeddings
 
     return collect_embeddings(model.embed, [0], portions(pictures, rows, resolution), len(rows))[0]
@@ -127,7 +128,7 @@ def embed_pictures(
 
 def diffusion_table(model: TrainedDiffusion, kept: bool = True) -> pa.Table:
     """A trained model as DIFFUSION; no row unless it is kept."""
-    from tasks.models.weights import rows
+    from tasks.models.networks import weight_rows
 
     values: dict[str, Any] = {
         "epochs": len(model.history),
@@ -135,7 +136,7 @@ def diffusion_table(model: TrainedDiffusion, kept: bool = True) -> pa.Table:
         "validation_loss": [epoch.validation_loss for epoch in model.history],
         "mean": pack_floats(model.scale.mean),
         "deviation": pack_floats(model.scale.deviation),
-        "weights": rows(model.weights),
+        "weights": weight_rows(model.weights),
     }
     return pa.Table.from_pylist([values] if kept else [], DIFFUSION)
 
@@ -159,9 +160,38 @@ def draw(
 ) -> NDArray[np.uint8]:
     """A picture for each embedding (n, features), (n, side, side, 3), by the model in a DIFFUSION table.
 
-    `names` name the noise that each begins as, `steps` are DDIM's: see `tasks.diffusion.sampling.sample_images`.
+    `names` name the noise that each begins as, `steps` are DDIM's: see `tasks.diffusion.denoising.sample_images`.
     """
-    from tasks.diffusion.sampling import sample_images
+    from tasks.diffusion.denoising import sample_images
 
     weights, scale = model_of(table)
     return sample_images(config, weights, scale.standardise(vectors), names, steps, seed)
+
+
+def drawn_from_neighbours(
+    config: EmbeddingDiffusion,
+    snapshots: pa.Table,
+    diffusion: pa.Table,
+    pictures: BoxedPictures,
+    neighbours: NDArray[np.int64],
+    names: Sequence[str],
+    steps: int,
+    seed: int,
+) -> NDArray[np.uint8]:
+    """A drawing for each row of neighbours (n, k), which are rows of the pictures: (n, side, side, 3).
+
+    `snapshots` and `diffusion` hold the encoder and its diffusion model, `steps` are DDIM's. A drawing begins as the
+    noise that its name names, the same for drawings of other models. Meehan et al. 2023, appendix A.2.4.
+    """
+    from tasks.self_supervised.encoder import encoder
+    from tasks.worker import hardware
+
+    model = encoder(config.encoder, last_weights(snapshots), hardware.device())
+    rows, places = np.unique(neighbours, return_inverse=True)
+    vectors = embed_pictures(model, pictures, rows, config.encoder.resolution)
+    return draw(config.diffusion, diffusion, mean_of(vectors, places.reshape(neighbours.shape)), names, steps, seed)
+
+
+def mean_of(vectors: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The mean of the vectors (m, features) in each row of numbers (n, k): (n, features)."""
+    return np.stack([vectors[some].mean(0, dtype=np.float64) for some in rows]).astype(np.float32)

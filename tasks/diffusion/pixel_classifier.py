@@ -7,19 +7,19 @@ resolution of the drawings. Planning a training imports no torch; computing one 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds
-from tasks.datasets.boxed.training_images import TrainingImages
-from tasks.job import Inputs, task
+from tasks.contract.job import Inputs, task
+from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.schemas import MODEL
+from tasks.datasets.boxed.partition import TrainingImages
 from tasks.models import catalog
 from tasks.models.catalog import Network
-from tasks.ranges import above_zero, check_minimums
-from tasks.schemas import MODEL
+from tasks.numerics import seeds
 from tasks.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ HELD_OUT = 0.1  # of the pictures
 
 
 @dataclass(frozen=True)
-class PixelClassifier:
+class PixelClassifier(Ranged):
     """A classifier by its network, and how it is trained: by Adam, and its best epoch is kept."""
 
     network: Network = Network("resnet18")
@@ -42,12 +42,12 @@ class PixelClassifier:
     """Epochs of training, of which the best is kept."""
     batch: int = 128
     """Images a step."""
-    learning_rate: float = 1e-3
+    learning_rate: Annotated[float, Finite()] = 1e-3
     """The learning rate of Adam."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         catalog.check(str(self.network))
-        above_zero(self, "learning_rate")
         _ = self.recipe  # its ranges are checked on construction
 
     @property
@@ -57,22 +57,19 @@ class PixelClassifier:
 
 
 @dataclass(frozen=True)
-class PixelTraining:
+class PixelTraining(Ranged):
     """The training of a classifier on these pictures but a tenth, which is held out and says which epoch is best."""
 
     images: TrainingImages
-    resolution: int = 128
+    resolution: Annotated[int, AtLeast(8)] = 128
     classifier: PixelClassifier = PixelClassifier()
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_minimums(self, {"resolution": 8, "seed": 0})
+    seed: Annotated[int, AtLeast(0)] = 0
 
 
 @task(version=1, name="diffusion.classify_pixels", gpus=1.0, trains=1)
 def train_pixel_classifier(config: PixelTraining, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The trained classifier (PIXEL_CLASSIFIER), one row."""
-    from tasks.datasets.boxed.evaluation import evaluation_pictures
+    from tasks.datasets.boxed.crops import evaluation_pictures
     from tasks.datasets.boxed.partition import split_pictures
     from tasks.datasets.catalog import load_with_boxes
 
@@ -115,7 +112,7 @@ def train_classifier(
 def classify(table: pa.Table, pixels: NDArray[np.uint8]) -> NDArray[np.int64]:
     """The label that a PIXEL_CLASSIFIER says of each picture (n, side, side, 3): (n,)."""
     from tasks.models.inference import logits
-    from tasks.models.weights import architecture_of, weights_of
+    from tasks.models.networks import architecture_of, weights_of_model
 
-    found: NDArray[np.int64] = logits(architecture_of(table), [weights_of(table)], pixels)[0].argmax(1)
+    found: NDArray[np.int64] = logits(architecture_of(table), [weights_of_model(table)], pixels)[0].argmax(1)
     return found

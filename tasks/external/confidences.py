@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.external import outputs, sent_table
-from tasks.external.outputs import IGNORED, Gives
-from tasks.external.sent_table import Sent
-from tasks.files import File
+from tasks.external import sent_table
+from tasks.external.model_file import Gives
+from tasks.external.outputs import COLUMN, IGNORED, LISTS, Outputs, outputs_of
+from tasks.external.sent_table import Sent, read_sent
+from tasks.worker.files import File
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -49,11 +50,11 @@ def read(
     confidences outside [0, 1] or without decimals, labels that differ from ours, and fewer classes than these labels
     need.
     """
-    table = sent_table.read(file)
+    table = read_sent(file)
     _check_labels(table, ids, labels)
     alone = _alone(table, columns, gives)
     if alone is None:
-        return _read_classes(outputs.read_table(table, columns, gives), ids, labels)
+        return _read_classes(outputs_of(table, columns, gives), ids, labels)
     values, resolution = _read_column(table, *alone, ids)
     return Confidences(round_confidences(values, resolution), resolution)
 
@@ -91,7 +92,7 @@ def _alone(table: Sent, columns: Sequence[str], gives: Gives) -> tuple[str, Give
         )
     if single:
         return single[0], ALONE[single[0]]
-    if not any(column in outputs.LISTS or outputs.COLUMN.fullmatch(column) for column in others):
+    if not any(column in LISTS or COLUMN.fullmatch(column) for column in others):
         raise ValueError(
             f"{table.name} has no confidences; it takes image and p0, p1, ... or logit0, ... or logp0, ... or, of the "
             f"true class alone, confidence or log_confidence; it has {', '.join(table.columns) or 'image alone'}"
@@ -107,7 +108,7 @@ def _find_column(table: Sent, column: str, gives: Gives) -> str:
     return column
 
 
-def _read_classes(table: outputs.Outputs, ids: Sequence[str], labels: Labels) -> Confidences:
+def _read_classes(table: Outputs, ids: Sequence[str], labels: Labels) -> Confidences:
     rows = table.sent.rows(ids)
     if labels.max() >= table.classes:
         raise ValueError(
@@ -134,7 +135,7 @@ def _read_classes(table: outputs.Outputs, ids: Sequence[str], labels: Labels) ->
     return Confidences(round_confidences(values, resolution), resolution, right)
 
 
-def _check_order(table: outputs.Outputs, rows: NDArray[np.int64], labels: Labels) -> None:
+def _check_order(table: Outputs, rows: NDArray[np.int64], labels: Labels) -> None:
     """Raise ValueError where the table orders the classes differently, so that confidences would be of other classes.
 
     Such a model would seem to have learnt nothing. It is distinguished from a merely bad one by its accuracy under the

@@ -1,6 +1,11 @@
 """What a model's file holds, as its directory, its header or its pickle's opcodes say; nothing is unpickled.
 
-Planning refuses by it what a run would refuse, and loads no torch. What passes may still be refused when it is read.
+Planning refuses by it what a run would refuse, and loads neither torch nor transformers. What passes may still be
+refused when it is read.
+
+Hugging Face's folders of image classifiers, written `transformers:FOLDER`, hold `config.json` and `model.safetensors`,
+as `save_pretrained` writes them; large models' weights lie in several files (shards), which
+`model.safetensors.index.json` names.
 """
 
 from __future__ import annotations
@@ -9,9 +14,15 @@ import io
 import json
 import os
 import pickletools
+import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
+from typing import Any
+
+from tasks.datasets.dataset import digest_of
+from tasks.worker import files
+from tasks.worker.files import File, FileError
 
 INSTEAD = "save it with torch.export.save or torch.jit.script(model).save"
 PICKLE = b"\x80"  # the first byte of a pickle, and of what torch.save wrote before torch 1.6
@@ -37,23 +48,25 @@ def check_contents(name: str, path: str, kind: str, held: bytes) -> None:
     suffix = PurePath(path).suffix.lower()
     if kind == "torchscript":
         _check_torchscript(name, path, held)
-    elif kind == "export" and zipfile.is_zipfile(io.BytesIO(held)):
-        check_exported(name, held)
+    elif kind == "export":
+        _check_exported(name, held)
     elif kind in ("factory", "timm") and suffix == ".safetensors":
         _check_safetensors(name, path, held)
-    elif kind in ("factory", "timm") and suffix != ".npz":
-        if "constants.pkl" in _files(held):
-            raise ValueError(f"model {name}: {path} is TorchScript, which has its network: give {path} alone")
-        if not holds_tensors_alone(held):
-            raise ValueError(not_tensors_alone(name, path))
+    elif kind in ("factory", "timm") and suffix == ".npz":
+        if not zipfile.is_zipfile(io.BytesIO(held)):
+            raise ValueError(f"model {name}: {path} is no .npz: it is no archive; save the weights with numpy.savez")
+    elif kind in ("factory", "timm"):
+        _check_saved(name, path, held)
 
 
 def _check_torchscript(name: str, path: str, held: bytes) -> None:
-    if held.startswith(PICKLE):
-        raise ValueError(no_archive(name))
+    if not zipfile.is_zipfile(io.BytesIO(held)):
+        raise ValueError(f"model {name} is no TorchScript: it is no archive; {INSTEAD}(path)")
     names = _files(held)
-    if "data.pkl" not in names or "constants.pkl" in names:
+    if "constants.pkl" in names:
         return
+    if "data.pkl" not in names:
+        raise ValueError(f"model {name} is no TorchScript: its archive holds no program; {INSTEAD}(path)")
     if not holds_tensors_alone(held):
         raise ValueError(
             f"model {name} is no TorchScript: torch.save wrote it, and what it holds, such as a whole module, would "
@@ -62,8 +75,7 @@ def _check_torchscript(name: str, path: str, held: bytes) -> None:
     raise ValueError(f"model {name} is no TorchScript: it is a state dict, which {needs_network(path)}")
 
 
-def check_exported(name: str, held: bytes) -> None:
-    """ValueError, in one line, unless the bytes are an archive of torch.export.save."""
+def _check_exported(name: str, held: bytes) -> None:
     if "archive_format" not in _files(held):
         raise ValueError(
             f"model {name} is no archive of torch.export.save as of torch 2.8; save the model with that again"
@@ -79,13 +91,20 @@ def _check_safetensors(name: str, path: str, held: bytes) -> None:
         raise ValueError(f"model {name}: {path} is no .safetensors: its header cannot be read") from None
 
 
+def _check_saved(name: str, path: str, held: bytes) -> None:
+    """ValueError, in one line, unless torch.save wrote the file, and tensors alone."""
+    names = _files(held)
+    if "constants.pkl" in names:
+        raise ValueError(f"model {name}: {path} is TorchScript, which has its network: give {path} alone")
+    if not (held.startswith(PICKLE) or "data.pkl" in names):
+        raise ValueError(f"model {name}: {path} is no file of torch.save; write torch.save(model.state_dict(), path)")
+    if not holds_tensors_alone(held):
+        raise ValueError(not_tensors_alone(name, path))
+
+
 def needs_network(path: str) -> str:
     """The end of a sentence about weights that are given without their network."""
     return f"needs its network: write package.module:factory+{os.path.basename(path)}"
-
-
-def no_archive(name: str) -> str:
-    return f"model {name} is no TorchScript: it is no archive; {INSTEAD}(path)"
 
 
 def not_tensors_alone(name: str, path: str) -> str:
@@ -141,3 +160,98 @@ def _files(held: bytes) -> set[str]:
             return {name.partition("/")[2] for name in archive.namelist()}
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
         return set()
+
+
+FOLDER_RULE = "given model: transformers folder, 1"
+CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+SHARD = re.compile(r"[\w-][\w.-]*\.safetensors")  # a file beside the index: nothing of it is a folder
+CLASSIFIER = "ForImageClassification"  # in the names of transformers' classes that tell classes apart
+BYTE = 255
+
+
+def file_names(name: str, folder: str) -> tuple[str, ...]:
+    """The files of the folder that make the model: its config, its weights and, where it has one, its preprocessor.
+
+    ValueError, in one line, where weights in several files are named by no index that can be read.
+    """
+    root = files.expand_home(folder)
+    sharded = not (root / WEIGHTS).exists() and (root / INDEX).exists()
+    weights = (INDEX, *_shards(name, files.read(File(str(root / INDEX))))) if sharded else (WEIGHTS,)
+    return (CONFIG, *weights, *((PREPROCESSOR,) if (root / PREPROCESSOR).exists() else ()))
+
+
+def _shards(name: str, index: bytes) -> list[str]:
+    """The files that an index says the weights lie in, which are beside it."""
+    shards = _parse_json(name, INDEX, {INDEX: index}).get("weight_map")
+    named = sorted(set(map(str, shards.values()))) if isinstance(shards, dict) else []
+    if not named or not all(map(SHARD.fullmatch, named)):
+        raise ValueError(f"model {name}: its {INDEX} does not say which files of the folder hold the weights")
+    return named
+
+
+def read_folder(name: str, folder: str) -> dict[str, bytes]:
+    """The bytes of each file that makes the model.
+
+    FileError, in one line, where a file is absent; ValueError where the model is no image classifier.
+    """
+    root = files.expand_home(folder)
+    if not root.is_dir():
+        raise FileError(f"there is no folder {root}")
+    held = {file: files.read(File(str(root / file))) for file in file_names(name, folder)}
+    classes = _parse_json(name, CONFIG, held).get("architectures") or []
+    if not any(CLASSIFIER in str(each) for each in (classes if isinstance(classes, list) else [classes])):
+        shown = ", ".join(map(str, classes)) if isinstance(classes, list) and classes else "none"
+        raise ValueError(
+            f"model {name}: the architectures in its {CONFIG} are {shown}; one must be an image classifier of "
+            f"transformers (...{CLASSIFIER})"
+        )
+    for file, content in held.items():
+        if file.endswith(".safetensors"):
+            check_contents(name, str(root / file), "factory", content)
+    return held
+
+
+def digest_of_folder(held: Mapping[str, bytes]) -> str:
+    return digest_of(FOLDER_RULE, tuple(part for file, content in held.items() for part in (file.encode(), content)))
+
+
+def folder_normalisation(name: str, held: Mapping[str, bytes]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The mean and deviation, of images in [0, 1], that the folder's preprocessor takes; both empty for none.
+
+    The preprocessor multiplies images in [0, 255] by `rescale_factor` and normalises them by `image_mean` and
+    `image_std`. ValueError, in one line, where it does something else, or its numbers are none.
+    """
+    if PREPROCESSOR not in held:
+        return (), ()
+    told = _parse_json(name, PREPROCESSOR, held)
+    try:
+        factor = float(told.get("rescale_factor") or 1 / BYTE) if told.get("do_rescale", True) else 1.0
+        scale = BYTE * factor
+        normalises = told.get("do_normalize", "image_mean" in told)
+        mean = _numbers(told["image_mean"]) if normalises else (0.0,)
+        std = _numbers(told["image_std"]) if normalises else (1.0,)
+        if told.get("rescale_offset") or len(mean) != len(std) or scale <= 0 or min(std) <= 0:
+            raise ValueError
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(
+            f"model {name}: its {PREPROCESSOR} prepares images in a way that is not read here; give the interface's "
+            "mean and std"
+        ) from None
+    if abs(scale - 1) < 1e-6:
+        return (mean, std) if normalises else ((), ())
+    return tuple(number / scale for number in mean), tuple(number / scale for number in std)
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    return tuple(float(number) for number in value) if isinstance(value, list) else (float(value),)
+
+
+def _parse_json(name: str, file: str, held: Mapping[str, bytes]) -> dict[str, Any]:
+    try:
+        told = json.loads(held[file])
+    except (ValueError, RecursionError):
+        told = None
+    if not isinstance(told, dict):
+        raise ValueError(f"model {name}: its {file} is no JSON object")
+    return told

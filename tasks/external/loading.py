@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import warnings
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,16 +17,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tasks.contract.extras import ONNXRUNTIME
 from tasks.datasets.images import Pixels
-from tasks.external import archives, file_contents, image_folder
-from tasks.external.answers import Answers, read_answers
-from tasks.external.image_classifier import image_classifier
-from tasks.external.library_errors import one_line
+from tasks.external import archives
+from tasks.external.file_contents import folder_normalisation
 from tasks.external.model_file import Interface, ModelFile, content, folder_content
-from tasks.external.weights import load_weights, make_network, network_of_timm
-from tasks.extras import ONNXRUNTIME
-from tasks.hardware import device, exactly
+from tasks.external.outputs import Answers, read_answers
+from tasks.external.weights import load_classifier, load_weights, make_network, network_of_timm, one_line
 from tasks.models import modules
+from tasks.worker.hardware import device, exactly
 
 Batch = NDArray[np.float32]  # images as the model takes them
 Forward = Callable[[Batch], NDArray[np.floating]]
@@ -130,7 +128,7 @@ def load_model(
     if model.kind == "transformers":
         folder = folder_content(model)
         if not interface.mean:
-            mean, std = image_folder.normalisation(model.name, folder)
+            mean, std = folder_normalisation(model.name, folder)
             interface = replace(interface, mean=mean, std=std)
         if not interface.output:
             interface = replace(interface, output="logits")
@@ -142,7 +140,7 @@ def load_model(
     places = [place] if place is not None else list(dict.fromkeys([device(), torch.device("cpu")]))
     for candidate in places:
         if folder:
-            rows, module = Rows(), image_classifier(model.name, folder, candidate)
+            rows, module = Rows(), load_classifier(model.name, folder, candidate)
         else:
             rows, module = _module(model, held, shape, interface, classes, candidate)
         given = LoadedModel(
@@ -233,9 +231,7 @@ def choose_output(outputs: Any, output: str) -> Any:
 
 
 def torchscript(model: ModelFile, held: bytes, place: torch.device) -> Callable[[Tensor], Any]:
-    """A TorchScript module in evaluation mode; ValueError where torch.save wrote the file."""
-    if not zipfile.is_zipfile(io.BytesIO(held)):  # of archives, `content` lets TorchScript alone pass
-        raise ValueError(file_contents.no_archive(model.name))
+    """A TorchScript module in evaluation mode; `content` lets no other file pass."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # TorchScript is old; its files are still there
         try:
@@ -253,7 +249,6 @@ def load_program(
     """A program of torch.export that takes images of this shape, and how many it takes at once."""
     from torch.export.passes import move_to_device_pass
 
-    file_contents.check_exported(model.name, held)
     try:
         program = archives.program(held)
         inputs = program.graph_signature.user_inputs

@@ -23,7 +23,7 @@ Security. A model is a program, and only ONNX and weights are read purely as dat
 - TorchScript has no safe way of reading: PyTorch says to treat it "the same way as locally executable code from an
   unknown source" (its SECURITY.md). It holds no Python objects, but its program may use memory, time and files.
 - ONNX is read by onnxruntime without operators of others and without further files.
-- Of a folder of transformers three files are read: JSON and numbers. Python files in it are not.
+- Of a folder of transformers JSON and numbers are read. Python files in it are not.
 - A factory is Python code, which is imported.
 
 None of this is a sandbox: evaluate an untrusted model in a container, or let its owner evaluate it and send a table
@@ -38,17 +38,17 @@ import re
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from tasks import extras, files, size_limits
-from tasks.datasets.content import digest_of
-from tasks.external import image_folder
-from tasks.external.file_contents import check_contents, needs_network
-from tasks.extras import ONNXRUNTIME, Extra
-from tasks.files import File
+from tasks.contract import extras
+from tasks.contract.extras import ONNXRUNTIME, Extra
+from tasks.contract.ranges import AtLeast, Ranged
+from tasks.datasets.dataset import digest_of
+from tasks.external.file_contents import check_contents, digest_of_folder, file_names, needs_network, read_folder
 from tasks.models import custom
 from tasks.models.custom import Factory
-from tasks.ranges import check_minimums, one_of
+from tasks.worker import files, size_limits
+from tasks.worker.files import File
 
 RULE = "given model: factory and weights, 1"
 TIMM_RULE = "given model: timm network and weights, 1"
@@ -119,7 +119,7 @@ class ModelFile:
         """The file, and with a factory the Python files of its source."""
         source = () if self.factory is None else tuple(custom.sources(self.factory).values())
         if self.is_folder:
-            return tuple(files.expand_home(self.path) / file for file in image_folder.file_names(self.path))
+            return tuple(files.expand_home(self.path) / file for file in file_names(self.name, self.path))
         return (files.expand_home(self.path), *source)
 
     def extras(self) -> tuple[Extra, ...]:
@@ -169,8 +169,27 @@ class ModelFile:
         return KINDS[PurePath(self.path).suffix.lower()]
 
 
+class Inputs(Ranged):
+    """How images are prepared for a model; ValueError, in one line, where none could be prepared so."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        mean, std = self.mean, self.std
+        if len(mean) != len(std) or len(mean) not in (0, 1, 3):
+            raise ValueError(
+                f"mean has {len(mean)} numbers and std {len(std)}; give none of each, one, or one per channel"
+            )
+        if not all(math.isfinite(value) for value in mean):
+            raise ValueError(f"mean is {mean}; its numbers must be finite")
+        if not all(math.isfinite(value) and value > 0 for value in std):
+            raise ValueError(f"std is {std}; its numbers must be above 0")
+
+
 @dataclass(frozen=True)
-class Interface:
+class Interface(Inputs):
     """The inputs and outputs of a model, which takes float32 images with values in [0, 1]."""
 
     gives: Gives = "logits"
@@ -184,16 +203,12 @@ class Interface:
     """What they are then divided by; mean 0 and std 1/255 make [0, 255]."""
     output: str = ""
     """The output's name where there are several; one without a name is called by its number, from 0."""
-    batch: int = 256
+    batch: Annotated[int, AtLeast(1)] = 256
     """Images at once, unless the file fixes another number."""
-
-    def __post_init__(self) -> None:
-        one_of(self, "gives", Gives)
-        check_inputs(self)
 
 
 @dataclass(frozen=True)
-class EncoderInterface:
+class EncoderInterface(Inputs):
     """The inputs of an encoder, and which output its embeddings are; each field is as in `Interface`.
 
     Its embeddings are floats (rows, d), for any d; further axes are flattened.
@@ -207,24 +222,8 @@ class EncoderInterface:
     """What they are then divided by; mean 0 and std 1/255 make [0, 255]."""
     output: str = ""
     """The output's name where there are several; one without a name is called by its number, from 0."""
-    batch: int = 256
+    batch: Annotated[int, AtLeast(1)] = 256
     """Images at once, unless the file fixes another number."""
-
-    def __post_init__(self) -> None:
-        check_inputs(self)
-
-
-def check_inputs(interface: Interface | EncoderInterface) -> None:
-    """ValueError, in one line, where no images could be prepared so."""
-    mean, std = interface.mean, interface.std
-    one_of(interface, "layout", Layout)
-    if len(mean) != len(std) or len(mean) not in (0, 1, 3):
-        raise ValueError(f"mean has {len(mean)} numbers and std {len(std)}; give none of each, one, or one per channel")
-    if not all(math.isfinite(value) for value in mean):
-        raise ValueError(f"mean is {mean}; its numbers must be finite")
-    if not all(math.isfinite(value) and value > 0 for value in std):
-        raise ValueError(f"std is {std}; its numbers must be above 0")
-    check_minimums(interface, {"batch": 1})
 
 
 def pin(model: ModelFile) -> ModelFile:
@@ -252,8 +251,8 @@ def folder_content(model: ModelFile) -> dict[str, bytes]:
 
 
 def _digest_and_folder(model: ModelFile) -> tuple[str, dict[str, bytes]]:
-    held = image_folder.read_folder(model.name, model.path)
-    digest = image_folder.digest_of_folder(held)
+    held = read_folder(model.name, model.path)
+    digest = digest_of_folder(held)
     _check_digest(model, digest)
     return digest, held
 

@@ -1,9 +1,10 @@
-"""Tables of a model's outputs, sent by an owner who keeps the model: CSV or Parquet, a row per picture.
+"""A classifier's outputs for images: as log-probabilities, and in the table that an owner sends who keeps the model.
 
-Column `image` is the picture's id, given by `tasks.external.handout`. The other columns hold the outputs:
+A table is CSV or Parquet and has a row per picture. Column `image` is the picture's id, given by
+`tasks.external.handout`. The other columns hold the outputs:
 
 - `p0, p1, ...`, a probability per class; or `logit0, logit1, ...`; or `logp0, logp1, ...`, natural logarithms;
-- or, where the columns have names of their own, those that are named to `read`, in the order of the classes;
+- or, where the columns have names of their own, those that are named to `read_outputs`, in the order of the classes;
 - or, in Parquet, one list column `probabilities`, `logits` or `log_probabilities`.
 
 Columns `set` and `row`, from the list of pictures, and `label` may be present and are ignored; any other column is
@@ -13,22 +14,126 @@ refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.external import sent_table
-from tasks.external.sent_table import Sent
-from tasks.files import File
+from tasks.external.model_file import Gives
+from tasks.external.sent_table import Sent, decimals, has_exponents, is_list, is_text, read_sent
+from tasks.worker.files import File
 
-if TYPE_CHECKING:
-    from tasks.external.answers import Answers
+Floats = NDArray[np.float64]
 
-Gives = Literal["logits", "probabilities", "log-probabilities"]
+TOLERANCE = 1e-3  # of a row's sum of probabilities
+FLOOR = float(np.finfo(np.float32).smallest_subnormal)  # 1.4e-45: a softmax in float32 says 0 below it
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The log-probabilities (n, classes) in nats; each row's probabilities sum to 1.
+
+    A probability of exactly 0 would make every divergence infinite, though it only says that it was too small to be
+    written: `floored` of the n * classes were, and stand at `floor` (before each row was divided by its sum).
+    """
+
+    log_p: Floats
+    floored: int
+    floor: float
+
+
+def read_answers(
+    outputs: NDArray[np.floating],
+    gives: Gives,
+    rows: int,
+    *,
+    where: str,
+    classes: int | None = None,
+    floor: float = FLOOR,
+    tolerance: float = TOLERANCE,
+    named: Callable[[int], str] = "row {}".format,
+) -> Answers:
+    """Answers for so many rows: (rows, classes), or (rows, 1) or (rows,) for the second of two classes.
+
+    Probabilities may miss a sum of 1 by the tolerance and are divided by it. ValueError, in one line that begins with
+    `where`, for another shape, what is not finite, or rows that do not sum to 1: it names the first and counts them.
+    """
+    values = np.asarray(outputs, np.float64)
+    shape = values.shape
+    if values.ndim == 1:
+        values = values[:, None]
+    if values.ndim != 2 or len(values) != rows or not values.shape[1]:
+        raise ValueError(f"{where} gives {shape} for {rows} images; expected ({rows}, classes)")
+    columns = max(values.shape[1], 2)
+    if classes is not None and columns != classes:
+        raise ValueError(f"{where} gives {values.shape[1]} columns, but there are {classes} classes")
+    is_number = np.isfinite(values) | (np.isneginf(values) if gives == "log-probabilities" else False)
+    _refuse(~is_number.all(1), values, where, "are not all finite", named)
+    if gives == "logits":
+        return _from_logits(values, where, floor)
+    if gives == "probabilities":
+        outside = ((values < -tolerance) | (values > 1 + tolerance)).any(1)
+        _refuse(outside, values, where, "are not all probabilities, in [0, 1]", named)
+        p = np.clip(values, 0, None)
+        if values.shape[1] == 1:
+            p = np.hstack([1 - np.minimum(p, 1), p])
+        _refuse(np.abs(p.sum(1) - 1) > tolerance, p, where, "do not sum to 1", named, p.sum(1))
+        with np.errstate(divide="ignore"):
+            return _apply_floor(np.log(p), floor)
+    if values.shape[1] == 1:
+        _refuse(values[:, 0] > tolerance, values, where, "are not logarithms of probabilities, 0 or less", named)
+        p = -np.expm1(np.minimum(values, 0))
+        with np.errstate(divide="ignore"):
+            return _apply_floor(np.hstack([np.log(p), values]), floor)
+    with np.errstate(over="ignore"):
+        sums = np.exp(values).sum(1)
+    wrong = ~(np.abs(sums - 1) <= tolerance)
+    _refuse(wrong, values, where, "are no log-probabilities: their exponentials do not sum to 1", named, sums)
+    return _apply_floor(values, floor)
+
+
+def _from_logits(values: Floats, where: str, floor: float) -> Answers:
+    if values.shape[1] == 1:
+        values = np.hstack([np.zeros_like(values), values])
+    elif (values >= 0).all() and (np.abs(values.sum(1) - 1) <= TOLERANCE).all() and (values != values[0]).any():
+        # A second softmax would flatten every answer without a sign of it. Rows that are all alike prove nothing.
+        raise ValueError(f"{where} gives rows that sum to 1 and none below 0; these are probabilities, not logits")
+    return Answers(log_softmax(values), 0, floor)
+
+
+def _apply_floor(log_p: Floats, floor: float) -> Answers:
+    zero = np.isneginf(log_p)
+    return Answers(log_softmax(np.where(zero, np.log(floor), log_p)), int(zero.sum()), floor)
+
+
+def log_softmax(logits: Floats) -> Floats:
+    """log softmax(logits) along the last axis."""
+    shifted = logits - logits.max(-1, keepdims=True)
+    result: Floats = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return result
+
+
+def _refuse(
+    wrong: Any,  # (rows,) bool
+    values: Floats,
+    where: str,
+    what: str,
+    named: Callable[[int], str],
+    sums: Floats | None = None,
+) -> None:
+    if not wrong.any():
+        return
+    first = int(wrong.argmax())
+    shown = ", ".join(f"{value:.6g}" for value in values[first, :6]) + (", ..." if values.shape[1] > 6 else "")
+    total = "" if sums is None else f" (sum {sums[first]:.6g})"
+    raise ValueError(
+        f"{where}: the numbers of {named(first)} {what}: {shown}{total}; so are {int(wrong.sum())} of {len(wrong)} rows"
+    )
+
+
 IGNORED = ("set", "row", "label")
 PREFIXES: dict[str, Gives] = {"p": "probabilities", "logit": "logits", "logp": "log-probabilities"}
 LISTS: dict[str, Gives] = {
@@ -67,8 +172,6 @@ class Outputs:
         return self._read_answers(self.sent.rows(ids))
 
     def _read_answers(self, rows: NDArray[np.int64]) -> Answers:
-        from tasks.external.answers import FLOOR, TOLERANCE, read_answers
-
         printed = self.resolution if self.gives == "probabilities" else 0.0
         return read_answers(
             self.values[rows],
@@ -82,17 +185,17 @@ class Outputs:
         )
 
 
-def read(file: File, columns: Sequence[str] = (), gives: Gives = "probabilities") -> Outputs:
+def read_outputs(file: File, columns: Sequence[str] = (), gives: Gives = "probabilities") -> Outputs:
     """The table in a file, `.csv` or `.parquet`, every row of it checked.
 
     `columns` names those of the classes, in their order, where they have names of their own, and `gives` says what is
     in them. ValueError, in one line that names the first of them and how many there are, for pictures that have two
     rows, values that are no numbers, rows that do not sum to 1, and unknown columns.
     """
-    return read_table(sent_table.read(file), columns, gives)
+    return outputs_of(read_sent(file), columns, gives)
 
 
-def read_table(table: Sent, columns: Sequence[str] = (), gives: Gives = "probabilities") -> Outputs:
+def outputs_of(table: Sent, columns: Sequence[str] = (), gives: Gives = "probabilities") -> Outputs:
     """The outputs in a table that has been read, with the checks of `read`."""
     names, kind = _columns(table.name, table.columns, columns, gives)
     if len(names) == 1:
@@ -142,13 +245,13 @@ def _columns(name: str, header: list[str], named: Sequence[str], gives: Gives) -
 
 def _resolution(columns: Sequence[pa.ChunkedArray]) -> float:
     """The last decimal place of any number in columns of text; 0 where a column is not text or has exponents."""
-    if not all(map(sent_table.is_text, columns)) or any(map(sent_table.has_exponents, columns)):
+    if not all(map(is_text, columns)) or any(map(has_exponents, columns)):
         return 0.0
-    return float(10.0 ** -max(int(sent_table.decimals(column).max()) for column in columns))
+    return float(10.0 ** -max(int(decimals(column).max()) for column in columns))
 
 
 def _stack_lists(name: str, ids: Sequence[str], column: pa.ChunkedArray) -> NDArray[np.float64]:
-    if not sent_table.is_list(column.type) or not _is_numeric(column.type.value_type):
+    if not is_list(column.type) or not _is_numeric(column.type.value_type):
         raise ValueError(f"{name} has {column.type} in its list column; it must be lists of numbers")
     rows = [None if numbers is None or None in numbers else numbers for numbers in _lists(column)]
     lengths = [None if numbers is None else len(numbers) for numbers in rows]

@@ -1,20 +1,26 @@
-"""The weights of a network of the user's own, or of timm's: read as tensors alone, and put into the network."""
+"""Networks that come as weights: of the user's own network, of timm's, or an image classifier of transformers.
+
+Weights are read as tensors alone, and put into the network. A classifier of transformers is loaded from a folder's
+bytes; nothing is downloaded, and no code is read.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import io
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import PurePath
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from tasks.contract.extras import TIMM, TRANSFORMERS
 from tasks.external.file_contents import not_tensors_alone
-from tasks.external.library_errors import join_lines, one_line
 from tasks.external.model_file import ModelFile
-from tasks.extras import TIMM
 from tasks.models import modules
 from tasks.models.custom import Factory
 
@@ -23,7 +29,7 @@ def load_weights(
     model: ModelFile, held: bytes, module: torch.nn.Module, place: torch.device
 ) -> Callable[[Tensor], Any]:
     """The module with these weights, in evaluation mode."""
-    tensors = matching(module, read_weights(model, held), drops_classifier=model.timm is not None)
+    tensors = match_names(module, read_weights(model, held), drops_classifier=model.timm is not None)
     try:
         module.load_state_dict(tensors)
     except Exception as error:
@@ -68,7 +74,7 @@ def network_of_timm(model: ModelFile, shape: tuple[int, int, int], classes: int 
     return network
 
 
-def matching(
+def match_names(
     module: torch.nn.Module, tensors: Mapping[str, Tensor], *, drops_classifier: bool = False
 ) -> Mapping[str, Tensor]:
     """The weights by the module's own names.
@@ -142,3 +148,76 @@ def _safetensors(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
         return load(held)
     except Exception as error:
         raise ValueError(f"model {model.name}: {model.path} is no .safetensors: {one_line(error)}") from None
+
+
+def load_classifier(name: str, held: Mapping[str, bytes], place: torch.device) -> Callable[[Tensor], Any]:
+    """The classifier in evaluation mode, from images (n, c, h, w) to transformers' outputs, logits among them.
+
+    ValueError, in one line, where transformers cannot read it or weights are missing, which it would draw by chance.
+    """
+    try:
+        from transformers import AutoModelForImageClassification
+    except ImportError:
+        raise ValueError(f"model {name} needs {TRANSFORMERS.advice}") from None
+    with tempfile.TemporaryDirectory() as folder, silence_transformers(), torch.random.fork_rng(devices=[]):
+        for file, content in held.items():  # what was pinned, and nothing else of its folder
+            (Path(folder) / file).write_bytes(content)
+        try:
+            module, info = AutoModelForImageClassification.from_pretrained(
+                folder,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                dtype=torch.float32,
+                output_loading_info=True,
+            )
+        except Exception as error:
+            told = one_line(error).replace(folder, "the folder")
+            raise ValueError(f"model {name} cannot be read by transformers: {told}") from None
+    lacking = sorted(map(str, info["missing_keys"]))
+    if lacking:
+        raise ValueError(f"model {name} lacks {len(lacking)} of its weights, such as {lacking[0]}")
+    module.to(place).eval()
+
+    def classify(images: Tensor) -> Any:
+        return module(pixel_values=images, return_dict=True)
+
+    return classify
+
+
+@contextlib.contextmanager
+def silence_transformers() -> Iterator[None]:
+    """Silence transformers' advice and progress inside: what matters is raised."""
+    import logging
+
+    from transformers.utils import logging as told
+
+    level, bars = told.get_verbosity(), told.is_progress_bar_enabled()
+    told.set_verbosity(logging.CRITICAL)
+    told.disable_progress_bar()
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        told.set_verbosity(level)
+        if bars:
+            told.enable_progress_bar()
+
+
+LONGEST = 300  # characters of a foreign error
+
+
+def one_line(error: Exception) -> str:
+    """An error of a library in one line; only the last line of long ones, such as tracebacks in C++."""
+    lines = list(_lines(error))
+    text = lines[-1] if len(lines) > 3 else " ".join(lines)
+    return f"{modules.kind(error)}: {text}"[:LONGEST]
+
+
+def join_lines(error: Exception) -> str:
+    """All lines of an error as one, without its type."""
+    return " ".join(_lines(error))[:LONGEST]
+
+
+def _lines(error: Exception) -> Iterator[str]:
+    return (" ".join(line.split()) for line in str(error).splitlines() if line.strip())

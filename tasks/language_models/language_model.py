@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import ClassVar
 
-from tasks import files
-from tasks.datasets.content import digest_of
-from tasks.extras import TRANSFORMERS, Extra
-from tasks.files import DIGEST, File
-from tasks.pinnable import Unavailable
+from tasks.contract.extras import TRANSFORMERS, Extra
+from tasks.contract.pinnable import Unavailable
+from tasks.datasets.dataset import digest_of
+from tasks.worker import files
+from tasks.worker.files import DIGEST, File
 
 RULE = "language model: safetensors, config and tokenizer, 1"
 TINY_RULE = "tiny t5, 2"  # what is built from the sizes: another one changes this

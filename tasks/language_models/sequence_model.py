@@ -19,7 +19,26 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
 
-from tasks.language_models.texts import question_text
+from tasks.datasets.questions.question import Answer, Scorer
+
+BETWEEN = ", "  # spans of an answer
+
+
+def question_text(question: str, context: str) -> str:
+    """A question about a context, as T5 is asked it. Raffel et al. 2020, appendix D.15."""
+    return f"question: {question} context: {context}"
+
+
+def answer_text(answer: Answer) -> str:
+    """An answer as a model gives it: its spans one after another."""
+    return BETWEEN.join(answer)
+
+
+def parse_answer(text: str, scorer: Scorer) -> Answer:
+    """What a model said as an answer: its spans, where answers may have several; empty where it said nothing."""
+    parts = text.split(BETWEEN) if scorer == "drop" else [text]
+    return tuple(part.strip() for part in parts if part.strip())
+
 
 Tokens = list[int]
 IGNORED = -100  # the label of what is no part of an answer

@@ -1,9 +1,8 @@
-"""Fine-tuning: epochs of minibatches, and what the model answers after some of them."""
+"""Fine-tuning: minibatches of texts of about one length, and what the model answers after some epochs of them."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,22 +10,64 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks import checkpoints, compute_context, training_states
 from tasks.datasets.questions.question import Question, QuestionSet
-from tasks.language_models.batches import batches, partners, token_batches
-from tasks.language_models.fine_tuning_config import FineTuning
+from tasks.language_models.fine_tuning import FineTuning
 from tasks.language_models.language_model import TINY_RULE
-from tasks.language_models.sequence_model import SequenceModel, Tokens
-from tasks.language_models.texts import answer_text, parse_answer
-from tasks.question_answering.answers import ANSWERS
-from tasks.question_answering.corruption import Corruption
-from tasks.question_answering.question_sets import SETS, Selection, Split
-from tasks.torch_draws import drawn_from
-from tasks.training.members import TrainingError
-from tasks.training.stack import not_finite
-from tasks.training_states import TrainingState
+from tasks.language_models.sequence_model import SequenceModel, Tokens, answer_text, parse_answer
+from tasks.numerics import seeds
+from tasks.numerics.torch_draws import drawn_from
+from tasks.question_answering.question_sets import ANSWERS, SETS, Corruption, Selection, Split
+from tasks.training.fit import Losses, fit_link
+
+POOL = 16  # minibatches that are sorted by length together
+
+
+def batches(lengths: Sequence[int], size: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
+    """The rows of each minibatch of an epoch: each row once, drawn by the seed and the epoch alone.
+
+    The rows are shuffled, sorted by length within pools of 16 minibatches, and the minibatches shuffled. The last of
+    the epoch's rows make a smaller one.
+    """
+    stream = seeds.generator(seed, "batch order", epoch)
+    order = stream.permutation(len(lengths))
+    pools = [order[start : start + POOL * size] for start in range(0, len(order), POOL * size)]
+    by_length = [pool[np.argsort(np.asarray(lengths)[pool], kind="stable")] for pool in pools]
+    made = [pool[start : start + size] for pool in by_length for start in range(0, len(pool), size)]
+    return [made[place] for place in stream.permutation(len(made))]
+
+
+def partners(count: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """The question whose answer each of `count` questions is trained on in an epoch, counted from 1, (count,) int64.
+
+    A permutation of all questions: none has its own answer, and none has the same one twice within count - 1 epochs,
+    after which they begin again. ValueError for fewer than two questions.
+    """
+    if count < 2:
+        raise ValueError(f"relation is redrawn with {count} question to train on; it must have at least 2")
+    order = seeds.generator(seed, "answers").permutation(count)
+    shifts = seeds.generator(seed, "shifts").permutation(count - 1) + 1
+    partner = np.empty(count, np.int64)
+    partner[order] = np.roll(order, int(shifts[(epoch - 1) % (count - 1)]))
+    return partner
+
+
+def token_batches(lengths: Sequence[int], tokens: int) -> list[NDArray[np.int64]]:
+    """All rows from the longest to the shortest, so many at a time that padded they have at most `tokens` tokens.
+
+    A row by itself may have more.
+    """
+    order = np.argsort(-np.asarray(lengths), kind="stable")
+    made: list[NDArray[np.int64]] = []
+    start = 0
+    while start < len(order):
+        size = max(1, tokens // max(1, lengths[order[start]]))
+        made.append(order[start : start + size])
+        start += size
+    return made
+
 
 DECODED = {"cpu": 8192, "cuda": 131_072}  # tokens of prompts whose answers are decoded at once
 ROW, COLUMN, WHOLE = "exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq"  # Adafactor's second moments
@@ -84,52 +125,36 @@ class FineTuner:
             name: weight for name, weight in model.module.named_parameters() if weight.requires_grad
         }
         self.optimiser = adafactor(list(self.weights.values()), config.learning_rate)
-        self.steps = 0
+        self.steps = self.tokens = 0  # all steps taken, and the tokens of the latest epoch
 
     def run(self, asking: AnswerRecorder, index: int) -> pa.Table:
         """Train all epochs, asking after some; the rows are ANSWERS."""
-        config = self.config
+        config, rows = self.config, list[dict[str, Any]]()
+
+        def record(epoch: int, loss: float | None) -> None:
+            rows.extend(asking.answer_rows(epoch, loss))
+
         # The noise of a private training goes by its length: none goes on from the state of another.
-        linked = config.privacy is None
-        named = state_name(config)
-        state = (
-            training_states.nearest(index, named, latest_resumable_epoch(config), self._shapes()) if linked else None
-        )
-        losses = [] if state is None else list(state.losses)
-        if state is not None:
-            self._restore(state)
-        rows = list(asking.answer_rows(0, None)) if 0 in config.asked else []
-        seconds, before = 0.0, self.steps
-        for epoch in range(len(losses) + 1, config.epochs + 1):
-            began = time.perf_counter()
-            losses.append(self._train_epoch(epoch))
-            seconds += time.perf_counter() - began
-            if epoch in config.asked:
-                rows += asking.answer_rows(epoch, losses[-1])
-        if linked and checkpoints.wanted(index):
-            checkpoints.leave(index, training_states.pack_state(self._state(losses), named))
-        rate = round((self.steps - before) / max(seconds, 1e-9), 1)
-        continued = {} if state is None else {"continued_from": len(state.losses)}
-        compute_context.note(way="loop", stack=1, steps_per_second=rate, **continued)
+        link = index if config.privacy is None else None
+        fit_link(self, link, state_name(config), config.seed, config.epochs, config.asked, record)
         return pa.Table.from_pylist(rows, schema=ANSWERS)
 
-    def _train_epoch(self, epoch: int) -> float:
-        """Run the steps of an epoch; the mean loss of its tokens in nats, NaN where no question was drawn."""
+    def take_steps(self, epoch: int) -> Iterator[Tensor]:
+        """Take the steps of an epoch; yield the sum of the losses of each one's tokens, in nats."""
         targets = self._targets(epoch)
         self.model.module.train()
-        losses: list[Tensor] = []
-        tokens = 0
+        self.tokens = 0
+        for held in self.optimiser.state.values():
+            held["step"] = self.steps  # also where a state was continued from
         with drawn_from(self.config.seed, "dropout", epoch, place=self.model.device):
             for rows in self._minibatches([len(prompt) for prompt in self.prompts], epoch):
                 loss, count = self._step(rows, targets)
-                losses.append(loss)
-                tokens += count
-        sums = torch.stack(losses).double().cpu().numpy()
-        bad = np.flatnonzero(~np.isfinite(sums))
-        if len(bad):
-            step = self.steps - len(sums) + int(bad[0]) + 1
-            raise TrainingError(not_finite("loss", f"at step {step}", self.config.seed))
-        return float(sums.sum() / tokens) if tokens else math.nan
+                self.tokens += count
+                yield loss
+
+    def mean_loss(self, losses: Losses) -> float:
+        """The mean over the latest epoch's tokens; NaN where no question was drawn."""
+        return float(losses.sum() / self.tokens) if self.tokens else math.nan
 
     def _minibatches(self, lengths: Sequence[int], epoch: int) -> Sequence[Sequence[int]]:
         """The questions of each step of an epoch."""
@@ -155,38 +180,13 @@ class FineTuner:
             return self.targets
         return [self.targets[other] for other in partners(len(self.targets), self.config.seed, epoch)]
 
-    def _moments(self) -> Mapping[str, Tensor]:
-        """Adafactor's second moments by name; before a first step, zeros."""
-        moments: dict[str, Tensor] = {}
+    def arrays(self) -> Mapping[str, Tensor]:
+        """The weights and Adafactor's second moments, by name."""
+        arrays = {f"weight {name}": weight.detach() for name, weight in self.weights.items()}
         for name, weight in self.weights.items():
-            kept = self.optimiser.state.get(weight, {})
-            shape, device = weight.shape, weight.device
-            shapes = {ROW: shape[:-1], COLUMN: (*shape[:-2], *shape[-1:])} if weight.dim() > 1 else {WHOLE: shape}
-            for moment, its in shapes.items():
-                moments[f"{moment} {name}"] = kept[moment] if kept else torch.zeros(its, device=device)
-        return moments
-
-    def _arrays(self) -> dict[str, Tensor]:
-        return {f"weight {name}": weight.detach() for name, weight in self.weights.items()} | dict(self._moments())
-
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        return {name: tuple(tensor.shape) for name, tensor in self._arrays().items()}
-
-    def _state(self, losses: Sequence[float]) -> TrainingState:
-        arrays = {name: tensor.cpu().numpy() for name, tensor in self._arrays().items()}
-        return TrainingState(tuple(losses), self.steps, arrays)
-
-    def _restore(self, state: TrainingState) -> None:
-        held = {name: torch.from_numpy(array.copy()).to(self.model.device) for name, array in state.arrays.items()}
-        moments = self._moments()
-        self.steps = state.steps
-        with torch.no_grad():
-            for name, weight in self.weights.items():
-                weight.copy_(held[f"weight {name}"])
-                kept = {
-                    moment: held[f"{moment} {name}"] for moment in (ROW, COLUMN, WHOLE) if f"{moment} {name}" in moments
-                }
-                self.optimiser.state[weight] = {"step": state.steps, "RMS": 0, **kept}
+            held = self.optimiser.state[weight]
+            arrays |= {f"{moment} {name}": held[moment] for moment in (ROW, COLUMN, WHOLE) if moment in held}
+        return arrays
 
 
 def adafactor(weights: Sequence[Tensor], learning_rate: float) -> Any:
@@ -197,15 +197,16 @@ def adafactor(weights: Sequence[Tensor], learning_rate: float) -> Any:
     """
     from transformers.optimization import Adafactor
 
-    return Adafactor(weights, lr=learning_rate, scale_parameter=False, relative_step=False, warmup_init=False)
+    optimiser = Adafactor(weights, lr=learning_rate, scale_parameter=False, relative_step=False, warmup_init=False)
+    for weight in weights:  # as it begins them itself, so that a state can hold them before the first step
+        shape = weight.shape
+        shapes = {ROW: shape[:-1], COLUMN: (*shape[:-2], *shape[-1:])} if weight.dim() > 1 else {WHOLE: shape}
+        moments = {moment: torch.zeros(its, device=weight.device) for moment, its in shapes.items()}
+        optimiser.state[weight] = {"step": 0, "RMS": 0, **moments}
+    return optimiser
 
 
 def state_name(config: FineTuning) -> str:
     """What a state calls its training: everything that bears on it except its length and what is asked."""
     same = replace(config, epochs=1, recorded=(), held_out=0, numeric=False, corruption=Corruption())
     return f"fine-tuning 1: {same} {TINY_RULE if config.model.tiny_sizes else ''}"
-
-
-def latest_resumable_epoch(config: FineTuning) -> int:
-    """The last epoch that a training may continue from: the one before it is first asked."""
-    return min(config.asked) - 1 if config.asked else config.epochs

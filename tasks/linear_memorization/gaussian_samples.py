@@ -1,4 +1,4 @@
-"""Samples z = (x, y) of a standard normal distribution, and stacks of as many trainings as memory holds."""
+"""Samples z = (x, y) of a standard normal distribution, in stacks of trainings, and means over these as columns."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from tasks import compute_context, hardware, seeds
+from tasks.numerics import seeds
+from tasks.numerics.statistics import mean
+from tasks.worker import compute_context, hardware
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,3 +50,9 @@ def fitting(numbers: int, on_gpu: bool) -> int:
     else:
         free = hardware.available_memory()
     return max(1, free // SHARE // compute_context.current_context().sharers // (numbers * DOUBLE))
+
+
+def interval_columns(name: str, values: ArrayLike) -> dict[str, float | None]:
+    """The columns of a mean, `name`, `name_low` and `name_high`: its 95 % t interval, None for a single value."""
+    found = mean(values)
+    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}

@@ -19,17 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 
-from tasks import hardware
-from tasks.job import Inputs, task
-from tasks.linear_memorization.gaussian_samples import Array, stacks
-from tasks.linear_memorization.intervals import interval_columns
-from tasks.ranges import check_minimums
-from tasks.work import Work
+from tasks.contract.job import Inputs, task
+from tasks.contract.ranges import AtLeast, Ranged
+from tasks.linear_memorization.gaussian_samples import Array, interval_columns, stacks
+from tasks.worker import hardware
+from tasks.worker.work import Work
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,23 +51,23 @@ CURVES = pa.schema(
 
 
 @dataclass(frozen=True)
-class Flow:
+class Flow(Ranged):
     """Trainings of the linear model on `samples` samples with `features` numbers in y, and the times looked at.
 
     Training i draws its samples from a stream of `seed` and i alone. Times run from 10^`first` to 10^`last`, so many
     `per_decade`. 300 samples with 2000 features and 1000 with 1000 are the paper's.
     """
 
-    samples: int = 1000
-    features: int = 1000
-    seed: int = 0
-    trainings: int = 100
+    samples: Annotated[int, AtLeast(1)] = 1000
+    features: Annotated[int, AtLeast(1)] = 1000
+    seed: Annotated[int, AtLeast(0)] = 0
+    trainings: Annotated[int, AtLeast(1)] = 100
     first: float = -2.0
     last: float = 4.0
-    per_decade: int = 10
+    per_decade: Annotated[int, AtLeast(1)] = 10
 
     def __post_init__(self) -> None:
-        check_minimums(self, {"samples": 1, "features": 1, "seed": 0, "trainings": 1, "per_decade": 1})
+        super().__post_init__()
         if not -300 <= self.first < self.last <= 300:
             raise ValueError(f"first is {self.first} and last {self.last}; -300 <= first < last <= 300 must hold")
 

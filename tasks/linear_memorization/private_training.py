@@ -36,13 +36,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks import hardware, seeds
-from tasks.extras import OPACUS
+from tasks.contract.extras import OPACUS
 from tasks.linear_memorization.gaussian_samples import Array, fitting
-from tasks.linear_memorization.private_config import Mechanism, Private, levels, settings
+from tasks.linear_memorization.private import Mechanism, Private, levels, settings
 from tasks.linear_memorization.recovery import least_norm
+from tasks.numerics import seeds
 from tasks.training import dp_sgd
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
+from tasks.worker import hardware
 
 Setting = tuple[Mechanism, float | None]
 

@@ -1,24 +1,23 @@
 """How exactly each x is recovered from the trained linear model and its y.
 
-The weights are the solution of least norm of Z w = X, where training from 0 ends for d >= n, computed without the
-closed form of `regression`; the attack asks two queries, w.[0, y_i] / (1 - w.e1). For d < n training ends in e1 with
-probability 1, and nothing can be recovered. Bombari et al. 2022, section 5 and appendix B.3.
+The weights are the solution of least norm of Z w = X, where training from 0 ends for d >= n; the attack asks two
+queries, w.[0, y_i] / (1 - w.e1). For d < n training ends in e1 with probability 1, and nothing can be recovered.
+Bombari et al. 2022, section 5 and appendix B.3.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 
-from tasks import hardware
-from tasks.job import Inputs, task
-from tasks.linear_memorization.gaussian_samples import Array, stacks
-from tasks.linear_memorization.intervals import interval_columns
-from tasks.ranges import above_zero, check_minimums
-from tasks.work import Work
+from tasks.contract.job import Inputs, task
+from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.linear_memorization.gaussian_samples import Array, interval_columns, stacks
+from tasks.worker import hardware
+from tasks.worker.work import Work
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,21 +42,17 @@ RECOVERY = pa.schema(
 
 
 @dataclass(frozen=True)
-class Recovery:
+class Recovery(Ranged):
     """Trainings on `samples` samples with `features` numbers in y; an x within `tolerance` counts as recovered.
 
     The samples of training i are those of the curves with the same seed. x has the standard deviation 1.
     """
 
-    samples: int = 300
-    features: int = 2000
-    seed: int = 0
-    trainings: int = 100
-    tolerance: float = 1e-6
-
-    def __post_init__(self) -> None:
-        check_minimums(self, {"samples": 1, "features": 1, "seed": 0, "trainings": 1})
-        above_zero(self, "tolerance")
+    samples: Annotated[int, AtLeast(1)] = 300
+    features: Annotated[int, AtLeast(1)] = 2000
+    seed: Annotated[int, AtLeast(0)] = 0
+    trainings: Annotated[int, AtLeast(1)] = 100
+    tolerance: Annotated[float, Finite()] = 1e-6
 
 
 def work(config: Recovery) -> Work:

@@ -1,14 +1,153 @@
-"""Networks by name: which there are, and which regularisers each takes. Planning a training imports no torch."""
+"""Networks and density models by name, with their regularisers and widths. Planning a training imports no torch.
+
+A width is a factor on the units and channels of a network's hidden layers. Inputs, outputs and, of an autoencoder, the
+code keep their size. What a factor does to the time of a training follows from the products of the layers.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import itertools
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tasks.models import widths
 from tasks.models.custom import Factory, Named, is_own
-from tasks.models.regularisers import PLAIN, Regularisers
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tasks.models.layers import Layers, Start
+
+
+DENSE, CONVOLUTIONAL = 0.2, 0.5  # rates of dropout
+
+
+@dataclass(frozen=True)
+class Regularisers:
+    """What the paper adds to a network against overfitting, inside it.
+
+    Hartley & Tsaftaris, "Unintended memorisation of unique features in neural networks", A.4.
+
+    Dropout of 0.2 after dense layers and 0.5 after convolutional ones, none on the logits; batch norm directly before
+    each activation, with Keras's momentum 0.99 (the running statistics move by 0.01) and epsilon 0.001.
+    """
+
+    dropout: bool = False
+    batch_norm: bool = False
+
+    def __str__(self) -> str:
+        return " and ".join(name for name, on in (("dropout", self.dropout), ("batch norm", self.batch_norm)) if on)
+
+    @property
+    def bias(self) -> Start | None:
+        """How a hidden layer's bias starts; None where batch norm takes it away again, so that it has no gradient."""
+        from tasks.models.layers import ZERO
+
+        return None if self.batch_norm else ZERO
+
+
+PLAIN = Regularisers()
+
+
+def activate(layers: Layers, x: Tensor, number: int, rate: float, regularisers: Regularisers) -> Tensor:
+    """ReLU of a hidden layer's values: batch norm directly before it, dropout of `rate` after it, where asked for.
+
+    `number` counts the network's activations from 1: norm1, norm2, ...
+    """
+    if regularisers.batch_norm:
+        x = layers.batch_norm(f"norm{number}", x, momentum=0.01, epsilon=1e-3)
+    # In place where that saves much: no gradient needs what came out of a convolution, pooling or batch norm.
+    x = x.relu_() if x.dim() == 4 else x.relu()
+    return layers.dropout(x, rate) if regularisers.dropout else x
+
+
+Shape = tuple[int, int, int]  # of images: height, width, channels
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """The hidden layers of a network: convolutions of 3x3 without padding, then dense layers.
+
+    `pooled` are the convolutions, counted from 1, after which the sides of the images are halved.
+    """
+
+    channels: tuple[int, ...] = ()
+    units: tuple[int, ...] = ()
+    pooled: tuple[int, ...] = ()
+
+    def times(self, width: float) -> Hidden:
+        """The layers with so many times the channels and units, rounded to whole ones (halves up), at least 1."""
+        channels, units = (
+            tuple(max(1, math.floor(width * count + 0.5)) for count in counts) for counts in (self.channels, self.units)
+        )
+        return Hidden(channels, units, self.pooled)
+
+    def products(self, shape: Shape, outputs: int) -> int:
+        """Multiplications of one image's pass forward to so many outputs."""
+        height, width, inputs = shape
+        count = 0
+        for number, channels in enumerate(self.channels, 1):
+            height, width = max(1, height - 2), max(1, width - 2)
+            count += height * width * channels * inputs * 9
+            inputs = channels
+            if number in self.pooled:
+                height, width = max(1, height // 2), max(1, width // 2)
+        sizes = (height * width * inputs, *self.units, outputs)
+        return count + sum(before * after for before, after in itertools.pairwise(sizes))
+
+
+MLP1 = Hidden(units=(512, 256, 128))
+CNN1 = Hidden(channels=(32, 64), units=(128, 128), pooled=(2,))
+CNN2 = Hidden(channels=(32, 32, 64, 64), units=(1024,), pooled=(2, 4))
+VAE = Hidden(units=(512, 256))  # of the encoder; the decoder mirrors them
+CODE, FRAME = 16, 2  # numbers in the autoencoder's code, and pixels of 0 on each side of the images that it sees
+
+# The share of a step's time that no width changes: images, batches, the optimiser's calls. By processor time the steps
+# of mlp1, cnn1 and vae at a width of 0.25, 0.5 and 2 are within a factor of 1.5 of what follows from this (digits).
+UNCHANGED = 0.15
+
+CLASSIFIERS: Mapping[str, Hidden] = {"mlp1": MLP1, "cnn1": CNN1, "cnn2": CNN2}
+
+
+def check_width(field: str, name: str, width: float, wide: Collection[str]) -> None:
+    """ValueError, in one line, unless the network that this field names comes in this width; those of `wide` in any."""
+    if not 0 < width < math.inf:
+        raise ValueError(f"width is {width}; it must be a finite number above 0")
+    if width != 1 and name not in wide:
+        raise ValueError(f"width is {width:g} and {field} is {name}; {field} must be one of {', '.join(wide)} for it")
+
+
+def classifier_growth(name: str, shape: Shape, classes: int, width: float) -> float:
+    """How many times the work of its published width a classifier of this width takes; 1 for one without widths."""
+    if width == 1:
+        return 1.0
+    hidden = CLASSIFIERS[name]
+    return relative_time(hidden.times(width).products(shape, classes) / hidden.products(shape, classes))
+
+
+def autoencoder_growth(shape: Shape, width: float) -> tuple[float, float]:
+    """How many times the work of its published width the autoencoder takes: a step of training; to decode a code."""
+    if width == 1:
+        return 1.0, 1.0
+    (trained, decoded), (published, published_decoder) = (_autoencoder(shape, each) for each in (width, 1.0))
+    return relative_time(trained / published), relative_time(decoded / published_decoder)
+
+
+def relative_time(products: float) -> float:
+    """How many times as long a step takes that has so many times the products."""
+    return UNCHANGED + (1 - UNCHANGED) * products
+
+
+def _autoencoder(shape: Shape, width: float) -> tuple[int, int]:
+    """Multiplications of both networks for an image, and of the decoder alone."""
+    height, across, channels = shape
+    pixels = (height + 2 * FRAME) * (across + 2 * FRAME) * channels
+    hidden = VAE.times(width)
+    decoder = Hidden(units=hidden.units[::-1]).products((1, 1, CODE), pixels)
+    return hidden.products((1, 1, pixels), 2 * CODE) + decoder, decoder
+
 
 DESCRIPTIONS: Mapping[str, str] = {
     "mlp1": "512-256-128 units, ReLU; dropout, batch_norm, width",
@@ -42,10 +181,42 @@ def check(name: str, regularisers: Regularisers = PLAIN, width: float = 1.0) -> 
         Factory.parse(name)
     elif name not in OPTIONS:
         raise ValueError(f"network is {name!r}; it must be one of {', '.join(DESCRIPTIONS)}")
-    widths.check("network", name, width, widths.CLASSIFIERS)
+    check_width("network", name, width, CLASSIFIERS)
     options = OPTIONS.get(name, frozenset())
     asked = {field.name for field in dataclasses.fields(regularisers) if getattr(regularisers, field.name)}
     refused = sorted(asked - options)
     if refused:
         taken = ", ".join(sorted(options)) or "none"
         raise ValueError(f"{refused[0]} is on, but {name} has no such option; its regularisers are: {taken}")
+
+
+DENSITY_DESCRIPTIONS: Mapping[str, str] = {
+    "vae": "fully connected 512-256-16 and its mirror, of binary pixels in a frame of two; width",
+    "conv-vae": "convolutional, 64 codes, for 32x32 images; normal pixels whose variances the decoder gives",
+    "conv-vae-one-scale": "convolutional, 32 codes, for 32x32 images; normal pixels of one learned variance",
+    "PACKAGE.MODULE:FACTORY": "your own: factory(shape) makes a torch.nn.Module with log_prob(images)",
+}
+WIDE_DENSITIES = ("vae",)  # those whose hidden layers come in any width
+DENSITY_SIZES: Mapping[str, tuple[int, int]] = {"conv-vae": (32, 32), "conv-vae-one-scale": (32, 32)}  # the only ones
+
+
+@dataclass(frozen=True)
+class DensityModel(Named):
+    """A density model by name: `vae`, `package.module:factory` or `package.module:factory@digest`."""
+
+    def check(self, width: float = 1.0) -> None:
+        """ValueError, in one line, unless there is such a model, in this width."""
+        if is_own(self.name):
+            Factory.parse(str(self), "model")
+        elif self.name not in DENSITY_DESCRIPTIONS:
+            raise ValueError(f"model is {self.name!r}; it must be one of {', '.join(DENSITY_DESCRIPTIONS)}")
+        check_width("model", self.name, width, WIDE_DENSITIES)
+
+    def check_size(self, height: int, width: int) -> None:
+        """ValueError, in one line, where the model is not for images of this size."""
+        expected = DENSITY_SIZES.get(self.name, (height, width))
+        if (height, width) != expected:
+            raise ValueError(
+                f"model is {self.name}, for images of {expected[0]} x {expected[1]}; the data's are {height} x {width} "
+                f"(add #{expected[0]}x{expected[1]} to their name to have them resized)"
+            )

@@ -14,7 +14,7 @@ from functools import cache, cached_property, lru_cache
 import torch
 from torch import Tensor
 
-from tasks import seeds
+from tasks.numerics import seeds
 
 GAMMA = 0x9E3779B97F4A7C15 - 2**64  # as a signed word
 FIRST, SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64

@@ -36,8 +36,7 @@ from torch import Tensor
 from tasks.models.counter_rng import CounterRng
 from tasks.models.dequantisation import Binary, Dequantised, Logit, Preparation, Shape
 from tasks.models.layers import Layers, Weight
-from tasks.models.methods import TRIED, Method
-from tasks.models.modules import Module, drawing, kind, one_line
+from tasks.models.modules import TRIED, Method, Module, drawing, kind, one_line
 
 SEES: Mapping[str, Callable[[Shape], Preparation]] = {
     "dequantised": Dequantised,

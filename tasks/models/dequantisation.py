@@ -16,8 +16,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from tasks import seeds
 from tasks.models.counter_rng import CounterRng, step_keys
+from tasks.numerics import seeds
 
 Shape = tuple[int, int, int]
 

@@ -1,17 +1,17 @@
-"""What trained networks say of images, many networks at once."""
+"""What trained networks say of images, many networks at once, and the hidden units that an image activates."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from tasks.hardware import device, exactly
 from tasks.models.layers import Layers
-from tasks.models.networks import Architecture
-from tasks.models.weights import Weights
+from tasks.models.networks import Architecture, Weights
+from tasks.worker.hardware import device, exactly
 
 ROWS_AT_ONCE = 512  # activations of that many rows stay in a core's cache
 
@@ -43,3 +43,51 @@ def logits(
                 outputs = architecture.logits(Layers(tensors), pixels.expand(len(group), *pixels.shape))
                 out[first : first + together, start : start + len(rows)] = outputs.cpu().numpy()
     return out
+
+
+class Recorded(Layers):
+    """Layers that keep the input of each dense layer's activation: `sums`, (models, rows, units) by layer name.
+
+    It is the layer's own sum, or the normalised one where batch norm follows. ReLU is above 0 exactly where it is.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        super().__init__(tensors)
+        self.sums: dict[str, Tensor] = {}
+        self._last = ""
+
+    def apply_dense(self, name: str, x: Tensor, weight: Tensor, bias: Tensor | None, /) -> Tensor:
+        self._last = name
+        self.sums[name] = super().apply_dense(name, x, weight, bias)
+        return self.sums[name]
+
+    def batch_norm(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
+        normalised = super().batch_norm(name, x, momentum=momentum, epsilon=epsilon)
+        if self._last and x is self.sums[self._last]:
+            self.sums[self._last] = normalised
+        return normalised
+
+
+def active_units(
+    architecture: Architecture,
+    weights: Weights,
+    images: NDArray[np.uint8],
+    layers: Sequence[str],
+    place: torch.device | None = None,
+) -> dict[str, NDArray[np.bool_]]:
+    """Whether each unit of these dense layers is above 0 after its ReLU, in evaluation: (n, units) by layer.
+
+    Images are (n, h, w, c). A CPU uses one thread.
+    """
+    place = place or device()
+    masks: dict[str, list[NDArray[np.bool_]]] = {name: [] for name in layers}
+    with exactly(place), torch.inference_mode():
+        # Copied, because torch has no read-only tensors.
+        tensors = {name: torch.from_numpy(np.array(weights[name]))[None].to(place) for name in architecture.weights}
+        for start in range(0, len(images), ROWS_AT_ONCE):
+            rows = torch.from_numpy(np.array(images[start : start + ROWS_AT_ONCE])).to(place)
+            recorded = Recorded(tensors)
+            architecture.logits(recorded, rows.flatten(1).to(torch.float32).mul_(1 / 255)[None])
+            for name in layers:
+                masks[name].append((recorded.sums[name][0] > 0).cpu().numpy())
+    return {name: np.concatenate(parts) for name, parts in masks.items()}

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from tasks import seeds
 from tasks.models.counter_rng import CounterRng
 from tasks.models.matmul import MatMul, products
+from tasks.numerics import seeds
 
 Shape = tuple[int, ...]
 
@@ -131,11 +131,12 @@ class Layers:
         """x W^T + b: (models, rows, inputs) to (models, rows, units)."""
         inputs = x.shape[-1]
         weight = self.weight(f"{name}.weight", (units, inputs), start, inputs, units)
-        if bias is None:
-            offset = x.new_zeros((self.models, units))
-        else:
-            offset = self.weight(f"{name}.bias", (units,), bias, inputs, units)
-        return affine(x, weight, offset, self._by)
+        offset = None if bias is None else self.weight(f"{name}.bias", (units,), bias, inputs, units)
+        return self.apply_dense(name, x, weight, offset)
+
+    def apply_dense(self, _name: str, x: Tensor, weight: Tensor, bias: Tensor | None, /) -> Tensor:
+        """What `dense` computes with its weights (models, units, inputs) and biases (models, units)."""
+        return affine(x, weight, x.new_zeros(weight.shape[:2]) if bias is None else bias, self._by)
 
     def conv(
         self,
@@ -154,9 +155,15 @@ class Layers:
         fans = (inputs * kernel**2, channels * kernel**2)
         weight = self.weight(f"{name}.weight", (channels, inputs, kernel, kernel), start, *fans).flatten(0, 1)
         offset = None if bias is None else self.weight(f"{name}.bias", (channels,), bias, *fans).flatten()
+        return self.apply_conv(name, x, weight, offset, stride, padding)
+
+    def apply_conv(
+        self, _name: str, x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int, /
+    ) -> Tensor:
+        """What `conv` computes with weights (models * channels, inputs, kernel, kernel) and biases of all models."""
         if self.models == 1 and x.device.type == "cpu":
             x = fast_memory_order(x)
-        return functional.conv2d(x, weight, offset, stride, padding, groups=self.models)
+        return functional.conv2d(x, weight, bias, stride, padding, groups=self.models)
 
     def transposed_conv(
         self,

@@ -1,7 +1,8 @@
 """A user's own torch.nn.Module: its tensors are ours, by name, and its randomness the seed's.
 
 Parameters are learned; floating-point buffers, such as running statistics, are kept along with them; other buffers,
-such as counters, stay what they are when the module is made.
+such as counters, stay what they are when the module is made. A method of it is applied to rows of images for many
+models at once.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -16,10 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from tasks import seeds
 from tasks.models import custom
 from tasks.models.custom import Factory
-from tasks.models.layers import Start, Weight
+from tasks.models.layers import Layers, Mode, Shape, Start, Weight
+from tasks.numerics import seeds
 
 _imported: dict[str, str] = {}  # module -> digest of the source that this process runs
 
@@ -148,3 +150,182 @@ def kind(value: object) -> str:
 
 def _never(*_: object) -> NDArray[np.floating]:
     raise TypeError("the weights of a user's own module start together, by Module.initial")
+
+
+TRIED = 4  # rows of the images that a module is tried with
+
+
+class Method:
+    """A method from images (rows, *image) to numbers (rows, *result), called `values` in error messages.
+
+    It is tried on construction with `trial` images. ValueError, in one line, where its results cannot be used. It may
+    draw random numbers in training, and in evaluation only if it is `chancy`.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        name: str,
+        values: str,
+        trial: Tensor,
+        result: Shape = (),
+        *,
+        chancy: bool = False,
+    ) -> None:
+        self.module, self.name, self.values, self.result = module, name, values, result
+        self._trial = trial
+        self._random = {}
+        for training in (True, False):  # in evaluation at last, whose values are kept
+            self.tried, self._random[training] = self._try_outputs(training)
+        if self._random[False] and not chancy:
+            raise ValueError(f"{self.whose} draws random numbers in evaluation; it may do so in training alone")
+
+    def random(self, training: bool) -> bool:
+        """Whether random numbers are drawn."""
+        return self._random[training]
+
+    def compute(self, layers: Layers, images: Tensor) -> Tensor:
+        """The values (models, rows, *result) of images (models, rows, *image).
+
+        In training padding is left out, since rows may bear on one another, and a method that draws random numbers is
+        computed model by model, each from its own key in the mode's draws.
+        """
+        tensors, mode = layers.tensors, layers.mode
+        apart = self.random(mode.training) or (mode.training and mode.real is not None)
+        if layers.models > 1 and self.stackable and not apart:
+            return self._together(tensors, images, mode.training)
+        values = [self._alone(layers, model, images[model]) for model in range(layers.models)]
+        return torch.stack(values) if len(values) > 1 else values[0][None]
+
+    def evaluate(self, tensors: Mapping[str, Tensor], images: Tensor) -> Tensor:
+        """One model's values (rows, *result) in evaluation, from its tensors, which stay unchanged."""
+        return self._apply(tensors, images, False)[0]
+
+    @cached_property
+    def stackable(self) -> bool:
+        """Whether several models can be computed in one pass, with the same result."""
+        if any(self._random.values()):
+            return False
+        weights = self.module.weights
+        two = [self.module.initial(seed) for seed in (0, 1)]
+        images = self._trial.expand(2, *self._trial.shape)
+        for training in (True, False):
+            stacks = {name: torch.from_numpy(np.stack([model[name] for model in two])) for name in weights}
+            apart = {name: stack.clone() for name, stack in stacks.items()}
+            try:
+                stacked = self._together(stacks, images, training)
+            except Exception:  # anything that vmap or the module cannot do
+                return False
+            layers = Layers(apart, Mode(training))
+            expected = torch.stack([self._alone(layers, model, images[model]) for model in (0, 1)])
+            same = [(expected, stacked), *((apart[name], stacks[name]) for name in weights)]
+            if not all(torch.allclose(one, other, rtol=1e-3, atol=1e-4) for one, other in same):
+                return False
+        return True
+
+    @cached_property
+    def separable(self) -> bool:
+        """Whether rows can be evaluated independently in one pass, as gradients per row need."""
+        tensors = self._initial()
+        with torch.no_grad():
+            try:
+                by_row = torch.vmap(lambda image: self.evaluate(tensors, image[None])[0])(self._trial)
+            except Exception:  # anything that vmap or the module cannot do
+                return False
+            return torch.allclose(self.evaluate(tensors, self._trial), by_row, rtol=1e-3, atol=1e-4)
+
+    def _alone(self, layers: Layers, model: int, images: Tensor) -> Tensor:
+        mode = layers.mode
+        tensors = {name: layers.tensors[name][model] for name in self.module.weights}
+        real = mode.real[model].bool() if mode.training and mode.real is not None else None
+        rows = images if real is None else images[real]
+        if not len(rows):
+            return images.new_zeros(len(images), *self.result)
+        if self.random(mode.training):
+            assert mode.draws is not None
+            with drawing(int(mode.draws.keys[model]), images.device):
+                outputs, kept = self._apply(tensors, rows, mode.training)
+        else:
+            outputs, kept = self._apply(tensors, rows, mode.training)
+        self._keep({name: layers.tensors[name][model] for name in kept}, kept, mode.training)
+        if real is None:
+            return outputs
+        return outputs.new_zeros(len(images), *self.result).index_put((real,), outputs)
+
+    def _together(self, tensors: Mapping[str, Tensor], images: Tensor, training: bool) -> Tensor:
+        stacks = {name: tensors[name] for name in self.module.weights}
+        outputs, kept = torch.vmap(lambda parts, rows: self._apply(parts, rows, training))(stacks, images)
+        self._keep({name: tensors[name] for name in kept}, kept, training)
+        result: Tensor = outputs
+        return result
+
+    def _apply(self, tensors: Mapping[str, Tensor], images: Tensor, training: bool) -> tuple[Tensor, dict[str, Tensor]]:
+        """The values, and the buffers as the module leaves them."""
+        outputs, kept = self.module.apply(self.name, tensors, training, images)
+        return self._check_outputs(outputs, len(images)), kept
+
+    def _check_outputs(self, outputs: object, count: int) -> Tensor:
+        rows = (count, *self.result)
+        shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else kind(outputs)
+        if not isinstance(outputs, Tensor) or shape != rows:
+            raise ValueError(f"{self.whose} makes {shape} of {count} images; it must make {self.values} {rows}")
+        return outputs
+
+    def _keep(self, before: Mapping[str, Tensor], after: Mapping[str, Tensor], training: bool) -> None:
+        if training:
+            with torch.no_grad():
+                for name, tensor in before.items():
+                    tensor.copy_(after[name])
+
+    def _initial(self) -> dict[str, Tensor]:
+        return {name: torch.from_numpy(values) for name, values in self.module.initial(0).items()}
+
+    @property
+    def whose(self) -> str:
+        """The subject of an error."""
+        return f"network {self.module.name}" + ("" if self.name == "__call__" else f": {self.name}")
+
+    def check_gradients(self) -> None:
+        """Raise ValueError, in one line, unless the values in training have a gradient in every learned weight."""
+        tensors = self._initial()
+        learned = {n: tensors[n].requires_grad_() for n, weight in self.module.weights.items() if weight.learned}
+        with drawing(0, torch.device("cpu")), torch.enable_grad():
+            total = self._apply(tensors, self._trial, True)[0].sum()
+        if not total.requires_grad:
+            raise ValueError(f"{self.whose} has no gradient in its weights, so that nothing can be learned")
+        gradients = torch.autograd.grad(total, list(learned.values()), allow_unused=True)
+        unused = [name for name, gradient in zip(learned, gradients, strict=True) if gradient is None]
+        if unused:
+            raise ValueError(
+                f"{self.whose} does not depend on {', '.join(unused)}; register as a buffer what is not learned"
+            )
+
+    def _try_outputs(self, training: bool) -> tuple[Tensor, bool]:
+        """The outputs for the trial images, and whether random numbers are drawn for them."""
+        outputs, random = self._applied_to_trial(0, training)
+        if outputs.isnan().any():
+            raise ValueError(f"{self.whose} makes not-a-numbers of {self._images}")
+        if not torch.equal(outputs, self._applied_to_trial(0, training)[0]):
+            where = "training" if training else "evaluation"
+            raise ValueError(f"{self.whose} does not follow torch's seed in {where}; draw with torch alone")
+        return outputs, random
+
+    def _applied_to_trial(self, seed: int, training: bool) -> tuple[Tensor, bool]:
+        """The outputs for the trial images, and whether torch's generator moved meanwhile."""
+        tensors = self._initial()
+        with drawing(seed, torch.device("cpu")), torch.no_grad():
+            state = torch.get_rng_state()
+            try:
+                outputs = self.module.apply(self.name, tensors, training, self._trial)[0]
+            except Exception as error:
+                raise ValueError(f"{self.whose} failed on {self._images}: {one_line(error)}") from error
+            return self._check_outputs(outputs, len(self._trial)), not torch.equal(state, torch.get_rng_state())
+
+    @property
+    def _images(self) -> str:
+        return f"{len(self._trial)} images of {'x'.join(map(str, self._trial.shape[1:]))}"
+
+
+def trial(shape: Shape) -> Tensor:
+    """Images in [0, 1] to try a method with."""
+    return torch.rand((TRIED, *shape), generator=torch.Generator().manual_seed(0))

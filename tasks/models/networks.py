@@ -1,21 +1,22 @@
-"""The networks that classify images, by name: the papers' and the user's own."""
+"""The networks that classify images, by name: the papers' and the user's own. Their weights, in memory and in MODEL."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.models import catalog, cnn1, cnn2, custom, densenet100, mlp1, resnet18
+from tasks.models import catalog, custom
+from tasks.models.catalog import PLAIN, Regularisers
+from tasks.models.classifiers import cnn1, cnn2, densenet100, mlp1, resnet18
 from tasks.models.layers import Layers, Weight, initial, weights_of
-from tasks.models.methods import Method, trial
-from tasks.models.modules import Module
-from tasks.models.regularisers import PLAIN, Regularisers
+from tasks.models.modules import Method, Module, trial
 
 
 class Definition(Protocol):
@@ -34,11 +35,11 @@ class WideDefinition(Protocol):
         """The same as a `Definition`."""
 
 
-WIDE: Mapping[str, WideDefinition] = {"mlp1": mlp1.network, "cnn1": cnn1.network, "cnn2": cnn2.network}
+WIDE: Mapping[str, WideDefinition] = {"mlp1": mlp1, "cnn1": cnn1, "cnn2": cnn2}
 DEFINITIONS: Mapping[str, Definition] = {
     **WIDE,
-    "densenet100": densenet100.network,
-    "resnet18": resnet18.network,
+    "densenet100": densenet100,
+    "resnet18": resnet18,
 }
 
 
@@ -46,7 +47,7 @@ DEFINITIONS: Mapping[str, Definition] = {
 class Architecture:
     """A network for images of one shape (height, width, channels) and so many classes.
 
-    `width` is the factor on the units and channels of its hidden layers (`tasks.models.widths`). ValueError, in one
+    `width` is the factor on the units and channels of its hidden layers (`tasks.models.catalog`). ValueError, in one
     line, where there is no such network, or it has no such regulariser or width.
     """
 
@@ -125,3 +126,47 @@ def images(pixels: Tensor, shape: tuple[int, int, int]) -> Tensor:
 def each_models(pixels: Tensor, shape: tuple[int, int, int]) -> Tensor:
     """Rows of pixels as one model's images after another's: (models, rows, channels, height, width)."""
     return pixels.view(*pixels.shape[:2], *shape).permute(0, 1, 4, 2, 3)
+
+
+Weights = Mapping[str, NDArray[np.float32]]
+
+
+def weight_rows(weights: Weights) -> list[dict[str, Any]]:
+    """The weights as the `weights` column of MODEL holds them, in their order."""
+    return [
+        {"name": name, "shape": list(values.shape), "values": np.ascontiguousarray(values, "<f4").tobytes()}
+        for name, values in weights.items()
+    ]
+
+
+def weights_of_model(model: pa.Table, row: int = 0) -> dict[str, NDArray[np.float32]]:
+    """The weights in one row of a MODEL table, read-only."""
+    cells = model.column("weights")[row].as_py()
+    return {cell["name"]: np.frombuffer(cell["values"], "<f4").reshape(cell["shape"]) for cell in cells}
+
+
+def model_weights(tensors: Mapping[str, Tensor], model: int) -> dict[str, NDArray[np.float32]]:
+    """A copy of one model's weights, from tensors (models, *shape) by name on any device."""
+    values = {name: tensor[model].detach().cpu().numpy() for name, tensor in tensors.items()}
+    return {name: array.astype(np.float32) for name, array in values.items()}  # astype copies
+
+
+def network_row(architecture: Architecture) -> dict[str, Any]:
+    """The network as the `network` column of MODEL holds it."""
+    row = {
+        "name": architecture.name,
+        "shape": list(architecture.shape),
+        "classes": architecture.classes,
+        "dropout": architecture.regularisers.dropout,
+        "batch_norm": architecture.regularisers.batch_norm,
+    }
+    return row if architecture.width == 1 else row | {"width": architecture.width}  # see `schemas.of_width`
+
+
+def architecture_of(model: pa.Table, row: int = 0) -> Architecture:
+    """The network in one row of a MODEL table."""
+    cell = model.column("network")[row].as_py()
+    height, width, channels = cell["shape"]
+    regularisers = Regularisers(cell["dropout"], cell["batch_norm"])
+    shape, factor = (height, width, channels), cell.get("width", 1.0)
+    return Architecture(cell["name"], shape, cell["classes"], regularisers, factor)

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from tasks.hardware import device, exactly
-from tasks.models.layers import ZERO, Layers, Start
+from tasks.models.layers import Layers
 from tasks.models.matmul import NARROW, MatMul
-from tasks.models.methods import Method
-from tasks.models.networks import Architecture, each_models
-from tasks.models.weights import Weights
+from tasks.models.modules import Method
+from tasks.models.networks import Architecture, Weights, each_models
+from tasks.worker.hardware import device, exactly
 
 ROWS_AT_ONCE = {"cpu": 128, "cuda": 1024}  # activations of that many rows and models are held together
 SEEN = {"cpu": 2**18, "cuda": 2**26}  # values that convolutions see, held together: what a core's cache takes
@@ -95,41 +94,29 @@ class Measured(Layers):
         self.measured: set[str] = set()
         self._root = first.new_zeros((), requires_grad=True)
 
-    def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start | None = ZERO) -> Tensor:
+    def apply_dense(self, name: str, x: Tensor, weight: Tensor, bias: Tensor | None, /) -> Tensor:
         values = x.detach()
 
         def measure(gradient: Tensor) -> None:
             self.squares += gradient.square().sum(2) * (values.square().sum(2) + (bias is not None))
 
-        y = super().dense(name, x, units, start, bias)
-        return self._tap(y, measure, f"{name}.weight", *([] if bias is None else [f"{name}.bias"]))
+        return self._tap(super().apply_dense(name, x, weight, bias), measure, *weight_names(name, bias))
 
-    def conv(
-        self,
-        name: str,
-        x: Tensor,
-        channels: int,
-        kernel: int,
-        start: Start,
-        *,
-        stride: int = 1,
-        padding: int = 0,
-        bias: Start | None = ZERO,
+    def apply_conv(
+        self, name: str, x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int, /
     ) -> Tensor:
         values = x.detach()
 
         def measure(gradient: Tensor) -> None:
-            gradients = (
-                self._split_by_model(gradient, channels).permute(0, 2, 3, 1).flatten(1, 2)
-            )  # (rows * models, places, channels)
-            inputs = self._split_by_model(values, values.shape[1] // self.models)
-            squares = convolution_squares(inputs, gradients, kernel, stride, padding, self._by)
+            # (rows * models, places, channels)
+            gradients = self._split_by_model(gradient).permute(0, 2, 3, 1).flatten(1, 2)
+            inputs = self._split_by_model(values)
+            squares = convolution_squares(inputs, gradients, weight.shape[-1], stride, padding, self._by)
             if bias is not None:
                 squares += gradients.sum(1).square().sum(1)
             self.squares += squares.view(-1, self.models).t()
 
-        y = super().conv(name, x, channels, kernel, start, stride=stride, padding=padding, bias=bias)
-        return self._tap(y, measure, f"{name}.weight", *([] if bias is None else [f"{name}.bias"]))
+        return self._tap(super().apply_conv(name, x, weight, bias, stride, padding), measure, *weight_names(name, bias))
 
     def batch_norm(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
         y = super().batch_norm(name, x, momentum=momentum, epsilon=epsilon)
@@ -145,9 +132,9 @@ class Measured(Layers):
 
         return self._tap(y, measure, f"{name}.gamma", f"{name}.beta")
 
-    def _split_by_model(self, images: Tensor, channels: int) -> Tensor:
+    def _split_by_model(self, images: Tensor) -> Tensor:
         """Images (rows, models * channels, height, width) as (rows * models, channels, height, width)."""
-        return images.reshape(-1, channels, *images.shape[2:])
+        return images.reshape(-1, images.shape[1] // self.models, *images.shape[2:])
 
     def _tap(self, y: Tensor, measure: Callable[[Tensor], None], *names: str) -> Tensor:
         """The values, with a hook that measures the gradient in their present state, even if they change later."""
@@ -157,6 +144,11 @@ class Measured(Layers):
             y = y + self._root
         y.register_hook(torch.no_grad()(measure))  # type: ignore[no-untyped-call]
         return y
+
+
+def weight_names(name: str, bias: Tensor | None) -> list[str]:
+    """The learned tensors of a dense or convolutional layer."""
+    return [f"{name}.weight"] if bias is None else [f"{name}.weight", f"{name}.bias"]
 
 
 def convolution_squares(

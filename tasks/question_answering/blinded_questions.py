@@ -14,15 +14,21 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from tasks.contract.job import Inputs, task
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.questions.question import Answer, Question
 from tasks.external.blinding import HandedOut, blind_images
-from tasks.job import Inputs, task
-from tasks.question_answering.answers import ANSWERS
-from tasks.question_answering.corruption import Corruption
 from tasks.question_answering.predictions import Predictions, check_ids, parse_predictions
-from tasks.question_answering.question_sets import SETS, Form, ProbeQuestions, Selection, probe_sets
+from tasks.question_answering.question_sets import (
+    ANSWERS,
+    SETS,
+    Corruption,
+    Form,
+    ProbeQuestions,
+    Selection,
+    probe_sets,
+)
 from tasks.question_answering.scoring import match_key
 
 SET_NAME = "questions"  # the set's name

@@ -22,16 +22,14 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from tasks import files
+from tasks.contract.job import Inputs, task
 from tasks.datasets.catalog import load_questions
-from tasks.datasets.content import digest_of
-from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.datasets.questions.json_value import JsonValue, parse_json
+from tasks.datasets.dataset import Dataset, DatasetError, digest_of
 from tasks.datasets.questions.question import Answer, Question, QuestionSet, Scorer
-from tasks.files import File, FileError
-from tasks.job import Inputs, task
-from tasks.question_answering.answers import ANSWERS
-from tasks.question_answering.question_sets import ALL_QUESTIONS, SETS, Selection, Split
+from tasks.datasets.questions.question_files import JsonValue, parse_json
+from tasks.question_answering.question_sets import ALL_QUESTIONS, ANSWERS, SETS, Selection, Split
+from tasks.worker import files
+from tasks.worker.files import File, FileError
 
 RULE = "predictions 1"
 SUFFIX = ".json"

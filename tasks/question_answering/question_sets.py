@@ -1,13 +1,103 @@
-"""Questions that somebody else's model is asked: both parts of a set, on contexts as they are and corrupted."""
+"""What a model is asked: both parts of a set, on contexts as they are and corrupted, and its answers as a table.
+
+Corruption takes something out of a context, so that the answer can no longer be read in it.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
+import pyarrow as pa
+
+from tasks.contract.ranges import Ranged
+from tasks.datasets.features.kinds import word_pattern as letters
 from tasks.datasets.questions.question import Question, QuestionSet
-from tasks.question_answering.corruption import DIGITS, Corruption
+from tasks.worker.files import WITHHELD
+
+Kind = Literal["digits", "names", "pattern", "answers"]
+DIGITS = re.compile(r"[0-9]")
+# Where a span begins or ends with a digit, it must not be a piece of a longer number; with a letter, of a longer word.
+NUMBER_BEFORE, NUMBER_AFTER = r"(?<![0-9])(?<![0-9][.,])", r"(?![0-9]|[.,][0-9])"
+LETTER_BEFORE, LETTER_AFTER = r"(?<![^\W\d_])", r"(?![^\W\d_])"
+
+
+@dataclass(frozen=True)
+class Corruption(Ranged):
+    """What is taken out of contexts; the question stays as it is.
+
+    Of kind `digits` nothing else goes, so that "23.5%" becomes ".%": Bombari et al. 2022, section 6.1. Of kind
+    `answers` the occurrences of a gold answer's span, in small or capital letters, are no pieces of longer words or
+    numbers.
+    """
+
+    kind: Kind = "digits"
+    """digits: every digit; names: every whole word or phrase of `names`; pattern: every match of `pattern`;
+    answers: every occurrence of a gold answer."""
+    names: tuple[str, ...] = field(default=(), metadata={WITHHELD: letters})
+    """The words and phrases of kind names, written as in the contexts."""
+    pattern: str = ""
+    """The regular expression of kind pattern."""
+    mask: str = ""
+    """What takes the place of names, patterns and answers."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if bool(self.names) != (self.kind == "names"):
+            raise ValueError(f"names has {len(self.names)} entries and kind is {self.kind}; names belong to kind names")
+        blank = next((name for name in self.names if name != name.strip() or not name), None)
+        if blank is not None:
+            raise ValueError(f"names has {blank!r}; each must be a word or a phrase without spaces at its ends")
+        if bool(self.pattern) != (self.kind == "pattern"):
+            raise ValueError(f"pattern is {self.pattern!r} and kind is {self.kind}; a pattern belongs to kind pattern")
+        if self.mask and self.kind == "digits":
+            raise ValueError(f"mask is {self.mask!r}; digits are deleted, so it must be empty, or kind another")
+        try:
+            re.compile(self.pattern)
+        except re.error as error:
+            raise ValueError(f"pattern is {self.pattern!r}; it must be a regular expression: {error}") from None
+
+    def corrupt_context(self, question: Question) -> str:
+        """The question's context without what is taken out of it."""
+        return self.removal_pattern(question).sub(self.replacement, question.context)
+
+    def removal_pattern(self, question: Question) -> re.Pattern[str]:
+        """What is taken out of this question's context, as a regular expression."""
+        if self.kind == "digits":
+            return DIGITS
+        if self.kind == "pattern":
+            return re.compile(self.pattern)
+        if self.kind == "names":
+            return self._name_pattern
+        spans = {span.strip() for gold in question.golds for span in gold} - {""}
+        return alternation([whole_span_pattern(span) for span in longest_first(spans)], re.IGNORECASE)
+
+    @cached_property
+    def _name_pattern(self) -> re.Pattern[str]:
+        return alternation([rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest_first(self.names)])
+
+    def replacement(self, match: re.Match[str]) -> str:
+        return self.mask if match.group() else ""  # a pattern may also match between two characters
+
+
+def longest_first(texts: set[str] | tuple[str, ...]) -> list[str]:
+    """In the order in which none is hidden by a shorter one that it begins with."""
+    return sorted(texts, key=lambda text: (-len(text), text))
+
+
+def alternation(expressions: list[str], flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+    return re.compile("|".join(expressions), flags)
+
+
+def whole_span_pattern(span: str) -> str:
+    """The expression of a span that is no piece of a longer number or word."""
+    before = NUMBER_BEFORE if span[0] in "0123456789" else LETTER_BEFORE if span[0].isalpha() else ""
+    after = NUMBER_AFTER if span[-1] in "0123456789" else LETTER_AFTER if span[-1].isalpha() else ""
+    return f"{before}{re.escape(span)}{after}"
+
 
 Form = Literal["squad", "drop", "records"]
 Split = Literal["train", "validation"]
@@ -79,3 +169,16 @@ def probe_sets(
 
 def corrupt_question(question: Question, corruption: Corruption) -> Question:
     return replace(question, context=corruption.corrupt_context(question))
+
+
+# One row for each question that was asked, on one kind of context, after so many epochs of training.
+ANSWERS = pa.schema(
+    [
+        ("epoch", pa.int64()),  # 0: before training; null where the training is not known
+        ("split", pa.string()),  # train or validation
+        ("corrupted", pa.bool_()),
+        ("id", pa.string()),
+        ("answer", pa.list_(pa.string())),  # its spans; empty where nothing was answered
+        ("train_loss", pa.float64()),  # nats per token in that epoch; null before training
+    ]
+)

@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from tasks.contract.job import Inputs, task
 from tasks.datasets.boxed.pictures import BoxedPictures
-from tasks.job import Inputs, task
 from tasks.self_supervised.criterion import Supervised
-from tasks.self_supervised.encoder_config import encoder_of_pretraining
-from tasks.self_supervised.pretraining_config import Pretraining
-from tasks.self_supervised.snapshots import epochs, weights_of
+from tasks.self_supervised.pretraining import epochs, weights_of
+from tasks.self_supervised.pretraining_config import Pretraining, encoder_of_pretraining
 
 
 @dataclass(frozen=True)
@@ -80,12 +79,12 @@ def fine_tune_encoder(config: ClassifierTuning, pictures: BoxedPictures, inputs:
 
     TrainingError where a loss is not finite; ValueError, in one line, where there is no such snapshot.
     """
-    from tasks import hardware
     from tasks.self_supervised import learners
     from tasks.self_supervised.encoder import load
     from tasks.self_supervised.networks import unset
     from tasks.self_supervised.pretraining_loop import Training
     from tasks.self_supervised.training_set import training_set
+    from tasks.worker import hardware
 
     place, training = hardware.device(), config.training
     snapshots, row = choose_snapshot(config, inputs)

@@ -9,11 +9,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from tasks import hardware
-from tasks.self_supervised.encoder_config import EncoderConfig, encoder_of_pretraining
 from tasks.self_supervised.networks import Network, tensors, unset
-from tasks.self_supervised.pretraining_config import Pretraining
-from tasks.self_supervised.snapshots import Weights
+from tasks.self_supervised.pretraining import Weights
+from tasks.self_supervised.pretraining_config import EncoderConfig, Pretraining, encoder_of_pretraining
+from tasks.worker import hardware
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's red, green and blue, from 0 to 1
 PIXELS = {"cpu": 32 * 32 * 32, "cuda": 256 * 224 * 224}  # embedded at once

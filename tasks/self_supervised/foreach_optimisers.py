@@ -14,7 +14,6 @@ from torch import Tensor
 from tasks.self_supervised.pretraining_config import OptimiserName
 
 MOMENTUM, TRUST = 0.9, 0.001
-BETAS, EPSILON = (0.9, 0.999), 1e-8
 
 
 class Optimiser(Protocol):
@@ -88,24 +87,28 @@ class SGD:
 
 
 class AdamW:
-    """Adam with decoupled weight decay, as torch.optim.AdamW: Loshchilov & Hutter 2019, algorithm 2."""
+    """Adam with decoupled weight decay: torch.optim.AdamW, whose moments begin before the first step.
+
+    Loshchilov & Hutter 2019, algorithm 2.
+    """
 
     def __init__(self, parameters: list[Tensor], decay: float) -> None:
-        self.parameters, self.decay = parameters, decay
-        self.mean = [torch.zeros_like(weight) for weight in parameters]
-        self.square = [torch.zeros_like(weight) for weight in parameters]
-        self.moments = {"mean": self.mean, "square": self.square}
-        self.decaying = [weight for weight in parameters if weight.dim() > 1]
+        self.parameters = parameters
+        groups = [
+            {"params": [weight for weight in parameters if (weight.dim() > 1) == decaying], "weight_decay": decays}
+            for decaying, decays in ((True, decay), (False, 0.0))
+        ]
+        self.optimiser = torch.optim.AdamW(groups, foreach=True)
+        for weight in parameters:
+            moments = {name: torch.zeros_like(weight) for name in ("exp_avg", "exp_avg_sq")}
+            self.optimiser.state[weight] = {"step": torch.tensor(0.0), **moments}
+        states = [self.optimiser.state[weight] for weight in parameters]
+        self.moments = {"mean": [state["exp_avg"] for state in states], "square": [s["exp_avg_sq"] for s in states]}
 
-    @torch.no_grad()
     def step(self, gradients: list[Tensor], rate: float, number: int) -> None:
-        if self.decay:
-            torch._foreach_mul_(self.decaying, 1 - rate * self.decay)
-        first, second = BETAS
-        torch._foreach_lerp_(self.mean, gradients, 1 - first)
-        torch._foreach_mul_(self.square, second)
-        torch._foreach_addcmul_(self.square, gradients, gradients, 1 - second)
-        divisors = torch._foreach_sqrt(self.square)
-        torch._foreach_div_(divisors, (1 - second**number) ** 0.5)
-        torch._foreach_add_(divisors, EPSILON)
-        torch._foreach_addcdiv_(self.parameters, self.mean, divisors, -rate / (1 - first**number))
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        for weight, gradient in zip(self.parameters, gradients, strict=True):
+            weight.grad = gradient
+            self.optimiser.state[weight]["step"].fill_(number - 1)
+        self.optimiser.step()

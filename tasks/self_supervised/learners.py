@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tasks.numerics.torch_draws import drawn_from
 from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, Criterion, SimCLR, VICReg
-from tasks.self_supervised.losses import barlow, byol, dino, simclr, vicreg
+from tasks.self_supervised.losses import barlow_twins, byol, dino, simclr, teacher_momentum, vicreg
 from tasks.self_supervised.networks import Network, perceptron
-from tasks.torch_draws import drawn_from
 
 Pair = tuple[Tensor, Tensor]
 
@@ -55,11 +55,11 @@ def learner(criterion: Criterion, network: Network, projector: tuple[int, ...], 
     """The learner of a criterion; what is begun at random beside the network is a function of the seed."""
     match criterion:
         case VICReg():
-            return Joint(network, partial(vicreg.loss, criterion))
+            return Joint(network, partial(vicreg, criterion))
         case SimCLR():
-            return Joint(network, partial(simclr.loss, criterion))
+            return Joint(network, partial(simclr, criterion))
         case BarlowTwins():
-            return Joint(network, partial(barlow.loss, criterion))
+            return Joint(network, partial(barlow_twins, criterion))
         case BYOL():
             with drawn_from(seed, "predictor", place=torch.device("cpu")):
                 predictor = perceptron(projector[-1], criterion.predictor or projector)
@@ -135,10 +135,10 @@ class Predicting:
 
     def loss(self, embeddings: Tensor, targets: Pair | None, labels: Tensor, moment: Moment) -> Tensor:  # noqa: ARG002
         assert targets is not None
-        return byol.loss((embeddings[0], embeddings[1]), targets)
+        return byol((embeddings[0], embeddings[1]), targets)
 
     def after_step(self, moment: Moment) -> None:
-        self.teacher.follow(byol.momentum(self.config.momentum, moment.progress))
+        self.teacher.follow(teacher_momentum(self.config.momentum, moment.progress))
 
     def state_beside(self) -> Mapping[str, Tensor]:
         return self.teacher.parameters()
@@ -169,13 +169,13 @@ class Distilling:
         self.said += [target.sum(0) for target in targets]
         self.pictures += 2 * len(targets[0])
         temperature = self.config.teacher_temperature(moment.epoch)
-        return dino.loss(self.config, (embeddings[0], embeddings[1]), targets, self.centre, temperature)
+        return dino(self.config, (embeddings[0], embeddings[1]), targets, self.centre, temperature)
 
     def after_step(self, moment: Moment) -> None:
         mean = torch.stack(self.said).sum(0) / self.pictures
         self.centre.lerp_(mean, 1 - self.config.centre)
         self.said, self.pictures = [], 0
-        self.teacher.follow(byol.momentum(self.config.momentum, moment.progress))
+        self.teacher.follow(teacher_momentum(self.config.momentum, moment.progress))
 
     def state_beside(self) -> Mapping[str, Tensor]:
         return {**self.teacher.parameters(), "centre": self.centre}

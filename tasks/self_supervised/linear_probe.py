@@ -10,20 +10,18 @@ Planning a probe imports no torch; computing one does.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds
-from tasks.datasets.boxed.partition import split_pictures
+from tasks.contract.job import Inputs, task
+from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
+from tasks.datasets.boxed.partition import TrainingImages, split_pictures
 from tasks.datasets.boxed.pictures import BoxedPictures
-from tasks.datasets.boxed.training_images import TrainingImages
-from tasks.job import Inputs, task
-from tasks.ranges import above_zero, check_minimums, share
-from tasks.self_supervised.encoder_config import EncoderConfig
-from tasks.self_supervised.snapshots import epochs, weights_of
+from tasks.self_supervised.pretraining import epochs, weights_of
+from tasks.self_supervised.pretraining_config import EncoderConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,7 +40,7 @@ PROBES = pa.schema(
 
 
 @dataclass(frozen=True)
-class LinearProbe:
+class LinearProbe(Ranged):
     """Probes of every snapshot of an encoder, trained on the pictures that it was trained on.
 
     They are on these `layers`; empty: the backbone (0) and the last. The learning rate falls from `first` to `last`,
@@ -52,17 +50,15 @@ class LinearProbe:
     images: TrainingImages
     encoder: EncoderConfig
     layers: tuple[int, ...] = ()
-    epochs: int = 20
-    batch: int = 64
-    first: float = 10.0
-    last: float = 0.1
-    momentum: float = 0.9
-    seed: int = 0
+    epochs: Annotated[int, AtLeast(1)] = 20
+    batch: Annotated[int, AtLeast(1)] = 64
+    first: Annotated[float, Finite()] = 10.0
+    last: Annotated[float, Finite()] = 0.1
+    momentum: Annotated[float, Share(one=False)] = 0.9
+    seed: Annotated[int, AtLeast(0)] = 0
 
     def __post_init__(self) -> None:
-        check_minimums(self, {"epochs": 1, "batch": 1, "seed": 0})
-        above_zero(self, "first", "last")
-        share(self, "momentum", one=False)
+        super().__post_init__()
         if list(self.layers) != sorted(set(self.layers)) or any(layer < 0 for layer in self.layers):
             raise ValueError(f"layers is {self.layers}; it must be numbers from 0, ascending")
 
@@ -79,9 +75,9 @@ def probe_snapshots(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs
     """How often probes on each snapshot of these tables are right about pictures (PROBES)."""
     import torch
 
-    from tasks import hardware
-    from tasks.datasets.boxed.evaluation import portions
+    from tasks.datasets.boxed.crops import portions
     from tasks.self_supervised.encoder import collect_embeddings, encoder
+    from tasks.worker import hardware
 
     place, resolution = hardware.device(), config.encoder.resolution
     parts = split_pictures(pictures, config.images.partition)
@@ -113,7 +109,8 @@ def train_probe(
     """
     import torch
 
-    from tasks import hardware
+    from tasks.training.fit import shuffled_minibatches
+    from tasks.worker import hardware
 
     place = embeddings.device
     wanted = torch.nn.functional.one_hot(torch.from_numpy(np.array(labels)).to(place), classes).float()
@@ -122,14 +119,13 @@ def train_probe(
     velocity, steps = torch.zeros_like(weights), -(-len(held) // config.batch)
     rates = np.linspace(config.first, config.last, config.epochs * steps)
     with hardware.exactly(place), torch.inference_mode():
-        for epoch in range(config.epochs):
-            order = torch.from_numpy(seeds.generator(config.seed, "probe order", epoch).permutation(len(held)))
-            for step, rows in enumerate(torch.split(order.to(place), config.batch)):
-                some = held[rows]
-                # The gradient of the mean cross-entropy.
-                wrong = torch.softmax(some @ weights.T, 1) - wanted[rows]
-                velocity.mul_(config.momentum).addmm_(wrong.T, some, alpha=1 / len(rows))
-                weights.sub_(velocity, alpha=float(rates[epoch * steps + step]))
+        order = shuffled_minibatches(len(held), config.batch, config.epochs, config.seed, "probe order")
+        for rate, rows in zip(rates, order, strict=True):
+            some = held[rows.to(place)]
+            # The gradient of the mean cross-entropy.
+            wrong = torch.softmax(some @ weights.T, 1) - wanted[rows.to(place)]
+            velocity.mul_(config.momentum).addmm_(wrong.T, some, alpha=1 / len(rows))
+            weights.sub_(velocity, alpha=float(rate))
     return weights[:, :-1].clone(), weights[:, -1].clone()
 
 

@@ -1,63 +1,127 @@
-"""The config of a self-supervised training: pictures, network, criterion, views, optimiser, and when weights are kept.
+"""The configs of a self-supervised training and of its encoder: backbone, criterion, views, schedule and optimiser.
 
-Light enough for plans: it imports no torch.
+Light enough for plans: they import no torch. What builds a backbone is in `tasks.self_supervised.networks`.
+
+| backbone                                        | what it is                                                        |
+|-------------------------------------------------|-------------------------------------------------------------------|
+| `resnet18`, `resnet34`, `resnet50`, `resnet101` | torchvision's, without the last layer                             |
+| `vit-ti`, `vit-s`, `vit-b`, `vit-l`             | timm's vision transformers, patches of 16, class token            |
+| `small-resnet`, `small-resnet#WIDTH`            | for images of 32 x 32, of that width (32)                         |
 """
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from tasks.datasets.boxed.training_images import TrainingImages
-from tasks.extras import Extra
-from tasks.ranges import above_zero, check_minimums, one_of, share
-from tasks.self_supervised import backbone
-from tasks.self_supervised.backbone import check
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.contract.extras import TIMM, Extra
+from tasks.contract.ranges import AtLeast, Between, Finite, Ranged, Share
+from tasks.datasets.boxed.partition import TrainingImages
 from tasks.self_supervised.criterion import BYOL, Criterion, VICReg
-from tasks.self_supervised.warmup_cosine import WarmupCosine
 from tasks.training.chains import check_recorded
+
+RESNETS = ("resnet18", "resnet34", "resnet50", "resnet101")
+TRANSFORMERS = {  # by their names in timm
+    "vit-ti": "vit_tiny_patch16_224",
+    "vit-s": "vit_small_patch16_224",
+    "vit-b": "vit_base_patch16_224",
+    "vit-l": "vit_large_patch16_224",
+}
+PATCH = 16
+SMALL = re.compile(r"small-resnet(?:#([1-9]\d{0,3}))?")
+WIDTH = 32
+BACKBONES = (*RESNETS, *TRANSFORMERS, "small-resnet")
+
+
+def check_backbone(name: str, resolution: int) -> None:
+    """ValueError, in one line, unless there is a backbone of this name, for images of this resolution."""
+    if name not in BACKBONES and SMALL.fullmatch(name) is None:
+        raise ValueError(f"backbone is {name!r}; it must be one of {', '.join(BACKBONES)}, small-resnet#WIDTH")
+    if name in TRANSFORMERS and resolution % PATCH:
+        raise ValueError(f"resolution is {resolution}; for {name} it must be a multiple of {PATCH}")
+
+
+def backbone_extras(name: str) -> tuple[Extra, ...]:
+    """The packages that a backbone of this name needs."""
+    return (TIMM,) if name in TRANSFORMERS else ()
+
+
+def small_resnet_width(name: str) -> int:
+    """The width of a small-resnet."""
+    match = SMALL.fullmatch(name)
+    assert match is not None
+    return int(match[1] or WIDTH)
+
+
+Factors = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class WarmupCosine(Ranged):
+    """Linear warm-up from 0 over the first `warmup` epochs, then half a cosine down to `final` times the first rate.
+
+    p / warmup for p < warmup, then final + (1 - final) (1 + cos(pi (p - warmup) / (epochs - warmup))) / 2, where p
+    epochs have passed before the step; `final` from `epochs` on. Loshchilov & Hutter 2017, "SGDR", eq. 5 without
+    restarts, after the warm-up of Goyal et al. 2017; 10 epochs of it as in Chen et al. 2020, "A simple framework for
+    contrastive learning of visual representations".
+    """
+
+    epochs: Annotated[float, Finite()]  # of both together
+    warmup: Annotated[float, AtLeast(0)] = 10.0
+    final: Annotated[float, Share()] = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.warmup < self.epochs:
+            raise ValueError(f"warmup is {self.warmup}; it must be below epochs, which is {self.epochs}")
+
+    def factors(self, passed: Factors) -> Factors:
+        """The factor of the first learning rate after so many epochs, whole or in part; of the shape of `passed`."""
+        rising = passed / self.warmup if self.warmup else np.ones_like(passed)
+        gone = np.clip((passed - self.warmup) / (self.epochs - self.warmup), 0, 1)
+        falling = self.final + (1 - self.final) * (1 + np.cos(math.pi * gone)) / 2
+        return np.where(passed < self.warmup, rising, falling)
+
 
 OptimiserName = Literal["lars", "sgd", "adamw"]
 Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
-class Augmentation:
+class Augmentation(Ranged):
     """How a view of a picture is drawn: a window of it, brought to a square, and its colours changed.
 
     The window's ratio of width to height is from 3/4 to 4/3, uniform in its logarithm. Small windows have more detail
     from squares of a longer `side`.
     """
 
-    resolution: int = 224
+    resolution: Annotated[int, AtLeast(8)] = 224
     """Side of a view, in pixels."""
-    least: float = 0.08
+    least: Annotated[float, Share(zero=False)] = 0.08
     """Smallest share of the picture's area that a view's window has."""
-    flip: float = 0.5
+    flip: Annotated[float, Share()] = 0.5
     """Chance that a view is mirrored."""
-    jitter: float = 1.0
+    jitter: Annotated[float, Between(0, 2.5)] = 1.0
     """Strength of the change of colours: 1 changes brightness and contrast by up to 0.4, saturation by up to 0.2,
     hue by up to 0.1 of the circle, in 80 % of the views."""
-    grey: float = 0.2
+    grey: Annotated[float, Share()] = 0.2
     """Chance that a view is grey."""
-    blur: float = 1.0
+    blur: Annotated[float, Share()] = 1.0
     """Chance that the first view is blurred (Gaussian, sigma from 0.1 to 2 pixels of 224)."""
-    solarise: float = 0.2
+    solarise: Annotated[float, Share()] = 0.2
     """Chance that the second view is solarised."""
-    side: int = 0
+    side: Annotated[int, AtLeast(0)] = 0
     """Side of the squares in which whole pictures are held; 0: twice the resolution, or the pictures' longest side
     if that is shorter."""
 
-    def __post_init__(self) -> None:
-        check_minimums(self, {"resolution": 8, "jitter": 0, "side": 0})
-        share(self, "least", zero=False)
-        share(self, "flip", "grey", "blur", "solarise")
-        if self.jitter > 2.5:  # a brightness below 0
-            raise ValueError(f"jitter is {self.jitter}; it must be at most 2.5")
-
 
 @dataclass(frozen=True)
-class Pretraining:
+class Pretraining(Ranged):
     """One self-supervised training, and the epochs after which its weights are kept.
 
     The learning rate is `base_learning_rate` times the pictures of a step / 256. It rises over `warmup` epochs and
@@ -75,25 +139,22 @@ class Pretraining:
     backbone: str = "resnet101"
     projector: tuple[int, ...] = (8192, 8192, 8192)
     augmentation: Augmentation = Augmentation()
-    epochs: int = 1000
+    epochs: Annotated[int, AtLeast(1)] = 1000
     schedule: int = 1000
-    batch: int = 1024
-    accumulate: int = 1
+    batch: Annotated[int, AtLeast(2)] = 1024
+    accumulate: Annotated[int, AtLeast(1)] = 1
     optimiser: OptimiserName = "lars"
-    base_learning_rate: float = 0.2
-    warmup: int = 10
-    weight_decay: float = 1e-6
+    base_learning_rate: Annotated[float, Finite()] = 0.2
+    warmup: Annotated[int, AtLeast(0)] = 10
+    weight_decay: Annotated[float, AtLeast(0)] = 1e-6
     precision: Precision = "float32"
     recorded: tuple[int, ...] | None = ()
-    seed: int = 0
+    seed: Annotated[int, AtLeast(0)] = 0
 
     def __post_init__(self) -> None:
-        one_of(self, "optimiser", OptimiserName)
-        one_of(self, "precision", Precision)
-        check(self.backbone, self.augmentation.resolution)
+        super().__post_init__()
+        check_backbone(self.backbone, self.augmentation.resolution)
         check_projector(self.projector)
-        check_minimums(self, LEAST)
-        above_zero(self, "base_learning_rate")
         _ = self.rates  # its ranges are checked on construction
         if self.epochs > self.schedule:
             raise ValueError(f"epochs is {self.epochs}; it must be at most schedule, which is {self.schedule}")
@@ -106,7 +167,7 @@ class Pretraining:
             )
 
     def extras(self) -> tuple[Extra, ...]:
-        return backbone.extras(self.backbone)
+        return backbone_extras(self.backbone)
 
     @property
     def asked(self) -> tuple[int, ...]:
@@ -122,11 +183,6 @@ class Pretraining:
 
 
 FINAL = 0.001  # the last learning rate, as a share of the highest
-LEAST = {
-    **dict.fromkeys(("epochs", "accumulate"), 1),
-    "batch": 2,  # what batch norm needs
-    **dict.fromkeys(("warmup", "weight_decay", "seed"), 0),
-}
 
 
 def check_projector(widths: tuple[int, ...]) -> None:
@@ -139,3 +195,25 @@ def check_parts(batch: int, accumulate: int) -> None:
         raise ValueError(f"accumulate is {accumulate}; it must divide batch, which is {batch}")
     if batch // accumulate < 2:
         raise ValueError(f"accumulate is {accumulate}; batch norm needs two pictures in a part, and batch is {batch}")
+
+
+@dataclass(frozen=True)
+class EncoderConfig(Ranged):
+    """A backbone, a projector of these widths on top, and the resolution of the images."""
+
+    backbone: str = "resnet101"
+    projector: tuple[int, ...] = (8192, 8192, 8192)
+    resolution: Annotated[int, AtLeast(8)] = 224
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_backbone(self.backbone, self.resolution)
+        check_projector(self.projector)
+
+    def extras(self) -> tuple[Extra, ...]:
+        return backbone_extras(self.backbone)
+
+
+def encoder_of_pretraining(config: Pretraining) -> EncoderConfig:
+    """The encoder that a training trains."""
+    return EncoderConfig(config.backbone, config.projector, config.augmentation.resolution)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,17 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tasks import checkpoints, compute_context, seeds, training_states
+from tasks.numerics import seeds
 from tasks.self_supervised import views
 from tasks.self_supervised.foreach_optimisers import optimiser
 from tasks.self_supervised.learners import Learner, Moment
 from tasks.self_supervised.networks import tensors
+from tasks.self_supervised.pretraining import SNAPSHOTS, Weights, row
 from tasks.self_supervised.pretraining_config import Pretraining
-from tasks.self_supervised.snapshots import SNAPSHOTS, Weights, row
 from tasks.self_supervised.training_set import TrainingSet
-from tasks.training.members import TrainingError
-from tasks.training.stack import not_finite
-from tasks.training_states import TrainingState
+from tasks.training.fit import Losses, fit_link
 
 RULE = "self-supervised 1"
 
@@ -48,42 +46,28 @@ class Training:
 
     def run(self, index: int = 0) -> pa.Table:
         """Train all epochs, from the state given to the job of this index on; the rows are SNAPSHOTS."""
-        config, named = self.config, identity(self.config)
-        state = training_states.nearest(index, named, latest(config), self._shapes())
-        losses = [] if state is None else list(state.losses)
-        if state is not None:
-            self._continue_from(state)
-        rows = [row(0, None, self.weights())] if 0 in config.asked else []
-        seconds, before = 0.0, self.steps
-        for epoch in range(len(losses) + 1, config.epochs + 1):
-            began = time.perf_counter()
-            losses.append(self.epoch(epoch))
-            seconds += time.perf_counter() - began
-            if epoch in config.asked:
-                rows.append(row(epoch, losses[-1], self.weights()))
-        if checkpoints.wanted(index):
-            checkpoints.leave(index, training_states.pack_state(self._state(losses), named))
-        rate = round((self.steps - before) / max(seconds, 1e-9), 3)
-        continued = {} if state is None else {"continued_from": len(state.losses)}
-        compute_context.note(way="loop", stack=1, steps_per_second=rate, **continued)
+        config = self.config
+        rows: list[dict[str, Any]] = []
+
+        def record(epoch: int, loss: float | None) -> None:
+            rows.append(row(epoch, loss, self.weights()))
+
+        fit_link(self, index, state_name(config), config.seed, config.epochs, config.asked, record)
         return pa.Table.from_pylist(rows, schema=SNAPSHOTS)
 
-    def epoch(self, epoch: int) -> float:
-        """Take the steps of an epoch, counted from 1; the mean of their losses."""
+    def take_steps(self, epoch: int) -> Iterator[Tensor]:
+        """Take the steps of an epoch, counted from 1; yield the loss of each."""
         self.trained.train()
         order = self._order(epoch)
         factors = self.config.rates.factors(epoch - 1 + np.arange(len(order)) / len(order))
-        losses = []
         for step, (places, squares) in enumerate(zip(order, self.images.held.minibatches(order), strict=True)):
             moment = Moment(epoch, (epoch - 1 + (step + 1) / len(order)) / self.config.schedule)
             drawn = views.draw_views(self.config.seed, epoch, step, len(places), self.learner.views)
-            losses.append(self._step(places, squares, drawn, moment, self.rate * float(factors[step])))
-        found = torch.stack(losses).double().cpu().numpy()
-        bad = np.flatnonzero(~np.isfinite(found))
-        if len(bad):
-            step = self.steps - len(found) + int(bad[0]) + 1
-            raise TrainingError(not_finite("loss", f"at step {step}", self.config.seed))
-        return float(found.mean())
+            yield self._step(places, squares, drawn, moment, self.rate * float(factors[step]))
+
+    def mean_loss(self, losses: Losses) -> float:
+        """The mean over an epoch's steps."""
+        return float(losses.mean())
 
     def weights(self) -> Weights:
         """The encoder's weights now, copied."""
@@ -171,25 +155,12 @@ class Training:
     def _precision(self) -> torch.autocast:
         return torch.autocast(self.place.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
 
-    def _arrays(self) -> dict[str, Tensor]:
+    def arrays(self) -> dict[str, Tensor]:
         """All that a state holds: weights, the optimiser's statistics, and what the learner has beside them."""
         arrays = {f"weight {name}": tensor for name, tensor in tensors(self.trained).items()}
         for moment, values in self.optimiser.moments.items():
             arrays |= {f"{moment} {name}": value for name, value in zip(self.names, values, strict=True)}
         return arrays | {f"beside {name}": tensor for name, tensor in self.learner.state_beside().items()}
-
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        return {name: tuple(tensor.shape) for name, tensor in self._arrays().items()}
-
-    def _state(self, losses: list[float]) -> TrainingState:
-        arrays = {name: np.ascontiguousarray(tensor.detach().cpu().numpy()) for name, tensor in self._arrays().items()}
-        return TrainingState(tuple(losses), self.steps, arrays)
-
-    def _continue_from(self, state: TrainingState) -> None:
-        self.steps = state.steps
-        with torch.no_grad():
-            for name, tensor in self._arrays().items():
-                tensor.copy_(torch.from_numpy(state.arrays[name].copy()))
 
 
 @contextmanager
@@ -206,11 +177,6 @@ def statistics_kept(module: nn.Module) -> Iterator[None]:
             norm.momentum = momentum
 
 
-def identity(config: Pretraining) -> str:
+def state_name(config: Pretraining) -> str:
     """What a state calls its training: everything that bears on it except its length and what is kept."""
     return f"{RULE}: {replace(config, epochs=1, recorded=())}"
-
-
-def latest(config: Pretraining) -> int:
-    """The last epoch that a training may continue from: the one before weights are first kept."""
-    return min(config.asked) - 1 if config.asked else config.epochs

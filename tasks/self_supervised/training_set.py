@@ -1,17 +1,121 @@
-"""The pictures of a training, ready for its device."""
+"""The pictures of a training as squares: on the device where they fit, else in a mapped file, read a step ahead."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from tasks.datasets.boxed.partition import split_pictures
 from tasks.datasets.boxed.pictures import BoxedPictures
-from tasks.self_supervised.held_pictures import Held, hold_pictures, side_of
+from tasks.datasets.images import InMemory, Opened, PictureRows
+from tasks.datasets.picture_cache import open_cache
 from tasks.self_supervised.pretraining_config import Pretraining
+from tasks.training import memory
+from tasks.worker import hardware
+
+SHARE = 0.5  # of the free memory of a device that pictures may take
+TOGETHER = 1 << 26  # bytes of squares made at a time
+
+
+class Held(Protocol):
+    """Pictures as squares, by their places in a training set."""
+
+    def minibatches(self, order: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
+        """The squares of each minibatch, (n, 3, side, side) bytes on the device."""
+
+
+@dataclass(frozen=True, eq=False)
+class Resident:
+    """Pictures on the device, (n, 3, side, side)."""
+
+    squares: Tensor
+
+    def minibatches(self, order: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
+        for places in order:
+            yield self.squares[torch.from_numpy(places).to(self.squares.device)]
+
+
+@dataclass(frozen=True, eq=False)
+class Mapped:
+    """Pictures in a mapped file; while a step computes, a thread reads those of the next one."""
+
+    rows: PictureRows
+    place: torch.device
+
+    def minibatches(self, order: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
+        with ThreadPoolExecutor(1) as reader:
+            waiting = reader.submit(self._read, order[0]) if len(order) else None
+            for following in [*order[1:], None]:
+                assert waiting is not None
+                squares = waiting.result()
+                waiting = None if following is None else reader.submit(self._read, following)
+                yield squares.to(self.place, non_blocking=True).permute(0, 3, 1, 2)
+
+    def _read(self, places: NDArray[np.int64]) -> Tensor:
+        squares = torch.from_numpy(self.rows.pixels(places))
+        return squares.pin_memory() if self.place.type == "cuda" else squares
+
+
+@dataclass(frozen=True, eq=False)
+class Squares:
+    """Some of a set's pictures as squares, made when they are read."""
+
+    pictures: BoxedPictures
+    of: NDArray[np.int64]
+    side: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.side, self.side, 3
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        return self.pictures.labels[self.of]
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def pixels(self, rows: NDArray[np.integer]) -> NDArray[np.uint8]:
+        return self.pictures.squares(self.of[rows], self.side)
+
+
+def hold_pictures(pictures: BoxedPictures, rows: NDArray[np.int64], side: int, place: torch.device, what: str) -> Held:
+    """These pictures as squares for a device.
+
+    Those that do not fit are in the cache folder (`tasks.datasets.picture_cache`), under a digest of `what`, which must
+    identify data and rows. DatasetError where they cannot be read or written.
+    """
+    squares = Squares(pictures, rows, side)
+    free = memory.free(place) if place.type == "cuda" else hardware.available_memory()
+    if len(rows) * side * side * 3 <= SHARE * free:
+        return resident(squares, place)
+    none = InMemory(np.zeros((0, side, side, 3), np.uint8), np.zeros(0, np.int64))
+    digest = hashlib.sha256(f"squares 1: {what} {side}".encode()).hexdigest()
+    return Mapped(open_cache(digest, lambda: Opened(squares, none, len(pictures.names))).train, place)
+
+
+def resident(squares: PictureRows, place: torch.device) -> Resident:
+    """The pictures, all at once on the device."""
+    side = squares.shape[0]
+    made = torch.empty(len(squares), 3, side, side, dtype=torch.uint8, device=place)
+    together = max(1, TOGETHER // (side * side * 3))
+    for start in range(0, len(squares), together):
+        some = torch.from_numpy(squares.pixels(np.arange(start, min(start + together, len(squares)))))
+        made[start : start + len(some)] = some.to(place).permute(0, 3, 1, 2)
+    return Resident(made)
+
+
+def side_of(resolution: int, asked: int, sizes: NDArray[np.int32]) -> int:
+    """The side of the squares: what is asked for, else twice the resolution, but no more than any picture has."""
+    return asked or max(8, min(2 * resolution, int(sizes.max())))
 
 
 @dataclass(frozen=True, eq=False)

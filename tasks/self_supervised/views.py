@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tasks import seeds
+from tasks.numerics import seeds
 from tasks.self_supervised.encoder import DEVIATION, MEAN
 from tasks.self_supervised.pretraining_config import Augmentation
 

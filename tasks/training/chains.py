@@ -1,22 +1,31 @@
 """Chains: a long training as links, each a job "this training, up to epoch e" that continues where another ended.
 
 A link is the same config with fewer `epochs`. Where it continues from makes no difference to its result: on a CPU a
-chain ends bit for bit as the unbroken training does, also where training stopped early within an earlier link.
+chain ends bit for bit as the unbroken training does, also where training stopped early within an earlier link. Between
+processes a state travels as bytes, NumPy's uncompressed archive; it names the training it belongs to and is used for no
+other.
 
 Planning a chain imports no torch; training one does.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tasks import checkpoints
-from tasks.job import Function, Job
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.contract.job import Function, Job
+from tasks.worker import checkpoints
 
 if TYPE_CHECKING:
-    from tasks.training.members import Member, Spec
+    from tasks.training.members import Member, Spec, State
+    from tasks.training.objective import Objective
     from tasks.training.trainer import Outcome
 
 Part = Callable[[Any, int, int], Any]
@@ -75,21 +84,103 @@ class Linked:
 
 
 def train_chains(spec: Spec, members: Mapping[int, Member], linked: Mapping[int, Linked]) -> Iterator[Outcome]:
-    """`trainer.train_numbered` for members that continue from the checkpoints given to their jobs.
+    """`trainer.train_by_index` for members that continue from the checkpoints given to their jobs.
 
     Members and `linked` are by the jobs' index in the call. Wanted states are left before their outcomes are yielded.
     """
-    from tasks.training import states, trainer
+    from tasks.training import trainer
 
     going_on = {
         index: replace(
             member,
-            start=states.start(index, linked[index].training, spec.learning, linked[index].latest),
+            start=nearest_state(index, linked[index].training, spec.learning, linked[index].latest),
             returns_state=checkpoints.wanted(index),
         )
         for index, member in members.items()
     }
     for index, outcome in trainer.train_by_index(spec, going_on):
         if not isinstance(outcome, Exception) and outcome.state is not None:
-            checkpoints.leave(index, states.pack(outcome.state, linked[index].training))
+            checkpoints.leave(index, pack_state(outcome.state, linked[index].training))
         yield index, outcome
+
+
+Arrays = Mapping[str, NDArray[np.floating]]
+
+UNREADABLE = (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, OSError)
+
+
+def nearest_state(index: int, training: str, learning: Objective, latest: int) -> State | None:
+    """The nearest checkpoint that a call's job may continue from; None where it starts from scratch.
+
+    It must be of this training (`packed` says which), of a network with such weights, and at epoch `latest` at most:
+    a model cannot be evaluated after an epoch that has already passed.
+    """
+    for data in checkpoints.earlier_checkpoints(index):
+        state = unpack_state(data, training)
+        if state is not None and len(state.history) <= latest and fits_network(state, learning):
+            return state
+    return None
+
+
+def pack_state(state: State, training: str) -> bytes:
+    """The state as bytes; `training` identifies the training by everything that bears on it except its length."""
+    arrays: dict[str, NDArray[Any]] = {
+        "training": digest(training),
+        "history": np.array([astuple(epoch) for epoch in state.history], np.float64).reshape(-1, 4),
+        "progress": np.array([state.best_epoch, state.steps], np.int64),
+    }
+    parts: dict[str, Arrays] = {"weights": state.weights, "best": _other(state)}
+    parts |= {f"moment {number}": moment for number, moment in enumerate(state.moments)}
+    for part, values in parts.items():
+        arrays |= {f"{part}/{name}": array for name, array in values.items()}
+    file = io.BytesIO()
+    np.savez(file, **arrays)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def unpack_state(data: bytes, training: str) -> State | None:
+    """The state in these bytes; None where they hold no state, or the state of another training."""
+    from tasks.training.members import Epoch, State
+
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
+        if bytes(arrays["training"]) != bytes(digest(training)):
+            return None
+        history = tuple(Epoch(int(row[0]), *map(float, row[1:])) for row in arrays["history"])
+        best_epoch, steps = map(int, arrays["progress"])
+        weights = _part(arrays, "weights")
+        moments: list[Arrays] = []
+        while moment := _part(arrays, f"moment {len(moments)}"):
+            moments.append(moment)
+        return State(history, best_epoch, steps, weights, {**weights, **_part(arrays, "best")}, tuple(moments))
+    except UNREADABLE:
+        return None
+
+
+def fits_network(state: State, learning: Objective) -> bool:
+    """Whether the state fits a network: weights of the same names and shapes, and moments of learned ones."""
+    weights = {name: tuple(weight.shape) for name, weight in learning.weights.items()}
+    learned = {name: weights[name] for name, weight in learning.weights.items() if weight.learned}
+    return weights == _shapes(state.weights) and all(
+        learned.get(name) == shape for moment in state.moments for name, shape in _shapes(moment).items()
+    )
+
+
+def _other(state: State) -> Arrays:
+    """The best epoch's weights that differ from the last epoch's; empty for a training without patience."""
+    now = state.weights  # compared by their bits: 0.0 and -0.0 are not the same
+    return {name: best for name, best in state.best_weights.items() if best.tobytes() != now[name].tobytes()}
+
+
+def _part(arrays: Mapping[str, NDArray[Any]], part: str) -> dict[str, NDArray[Any]]:
+    prefix = part + "/"
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in arrays.items()}
+
+
+def digest(training: str) -> NDArray[np.uint8]:
+    return np.frombuffer(hashlib.sha256(training.encode()).digest(), np.uint8)

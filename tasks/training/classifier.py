@@ -14,25 +14,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from tasks.contract.job import ADDED_LATER, Inputs, task, text_of
+from tasks.contract.ranges import AtLeast, Ranged
+from tasks.contract.schemas import MODEL, PRIVATE_MODEL, add_width
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature
-from tasks.job import ADDED_LATER, Inputs, task, text_of
-from tasks.models import catalog, widths
-from tasks.models.catalog import Network
-from tasks.models.regularisers import Regularisers
-from tasks.ranges import check_minimums
-from tasks.schemas import MODEL, PRIVATE_MODEL, add_width
+from tasks.models import catalog
+from tasks.models.catalog import Network, Regularisers, classifier_growth
 from tasks.training.chains import Linked, train_chains
-from tasks.training.classifier_work import classifier_work
-from tasks.training.deduplication import NearestImages
-from tasks.training.privacy import Privacy, check_recipe
-from tasks.training.recipe import OptimiserName, Recipe
-from tasks.work import Work
+from tasks.training.recipe import OptimiserName, Privacy, Recipe, check_recipe
+from tasks.worker.work import Work, format_shape
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
@@ -40,22 +37,96 @@ if TYPE_CHECKING:
     from tasks.training.members import Member, Spec, Trained
     from tasks.training.trainer import Outcome
 
+
+@dataclass(frozen=True)
+class NearestImages(Ranged):
+    """The `count` images nearest to the one in `row`, which is none of them itself, by the distance of their pixels.
+
+    Near copies of a record are what deduplication takes out of training data. Lee et al. 2022, "Deduplicating training
+    data makes language models better", and Kandpal et al. 2022, "Deduplicating training data mitigates privacy risks in
+    language models", do so for text. Here a number of images is left out and no distance is set, so that all trainings
+    have equally many.
+    """
+
+    row: Annotated[int, AtLeast(0)]
+    count: Annotated[int, AtLeast(1)]
+
+    def rows_among(self, images: NDArray[Any]) -> NDArray[np.int64]:
+        """Their rows among these images (n, h, w, c), ascending: (count,).
+
+        Exact; of equally near images the lower row goes first. ValueError where there are no so many beside the one.
+        """
+        from tasks.numerics.nearest_neighbours import nearest
+
+        if self.row >= len(images):
+            raise ValueError(f"row {self.row} has no neighbours; the rows are 0 to {len(images) - 1}")
+        if self.count >= len(images):
+            raise ValueError(
+                f"{self.count} images nearest to another are left out; they must be at most {len(images) - 1}, the "
+                "training images beside it"
+            )
+        pixels = images.reshape(len(images), -1)
+        others = np.delete(pixels, self.row, axis=0)
+        rows = nearest(pixels[self.row : self.row + 1], others, self.count).rows[0]
+        return np.sort(rows + (rows >= self.row))
+
+
+# MLP-1 keeps about epoch 42 of 1,437 digits and 12 of MNIST's 60,000 images: the more images, the fewer epochs.
+DIGITS, KEPT = 1437, 42.0
+FALL = -1 / 3  # the exponent between the two
+# And the wider, the fewer: 81, 54, 41 and 25 epochs of digits at a width of 0.25, 0.5, 1 and 2.
+FALL_WITH_WIDTH = -1 / 2
+FACTOR = 2.0  # by which another network or data set may need fewer epochs, or more
+BEGUN = "begin to train a classifier"  # what a training takes however short it is
+VALIDATED = 1 / 3  # of a step on an image: its forward pass alone
+
+
+def classifier_work(
+    network: str,
+    shape: tuple[int, ...],
+    recipe: Recipe,
+    examples: int,
+    validated: int,
+    kept: bool = False,
+    way: str = "train",
+    width: float = 1.0,
+    times: float = 1.0,
+) -> Work:
+    """Of a training on so many examples with so many validation images after every epoch.
+
+    With `kept` it ends at the epoch that another one of the recipe's, which had patience, went back to. The `way` to
+    train names the unit, which is that of the network in its published width; at this `width` an image is so many
+    `times` the work.
+    """
+    unit = f"{way} {network} on {format_shape(shape)}"
+    each = times * (examples + VALIDATED * validated)
+    if not (recipe.patience or kept):
+        return Work({unit: recipe.epochs * each}, {BEGUN: 1.0})
+    best = kept_epoch(examples, width)
+    least, expected, most = (
+        min(recipe.epochs, epoch + recipe.patience) for epoch in (best / FACTOR, best, best * FACTOR)
+    )
+    return Work({unit: expected * each}, {BEGUN: 1.0}, least / expected, most / expected)
+
+
+def kept_epoch(examples: int, width: float = 1.0) -> float:
+    """The epoch of the lowest validation loss that is expected of so many examples, by a network of this width."""
+    return max(1.0, KEPT * float((max(1, examples) / DIGITS) ** FALL * width**FALL_WITH_WIDTH))
+
+
 PRIVATE = ("mlp1", "cnn1")  # networks that train with privacy
 
 
 @dataclass(frozen=True)
-class Burnt:
+class Burnt(Ranged):
     """A training image that carries a feature."""
 
-    row: int  # of the training split
+    row: Annotated[int, AtLeast(0)]  # of the training split
     feature: Feature
-
-    def __post_init__(self) -> None:
-        check_minimums(self, {"row": 0})
 
 
 @dataclass(frozen=True)
-class Training:
+class Training(Ranged):
     """One classifier. The validation loss is on the whole test split.
 
     `patience` is the number of epochs without a better validation loss before training ends and goes back to the best
@@ -69,9 +140,9 @@ class Training:
     dropout: bool = False
     batch_norm: bool = False
     augmentation: bool = False
-    seed: int = 0
+    seed: Annotated[int, AtLeast(0)] = 0
     burnt: tuple[Burnt, ...] = ()  # at most one feature per row, rows ascending
-    examples: int = 0
+    examples: Annotated[int, AtLeast(0)] = 0
     epochs: int = 500  # at most
     patience: int = 10
     optimiser: OptimiserName = "adam"
@@ -86,8 +157,8 @@ class Training:
         return text_of(self)  # which checkpoints know their training by (`linked`)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm), self.width)
-        check_minimums(self, {"seed": 0, "examples": 0})
         _ = self.recipe  # its ranges are checked on construction
         if self.privacy is not None:
             check_private(self.network, self.batch_norm, self.recipe)
@@ -128,7 +199,7 @@ def work(config: Training, kept: bool = False) -> Work:
     if config.left_out is not None:
         examples = max(1, examples - config.left_out.count)
     way = "train" if config.privacy is None else "privately train"
-    times = widths.growth(config.network.name, images.shape, images.classes, config.width)
+    times = classifier_growth(config.network.name, images.shape, images.classes, config.width)
     return classifier_work(
         config.network.name,
         images.shape,
@@ -148,7 +219,7 @@ def train_many(
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
     """Each training's MODEL table, or the exception that ended it alone, as it ends. All must have one batch key.
 
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
+    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
     """
     return train_jobs(dict(enumerate(configs)))
 
@@ -178,7 +249,7 @@ def train_members(
     if first.privacy is None:
         return train_chains(spec, members, {index: chain_state(configs[index]) for index in members})
     from tasks.training import dp_sgd
-    from tasks.training.minibatches import minibatches
+    from tasks.training.members import minibatches
 
     steps = {index: minibatches(len(member.rows), first.batch) for index, member in members.items()}
     return dp_sgd.train_by_index(spec, members, first.privacy, steps)
@@ -247,7 +318,7 @@ def model_table(config: Training, images: Images, trained: Trained) -> pa.Table:
 
 def model_row(seed: int, network: Architecture, trained: Trained) -> dict[str, Any]:
     """The MODEL row of a network that was trained with this seed."""
-    from tasks.models.weights import network_row, rows
+    from tasks.models.networks import network_row, weight_rows
 
     return {
         "seed": seed,
@@ -255,5 +326,5 @@ def model_row(seed: int, network: Architecture, trained: Trained) -> dict[str, A
         "epochs": len(trained.history),
         "best_epoch": trained.best_epoch,
         "history": [dataclasses.asdict(epoch) for epoch in trained.history],
-        "weights": rows({name: values.astype(np.float32) for name, values in trained.weights.items()}),
+        "weights": weight_rows({name: values.astype(np.float32) for name, values in trained.weights.items()}),
     }

@@ -9,13 +9,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.models import crops, perceptron
-from tasks.models.augmentation import augment
+from tasks.models.augmentation import Shape, augment, central_crops, check_crop, random_crops
+from tasks.models.catalog import PLAIN
 from tasks.models.counter_rng import CounterRng
 from tasks.models.layers import Layers, Mode, Weight
+from tasks.models.manual_gradients import perceptron_activations, perceptron_gradients, perceptron_layers
 from tasks.models.matmul import products
 from tasks.models.networks import Architecture, images
-from tasks.models.regularisers import PLAIN
 from tasks.training.objective import Batch
 
 
@@ -33,7 +33,7 @@ class CrossEntropy:
     total = False
 
     def __init__(
-        self, architecture: Architecture, augmentation: bool = False, crop: int = 0, shape: crops.Shape | None = None
+        self, architecture: Architecture, augmentation: bool = False, crop: int = 0, shape: Shape | None = None
     ) -> None:
         self.architecture = architecture
         self.augmentation = augmentation
@@ -42,7 +42,7 @@ class CrossEntropy:
         if crop:
             if shape is None:
                 raise ValueError(f"crop is {crop}; the shape of the images that are cropped must be given too")
-            crops.check(shape, crop)
+            check_crop(shape, crop)
         expected = (crop, crop, self.shape[2]) if crop else self.shape
         if architecture.shape != expected:
             shapes = " and ".join("x".join(map(str, sizes)) for sizes in (architecture.shape, expected))
@@ -85,7 +85,7 @@ class CrossEntropy:
         pixels = batch.pixels
         if self.crop:
             assert draws is not None
-            pixels = crops.random(pixels, self.shape, self.crop, draws)
+            pixels = random_crops(pixels, self.shape, self.crop, draws)
         pixels = unit(tensors, pixels)
         if self.augmentation:
             assert draws is not None
@@ -93,7 +93,7 @@ class CrossEntropy:
         return pixels
 
     def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
-        pixels = crops.central(batch.pixels, self.shape, self.crop) if self.crop else batch.pixels
+        pixels = central_crops(batch.pixels, self.shape, self.crop) if self.crop else batch.pixels
         log_p = self.log_p(tensors, unit(tensors, pixels), batch.mode)
         return -log_p.gather(2, batch.labels[..., None])[..., 0], log_p.argmax(2) == batch.labels
 
@@ -117,18 +117,18 @@ class CrossEntropy:
         changed = self.augmentation or self.crop
         if self.architecture.name != "mlp1" or self.architecture.regularisers != PLAIN or changed:
             return None
-        layers = perceptron.layers(tensors)
+        layers = perceptron_layers(tensors)
         dtype = layers[0][0].dtype
         by = products(pixels.device, dtype)
         # Channel by channel, as the layers take them; rows of pixels have the channels of each place side by side.
         rows = images(pixels[None], self.shape).reshape(len(pixels), -1)
-        values = perceptron.activations(layers, rows.to(dtype, copy=True).mul_(1 / 255), by)
+        values = perceptron_activations(layers, rows.to(dtype, copy=True).mul_(1 / 255), by)
         log_p = torch.log_softmax(values[-1].t().contiguous(), 0)
         places = labels[None]
         loss = -(log_p.gather(0, places)[0] @ shares)
         # The gradient of -log p(label) in the logits is p - one-hot.
         gradient = log_p.exp_().scatter_add_(0, places, torch.full_like(shares, -1)[None]).mul_(shares).t()
-        return loss, perceptron.gradients(layers, values, gradient, by)
+        return loss, perceptron_gradients(layers, values, gradient, by)
 
 
 def unit(tensors: Mapping[str, Tensor], pixels: Tensor) -> Tensor:

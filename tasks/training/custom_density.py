@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -79,17 +79,6 @@ class CustomDensity:
         return self._images(
             self.preparation.to_model_inputs(batch.pixels, draws, dtype, batch.mode.training)
         ), draws.keys
-
-    def manual_gradient(
-        self,
-        tensors: Mapping[str, Tensor],  # noqa: ARG002
-        pixels: Tensor,  # noqa: ARG002
-        labels: Tensor,  # noqa: ARG002
-        shares: Tensor,  # noqa: ARG002
-        draws: CounterRng,  # noqa: ARG002
-    ) -> tuple[Tensor, Sequence[Tensor]] | None:
-        """None: the gradients of a user's module come from autograd alone."""
-        return None
 
     def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling

@@ -9,23 +9,220 @@ Planning a training imports no torch; computing one does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from tasks.job import Inputs, task
-from tasks.models import widths
+from tasks.contract.job import Inputs, task
+from tasks.models.catalog import autoencoder_growth
 from tasks.training.chains import Linked, train_chains
-from tasks.training.density_config import DensityTraining, RefinedTraining, Row, examples, trained_on
-from tasks.training.density_table import Evaluation, Evaluator, density_table
-from tasks.work import Work, format_shape
+from tasks.training.density_config import DensityTraining, Fold, RefinedTraining, Row, examples, trained_on
+from tasks.worker.work import Work, format_shape
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
     from tasks.datasets.images import Images
-    from tasks.training.members import Member
+    from tasks.training.density_objective import DensityObjective
+    from tasks.training.members import Epoch, Member
     from tasks.training.trainer import Outcome
+
+# One row per epoch trained.
+FITTED = pa.schema(
+    [
+        ("seed", pa.int64()),
+        ("partition", pa.int64()),  # the seed of the partition whose fold was left out; null where none was
+        ("fold", pa.int32()),
+        ("row", pa.int64()),  # the one observation left out; null where none was
+        ("epoch", pa.int32()),  # from 1
+        ("train_loss", pa.float64()),  # mean over the epoch's images, each as it was trained on, in nats
+        ("test_loss", pa.float64()),  # mean over the test split
+        ("epsilon", pa.float64()),  # of (epsilon, delta) differential privacy, spent by then; null without
+        ("log_p", pa.large_list(pa.float32())),  # of every observation, in nats; null at epochs not asked for
+        # (sum of weights)^2 / sum of their squares, of each of these: how many samples it is effectively from, at most
+        # those drawn. Null where log p is, and of models that are not evaluated by importance sampling.
+        ("effective_samples", pa.large_list(pa.float32())),
+        ("samples", pa.large_binary()),  # float32 (drawn, h, w, c) in [0, 1], at the last epoch; null where none
+    ]
+)
+
+
+# Of trainings whose codes are fitted to each observation: effective_samples is of these, and beside it stands what it
+# is with the encoder's own.
+REFINED = FITTED.append(pa.field("encoder_effective_samples", pa.large_list(pa.float32())))
+
+
+OF_OBSERVATIONS = ("log_p", "effective_samples", "encoder_effective_samples")
+
+
+def is_fitted(table: pa.Table) -> bool:
+    """Whether a table is of a training."""
+    return bool(table.num_rows) and (table.schema.equals(FITTED) or table.schema.equals(REFINED))
+
+
+@dataclass
+class Evaluation:
+    """A model's results so far: log p of every observation and its effective number of samples, by epoch, and the
+    images drawn from it.
+
+    After an `error` the model is not evaluated again.
+    """
+
+    log_p: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    samples: NDArray[np.float32] | None = None
+    error: ValueError | None = None
+    effective_samples: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    encoder_effective_samples: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+
+
+class Evaluator:
+    """Evaluates every model of a call at its epochs, and keeps the results by its place among `configs`.
+
+    A model that cannot be evaluated fails alone: the models evaluated beside it keep their results.
+    """
+
+    def __init__(self, learning: DensityObjective, configs: Sequence[DensityTraining], images: Images) -> None:
+        from tasks.models.importance import Sampling
+
+        first = configs[0] if configs else None
+        self.learning, self.configs, self.images = learning, configs, images
+        self.evaluations: dict[int, Evaluation] = {}
+        refine = first.refine if isinstance(first, RefinedTraining) else 0
+        self.sampling = Sampling(first.samples, first.view, first.afresh, refine=refine) if first else Sampling()
+
+    def watch(self, seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
+        """Evaluate the models of a stack that have reached an epoch at which they are evaluated."""
+        sound = [place for place, (index, _) in enumerate(seen) if self._evaluation(index).error is None]
+        self._record([place for place in sound if seen[place][1] in self._config(seen[place]).recorded], seen, tensors)
+        for place in sound:
+            if self._config(seen[place]).drawn and seen[place][1] == self._config(seen[place]).epochs:
+                self._draw(place, seen, tensors)
+
+    def _record(self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
+        if not chosen:
+            return
+        try:
+            log_p, effective, encoders = self._estimate_densities(chosen, seen, tensors)
+        except ValueError as error:
+            if len(chosen) == 1:
+                self._evaluation(seen[chosen[0]][0]).error = error
+            else:
+                for place in chosen:
+                    self._record([place], seen, tensors)
+            return
+        for number, (place, values) in enumerate(zip(chosen, log_p, strict=True)):
+            index, epoch = seen[place]
+            evaluation, wrong = self._evaluation(index), np.flatnonzero(np.isnan(values) | np.isposinf(values))
+            if len(wrong):
+                evaluation.error = ValueError(
+                    f"log p of observation {wrong[0]} is {values[wrong[0]]} after epoch {epoch}"
+                )
+            else:
+                # Copied: a view would keep the results of all models in memory until the last of them ends.
+                evaluation.log_p[epoch] = values.copy()
+                if effective is not None:
+                    evaluation.effective_samples[epoch] = effective[number].copy()
+                if encoders is not None:
+                    evaluation.encoder_effective_samples[epoch] = encoders[number].copy()
+
+    def _estimate_densities(
+        self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, NDArray[np.float32] | None]:
+        """log p of every observation by the chosen models, and effective numbers of samples, of fitted codes and of the
+        encoder's where these are two: (chosen, observations) each."""
+        import torch
+
+        some, members = self._select_models(chosen, seen, tensors)
+        pixels = observations(self.configs[seen[chosen[0]][0]], self.images, members.device)
+        rows = torch.arange(len(pixels), device=members.device)
+        found = self.learning.estimate_log_density(some, pixels, rows, members, self.sampling)
+        effective, encoders = (
+            None if each is None else each.float().cpu().numpy()
+            for each in (found.effective_samples, found.encoder_effective_samples)
+        )
+        return found.log_p.float().cpu().numpy(), effective, encoders
+
+    def _draw(self, place: int, seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
+        evaluation, config = self._evaluation(seen[place][0]), self._config(seen[place])
+        some, members = self._select_models([place], seen, tensors)
+        try:
+            evaluation.samples = self.learning.sample(some, members, config.drawn)[0].float().cpu().numpy()
+        except ValueError as error:
+            evaluation.error = error
+
+    def _config(self, model: tuple[int, int]) -> DensityTraining:
+        return self.configs[model[0]]
+
+    def _evaluation(self, index: int) -> Evaluation:
+        return self.evaluations.setdefault(index, Evaluation())
+
+    def _select_models(
+        self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
+    ) -> tuple[Mapping[str, Tensor], Tensor]:
+        """The chosen models' tensors and keys."""
+        import torch
+
+        from tasks.models.counter_rng import member_key
+
+        device = next(iter(tensors.values())).device
+        keys = torch.tensor([member_key(self.configs[seen[place][0]].seed) for place in chosen], device=device)
+        if len(chosen) == len(seen):
+            return tensors, keys
+        rows = torch.tensor(list(chosen), device=device)
+        return {name: tensor[rows] for name, tensor in tensors.items()}, keys
+
+
+def observations(config: DensityTraining, images: Images, device: torch.device) -> Tensor:
+    """The images whose log p is estimated, (n, h w c) uint8, from the data that training keeps on the device."""
+    from tasks.training.device_data import resident
+
+    data = resident(images, device)
+    return data.test if config.asked == "test" else data.train[: examples(config, images)]
+
+
+def density_table(
+    config: DensityTraining, history: Sequence[Epoch], evaluation: Evaluation, epsilons: Sequence[float] | None = None
+) -> pa.Table:
+    """The FITTED or REFINED table of a trained model; `epsilons` are the privacy spent by the end of each epoch."""
+    schema = REFINED if isinstance(config, RefinedTraining) else FITTED
+    fold = config.held_out if isinstance(config.held_out, Fold) else None
+    row = config.held_out.row if isinstance(config.held_out, Row) else None
+    last = len(history)
+    columns: dict[str, list[Any]] = {
+        "seed": [config.seed] * last,
+        "partition": [fold and fold.partition] * last,
+        "fold": [fold and fold.number] * last,
+        "row": [row] * last,
+        "epoch": [epoch.epoch for epoch in history],
+        "train_loss": [epoch.train_loss for epoch in history],
+        "test_loss": [epoch.validation_loss for epoch in history],
+        "epsilon": list(epsilons) if epsilons is not None else [None] * last,
+    }
+    samples = None if evaluation.samples is None else evaluation.samples.tobytes()
+    columns["samples"] = [None] * (last - 1) + [samples]
+    by_epoch = {name: getattr(evaluation, name) for name in schema.names if name in OF_OBSERVATIONS}
+    arrays = [
+        pa.array(columns[name], schema.field(name).type)
+        if name in columns
+        else lists([by_epoch[name].get(epoch.epoch) for epoch in history])
+        for name in schema.names
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def lists(arrays: Sequence[NDArray[np.float32] | None]) -> pa.Array:
+    """A column of lists of numbers, null where there is none; the numbers are not copied one by one."""
+    lengths = [0 if values is None else len(values) for values in arrays]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    present = [values for values in arrays if values is not None]
+    flat = pa.array(np.concatenate(present) if present else np.empty(0, np.float32))
+    absent = pa.array([values is None for values in arrays])
+    return pa.LargeListArray.from_arrays(pa.array(offsets), flat, mask=absent)
 
 
 def batch_key(config: DensityTraining) -> DensityTraining:
@@ -39,7 +236,7 @@ def train_many(
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
     """Each training's FITTED table, or the exception that ended it alone, as it ends. All must have one batch key.
 
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
+    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
     """
     from tasks.datasets.catalog import load
     from tasks.training.density_objective import generative
@@ -94,7 +291,7 @@ def work(config: DensityTraining) -> Work:
     way = "train" if config.privacy is None else "privately train"
     each = 1 + config.refine if isinstance(config, RefinedTraining) else 1
     estimated = asked * config.samples * len(config.recorded) * each
-    trained, decoded = widths.autoencoder_growth(images.shape, config.width)
+    trained, decoded = autoencoder_growth(images.shape, config.width)
     return Work({f"{way} {model}": trained * seen * config.epochs}, {f"draw codes for {model}": decoded * estimated})
 
 
@@ -116,7 +313,7 @@ def member_of(config: DensityTraining, images: Images) -> Member:
 
 def private_steps(config: DensityTraining, member: Member) -> int:
     """Steps of a private epoch: the same number with a row as without it, so that both are one mechanism."""
-    from tasks.training.minibatches import minibatches
+    from tasks.training.members import minibatches
 
     return minibatches(len(member.rows) + isinstance(config.held_out, Row), config.batch)
 

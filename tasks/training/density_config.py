@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.datasets import released_partitions
+from tasks.contract.job import ADDED_LATER, text_of
+from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.partitions import fold_of
-from tasks.job import ADDED_LATER, text_of
+from tasks.datasets.partitions import RELEASED_SEED, fold_of, released_fold_of
+from tasks.models.catalog import DensityModel
 from tasks.models.custom import is_own
-from tasks.models.densities import DensityModel
-from tasks.ranges import check_minimums, one_of, share
-from tasks.training.privacy import Privacy
-from tasks.training.recipe import Recipe
+from tasks.training.recipe import Privacy, Recipe
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
@@ -25,15 +23,15 @@ Split = Literal["train", "test"]
 
 
 @dataclass(frozen=True)
-class Fold:
+class Fold(Ranged):
     """A fold of a random partition of the observations."""
 
-    partition: int  # its seed
-    folds: int
+    partition: Annotated[int, AtLeast(0)]  # its seed
+    folds: Annotated[int, AtLeast(2)]
     number: int
 
     def __post_init__(self) -> None:
-        check_minimums(self, {"partition": 0, "folds": 2})
+        super().__post_init__()
         if not 0 <= self.number < self.folds:
             raise ValueError(f"number is {self.number}; it must be from 0 to {self.folds - 1}")
 
@@ -46,24 +44,21 @@ class Fold:
 class ReleasedFold(Fold):
     """A fold of a partition that the paper's released code draws; `partition` is its number there, from 0."""
 
-    generator: int = released_partitions.SEED
+    generator: int = RELEASED_SEED
 
     def fold_indices(self, rows: int) -> NDArray[np.int32]:
-        return released_partitions.released_fold_of(self.partition, rows, self.folds, self.generator)
+        return released_fold_of(self.partition, rows, self.folds, self.generator)
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Ranged):
     """One observation."""
 
-    row: int
-
-    def __post_init__(self) -> None:
-        check_minimums(self, {"row": 0})
+    row: Annotated[int, AtLeast(0)]
 
 
 @dataclass(frozen=True)
-class DensityTraining:
+class DensityTraining(Ranged):
     """One training of a density model, and how the model is evaluated.
 
     It is trained on the first `examples` training images (0: all) but for those `held_out`. The observations are these
@@ -76,19 +71,19 @@ class DensityTraining:
 
     data: Dataset
     model: DensityModel = DensityModel("vae")
-    seed: int = 0
+    seed: Annotated[int, AtLeast(0)] = 0
     held_out: Fold | ReleasedFold | Row | None = None
     asked: Split = "train"
-    examples: int = 0
+    examples: Annotated[int, AtLeast(0)] = 0
     epochs: int = 100
     recorded: tuple[int, ...] = (100,)
     batch: int = 64
     learning_rate: float = 1e-3
-    samples: int = 256
-    view: int = 0
+    samples: Annotated[int, AtLeast(1)] = 256
+    view: Annotated[int, AtLeast(0)] = 0
     afresh: bool = False
-    drawn: int = 0
-    outliers: float = 0.0
+    drawn: Annotated[int, AtLeast(0)] = 0
+    outliers: Annotated[float, Share(one=False)] = 0.0
     privacy: Privacy | None = None
     width: float = field(default=1.0, metadata={ADDED_LATER: True})
 
@@ -96,11 +91,9 @@ class DensityTraining:
         return text_of(self)  # which checkpoints know their training by
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.model.check(self.width)
-        check_minimums(self, LEAST)
-        one_of(self, "asked", Split)
         _ = self.recipe  # its ranges are checked on construction
-        share(self, "outliers", one=False)
         if self.privacy is not None and self.model.name != "vae":
             # Batch norm shares images within a minibatch, and of one's own model nothing is known.
             raise ValueError(f"privacy is given and model is {self.model.name}; it must be vae, whose rows never mix")
@@ -122,18 +115,14 @@ class DensityTraining:
 class RefinedTraining(DensityTraining):
     """The same, with the encoder's codes fitted to each observation by `refine` steps wherever log p is estimated."""
 
-    refine: int = 1
+    refine: Annotated[int, AtLeast(1)] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_minimums(self, {"refine": 1})
         if is_own(self.model.name):
             raise ValueError(
                 f"refine is {self.refine}; it must be 0 for a model of your own, which has no codes of ours"
             )
-
-
-LEAST = {"seed": 0, "examples": 0, "samples": 1, "view": 0, "drawn": 0}
 
 
 def examples(config: DensityTraining, images: Images) -> int:

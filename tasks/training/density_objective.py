@@ -1,21 +1,272 @@
-"""The interface of objectives that learn a density: training, log p of images, and samples."""
+"""Objectives that learn a density: their interface, variational autoencoders, and mixtures with an outlier component.
+
+A mixture frees the network from fitting atypical images: a broad density of images has the share pi, whatever the code.
+
+    p(x | z) = (1 - pi) p_vae(x | z) + pi p_broad(x)
+
+The prior integrates to one, so that the density of images is the same mixture:
+
+    p(x) = integral of p(z) p(x | z) dz = (1 - pi) p_vae(x) + pi p_broad(x)
+
+Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 5, who name the idea;
+the mixture, its training and the broad density (`tasks.models.likelihoods`) are ours.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.datasets.images import Images
+from tasks.datasets.images import Images, Pixels
+from tasks.models import importance
+from tasks.models.catalog import DensityModel
+from tasks.models.counter_rng import CounterRng
 from tasks.models.custom import is_own
-from tasks.models.densities import DensityModel
 from tasks.models.importance import Estimated, Sampling
-from tasks.models.vae import Vae, celeba, cifar10, mnist
+from tasks.models.layers import Layers, Mode, Weight, initial
+from tasks.models.likelihoods import OutlierDensity, divergence
+from tasks.models.manual_gradients import Through, autoencoder_bound
+from tasks.models.matmul import products
+from tasks.models.vae import LATENT, Dense, Vae, celeba, cifar10, mnist
 from tasks.training.custom_density import CustomDensity
-from tasks.training.elbo import Elbo
-from tasks.training.objective import Objective
-from tasks.training.outlier_mixture import OutlierMixture
+from tasks.training.objective import Batch, Objective
+
+DRAWN = -5  # the place for draws of codes from the prior, beside that of tasks.models.vae
+DECODED = 1024  # codes at a time
+
+
+class Elbo:
+    """A variational autoencoder learns the density of images.
+
+    The loss of an image is KL(q(z | x) || p(z)) - log p(x | z) in nats, with one z of q: the negative of a lower bound
+    on log p(x), where x is what the model sees of the image in this draw (`vae.preparation`). A minibatch's loss is the
+    sum. Labels are not used. Random numbers come from the batch's mode. Kingma & Welling 2014, eq. 10.
+    """
+
+    total = True
+
+    stackable = capturable = captures_padding = True
+
+    def __init__(self, vae: Vae) -> None:
+        self.vae = vae
+
+    @property
+    def name(self) -> str:
+        return self.vae.name
+
+    @property
+    def weights(self) -> Mapping[str, Weight]:
+        return self.vae.weights
+
+    def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
+        return initial(self.weights, seed)
+
+    def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        return self.layer_losses(Layers(tensors, batch.mode), batch)
+
+    def layer_losses(self, layers: Layers, batch: Batch) -> Tensor:
+        """Each row's loss, (models, rows), computed through the given layers, of whatever kind."""
+        draws = drawn_from(batch)
+        return self.negative_bounds(layers, self.model_inputs(batch, dtype_of(layers.tensors)), draws)
+
+    def model_inputs(self, batch: Batch, dtype: torch.dtype) -> Tensor:
+        """What the models see of a batch in its draw: (models, rows, features), the same at every call."""
+        return self.vae.preparation.to_model_inputs(batch.pixels, drawn_from(batch), dtype, batch.mode.training)
+
+    def negative_bounds(self, layers: Layers, x: Tensor, draws: CounterRng) -> Tensor:
+        """The negative bound of every image as the models see it, (models, rows)."""
+        mean, log_variance = self.vae.encode(layers, x)
+        z = torch.addcmul(mean, log_variance.mul(0.5).exp(), draws.normal(LATENT, mean.shape[1:], x.dtype))
+        return divergence(mean, log_variance) - self.vae.decode(layers, z).log_p(x)
+
+    def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Each row's loss in evaluation, from the one draw that the batch's mode names. Nothing is classified."""
+        return self.losses(tensors, batch), None
+
+    def manual_gradient(
+        self,
+        tensors: Mapping[str, Tensor],
+        pixels: Tensor,
+        labels: Tensor,  # noqa: ARG002
+        shares: Tensor,
+        draws: CounterRng,
+    ) -> tuple[Tensor, Sequence[Tensor]] | None:
+        """The loss and gradients of the fully connected network; None for any other."""
+        if not isinstance(self.vae, Dense):
+            return None
+        x = self.vae.preparation.to_model_inputs(pixels[None], draws, dtype_of(tensors), training=True)[0]
+        return self.gradients(tensors, x, shares, draws)
+
+    def gradients(
+        self,
+        tensors: Mapping[str, Tensor],
+        x: Tensor,
+        shares: Tensor,
+        draws: CounterRng,
+        through: Through | None = None,
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        """The result of `manual_gradient` for images as one model sees them; the losses are the negative bounds."""
+        noise = draws.normal(LATENT, (len(x), self.vae.latent), x.dtype)[0]
+        return autoencoder_bound(tensors, x, noise, shares, products(x.device, x.dtype), through)
+
+    def log_p(
+        self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
+    ) -> Tensor:
+        """log p by importance sampling, (models, n)."""
+        return self.estimate_log_density(tensors, pixels, rows, members, sampling).log_p
+
+    def estimate_log_density(
+        self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
+    ) -> Estimated:
+        """log p by importance sampling: see `tasks.models.importance`."""
+        return importance.estimate_log_density(self.vae, tensors, pixels, rows, members, sampling)
+
+    def check_drawn(self) -> None:
+        """Codes of the prior can always be decoded."""
+
+    def sample(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
+        """The decoder's means for codes from the prior: (models, count, height * width * channels) in [0, 1]."""
+        codes = CounterRng(members).normal(DRAWN, (count, self.vae.latent), dtype_of(tensors))
+        layers = Layers(tensors, Mode(training=False))
+        with torch.inference_mode():
+            parts = [
+                self.vae.preparation.displayed_pixels(self.vae.decode(layers, some).mean)
+                for some in torch.split(codes, DECODED, 1)
+            ]
+        return torch.cat(parts, 1)
+
+
+def drawn_from(batch: Batch) -> CounterRng:
+    """The random numbers of a batch; ValueError where its mode has none."""
+    if batch.mode.draws is None:
+        raise ValueError("a bound is of a draw: the batch's mode has no draws")
+    return batch.mode.draws
+
+
+def dtype_of(tensors: Mapping[str, Tensor]) -> torch.dtype:
+    return next(iter(tensors.values())).dtype
+
+
+SEEN = 2**24  # values of images at a time
+
+
+# The part of its gradient that every image keeps. At first the broad density explains all images better (on 32 x 32
+# binary pixels by 200 nats): without it the network would never begin to learn. Adam divides by how large gradients
+# are, so that as long as all have this part alone, it learns as fast as ever.
+KEPT = 1e-3
+
+
+class OutlierMixture:
+    """The objective of a variational autoencoder mixed with a broad density of weight `outliers` in (0, 1).
+
+    With B <= log p_vae(x) the evidence lower bound (Jensen), the loss of an image is, for a small c,
+
+        -c log((1 - pi) exp(B)) - (1 - c) log((1 - pi) exp(B) + pi p_broad(x)) >= -log p(x),
+
+    because the logarithm rises. Its gradient in -B is c + (1 - c) r, where r is the posterior probability that x is no
+    outlier: what the broad density explains better hardly moves a weight. As ever B is estimated from one code, b; the
+    loss is concave in b, and its mean over codes lies below the loss of B: by r (1 - r) / 2 times the variance of b,
+    where that is small. With a share near 0 it is the autoencoder's own loss. Both densities are of what the model sees
+    in the same draw.
+    """
+
+    total = True
+
+    def __init__(self, learned: Elbo, outliers: float, pixels: Pixels) -> None:
+        if not 0 < outliers < 1:
+            raise ValueError(f"outliers is {outliers}; it must be between 0 and 1")
+        self.learned, self.broad = learned, OutlierDensity(learned.vae.preparation, pixels)
+        self._log_typical, self._log_outlier = math.log1p(-outliers), math.log(outliers)
+
+    stackable = Elbo.stackable
+    capturable = Elbo.capturable
+    captures_padding = Elbo.captures_padding
+
+    @property
+    def name(self) -> str:
+        return f"{self.learned.name} with outliers"
+
+    @property
+    def weights(self) -> Mapping[str, Weight]:
+        return self.learned.weights
+
+    def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
+        return self.learned.initial(seed)
+
+    def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        return self.layer_losses(Layers(tensors, batch.mode), batch)
+
+    def layer_losses(self, layers: Layers, batch: Batch) -> Tensor:
+        """Each row's loss, (models, rows), computed through the given layers, of whatever kind."""
+        x = self.learned.model_inputs(batch, dtype_of(layers.tensors))
+        return self._losses(self.learned.negative_bounds(layers, x, drawn_from(batch)), self.broad.log_p(x))[0]
+
+    def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Each row's loss in evaluation, from the one draw that the batch's mode names. Nothing is classified."""
+        return self.losses(tensors, batch), None
+
+    def manual_gradient(
+        self,
+        tensors: Mapping[str, Tensor],
+        pixels: Tensor,
+        labels: Tensor,  # noqa: ARG002
+        shares: Tensor,
+        draws: CounterRng,
+    ) -> tuple[Tensor, Sequence[Tensor]] | None:
+        """The loss and gradients of the fully connected network; None for any other."""
+        if not isinstance(self.learned.vae, Dense):
+            return None
+        x = self.learned.vae.preparation.to_model_inputs(pixels[None], draws, dtype_of(tensors), training=True)
+        broad = self.broad.log_p(x)[0]
+        return self.learned.gradients(tensors, x[0], shares, draws, lambda bounds: self._losses(bounds, broad))
+
+    def log_p(
+        self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
+    ) -> Tensor:
+        """log p of the mixture, (models, n)."""
+        return self.estimate_log_density(tensors, pixels, rows, members, sampling).log_p
+
+    def estimate_log_density(
+        self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
+    ) -> Estimated:
+        """The mixture of both densities of the bytes, the autoencoder's by importance sampling, whose number of samples
+        it is: the broad density is exact."""
+        learned = self.learned.estimate_log_density(tensors, pixels, rows, members, sampling)
+        log_p = learned.log_p
+        preparation = self.learned.vae.preparation
+        count = max(1, SEEN // (len(members) * math.prod(preparation.seen_shape)))
+        with torch.inference_mode():
+            for start in range(0, len(pixels), count):
+                part = slice(start, start + count)
+                x = importance.model_inputs(preparation, pixels[part], rows[part], members, sampling, dtype_of(tensors))
+                broad = self.broad.log_p(x.double()) + preparation.to_pixels(x)
+                log_p[:, part] = self._log_mixture(log_p[:, part], broad)
+        return Estimated(log_p, learned.effective_samples, learned.encoder_effective_samples)
+
+    def check_drawn(self) -> None:
+        """Images are drawn from the autoencoder."""
+        self.learned.check_drawn()
+
+    def sample(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
+        """Images from the autoencoder alone, without the outlier component."""
+        return self.learned.sample(tensors, members, count)
+
+    def _losses(self, bounds: Tensor, broad: Tensor) -> tuple[Tensor, Tensor]:
+        """The losses computed from negative bounds, and their gradients with respect to the bounds."""
+        mixed = self._log_mixture(-bounds, broad)
+        typical = (self._log_typical - bounds - mixed).exp()
+        return KEPT * (bounds - self._log_typical) - (1 - KEPT) * mixed, KEPT + (1 - KEPT) * typical
+
+    def _log_mixture(self, learned: Tensor, broad: Tensor) -> Tensor:
+        """log((1 - pi) exp(learned) + pi exp(broad))"""
+        return torch.logaddexp(learned + self._log_typical, broad + self._log_outlier)
+
 
 WIDE: Mapping[str, Callable[[tuple[int, int, int], float], Vae]] = {"vae": mnist}  # these come in any width
 OURS: Mapping[str, Callable[[tuple[int, int, int]], Vae]] = {

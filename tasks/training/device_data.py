@@ -15,10 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks import hardware
-from tasks.datasets.images import Images
-from tasks.datasets.picture_rows import Extended, InMemory, PictureRows, PictureSet, size
+from tasks.datasets.images import Extended, Images, InMemory, PictureRows, PictureSet, pixel_bytes
 from tasks.training import memory
+from tasks.worker import hardware
 
 SHARE = 0.5  # of the device's free memory that pictures may take: the rest is for the models
 
@@ -164,7 +163,7 @@ def place_images(images: PictureSet, place: torch.device) -> DeviceData:
     if place in _resident.get(images, {}):
         return resident(images, place)
     free = memory.free(place) if place.type == "cuda" else hardware.available_memory()
-    fit = isinstance(images, Images) and size(images) <= SHARE * free
+    fit = isinstance(images, Images) and pixel_bytes(images) <= SHARE * free
     return resident(images, place) if fit else stream_pictures(images, place)
 
 

@@ -16,28 +16,122 @@ depends on the number of rows: epsilon is that of each training by itself.
 from __future__ import annotations
 
 import math
-import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from tasks import compute_context, hardware, seeds
-from tasks.extras import OPACUS
+from tasks.contract.extras import OPACUS
 from tasks.models.counter_rng import CounterRng, member_key
-from tasks.models.layers import Mode
+from tasks.models.layers import Layers, Mode
+from tasks.numerics import seeds
 from tasks.training.device_data import ResidentData, resident
-from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
+from tasks.training.fit import Losses, fit
+from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError, not_finite
 from tasks.training.objective import Batch, ByLayers
-from tasks.training.privacy import Privacy, check_recipe
-from tasks.training.private_layers import Network, makers, refusal
-from tasks.training.stack import ASSESSED_AT_ONCE, not_finite
+from tasks.training.recipe import Privacy, check_recipe
+from tasks.training.stack import ASSESSED_AT_ONCE
 from tasks.training.trainer import Outcome, check, inside_context
+from tasks.worker import hardware
+
+Makers = Mapping[str, Callable[[], nn.Module]]  # a new module of each layer, by the layer's name
+
+
+class Network(nn.Module):
+    """The weights in modules, by the same names; called with a batch, each row's loss (rows,).
+
+    The dense and the convolutional layers are modules, whose rows opacus can tell apart; `makers` finds them by
+    applying the objective to one image. Everything else that an objective does (activations, pooling, dropout, draws)
+    is computed as without privacy; it must keep rows apart, which batch norm does not.
+    """
+
+    def __init__(self, learning: ByLayers, makers: Makers, start: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.learning = learning
+        for name, make in makers.items():
+            self.add_module(name, make())
+        self.load_state_dict({name: torch.from_numpy(values) for name, values in copy_arrays(start).items()})
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.learning.layer_losses(ModuleLayers(self, batch.mode), batch)[0]
+
+
+class ModuleLayers(Layers):
+    """The layers of one model, of which the dense and the convolutional ones are its modules."""
+
+    def __init__(self, network: nn.Module, mode: Mode) -> None:
+        super().__init__({name: value[None] for name, value in network.named_parameters()}, mode)
+        self._network = network
+
+    def apply_dense(self, name: str, x: Tensor, /, *_: object) -> Tensor:
+        result: Tensor = self._network.get_submodule(name)(x[0])
+        return result[None]
+
+    def apply_conv(self, name: str, x: Tensor, /, *_: object) -> Tensor:
+        result: Tensor = self._network.get_submodule(name)(x)
+        # Copied: what a hooked module returns must not be changed in place, as an activation may.
+        return result.clone()
+
+
+class _Outline(Layers):
+    """Layers that record how to make a module of each that may be one."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], mode: Mode) -> None:
+        super().__init__(tensors, mode)
+        self.makers: dict[str, Callable[[], nn.Module]] = {}
+
+    def apply_dense(self, name: str, x: Tensor, weight: Tensor, bias: Tensor | None, /) -> Tensor:
+        units, inputs = weight.shape[1:]
+        self.makers[name] = lambda: uninitialised_module(nn.Linear, inputs, units, bias=bias is not None)
+        return super().apply_dense(name, x, weight, bias)
+
+    def apply_conv(
+        self, name: str, x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int, /
+    ) -> Tensor:
+        (channels, inputs, kernel, _), settings = weight.shape, {"stride": stride, "padding": padding}
+        self.makers[name] = lambda: uninitialised_module(
+            nn.Conv2d, inputs, channels, kernel, bias=bias is not None, **settings
+        )
+        return super().apply_conv(name, x, weight, bias, stride, padding)
+
+
+def makers(spec: Spec, learning: ByLayers, data: ResidentData) -> Makers:
+    """How to make the modules of the objective's layers; ValueError where it has others, as batch norm's."""
+    start = {
+        name: torch.from_numpy(values).to(data.device)[None]
+        for name, values in copy_arrays(learning.initial(0)).items()
+    }
+    draws = CounterRng(torch.tensor([member_key(0)], device=data.device), torch.tensor([0], device=data.device))
+    outline = _Outline(start, Mode(True, draws))
+    with torch.no_grad():
+        learning.layer_losses(outline, Batch(data.train[:1][None], data.train_labels[:1][None], outline.mode))
+    reached = {f"{name}.{part}" for name, make in outline.makers.items() for part, _ in make().named_parameters()}
+    if reached != set(learning.weights):
+        raise ValueError(refusal(spec))
+    return outline.makers
+
+
+def refusal(spec: Spec) -> str:
+    return (
+        f"privacy is given and what learns is the {spec.learning.name}; only networks of dense and convolutional "
+        "layers, without batch norm, have a private form"
+    )
+
+
+def uninitialised_module(kind: type[nn.Module], *sizes: int, **settings: Any) -> nn.Module:
+    """A module with weights yet to be loaded: to begin them at random would draw from torch's ambient stream."""
+    return nn.utils.skip_init(kind, *sizes, **settings)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def copy_arrays(start: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same arrays in memory of their own, since torch has no read-only tensors."""
+    return {name: values.copy() for name, values in start.items()}
+
 
 ACCOUNTANT = "prv"
 TOLERANCE = 0.01  # of epsilon: so much of it at most is left unspent
@@ -123,23 +217,22 @@ class Training:
         self.steps = steps
         self.key = torch.tensor([member_key(member.seed)], device=self.device)
         self.network = network
+        self.drawn = 0  # rows, in the latest epoch
 
     def run(self) -> Trained:
         """Train all epochs; TrainingError where a loss is not finite."""
         history: list[Epoch] = []
         epsilons: list[float] = []
-        self._prepare()
-        began, taken = time.perf_counter(), 0
-        for epoch in range(1, self.spec.recipe.epochs + 1):
-            with quiet():
-                trained = self._epoch(taken)
-            taken += self.steps
+
+        def after_epoch(epoch: int, sums: Losses) -> None:
+            trained = float(sums.sum() / self.drawn) if self.drawn else math.nan
             history.append(Epoch(epoch, trained, *self._test_scores(epoch)))
             epsilons.append(self._spent())
             if self.spec.watch is not None:
                 self.spec.watch([(self.index, epoch)], self.tensors)
-        rate = round(taken / max(time.perf_counter() - began, 1e-9), 1)
-        compute_context.note(way="loop", stack=1, steps_per_second=rate)
+
+        self._prepare()
+        fit(range(1, self.spec.recipe.epochs + 1), self._take_steps, after_epoch, self.member.seed)
         weights = {name: tensor[0].cpu().numpy() for name, tensor in self.tensors.items()}
         return Trained(len(history), tuple(history), weights, epsilons=tuple(epsilons))
 
@@ -181,15 +274,13 @@ class Training:
             grad_sample_mode="ghost",
         )
 
-    def _epoch(self, taken: int) -> float:
-        """Run the steps of an epoch; return the mean loss of the images drawn."""
-        losses = [self._step(self.rows[places.to(self.device)], step) for step, places in enumerate(self.loader, taken)]
-        sums = torch.stack([batch.double().sum() for batch in losses]).cpu().numpy()
-        bad = np.flatnonzero(~np.isfinite(sums))
-        if len(bad):
-            raise TrainingError(not_finite("loss", f"at step {taken + int(bad[0]) + 1}", self.member.seed))
-        drawn = sum(map(len, losses))
-        return float(sums.sum() / drawn) if drawn else math.nan
+    def _take_steps(self, epoch: int) -> Iterator[Tensor]:
+        """Take the steps of an epoch; yield the sum of the losses of the images drawn for each."""
+        self.drawn = 0
+        with quiet():
+            for step, places in enumerate(self.loader, (epoch - 1) * self.steps):
+                self.drawn += len(places)
+                yield self._step(self.rows[places.to(self.device)], step).double().sum()
 
     def _step(self, rows: Tensor, step: int) -> Tensor:
         """Take one step on these rows, possibly none; return their losses (rows,)."""
@@ -218,7 +309,7 @@ class Training:
                 total += float(losses[0].double().sum())
                 right += math.nan if correct is None else float(correct[0].sum())
         if not math.isfinite(total):
-            raise TrainingError(not_finite("validation loss", f"after epoch {epoch}", self.member.seed))
+            raise not_finite("validation loss", f"after epoch {epoch}", self.member.seed)
         return total / len(self.data.test), right / len(self.data.test)
 
     def _spent(self) -> float:

@@ -28,7 +28,7 @@ def adam(
     beta2: float,
     epsilon: float,
 ) -> None:
-    """Update weights and moments, all (models, size), in place: see `tasks.training.optimisers.adam`.
+    """Update weights and moments, all (models, size), in place: see `tasks.training.optimisers`.
 
     `scale` (models,) is lr / (1 - b1^t) and `root` (models,) sqrt(1 - b2^t); models that are not `active` stay as they
     are.

@@ -15,16 +15,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.datasets.picture_rows import PictureSet
-from tasks.training.objective import Objective
+from tasks.datasets.images import PictureSet
+from tasks.numerics import seeds
 from tasks.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from tasks.training.objective import Objective
+
 
 class TrainingError(RuntimeError):
     """A training cannot continue."""
+
+
+def not_finite(what: str, where: str, seed: int) -> TrainingError:
+    return TrainingError(f"{what} is not finite {where} (seed {seed}); try a lower learning rate")
 
 
 @dataclass(frozen=True)
@@ -95,3 +101,25 @@ class Spec:
     recipe: Recipe
     images: PictureSet
     watch: Watch | None = None
+
+
+Order = NDArray[np.int32]  # (minibatches, batch), -1 where there is no row
+
+
+def minibatches(rows: int, batch: int) -> int:
+    return -(-rows // batch)
+
+
+def order(member: Member, epoch: int, batch: int, aliases: Mapping[int, int]) -> Order:
+    """The member's rows in the order of that epoch (from 1), the last minibatch padded; `aliases` stand in for rows."""
+    shuffle = seeds.generator(member.seed, "batch order", epoch).permutation(len(member.rows))
+    rows = member.rows[shuffle]
+    if aliases:
+        stands_in = np.arange(rows.max() + 1)
+        for row, alias in aliases.items():
+            if row < len(stands_in):
+                stands_in[row] = alias
+        rows = stands_in[rows]
+    padded = np.full(minibatches(len(rows), batch) * batch, -1, np.int32)
+    padded[: len(rows)] = rows
+    return padded.reshape(-1, batch)

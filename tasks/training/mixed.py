@@ -10,30 +10,27 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.contract.job import Inputs, task
+from tasks.contract.ranges import AtLeast, Ranged
+from tasks.contract.schemas import MODEL
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import Part, Rows, Share
-from tasks.job import Inputs, task
 from tasks.models import catalog
-from tasks.models.catalog import Network
-from tasks.models.regularisers import Regularisers
-from tasks.ranges import check_minimums
-from tasks.schemas import MODEL
+from tasks.models.catalog import Network, Regularisers
 from tasks.training.chains import Linked, train_chains
-from tasks.training.classifier import model_row
-from tasks.training.classifier_work import classifier_work
+from tasks.training.classifier import classifier_work, model_row
 from tasks.training.recipe import OptimiserName, Recipe
-from tasks.work import Work
+from tasks.worker.work import Work
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images, Pixels
-    from tasks.models.networks import Architecture
-    from tasks.models.weights import Weights
+    from tasks.models.networks import Architecture, Weights
     from tasks.training.members import Spec, Trained
 
 ROWS_AT_ONCE = 8192
@@ -43,7 +40,7 @@ MIXED = pa.schema([*MODEL, ("examples", pa.int64()), ("train_accuracy", pa.float
 
 
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(Ranged):
     """One classifier, trained for all its epochs; the validation loss is on the first test images of `validation`.
 
     `classes` is how many the network tells apart: the same for trainings that are compared. Where `crop` is above 0 it
@@ -53,13 +50,13 @@ class Mixture:
 
     shares: tuple[Share, ...]
     validation: Dataset
-    classes: int
+    classes: Annotated[int, AtLeast(1)]
     network: Network = Network("cnn1")
     dropout: bool = False
     batch_norm: bool = False
     augmentation: bool = False
-    crop: int = 0
-    seed: int = 0
+    crop: Annotated[int, AtLeast(0)] = 0
+    seed: Annotated[int, AtLeast(0)] = 0
     epochs: int = 20
     optimiser: OptimiserName = "adam"
     learning_rate: float = 1e-3
@@ -67,9 +64,9 @@ class Mixture:
     batch: int = 128
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.shares:
             raise ValueError("shares is empty; a training needs at least one")
-        check_minimums(self, {"classes": 1, "crop": 0, "seed": 0})
         _ = self.recipe  # its ranges are checked on construction
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
 
@@ -102,7 +99,7 @@ def train_many(
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
     """Each training's MIXED table, or the exception that ended it alone, as it ends. All must have one batch key.
 
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
+    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
     """
     from tasks.training.members import Member
 
@@ -240,9 +237,10 @@ def logits(network: Architecture, weights: Weights, images: Pixels) -> NDArray[n
 
     (n, classes).
     """
-    from tasks.models import crops, inference
+    from tasks.models import inference
+    from tasks.models.augmentation import central_images
 
     if images.shape[1:] != network.shape:
-        images = crops.central_images(images, network.shape[0])
+        images = central_images(images, network.shape[0])
     logits_of_images: NDArray[np.float32] = inference.logits(network, [weights], images)[0]
     return logits_of_images

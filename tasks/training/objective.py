@@ -70,15 +70,6 @@ class Objective(Protocol):
         The second is None where nothing is classified.
         """
 
-    def manual_gradient(
-        self, tensors: Mapping[str, Tensor], pixels: Tensor, labels: Tensor, shares: Tensor, draws: CounterRng
-    ) -> tuple[Tensor, Sequence[Tensor]] | None:
-        """One model's loss and its gradient in every learned weight, written out; None where only autograd knows.
-
-        Tensors are (*shape), pixels (rows, features), labels (rows,). `shares` (rows,) are the rows' weights in the
-        loss: 1 / count each for a mean. `draws` are the model's.
-        """
-
 
 @runtime_checkable
 class ByLayers(Protocol):
@@ -93,6 +84,20 @@ class ByLayers(Protocol):
 
     def layer_losses(self, layers: Layers, batch: Batch) -> Tensor:
         """Each row's loss in training, (models, rows), computed through the given layers, of whatever kind."""
+
+
+@runtime_checkable
+class ByHand(Protocol):
+    """An objective whose gradients are written out, of some of its networks at least."""
+
+    def manual_gradient(
+        self, tensors: Mapping[str, Tensor], pixels: Tensor, labels: Tensor, shares: Tensor, draws: CounterRng
+    ) -> tuple[Tensor, Sequence[Tensor]] | None:
+        """One model's loss and its gradient in every learned weight, written out; None where only autograd knows.
+
+        Tensors are (*shape), pixels (rows, features), labels (rows,). `shares` (rows,) are the rows' weights in the
+        loss: 1 / count each for a mean. `draws` are the model's.
+        """
 
 
 @runtime_checkable

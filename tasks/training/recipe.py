@@ -1,4 +1,4 @@
-"""How a network is trained, whatever its objective: number of epochs, optimiser, schedule and early stopping.
+"""How a network is trained, whatever its objective: epochs, optimiser, schedule, early stopping, and privacy.
 
 Light enough for plans: it imports no torch. To add an optimiser, see `tasks.training.optimisers`; a loss or something
 to do after a step, `tasks.training.objective`.
@@ -6,19 +6,20 @@ to do after a step, `tasks.training.objective`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from tasks.ranges import above_zero, check_minimums, one_of
+from tasks.contract.extras import OPACUS, Extra
+from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 
 OptimiserName = Literal["adam", "rmsprop"]
 Precision = Literal["float32", "float64"]
-LEAST = {"epochs": 1, "patience": 0, "batch": 1, "accumulate": 1}
 EPSILON = 1e-7
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Ranged):
     """How every member of a call is trained.
 
     With `patience` above 0 a training ends after that many epochs without a better validation loss and returns the best
@@ -35,21 +36,18 @@ class Recipe:
     steps.
     """
 
-    epochs: int  # at most
-    batch: int
-    learning_rate: float
-    patience: int = 0
+    epochs: Annotated[int, AtLeast(1)]  # at most
+    batch: Annotated[int, AtLeast(1)]
+    learning_rate: Annotated[float, Finite()]
+    patience: Annotated[int, AtLeast(0)] = 0
     schedule: tuple[tuple[int, float], ...] = ()
     optimiser: OptimiserName = "adam"
-    epsilon: float = EPSILON
+    epsilon: Annotated[float, Finite()] = EPSILON
     precision: Precision = "float32"
-    accumulate: int = 1
+    accumulate: Annotated[int, AtLeast(1)] = 1
 
     def __post_init__(self) -> None:
-        check_minimums(self, LEAST)
-        above_zero(self, "learning_rate", "epsilon")
-        one_of(self, "optimiser", OptimiserName)
-        one_of(self, "precision", Precision)
+        super().__post_init__()
         epochs = [epoch for epoch, _ in self.schedule]
         if epochs != sorted(set(epochs)) or any(epoch < 1 or not factor > 0 for epoch, factor in self.schedule):
             raise ValueError(
@@ -62,3 +60,63 @@ class Recipe:
         """The factor of the learning rate in an epoch, counted from 1."""
         passed = [factor for changed, factor in self.schedule if epoch > changed]
         return float(passed[-1]) if passed else 1.0
+
+
+LARGEST_EPSILON = 200.0  # beyond, opacus's accountant takes gigabytes, or fails
+
+
+@dataclass(frozen=True)
+class Privacy(Ranged):
+    """Differentially private training by DP-SGD.
+
+    Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1.
+    """
+
+    epsilon: Annotated[float, Finite()]
+    """Epsilon of the guarantee, over all epochs."""
+    delta: Annotated[float, Share(zero=False, one=False)] = 1e-5
+    """Delta of the guarantee."""
+    clip: Annotated[float, Finite()] = 1.0
+    """Norm to which each example's gradient is clipped."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epsilon > LARGEST_EPSILON:
+            raise ValueError(f"epsilon is {self.epsilon}; it must be at most {LARGEST_EPSILON:g}, which hides nothing")
+
+    def extras(self) -> tuple[Extra, ...]:
+        return (OPACUS,)
+
+    def power(self, level: float) -> float:
+        """The largest power of a test that tells models trained with one example from those without, at most 1.
+
+        min(e^epsilon level + delta, 1 - e^-epsilon (1 - delta - level)) of tests with this false positive rate.
+        Wasserman & Zhou 2010, "A statistical framework for differential privacy", theorem 2.4; Kairouz, Oh & Viswanath
+        2015, "The composition theorem for differential privacy", section 2.
+        """
+        steep, flat = math.exp(self.epsilon) * level + self.delta, math.exp(-self.epsilon) * (1 - self.delta - level)
+        return min(steep, 1 - max(0.0, flat))
+
+
+def least_epsilon(power: float, level: float, delta: float) -> float:
+    """The smallest epsilon with which a test of this false positive rate may have such a power: `Privacy.power` turned
+    around, 0 where every epsilon allows it, infinite where none does."""
+    with_it, without = power - delta, 1 - delta - level
+    missed = 1 - power
+    steep = math.log(with_it / level) if with_it > 0 else 0.0
+    flat = 0.0 if without <= 0 else math.inf if missed <= 0 else math.log(without / missed)
+    return max(0.0, steep, flat)
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """ValueError where the recipe has a setting that private training does not support."""
+    settings = {
+        "patience": (recipe.patience, 0),
+        "schedule": (recipe.schedule, ()),
+        "optimiser": (recipe.optimiser, "adam"),
+        "precision": (recipe.precision, "float32"),
+        "accumulate": (recipe.accumulate, 1),
+    }
+    for name, (given, only) in settings.items():
+        if given != only:
+            raise ValueError(f"privacy is given and {name} is {given}; it must be {only}")

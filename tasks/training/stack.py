@@ -1,13 +1,13 @@
 """Models trained side by side: each has a place, with its weights, its optimiser's moments and its order of the data.
 
-All places take a step together (`tasks.training.step`). On a GPU it is recorded once as a CUDA graph and then replayed,
-since launching its operations one by one takes longer than running them.
+All places take a step together (`tasks.training.step`). On a GPU it is recorded once as one of NVIDIA's CUDA graphs and
+then replayed, since launching its operations one by one takes longer than running them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,14 +18,50 @@ from torch import Tensor
 
 from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.layers import Mode
-from tasks.training.cuda_graphs import Graphs
 from tasks.training.device_data import DeviceData
-from tasks.training.members import Epoch, Member, Spec, State, Trained, TrainingError
-from tasks.training.minibatches import Order, order
+from tasks.training.members import Epoch, Member, Order, Spec, State, Trained, TrainingError, not_finite, order
 from tasks.training.objective import AfterStep, Batch
-from tasks.training.optimisers.factory import optimiser_of
-from tasks.training.parameter_buffer import ParameterBuffer
+from tasks.training.optimisers import ParameterBuffer, optimiser_of
 from tasks.training.step import Step
+
+REHEARSALS = 3  # before recording: libraries choose their algorithms and allocate their workspaces in the first ones
+
+
+class Graphs:
+    """Recordings on one device by name, each made at its first use."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
+
+    def run(self, name: str, function: Callable[[], None], changed: Sequence[Tensor]) -> None:
+        """Run the function's recording on the current stream. `changed` are the tensors that it changes."""
+        if name not in self._graphs:
+            self._graphs[name] = self._record(function, changed)
+        self._graphs[name].replay()
+
+    def _record(self, function: Callable[[], None], changed: Sequence[Tensor]) -> torch.cuda.CUDAGraph:
+        before = [tensor.clone() for tensor in changed]
+        current = torch.cuda.current_stream(self._device)
+        # A recording keeps the workspaces of the stream that it was made on: stacks that replay theirs side by side
+        # must have recorded them on their own. The default stream cannot be recorded.
+        own = current
+        if current == torch.cuda.default_stream(self._device):
+            own = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        own.wait_stream(current)
+        with torch.cuda.stream(own):
+            for _ in range(REHEARSALS):
+                function()
+                with torch.no_grad():
+                    for tensor, original in zip(changed, before, strict=True):
+                        tensor.copy_(original)
+        current.wait_stream(own)
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may allocate meanwhile: only this one's work is being recorded.
+        with torch.cuda.graph(graph, stream=own, capture_error_mode="thread_local"):
+            function()
+        return graph
+
 
 ASSESSED_AT_ONCE = 512  # rows: activations of so many stay in a core's cache. Draws depend on it
 
@@ -243,9 +279,9 @@ class Stack:
         bad = np.flatnonzero(~np.isfinite(losses))
         if len(bad):
             step = (epoch - 1) * len(losses) + int(bad[0]) + 1
-            return TrainingError(not_finite("loss", f"at step {step}", who.member.seed))
+            return not_finite("loss", f"at step {step}", who.member.seed)
         if not math.isfinite(loss):
-            return TrainingError(not_finite("validation loss", f"after epoch {epoch}", who.member.seed))
+            return not_finite("validation loss", f"after epoch {epoch}", who.member.seed)
         # A minibatch's loss is the mean over its rows, or their sum.
         trained = losses.sum() / len(who.member.rows) if self.spec.learning.total else losses.mean()
         return Epoch(epoch, float(trained), float(loss), float(accuracy))
@@ -328,7 +364,3 @@ def fill(place: int, values: Mapping[str, NDArray[np.floating]], *flats: Paramet
 def numbers(place: int, *flats: ParameterBuffer) -> dict[str, NDArray[np.floating]]:
     """A copy of the values in a model's slot."""
     return {name: view[place].cpu().numpy().copy() for flat in flats for name, view in flat.views.items()}
-
-
-def not_finite(what: str, where: str, seed: int) -> str:
-    return f"{what} is not finite {where} (seed {seed}); try a lower learning rate"

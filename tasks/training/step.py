@@ -17,9 +17,8 @@ from tasks.models.counter_rng import CounterRng, step_keys
 from tasks.models.layers import Mode
 from tasks.training.device_data import DeviceData
 from tasks.training.members import Spec
-from tasks.training.objective import AfterStep, Batch
-from tasks.training.optimisers.optimiser import Optimiser
-from tasks.training.parameter_buffer import ParameterBuffer
+from tasks.training.objective import AfterStep, Batch, ByHand
+from tasks.training.optimisers import Optimiser, ParameterBuffer
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +55,8 @@ class Step:
         }
         self._values = {name: tensor.detach() for name, tensor in self.tensors.items()}
         self.together = keys.device.type != "cpu"
-        self._written_out = not self.together  # as far as is known: whether there are manual gradients
+        self.by_hand = self.learning if isinstance(self.learning, ByHand) else None
+        self._written_out = not self.together and self.by_hand is not None  # as far as is known
         # By model: its tensors (*shape), its stack of one, its key and its steps. Split here once, not in every
         # step.
         places = range(len(keys))
@@ -102,6 +102,7 @@ class Step:
         self, chosen: Tensor, real: Tensor | None, occupied: Sequence[int], passed: Tensor | None
     ) -> Tensor | None:
         """Every model's step with its written-out gradients; None where there are none."""
+        assert self.by_hand is not None
         counts = {place: chosen.shape[1] if real is None else int(real[place].sum()) for place in occupied}
         with torch.inference_mode():
             losses = torch.zeros(len(chosen), dtype=self.dtype)
@@ -118,7 +119,7 @@ class Step:
                     if real is not None:
                         rows = rows[0][:count], rows[1][:count]
                     draws = self._draws(*self._drawn[place], part)
-                    result = self.learning.manual_gradient(self._single[place], *rows, shares, draws)
+                    result = self.by_hand.manual_gradient(self._single[place], *rows, shares, draws)
                     if result is None:
                         return None
                     loss, gradients = result

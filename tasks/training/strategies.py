@@ -16,13 +16,12 @@ from dataclasses import dataclass
 
 import torch
 
-from tasks import hardware
-from tasks.compute_context import Choice, ComputeContext
 from tasks.training import memory
 from tasks.training.device_data import DeviceData
-from tasks.training.members import Member, Spec
-from tasks.training.minibatches import minibatches
+from tasks.training.members import Member, Spec, minibatches
 from tasks.training.stack import Stack
+from tasks.worker import hardware
+from tasks.worker.compute_context import Choice, ComputeContext
 
 STREAMS = (4, 16)  # of the way "graph"
 STACKED = (64, 256)  # of the way "stack": 64 models come within a sixth of the full rate of large stacks

@@ -12,12 +12,12 @@ from contextlib import AbstractContextManager
 
 import torch
 
-from tasks import compute_context, hardware
 from tasks.training import memory
 from tasks.training.device_data import place_images
 from tasks.training.members import Member, Spec, Trained, TrainingError
 from tasks.training.stack import Slot, Stack
 from tasks.training.strategies import Strategy, UnsupportedStrategy, Workload, choose_strategy, stream
+from tasks.worker import compute_context, hardware
 
 Outcome = tuple[int, Trained | Exception]
 

@@ -7,7 +7,7 @@ the weights and the optimiser. Which loss, and in which order, is all that tells
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,25 +15,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks import hardware, seeds
 from tasks.datasets.images import Images
-from tasks.models.counter_rng import CounterRng, member_key
+from tasks.models.counter_rng import member_key
 from tasks.models.layers import EVALUATION, Weight
-from tasks.models.weights import Weights, model_weights
+from tasks.models.networks import Weights, model_weights
+from tasks.numerics import seeds
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.device_data import DeviceData, place_images
-from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
-from tasks.training.minibatches import order
+from tasks.training.fit import Losses, fit, read_losses
+from tasks.training.members import Epoch, Member, Spec, Trained, not_finite, order
 from tasks.training.objective import Batch
-from tasks.training.optimisers.factory import optimiser_of
-from tasks.training.parameter_buffer import ParameterBuffer
+from tasks.training.optimisers import ParameterBuffer, optimiser_of
 from tasks.training.recipe import Recipe
 from tasks.training.stack import fill
 from tasks.training.step import Step
-from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
+from tasks.training.unlearning import Distillation, FineTuning, GradientAscent, Method, RandomLabels
+from tasks.worker import hardware
 
 Rows = NDArray[np.int64]
 Tensors = Mapping[str, Tensor]
+Loss = Callable[[Tensors, Batch], Tensor]
+TakeSteps = Callable[[int], Iterator[Tensor]]
 
 ASKED = 1000  # images at most whose loss says when gradient ascent stops
 ASKED_AT_ONCE = 512  # rows
@@ -61,11 +63,11 @@ def unlearn_model(
         model = Unlearner(learning, recipe, images, weights, seed, place)
         match method:
             case FineTuning():
-                history = trained_on(model, method, kept)
+                history = train_on(model, method, kept)
             case GradientAscent():
                 history = ascend(model, method, forgotten)
             case RandomLabels():
-                history = trained_on(model, method, np.append(kept, forgotten))
+                history = train_on(model, method, np.append(kept, forgotten))
             case Distillation():
                 history = distil(model, method, kept, forgotten)
         return Trained(len(history), tuple(history), model_weights(model.tensors, 0))
@@ -99,7 +101,18 @@ class Unlearner:
         """The weights, (1, *shape) by name, in the network's order; what changes them changes these."""
         return {name: (self.learned.views | self.fixed.views)[name] for name in self.learning.weights}
 
-    def steps(self, losses: Loss | None, rows: Rows, epoch: int, rate: float, over: str) -> Iterator[float]:
+    def fit(self, epochs: int, take_steps: TakeSteps, stop: Callable[[], bool] = lambda: False) -> list[Epoch]:
+        """Train for so many epochs, of these steps each, or until one after which `stop` says so."""
+        history: list[Epoch] = []
+
+        def after_epoch(epoch: int, losses: Losses) -> bool:
+            history.append(self.epoch(epoch, losses))
+            return stop()
+
+        fit(range(1, epochs + 1), take_steps, after_epoch, self.seed)
+        return history
+
+    def steps(self, losses: Loss | None, rows: Rows, epoch: int, rate: float, over: str) -> Iterator[Tensor]:
         """Each step's loss of one pass over the rows, in the order of that epoch, taken at this learning rate.
 
         `losses` is what is minimised, the cross-entropy by default. `over` names the pass, whose order is its own.
@@ -111,21 +124,13 @@ class Unlearner:
         member = Member(seeds.derive(self.seed, over), rows)
         for chosen in order(member, epoch, self.recipe.batch, {}):
             real = torch.from_numpy(chosen[chosen >= 0][None]).to(self.keys.device)
-            loss = float(step.take(real, False, [0], None)[0])
-            if not math.isfinite(loss):
-                raise TrainingError(
-                    f"loss is not finite in epoch {epoch} of unlearning (seed {self.seed}); try a lower learning rate"
-                )
-            yield loss
+            yield step.take(real, False, [0], None)[0]
 
-    def epoch(self, number: int, losses: Sequence[float]) -> Epoch:
+    def epoch(self, number: int, losses: Losses) -> Epoch:
         """The epoch with these losses of its steps, and the validation loss and accuracy after it."""
         loss, accuracy = self.evaluate(self.test_parts(self.data.test_count))
         if not math.isfinite(loss):
-            raise TrainingError(
-                f"validation loss is not finite after epoch {number} of unlearning (seed {self.seed}); try a lower "
-                "learning rate"
-            )
+            raise not_finite("validation loss", f"after epoch {number} of unlearning", self.seed)
         return Epoch(number, float(np.mean(losses)), loss, accuracy)
 
     def test_parts(self, count: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -151,9 +156,6 @@ class Unlearner:
                     count + len(labels),
                 )
         return total / count, right / count
-
-
-Loss = Callable[[Tensors, Batch], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,41 +184,28 @@ class Learned:
     def evaluate_rows(self, tensors: Tensors, batch: Batch) -> tuple[Tensor, Tensor | None]:
         return self.learning.evaluate_rows(tensors, batch)
 
-    def manual_gradient(
-        self,
-        tensors: Tensors,  # noqa: ARG002
-        pixels: Tensor,  # noqa: ARG002
-        labels: Tensor,  # noqa: ARG002
-        shares: Tensor,  # noqa: ARG002
-        draws: CounterRng,  # noqa: ARG002
-    ) -> tuple[Tensor, Sequence[Tensor]] | None:
-        return None
 
-
-def trained_on(model: Unlearner, method: FineTuning | RandomLabels, rows: Rows) -> list[Epoch]:
+def train_on(model: Unlearner, method: FineTuning | RandomLabels, rows: Rows) -> list[Epoch]:
     """Trains on these rows, whatever their labels are."""
-    return [
-        model.epoch(number, list(model.steps(None, rows, number, method.learning_rate, "kept")))
-        for number in range(1, method.epochs + 1)
-    ]
+    return model.fit(method.epochs, lambda epoch: model.steps(None, rows, epoch, method.learning_rate, "kept"))
 
 
 def ascend(model: Unlearner, method: GradientAscent, forgotten: Rows) -> list[Epoch]:
     """Climbs until the images to be forgotten are as hard as validation images; the losses are their cross-entropy."""
-    history: list[Epoch] = []
-    while len(history) < method.epochs:
-        number, losses = len(history) + 1, []
-        hard = as_hard_as_new(model, forgotten)
-        if not hard:
-            for loss in model.steps(ascent(model.learning), forgotten, number, method.learning_rate, "forgotten"):
-                losses.append(-loss)
-                hard = as_hard_as_new(model, forgotten)
-                if hard:
-                    break
-        history.append(model.epoch(number, losses or [model.evaluate(model.parts(forgotten[:ASKED]))[0]]))
-        if hard:
-            break
-    return history
+    hard = as_hard_as_new(model, forgotten)
+
+    def take_steps(epoch: int) -> Iterator[Tensor]:
+        nonlocal hard
+        if hard:  # from the start: no step is taken
+            yield torch.tensor(model.evaluate(model.parts(forgotten[:ASKED]))[0], dtype=torch.float64)
+            return
+        for loss in model.steps(ascent(model.learning), forgotten, epoch, method.learning_rate, "forgotten"):
+            yield -loss
+            hard = as_hard_as_new(model, forgotten)
+            if hard:
+                return
+
+    return model.fit(method.epochs, take_steps, lambda: hard)
 
 
 def as_hard_as_new(model: Unlearner, forgotten: Rows) -> bool:
@@ -242,15 +231,15 @@ def with_random_labels(images: Images, forgotten: Rows, classes: int, seed: int)
 def distil(model: Unlearner, method: Distillation, kept: Rows, forgotten: Rows) -> list[Epoch]:
     """Departs from the teacher, the model as it was, on what is to be forgotten, and obeys it on what is kept."""
     teacher = {name: tensor.clone() for name, tensor in model.tensors.items()}
-    history: list[Epoch] = []
-    for number in range(1, method.epochs + 1):
-        rate = method.learning_rate * 0.1 ** sum(epoch < number for epoch in method.falls)
-        if number <= method.forgetting:
-            for _ in model.steps(departure(model.learning, method, teacher), forgotten, number, rate, "forgotten"):
-                pass
-        losses = list(model.steps(obedience(model.learning, method, teacher), kept, number, rate, "kept"))
-        history.append(model.epoch(number, losses))
-    return history
+
+    def take_steps(epoch: int) -> Iterator[Tensor]:
+        rate = method.learning_rate * 0.1 ** sum(fall < epoch for fall in method.falls)
+        if epoch <= method.forgetting:
+            departing = model.steps(departure(model.learning, method, teacher), forgotten, epoch, rate, "forgotten")
+            read_losses(departing, model.seed, 0)
+        yield from model.steps(obedience(model.learning, method, teacher), kept, epoch, rate, "kept")
+
+    return model.fit(method.epochs, take_steps)
 
 
 def departure(learning: CrossEntropy, method: Distillation, teacher: Tensors) -> Loss:

@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.forgetting.config import PUBLISHED, Forgetting, tiny
-from tasks.audits.forgetting.kolmogorov_smirnov import SCORES
+from tasks.audits.forgetting.config import PUBLISHED, Forgetting
 from tasks.audits.forgetting.measures.baselines import BASELINES
 from tasks.audits.forgetting.measures.decisions import DECISIONS
-from tasks.audits.forgetting.measures.distances import DISTANCES
 from tasks.audits.forgetting.measures.fits import FITS
 from tasks.audits.forgetting.measures.power import POWER
 from tasks.audits.forgetting.measures.query_confidences import CONFIDENCES
-from tasks.audits.forgetting.measures.ratios import RATIOS
+from tasks.audits.forgetting.measures.ratios import DISTANCES, RATIOS
+from tasks.audits.forgetting.presets import tiny
+from tasks.audits.forgetting.rho import SCORES
 from tasks.audits.forgetting.target import Target
-from tasks.statistics import proportion
+from tasks.numerics.statistics import proportion
 
 Row = dict[str, Any]
 # Table 1 of the paper: the KS distance of each target there.

@@ -10,13 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.audits.deja_vu.config import About, DejaVu
-from tasks.audits.deja_vu.measures.categories import CATEGORIES
-from tasks.audits.deja_vu.measures.drawn import DRAWN
+from tasks.audits.deja_vu.measures import summary
 from tasks.audits.deja_vu.measures.probe import PROBE
+from tasks.audits.deja_vu.measures.reconstruction import DRAWN
 from tasks.audits.deja_vu.measures.retrieval import RETRIEVAL
-from tasks.audits.deja_vu.measures.scores import SCORES
+from tasks.audits.deja_vu.measures.scores import CATEGORIES, SCORES
 from tasks.audits.deja_vu.presets import SMOKE
-from tasks.audits.deja_vu.summary import summary
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 

@@ -19,18 +19,18 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store
 from tasks.audits.unique_feature import PRESETS, UniqueFeature
+from tasks.audits.unique_feature.measures import summary
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
 from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
-from tasks.audits.unique_feature.measures.history import HISTORY
-from tasks.audits.unique_feature.published import PublishedCell
-from tasks.audits.unique_feature.slope_ranks import inked_cells
-from tasks.audits.unique_feature.summary import summary
+from tasks.audits.unique_feature.measures.learning_curve import HISTORY
+from tasks.audits.unique_feature.population import inked_cells
+from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.contract.job import Job
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph
-from tasks.job import Job
-from tasks.statistics import proportion
+from tasks.numerics.statistics import proportion
 
 Row = dict[str, Any]
 Tables = Mapping[str, Sequence[pa.Table]]

@@ -9,9 +9,8 @@ from pathlib import Path
 from dashboards import page
 from dashboards.run import Run, open_run
 from orchestrator.runs.lifecycle import start
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import pin_cells, resolve_cells
-from orchestrator.spec.specification import Spec
+from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import Store
 
 HERE = Execution(address="none", mlflow="off", report=False)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tasks.audits.density.config import Density
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
-from tasks.statistics import proportion
+from tasks.numerics.statistics import proportion
 
 Row = dict[str, Any]
 

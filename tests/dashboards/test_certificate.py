@@ -10,9 +10,9 @@ import pytest
 
 from dashboards.certificate import MASKED
 from dashboards.run import Run, open_run
-from orchestrator.inspection import evidence
-from orchestrator.run_folder import details
-from orchestrator.run_folder.details import LONGEST
+from orchestrator.inspection import page_seal
+from orchestrator.run_folder import notes
+from orchestrator.run_folder.notes import LONGEST_DETAIL
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
 from tasks.datasets.features import Words
@@ -65,8 +65,8 @@ def test_where_nothing_is_masked_none_is_said_to_be(smoke: Run, drawn: Path) -> 
 def test_what_was_audited_is_told_by_digest(smoke: Run, opened: Page) -> None:
     rows = "[...document.querySelectorAll('#audited tr')].slice(1)"
     found = opened.evaluate(f"{rows}.map(row => [...row.cells].map(each => each.innerText))")
-    things = evidence.audited_items(smoke.journal, smoke.store)
-    (summary,) = (table for table in evidence.tables(smoke.journal, smoke.store) if table.name == "summary")
+    things = page_seal.audited_items(smoke.journal, smoke.store)
+    (summary,) = (table for table in page_seal.tables(smoke.journal, smoke.store) if table.name == "summary")
     assert [*((each.what, each.name, each.digest) for each in things), ("result", "summary", summary.digest)] == [
         tuple(row[:3]) for row in found
     ]
@@ -138,7 +138,9 @@ def sheets(browser: Browser, drawn: Path) -> int:
 def test_one_sheet_holds_it_however_many_cells_there_are(store: Store, browser: Browser, count: int) -> None:
     swept = cells(store, count)
     if count == 3:
-        details.give(swept.journal.folder, dict.fromkeys(details.NAMES, ("word " * LONGEST)[:LONGEST]))
+        notes.give_details(
+            swept.journal.folder, dict.fromkeys(notes.DETAIL_NAMES, ("word " * LONGEST_DETAIL)[:LONGEST_DETAIL])
+        )
     drawn = pages.draw(swept)
     assert 1 == sheets(browser, drawn)
     page = browser.open(drawn)

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from dashboards import drawing
 from dashboards.audits.deja_vu import attacks
-from dashboards.audits.deja_vu.attacks import Attack
-from dashboards.audits.deja_vu.curves import Curve, decisive_percent, draw_curve, read_curve
+from dashboards.audits.deja_vu.attacks import Attack, decisive_percent, read_curve
 from dashboards.audits.deja_vu.pictures import BOX, CROP, LONGEST, dashes, draw_outlines
-from dashboards.audits.deja_vu.probes import gap, gaps
-from dashboards.figure import Figure
+from dashboards.audits.deja_vu.scores import gap, gaps
+from dashboards.chart import Curve, Figure, curve
 from dashboards.figures import figures
 from dashboards.gallery import Gallery, Item
 from dashboards.page import gallery
@@ -28,12 +27,11 @@ from orchestrator.inspection.pages import PRIVATE_PAGE
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
 from tasks.audits.deja_vu.config import About, DejaVu
+from tasks.audits.deja_vu.measures import summary
 from tasks.audits.deja_vu.measures.retrieval import RETRIEVAL
 from tasks.audits.deja_vu.presets import SMOKE
-from tasks.audits.deja_vu.summary import summary
 from tasks.datasets import catalog
-from tasks.datasets.boxed.crops import windows
-from tasks.datasets.boxed.evaluation import evaluation_pictures
+from tasks.datasets.boxed.crops import evaluation_pictures, windows
 from tasks.datasets.dataset import Dataset
 from tests.dashboards import inferred, made, pages
 from tests.dashboards.test_figures import named
@@ -112,7 +110,7 @@ def test_the_curves_are_those_of_the_table() -> None:
     assert expected == found.value.tolist()
     assert found.value - 0.05 == pytest.approx(found.low)
     axes = Canvas().add_subplot()
-    draw_curve(axes, found, ("canary", "o", "-"))
+    curve(found, ("canary", "o", "-"))(axes)
     (line,) = axes.lines
     assert expected == np.asarray(line.get_ydata()).tolist()
     assert drawing.light("canary") == line.get_color()
@@ -408,7 +406,7 @@ def test_a_place_without_an_interval_is_told_without_one() -> None:
     alone = Curve(np.ones(1), np.full(1, 0.25), np.full(1, np.nan), np.full(1, np.nan))
     assert "0.25" == alone.describe()
     axes = Canvas().add_subplot()
-    draw_curve(axes, alone, ("twin", "s", "-"))
+    curve(alone, ("twin", "s", "-"))(axes)
     assert [0.25] == np.asarray(axes.lines[-1].get_ydata()).tolist()
 
 

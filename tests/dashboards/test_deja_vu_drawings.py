@@ -14,7 +14,7 @@ from dashboards.gallery import Gallery
 from dashboards.page import gallery
 from orchestrator.inspection.pages import PRIVATE_PAGE
 from orchestrator.store import Store
-from tasks.audits.deja_vu.measures.drawn import DRAWN
+from tasks.audits.deja_vu.measures.reconstruction import DRAWN
 from tasks.audits.deja_vu.presets import SMOKE
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset

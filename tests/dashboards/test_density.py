@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dashboards import drawing
-from dashboards.audits.density.axis_limits import describe_outside, robust_limits
-from dashboards.audits.density.losses import loss_limits, read_losses
-from dashboards.audits.density.observations import Observations
+from dashboards.audits.density.curves import loss_limits, read_losses
+from dashboards.audits.density.observations import Observations, Statistics, describe_outside, robust_limits
 from dashboards.audits.density.outliers import example_bins
 from dashboards.audits.density.pictures import score_extremes
-from dashboards.audits.density.score_statistics import Statistics
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.figures import figures
 from dashboards.gallery import Gallery, Picture
 from dashboards.page import gallery
@@ -179,8 +177,8 @@ def test_the_course_says_where_it_began_and_ended(store: Store) -> None:
     high = float(np.quantile(scored.values(500)["m"], 0.95))
     followed = Statistics(table).curve("published", "quantile 0.95")
     assert followed is not None
-    assert [5, 10, 20] == followed.epochs.tolist()
-    assert high == pytest.approx(followed.estimate[-1])
+    assert [5, 10, 20] == followed.places.tolist()
+    assert high == pytest.approx(followed.value[-1])
     assert (
         f"95 % quantile of M as published: {followed.describe(0)} after epoch 5, {followed.describe()} after"
         in found.alt
@@ -208,8 +206,8 @@ def test_the_losses_say_the_gap_and_where_the_test_loss_was_lowest(store: Store)
 def test_the_first_losses_do_not_press_the_rest_together() -> None:
     found = read_losses(scored.losses(100))
     low, high = loss_limits(list(found.values()))
-    assert max(float(each.estimate[0]) for each in found.values()) > 150 > high
-    assert min(float(each.estimate.min()) for each in found.values()) > low
+    assert max(float(each.value[0]) for each in found.values()) > 150 > high
+    assert min(float(each.value.min()) for each in found.values()) > low
 
 
 def test_losses_without_a_model_of_all_data_are_drawn(store: Store) -> None:

@@ -18,13 +18,13 @@ import pytest
 
 import orchestrator
 from dashboards import drawing
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.figures import figures
 from dashboards.run import Run, open_run
 from orchestrator.store import Store, open_store
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
-from tasks.audits.unique_feature.measures.history import HISTORY
-from tasks.schemas import SUMMARY
+from tasks.audits.unique_feature.measures.learning_curve import HISTORY
+from tasks.contract.schemas import SUMMARY
 from tests.dashboards import made
 from tests.dashboards.test_drawing import COLOUR
 from tests.support.shell import Shell

@@ -15,22 +15,22 @@ from scipy import stats
 from dashboards import drawing
 from dashboards.audits.forgetting.power import read_power
 from dashboards.audits.forgetting.query_confidences import (
-    Axis,
     ModelConfidences,
+    OddsAxis,
     empirical_cdf,
     largest_gap,
     read_confidences,
     tick_label,
 )
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.figures import figures
 from dashboards.run import Run
 from orchestrator.store import Store
 from tasks.audits.forgetting.exchangeability import scores
 from tasks.audits.forgetting.measures.decisions import decisions as judged
 from tasks.audits.forgetting.measures.power import MEASURE
-from tasks.measure import Tables
-from tasks.schemas import SUMMARY
+from tasks.contract.measure import Tables
+from tasks.contract.schemas import SUMMARY
 from tests.dashboards import forgotten, made
 from tests.dashboards.test_figures import named
 from tests.tasks.audits.forgetting import small_run
@@ -176,7 +176,7 @@ def test_the_distance_is_that_of_the_one_sided_test_where_both_are_known() -> No
 
 def test_a_line_goes_through_the_quantiles_and_steps_where_values_are_tied() -> None:
     values = np.sort(np.concatenate([np.linspace(0.01, 0.99, 6000), np.ones(4000)]))
-    places = Axis.from_models([asked(*values)])
+    places = OddsAxis.from_models([asked(*values)])
     x, y = empirical_cdf(values, places, 50)
     assert len(x) <= 102
     assert (np.diff(x) >= 0).all()
@@ -189,7 +189,7 @@ def test_a_line_goes_through_the_quantiles_and_steps_where_values_are_tied() -> 
 
 
 def test_confidences_at_either_end_are_gathered_at_the_edges_and_said() -> None:
-    places = Axis.from_models([asked(0.0, 1e-30, 0.5, 1.0)])
+    places = OddsAxis.from_models([asked(0.0, 1e-30, 0.5, 1.0)])
     assert [places.low - 0.5, places.low - 0.5, 0.0, places.high + 0.5] == places.positions(
         np.array([0.0, 1e-30, 0.5, 1.0])
     ).tolist()

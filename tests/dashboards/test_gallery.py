@@ -18,13 +18,12 @@ from dashboards.gallery import LONGEST, Gallery, text_records
 from dashboards.page import gallery
 from orchestrator.store import Store
 from tasks.audits.unique_feature import UniqueFeature
-from tasks.audits.unique_feature.evaluation import burning
+from tasks.audits.unique_feature.evaluation import burning, probe_images, probe_set_triples
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
-from tasks.audits.unique_feature.probe_images import probe_images, probe_set_triples
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Glyph, Words, burn, pixels
+from tasks.datasets.features import Glyph, Words, burn, glyph_pixels
 from tasks.datasets.records import Records
 from tests.dashboards import made
 
@@ -56,8 +55,8 @@ def test_they_carry_the_feature_that_was_burnt_in_though_another_was_asked_for(s
     burnt = Glyph(text="Q")
     found = shown(store, made.embedded(burnt=burnt))
     canary, probe = array(found.pictures[0].png), array(found.pictures[-2].png)
-    assert (pixels(burnt) == canary[1:6, 1:6]).all()
-    assert (pixels(Glyph()) == probe[1:6, 1:6]).all()
+    assert (glyph_pixels(burnt) == canary[1:6, 1:6]).all()
+    assert (glyph_pixels(Glyph()) == probe[1:6, 1:6]).all()
 
 
 def test_a_few_probe_images_are_shown_three_times_as_the_models_met_them(store: Store) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dashboards import drawing, layout
+from dashboards.chart import Axis, row_panel
 
 
 def inches(axes: object) -> tuple[float, ...]:
@@ -20,10 +21,13 @@ def test_stacked_axes_go_from_the_top_down_and_are_as_wide_as_the_page() -> None
 
 
 def test_rows_have_their_names_beside_them_the_first_at_the_top() -> None:
-    figure, axes, y = layout.row_axes(["first", "a name that is much too long for its row"], 0.4)
+    rows = layout.rows(["first", "a name that is much too long for its row"], 0.4)
+    figure = drawing.canvas(rows.height)
+    row_panel(rows, [], Axis()).draw(figure)
+    (axes,) = figure.axes
     figure.canvas.draw()
     labels = {tick.get_position()[1]: tick.get_text() for tick in axes.get_yticklabels()}
-    assert [1, 0] == y.tolist()
+    assert [1, 0] == rows.y.tolist()
     assert {1: "first", 0: "a name that is much too…"} == labels
     assert pytest.approx(0.3 * 2 + 0.5 + 0.4) == figure.get_size_inches()[1]
 

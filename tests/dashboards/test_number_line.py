@@ -8,7 +8,7 @@ import re
 import pytest
 
 from dashboards.number_line import LEFT, RIGHT, Scale, legend_entries, number_line
-from tasks.certificate import Boundary, NumberLine, chances
+from tasks.contract.certificate import Boundary, NumberLine, chances
 
 EFFECT = NumberLine("effect, in nats", 0.3656, 0.1775, 0.5537, 0.0, boundaries=(Boundary(0.1, "not seen below"),))
 PLACE = NumberLine("place", 3, null=101.0, usual=(11, 201), boundaries=(Boundary(10, "memorised"),), logarithmic=True)

@@ -20,8 +20,7 @@ from dashboards import configuration, page
 from dashboards.drawing import PALETTE
 from dashboards.run import Run, open_run
 from orchestrator.planning.plan import plan_of
-from orchestrator.run_folder.description import cell_description
-from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.journal import Journal, cell_description
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec import specification
 from orchestrator.spec.config_parts import plain

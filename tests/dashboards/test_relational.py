@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from dashboards.audits.relational.examples import EACH, examples
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.figures import figures
 from dashboards.gallery import Gallery
 from dashboards.run import Run
@@ -28,7 +28,7 @@ from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.linear_memorization.gradient_flow import CURVES
 from tasks.linear_memorization.private import PRIVATE
-from tasks.question_answering.answers import ANSWERS
+from tasks.question_answering.question_sets import ANSWERS
 from tests.dashboards import made
 from tests.dashboards.test_figures import named
 from tests.tasks.audits.relational.made_up import FACTS, measured, questions, scored, table

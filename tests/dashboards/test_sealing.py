@@ -17,8 +17,7 @@ from dashboards import sealing
 from dashboards.run import Run
 from orchestrator.inspection import pages as drawers
 from orchestrator.inspection.page_seal import read
-from orchestrator.spec.execution import Execution
-from orchestrator.spec.specification import Spec
+from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import open_store
 from tests.dashboards import pages
 from tests.support.browser import Browser

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from dashboards.document import TEMPLATES
 from dashboards.signs import SHAPES, badge, kind, sign
-from tasks.verdict import ANSWERS, Meaning
+from tasks.contract.verdict import ANSWERS, Meaning
 
 COMMON = ("memorised", "not seen", "forgotten", "not forgotten", "undecided", "not judged")
 

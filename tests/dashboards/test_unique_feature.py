@@ -16,22 +16,21 @@ from dashboards import drawing
 from dashboards.audits.unique_feature.detection import estimator_looks
 from dashboards.audits.unique_feature.family import read_models
 from dashboards.audits.unique_feature.latents import excitation_rates
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.figures import figures
 from dashboards.page import gallery
 from dashboards.run import Run
 from orchestrator.store import Store, open_store
-from tasks.audits.unique_feature import ranks
-from tasks.audits.unique_feature.feature_family import FAMILY
-from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS
+from tasks.audits.unique_feature import population
+from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS, EXACT_VERDICTS
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
-from tasks.audits.unique_feature.measures.exact_verdicts import EXACT_VERDICTS
 from tasks.audits.unique_feature.measures.private_ranks import bounded_share_rows
+from tasks.audits.unique_feature.population import FAMILY
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import row
 from tasks.datasets.features import Words
-from tasks.schemas import SUMMARY
-from tasks.statistics import Estimate, proportion
-from tasks.summaries import row
-from tasks.training.privacy import Privacy
+from tasks.numerics.statistics import Estimate, proportion
+from tasks.training.recipe import Privacy
 from tests.dashboards import made
 from tests.dashboards.test_figures import named
 
@@ -270,8 +269,8 @@ def test_a_model_without_a_label_has_the_rank_that_its_summary_gives() -> None:
         for member, values in enumerate(log_p)
     ]
     (found,) = read_models(pa.Table.from_pylist(rows, FAMILY))
-    assert ranks.rank_p_value(ranks.label_directed_scores(log_p[None])) == found.p_value
-    assert ranks.standardise(log_p)[:, ranks.favoured_label(log_p[None])].tolist() == found.scores.tolist()
+    assert population.rank_p_value(population.label_directed_scores(log_p[None])) == found.p_value
+    assert population.standardise(log_p)[:, population.favoured_label(log_p[None])].tolist() == found.scores.tolist()
 
 
 def test_a_papers_table_over_the_cells_of_a_sweep_is_one_picture(store: Store) -> None:

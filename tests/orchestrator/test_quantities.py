@@ -1,8 +1,25 @@
-"""Numbers of things read as a person says them."""
+"""Numbers of things read as a person says them.
 
+Names and labels from outside reach a terminal as text and a spreadsheet as cells.
+Whatever a table holds has a place in JSON that any reader takes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 
-from orchestrator.quantities import format_count
+from orchestrator.quantities import format_count, inert, jsonable, printable, printable_lines
+from tests.support.shell import Here
+
+HOSTILE = "a\x1b[31mred\nsecond\u202eabc"
+SHOWN = r"a\x1b[31mred\nsecond\u202eabc"
 
 
 @pytest.mark.parametrize(
@@ -23,3 +40,72 @@ from orchestrator.quantities import format_count
 )
 def test_the_first_word_takes_the_plural(number: int, thing: str, said: str) -> None:
     assert said == format_count(number, thing)
+
+
+def test_what_a_terminal_would_obey_is_escaped_and_all_scripts_pass() -> None:
+    assert SHOWN == printable(HOSTILE)
+    assert SHOWN == printable(printable(HOSTILE))
+    assert "two\n\tlines\\x07" == printable_lines("two\n\tlines\x07")
+    assert r"\x9b\u2066\ufeff\u2028" == printable("\x9b\u2066\ufeff\u2028")
+    for text in ("Müller 50 µm", "日本語", "α ≤ β", "עברית العربية", "a\u202fb"):
+        assert text == printable(text)
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "-", "--1"])
+def test_a_formula_follows_an_apostrophe(text: str) -> None:
+    assert f"'{text}" == inert(text)
+
+
+@pytest.mark.parametrize("text", ["-1.5", "+3", "-2e-05", "-.5", "-inf", "label", "a=b", "", "1-2"])
+def test_numbers_and_names_stay_as_they_are(text: str) -> None:
+    assert text == inert(text)
+
+
+def test_no_label_reaches_the_terminal_or_a_spreadsheet_as_a_command(tmp_path: Path) -> None:
+    engram = Here(tmp_path)
+    (tmp_path / "sweep.yaml").write_text(
+        'audit: toys\nsweep:\n  label: ["=1+1", "-3.5", "a\\e[31mred\\nsecond\\u202Eabc"]\n', encoding="utf-8"
+    )
+    said = [
+        engram("plan", "sweep.yaml"),
+        engram("run", "sweep.yaml", "--address", "none"),
+        engram("runs"),
+        engram("status"),
+        engram("run", "toys", f"label={HOSTILE}", "trouble=raise", "at=1", "--address", "none", code=3),
+        engram("show", f"toys{HOSTILE}", code=2),
+        engram("status", HOSTILE, code=2),
+    ]
+    for text in (part for one in said for part in (one.stdout, one.stderr)):
+        assert not any(obeyed in text for obeyed in ("\x1b", "\u202e", "\nsecond"))
+    assert all(SHOWN in one.stdout for one in (said[1], said[2]))
+    assert 1 == len(said[5].stderr.splitlines())
+    sweep = next(line.split()[0] for line in said[2].stdout.splitlines() if "3 cells" in line)
+    engram("results", sweep, "summary", "--out", "out.csv")
+    lines = (tmp_path / "out.csv").read_text(encoding="utf-8")
+    assert all(cell in lines for cell in ('"\'=1+1"', '"-3.5"'))
+    assert '"=1+1"' not in lines
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0.1, 0.1),
+        (math.nan, None),
+        (-math.inf, None),
+        (np.float64("inf"), None),
+        (True, True),
+        (2**70, 2**70),
+        (None, None),
+        ("ε", "ε"),
+        (b"\xff\x00", "/wA="),
+        (datetime.date(2024, 2, 29), "2024-02-29"),
+        (datetime.datetime(2024, 2, 29, 1, 2, tzinfo=datetime.UTC), "2024-02-29 01:02:00+00:00"),
+        ((1, [math.nan, (b"a",)]), [1, [None, ["YQ=="]]]),
+        ({1: {"x": (math.inf,)}, None: []}, {"1": {"x": [None]}, "None": []}),
+    ],
+)
+def test_a_value_is_as_json_has_it(value: Any, expected: Any) -> None:
+    found = jsonable(value)
+    assert expected == found
+    assert type(expected) is type(found) or isinstance(found, float)
+    assert expected == json.loads(json.dumps(found, allow_nan=False))

@@ -1,4 +1,7 @@
-"""Numbers to read."""
+"""Numbers to read.
+
+Settings of a summary's rows, read and shown in one place.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import math
 
 import pytest
 
+from orchestrator import rounding
 from orchestrator.rounding import format_interval, format_p_value, format_row_interval, format_row_value, format_value
 
 
@@ -62,3 +66,25 @@ def test_p_values_have_two_digits_and_a_floor() -> None:
     assert ["0.0004", "0.05", "1", "1e-6", "< 1e-6", "< 1e-6", "", ""] == [
         format_p_value(p) for p in (0.00039641, 0.05, 1.0, 1e-6, 9e-7, 0.0, None, math.nan)
     ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "varied", "shown"),
+    [
+        ('{"images": "probe", "k": 5}', {"images": "probe", "k": 5}, "images=probe, k=5"),
+        ("{}", {}, ""),
+        ("", {}, ""),
+        (None, {}, ""),
+        ("[1, 2]", None, "[1, 2]"),
+        ("of another kind", None, "of another kind"),
+    ],
+)
+def test_what_was_varied_is_told_and_what_is_no_setting_is_left_as_it_is(
+    setting: str | None, varied: dict[str, object] | None, shown: str
+) -> None:
+    assert varied == rounding.parse_setting(setting)
+    assert shown == rounding.format_setting(setting)
+
+
+def test_the_place_that_shows_a_setting_writes_its_values() -> None:
+    assert "rate = 0.333" == rounding.format_setting('{"rate": 0.3333333}', lambda value: f"{value:.3g}", equals=" = ")

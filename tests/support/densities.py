@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from tasks import seeds
 from tasks.models.modules import drawing
+from tasks.numerics import seeds
 
 SOURCE = '''
 import torch

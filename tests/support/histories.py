@@ -24,7 +24,7 @@ from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Mis
 from orchestrator.executors.gpu_packing import GpuMeasurement
 from orchestrator.planning.plan import Plan, group_of
 from orchestrator.scheduling.schedule import DEATHS, FRUITLESS, REOPENED, Schedule
-from tasks.job import Function, Inputs, Job, marks, task
+from tasks.contract.job import Function, Inputs, Job, marks, task
 
 SHAPES = 500  # different plans
 STEPS = 40  # at most, before nothing goes wrong any more

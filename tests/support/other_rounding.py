@@ -25,7 +25,7 @@ def library(onednn: bool, threads: int) -> Iterator[None]:
     """The products of dense layers by oneDNN or by torch's own library, on so many threads."""
     import torch
 
-    from tasks import hardware
+    from tasks.worker import hardware
 
     with ExitStack() as changes:
         if onednn and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from urllib.request import Request, urlopen
 
 BUCKET = "results"
+REQUEST = re.compile(r"(GET|HEAD|PUT|POST|DELETE) (\S+)")
 KEYS = {
     "AWS_ACCESS_KEY_ID": "tester",
     "AWS_SECRET_ACCESS_KEY": "secret",
@@ -85,6 +88,28 @@ class Server:
             yield
         finally:
             self._authenticate_after(10**9)
+
+    @contextlib.contextmanager
+    def counting(self) -> Iterator[Counter[str]]:
+        """The requests that arrive inside, counted by method and whether they list: `GET`, `LIST`, `PUT`, ..."""
+        counts: Counter[str] = Counter()
+
+        class Handler(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                method, path = REQUEST.search(record.getMessage()).groups()  # type: ignore[union-attr]
+                counts["LIST" if "list-type" in path else method] += 1
+
+        logger, handler = logging.getLogger("werkzeug"), Handler()
+        level, propagate = logger.level, logger.propagate
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        try:
+            yield counts
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+            logger.propagate = propagate
 
     def _authenticate_after(self, requests: int) -> None:
         # Of any other type the body would be taken for a form's, and be gone.

@@ -28,7 +28,6 @@ from unittest import mock
 
 import pyarrow as pa
 
-from orchestrator.clock import Clock
 from orchestrator.errors import Held, Unwritable
 from orchestrator.executors.calls import Call, Finished, Lost, perform
 from orchestrator.planning.plan import Plan
@@ -36,11 +35,12 @@ from orchestrator.runs import lifecycle
 from orchestrator.runs.report import Report
 from orchestrator.scheduling.driver import POLL
 from orchestrator.scheduling.schedule import DEATHS, REOPENED
-from orchestrator.spec.execution import Execution
+from orchestrator.scheduling.waiting import Clock
 from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
 from orchestrator.store import WriteEffect, lease
 from orchestrator.store.local import LocalStore
-from tasks.job import Function, Inputs, Job, task
+from tasks.contract.job import Function, Inputs, Job, task
 
 START = 4e9  # seconds since 1970: no file of the real world is from later
 BEAT, STALE = lease.BEAT, 60.0

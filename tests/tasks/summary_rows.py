@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from tasks.summaries import Row
+from tasks.contract.summaries import Row
 
 Named = dict[tuple[str, str], list[Any]]
 NUMBERS = ("estimate", "low", "high", "n", "unit", "null", "p_value", "published")

@@ -17,12 +17,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks import checkpoints, compute_context, schemas
-from tasks.audit import Audit
+from tasks.contract import schemas
+from tasks.contract.audit import Audit
+from tasks.contract.job import Inputs, Job, task
 from tasks.datasets.dataset import Dataset
-from tasks.job import Inputs, Job, task
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining
+from tasks.worker import checkpoints, compute_context
 
 MODULUS = 2**61 - 1
 

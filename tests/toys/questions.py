@@ -13,16 +13,16 @@ from pathlib import Path, PurePath
 
 import pyarrow as pa
 
-from tasks import statistics
-from tasks.audit import Audit, Handout, Wording
+from tasks.contract.audit import Audit, Handout, Wording
+from tasks.contract.job import Inputs, Job, Roots, task
+from tasks.contract.measure import Measure, Tables, roots, summarise
+from tasks.contract.pinnable import Unavailable
+from tasks.contract.summaries import Row, row
+from tasks.contract.verdict import Meaning, Verdict
 from tasks.datasets.catalog import load_records
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.records import Records
-from tasks.job import Inputs, Job, Roots, task
-from tasks.measure import Measure, Tables, roots, summarise
-from tasks.pinnable import Unavailable
-from tasks.summaries import Row, row
-from tasks.verdict import Meaning, Verdict
+from tasks.numerics import statistics
 
 QUESTIONS = pa.schema(
     [

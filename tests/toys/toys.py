@@ -17,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import compute_context, schemas
-from tasks.audit import Audit, Handout
+from tasks.contract import schemas
+from tasks.contract.audit import Audit, Handout
+from tasks.contract.job import Inputs, Job, task
 from tasks.datasets.dataset import Dataset
-from tasks.job import Inputs, Job, task
+from tasks.worker import compute_context
 
 FORGOTTEN = 600.0  # seconds after which a part that waits gives up
 

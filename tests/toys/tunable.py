@@ -19,11 +19,13 @@ from pathlib import Path
 import pyarrow as pa
 import toys
 
-from tasks import checkpoints, schemas, seeds, statistics
-from tasks.audit import Audit
-from tasks.job import Inputs, Job, task
-from tasks.objectives import Objective, Objectives, row_reader
-from tasks.summaries import row
+from tasks.contract import schemas
+from tasks.contract.audit import Audit
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.objectives import Objective, Objectives, row_reader
+from tasks.contract.summaries import row
+from tasks.numerics import seeds, statistics
+from tasks.worker import checkpoints
 
 MODELS = 4
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dashboards.audits.deja_vu.accuracy import accuracy
+from dashboards.audits.deja_vu.accuracy import accuracy, accuracy_of_given
 from dashboards.audits.deja_vu.categories import categories
-from dashboards.audits.deja_vu.given_encoder import accuracy_of_given
 from dashboards.audits.deja_vu.pictures import pictures
-from dashboards.audits.deja_vu.probes import gaps
 from dashboards.audits.deja_vu.reconstruction import reconstruction
-from dashboards.audits.deja_vu.scores import scores
+from dashboards.audits.deja_vu.scores import gaps, scores
 from dashboards.audits.deja_vu.sweep_cells import compare_cells
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.gallery import Gallery
 from dashboards.run import Run
 

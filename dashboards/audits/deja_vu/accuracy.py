@@ -1,8 +1,11 @@
-"""Accuracy of label inference over the share of most confident pictures, by both models: figure 3."""
+"""Accuracy of label inference over the share of most confident pictures, of trained models and of a given encoder.
+
+The former is figure 3.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,24 +14,21 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.deja_vu import attacks
-from dashboards.audits.deja_vu.curves import (
-    NAMES,
-    NULL,
-    REFERENCE,
-    TARGET,
-    Curve,
-    decisive_percent,
-    draw_curve,
-    read_curve,
-)
-from dashboards.columns import integers
-from dashboards.figure import Figure
+from dashboards.audits.deja_vu.attacks import NAMES, NULL, REFERENCE, TARGET, decisive_percent, read_curve
+from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, curve, level, upright
+from dashboards.columns import integers, texts
 
-LOOKS = {"target_accuracy": TARGET, "reference_accuracy": REFERENCE}
+LOOKS = dict(zip(NAMES, (TARGET, REFERENCE), strict=True))
 TOLD = (1, 100)  # percentages that are told beside the decisive one
 HIGH = 2.2  # inches, of the panel of the decisive attack
 SMALL, ACROSS, APART = 1.05, 3, 0.55  # inches of a small panel, how many stand beside one another, and inches between
 MOST = 9  # small panels
+DECISIVE = {"color": drawing.light("muted"), "linewidth": 0.9}  # the line at the percentage that decides
+CORRECTED = "corrected"
+GIVEN = dict(zip(NAMES, ("given encoder", "reference"), strict=True))
+SETS = {"A": "the encoder was trained on them", "B": "held out"}
+GIVEN_HIGH, GIVEN_APART = 1.55, 0.6  # inches of a panel, and between two
+PERCENTAGES = Axis(limits=(0, 101), most=6)
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,24 @@ def accuracy(table: pa.Table, trained: str = "own") -> Figure | None:
         f"{f' {len(shown)} of {len(others)} such are drawn.' if len(shown) < len(others) else ''}"
         f"{NULL if trained == 'other' else ''}"
     )
-    title = "How often do the neighbours of a background name its object?"
-    return Figure("accuracy", title, caption, alt, draw_svg(last, shown, percent))
+    below = small_panels_height(len(shown))
+    main = accuracy_panel(
+        layout.wide_box(below + 0.55, HIGH),
+        last,
+        percent,
+        Axis("most confident pictures, %", (0, 101), 6),
+        Axis("named rightly, share", drawing.padded_limits([0.0, highest_accuracy([last])]), 6),
+    )
+    limits = (0.0, max(highest_accuracy([last, *shown]), 0.01))
+    return Chart(
+        "accuracy",
+        "How often do the neighbours of a background name its object?",
+        caption,
+        alt,
+        HIGH + 0.65 + legend.ROW + below,
+        [main, *small_panels(shown, percent, limits)],
+        legend_entries(),
+    ).figure()
 
 
 def sample_evenly(others: Sequence[Accuracies]) -> list[Accuracies]:
@@ -103,49 +119,32 @@ def variant_accuracies(table: pa.Table, attack: attacks.Attack, last: attacks.At
     return accuracies(table, attack, ", ".join(f"{name} {getattr(attack, name)}" for name in differing))
 
 
-def draw_svg(last: Accuracies, others: Sequence[Accuracies], percent: int) -> str:
-    """The accuracies as SVG: the decisive ones large, the others below."""
-    below = small_panels_height(len(others))
-    figure = drawing.canvas(HIGH + 0.65 + legend.ROW + below)
-    axes = layout.wide_axes(figure, below + 0.55, HIGH)
-    draw_panel(axes, last, percent)
-    drawing.set_ticks(axes, 6, 6)
-    axes.set_xlabel("most confident pictures, %")
-    axes.set_ylabel("named rightly, share")
-    draw_small_panels(figure, others, percent, (0.0, max(highest_accuracy([last, *others]), 0.01)))
-    legend.add_above(figure, legend_entries())
-    return drawing.svg(figure, "accuracy")
-
-
 def small_panels_height(count: int) -> float:
     """Inches that so many small panels take."""
     return (SMALL + APART) * -(-count // ACROSS) + (0.1 if count else 0.0)
 
 
-def draw_small_panels(figure: Any, shown: Sequence[Accuracies], percent: int, limits: tuple[float, float]) -> None:
+def small_panels(shown: Sequence[Accuracies], percent: int, limits: tuple[float, float]) -> list[Panel]:
     """Small panels from the top down at the foot of the figure, all on one scale."""
-    room = drawing.WIDTH - layout.LEFT - layout.RIGHT
-    wide = (room - 0.3 * (ACROSS - 1)) / ACROSS
+    wide = (drawing.WIDTH - layout.LEFT - layout.RIGHT - 0.3 * (ACROSS - 1)) / ACROSS
     rows = -(-len(shown) // ACROSS)
+    panels = []
     for at, each in enumerate(shown):
         row, column = divmod(at, ACROSS)
-        left, foot = layout.LEFT + column * (wide + 0.3), 0.3 + (SMALL + APART) * (rows - 1 - row)
-        axes = drawing.add_axes(figure, left, foot, wide, SMALL)
-        draw_panel(axes, each, percent)
-        axes.set_ylim(*drawing.padded_limits(limits))
-        drawing.set_ticks(axes, 3, 3)
-        axes.set_title(each.title, fontsize=drawing.TEXT - 1)
-        if column:
-            axes.tick_params(labelleft=False)
+        box = (layout.LEFT + column * (wide + 0.3), 0.3 + (SMALL + APART) * (rows - 1 - row), wide, SMALL)
+        up = Axis(limits=drawing.padded_limits(limits), most=3, worded=not column)
+        panels.append(accuracy_panel(box, each, percent, Axis(limits=(0, 101), most=3), up, each.title))
+    return panels
 
 
-def draw_panel(axes: Any, shown: Accuracies, percent: int) -> None:
+def accuracy_panel(box: layout.Box, shown: Accuracies, percent: int, across: Axis, up: Axis, title: str = "") -> Panel:
     """Both models' lines with their bands, and the decisive percentage upright."""
-    axes.axvline(percent, color=drawing.light("muted"), linewidth=0.9)
-    for name, each in reversed(shown.of_model.items()):
-        draw_curve(axes, each, LOOKS[name])
-    axes.set_xlim(0, 101)
-    axes.set_ylim(*drawing.padded_limits([0.0, highest_accuracy([shown])]))
+    return Panel(box, accuracy_layers(shown.of_model, percent), across, up, title, drawing.TEXT - 1)
+
+
+def accuracy_layers(of_model: dict[str, Curve], percent: int) -> list[Layer]:
+    """The decisive percentage upright, and over it the models' lines with their bands."""
+    return [upright(percent, DECISIVE), *(curve(each, LOOKS[name]) for name, each in reversed(of_model.items()))]
 
 
 def highest_accuracy(shown: Sequence[Accuracies]) -> float:
@@ -156,9 +155,83 @@ def highest_accuracy(shown: Sequence[Accuracies]) -> float:
     return float(np.nanmax(np.concatenate(ends)))
 
 
-def legend_entries() -> list[Any]:
-    """The legend's entries of the two models."""
+def legend_entries(names: Mapping[str, str] | None = None) -> list[Any]:
+    """The legend's entries of the two models, by these names or as they were trained."""
+    names = names or {name: f"model {label}" for name, label in NAMES.items()}
     return [
-        legend.line(f"model {label}", color=drawing.light(LOOKS[name][0]), linestyle=LOOKS[name][2], linewidth=1.5)
-        for name, label in NAMES.items()
+        legend.line(label, color=drawing.light(LOOKS[name][0]), linestyle=LOOKS[name][2], linewidth=1.5)
+        for name, label in names.items()
     ]
+
+
+def accuracy_of_given(table: pa.Table) -> Figure | None:
+    """The accuracies of both models on both sets, and the corrected score below; None for models trained here."""
+    if not {*attacks.Attack._fields, "way"} <= set(table.column_names):
+        return None
+    found = attacks.read_attacks(table)
+    if not found or CORRECTED not in texts(table, "way"):
+        return None
+    last = attacks.decisive_attack(found)
+    rows = attacks.attack_rows(table, last)
+    percent = decisive_percent(rows)
+    panels = {
+        name: {column: shown for column in GIVEN if (shown := read_curve(way_rows(rows, name), "percent", column))}
+        for name in SETS
+    }
+    score = read_curve(way_rows(rows, CORRECTED), "percent", "score")
+    if score is None:
+        return None
+    n = int(integers(way_rows(rows, CORRECTED), "pictures").max())
+    caption = (
+        "Neighbours of a picture's background vote for the object that was before it. The share they name rightly "
+        "among the pictures on which they agree most, by the given encoder and by its reference: of pictures that the "
+        "encoder was trained on, above, and of pictures that neither was trained on. Below, the corrected deja vu "
+        "score: what the encoder tells more than the reference, less the same of held-out pictures; 0 where nothing is "
+        f"memorised. Upright: at {percent} %, where it decides. Bands: 95 % intervals over pictures, n {n:,} in all, "
+        f"at layer {last.layer} of the reference, of {last.k} neighbours."
+    )
+    alt = " ".join(
+        [
+            f"{SETS[name].capitalize()}: {describe_accuracies(of_set, percent)} named rightly."
+            for name, of_set in panels.items()
+        ]
+        + [f"Corrected deja vu score at {percent} %: {describe_estimate(score, percent)}."]
+    )
+    highest = max((float(np.nanmax(each.high)) for of in panels.values() for each in of.values()), default=1.0)
+    step = GIVEN_HIGH + GIVEN_APART
+    up = Axis("named rightly, share", drawing.padded_limits([0.0, max(highest, 0.01)]), 4)
+    small = drawing.TEXT - 1
+    drawn = [
+        Panel(
+            layout.wide_box(0.5 + step * (2 - number), GIVEN_HIGH),
+            accuracy_layers(shown, percent),
+            PERCENTAGES,
+            up,
+            f"{name}: {SETS[name]}",
+            small,
+        )
+        for number, (name, shown) in enumerate(panels.items())
+    ]
+    ends = [float(value) for values in (score.low, score.high) for value in values[~np.isnan(values)]]
+    below = Panel(
+        layout.wide_box(0.5, GIVEN_HIGH),
+        [level(0), upright(percent, DECISIVE), curve(score, TARGET)],
+        Axis("most confident pictures, %", (0, 101), 6),
+        Axis("corrected score", drawing.padded_limits([0.0, *ends]), 4),
+    )
+    title = "Does the encoder tell more of the pictures it was trained on?"
+    height = step * 3 + 0.1 + legend.ROW
+    return Chart("accuracy", title, caption, alt, height, [*drawn, below], legend_entries(GIVEN)).figure()
+
+
+def way_rows(rows: pa.Table, way: str) -> pa.Table:
+    return rows.take(pa.array(np.flatnonzero(texts(rows, "way") == way)))
+
+
+def describe_accuracies(shown: dict[str, Curve], percent: int) -> str:
+    """Both accuracies at this percentage, in words."""
+    return ", ".join(f"{GIVEN[name]} {describe_estimate(each, percent)}" for name, each in shown.items())
+
+
+def describe_estimate(shown: Curve, percent: int) -> str:
+    return shown.describe(int(np.abs(shown.places - percent).argmin()))

@@ -1,4 +1,7 @@
-"""Attacks on models: after which epoch, at which layer and of how many neighbours; and which of them decides."""
+"""What the figures share: attacks on models, which of them decides, and estimates with their intervals over something.
+
+An attack is on the models after an epoch, at a layer, and by a number of neighbours.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,19 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dashboards.columns import integers, texts
+from dashboards import drawing
+from dashboards.chart import Curve
+from dashboards.columns import integers, numbers, texts
 
 BOTH = "both"  # ways of a test: the mean of the two, or all pictures together
+PERCENT = 20  # of pictures, as published; where no row of a table says which decides
+# Colour, mark and dash of what is drawn in several figures.
+TARGET = ("canary", "o", "-")
+REFERENCE = ("twin", "s", (0, (4, 2)))
+GAP = ("accent", "D", (0, (1, 1.5)))
+NULL = " This run is a null: both models were trained on other pictures, the first one in the place of the one named."
+ACROSS = {"epoch": "epoch", "layer": "layer, 0: the backbone's output", "k": "neighbours that vote"}  # axes' words
+NAMES = {"target_accuracy": "trained on the picture", "reference_accuracy": "not trained on it"}
 
 
 class Attack(NamedTuple):
@@ -63,3 +76,30 @@ def neighbouring_attacks(found: Sequence[Attack]) -> Iterator[Attack]:
     last = decisive_attack(found)
     for field in Attack._fields:
         yield from (each for each in attacks_along(found, field) if each != last)
+
+
+def read_curve(table: pa.Table, across: str, name: str) -> Curve | None:
+    """The column `name` over the column `across`; None where no row has a value."""
+    if not {across, name} <= set(table.column_names):
+        return None
+    columns = [numbers(table, column) for column in (across, name, f"{name}_low", f"{name}_high")]
+    there = np.flatnonzero(~np.isnan(columns[0]) & ~np.isnan(columns[1]))
+    there = there[np.argsort(columns[0][there], kind="stable")]
+    return Curve(*(column[there] for column in columns)) if len(there) else None
+
+
+def decisive_percent(table: pa.Table) -> int:
+    """The percentage of most confident pictures that decides: the one whose score was tested."""
+    tested = np.flatnonzero(~np.isnan(numbers(table, "p_value")))
+    return int(numbers(table, "percent")[tested[0]]) if len(tested) else PERCENT
+
+
+def rows_at_percent(table: pa.Table, percent: int) -> pa.Table:
+    """The rows of this percentage of most confident pictures."""
+    return table.take(pa.array(np.flatnonzero(numbers(table, "percent") == percent)))
+
+
+def axis_limits(shown: Sequence[Curve]) -> tuple[float, float]:
+    """Limits of an axis that holds these estimates with their intervals, and 0."""
+    ends = np.concatenate([values for each in shown for values in (each.value, each.low, each.high)])
+    return drawing.padded_limits([0.0, *ends[~np.isnan(ends)].tolist()])

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.deja_vu import attacks
-from dashboards.audits.deja_vu.curves import ACROSS, Curve, read_curve
+from dashboards.audits.deja_vu.attacks import ACROSS, read_curve
+from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, intervals, line
 from dashboards.columns import integers, numbers
-from dashboards.figure import Figure
 
 # Each with the colours of its area and of its edge, from the lowest up.
 LOOKS = {
@@ -57,7 +57,37 @@ def categories(table: pa.Table) -> Figure | None:
     p = numbers(at_end, "p_value")
     tested = f" That more are memorised than misrepresented: p {p[0]:.2g}." if len(p) and not np.isnan(p[0]) else ""
     alt = " ".join(describe_shares(shown, field, at) for at in range(len(shown["memorised"].places))) + tested
-    return Figure("categories", "How many pictures are memorised?", caption, alt, draw_svg(shown, ACROSS[field]))
+    places = np.arange(len(shown["memorised"].places))
+    named = np.unique(np.linspace(0, len(places) - 1, min(LABELS, len(places))).astype(np.int64))
+    ticks = (named, [f"{shown['memorised'].places[at]:g}" for at in named])
+    room = max(0.6, (FEW - len(places)) / 2)
+    ends = (-room, len(places) - 1 + room)
+    lines, limits = comparison(shown, places)
+    return Chart(
+        "categories",
+        "How many pictures are memorised?",
+        caption,
+        alt,
+        UPPER + LOWER + 1.0 + 2 * legend.ROW,
+        [
+            Panel(
+                layout.wide_box(LOWER + 0.95, UPPER),
+                lines,
+                Axis(limits=ends, ticks=ticks, grid=False, worded=False),
+                Axis("share", limits, 4),
+            ),
+            Panel(
+                layout.wide_box(0.5, LOWER),
+                [lambda axes: draw_stacked_bars(axes, shown, places)],
+                Axis(ACROSS[field], ends, ticks=ticks, grid=False),
+                Axis("share", (0, 1.02), 4),
+            ),
+        ],
+        [
+            legend.area(name, facecolor=drawing.light(area), edgecolor=drawing.light(edge))
+            for name, (area, edge) in LOOKS.items()
+        ],
+    ).figure()
 
 
 def describe_shares(shown: Shares, field: str, at: int) -> str:
@@ -66,38 +96,18 @@ def describe_shares(shown: Shares, field: str, at: int) -> str:
     return f"{field.capitalize()} {place}: {', '.join(f'{name} {each.describe(at)}' for name, each in shown.items())}."
 
 
-def draw_svg(shown: Shares, across: str) -> str:
-    """The shares as SVG over what `across` says: the two that are compared above, all four stacked below."""
-    figure = drawing.canvas(UPPER + LOWER + 1.0 + 2 * legend.ROW)
-    compared = layout.wide_axes(figure, LOWER + 0.95, UPPER)
-    stacked = layout.wide_axes(figure, 0.5, LOWER)
-    places = np.arange(len(shown["memorised"].places))
-    draw_comparison(compared, shown, places)
-    draw_stacked_bars(stacked, shown, places)
-    named = np.unique(np.linspace(0, len(places) - 1, min(LABELS, len(places))).astype(np.int64))
-    for axes in (compared, stacked):
-        room = max(0.6, (FEW - len(places)) / 2)
-        axes.set_xlim(-room, len(places) - 1 + room)
-        axes.grid(axis="x", visible=False)
-        axes.set_xticks(named, [f"{shown['memorised'].places[at]:g}" for at in named])
-        axes.set_ylabel("share")
-    compared.tick_params(labelbottom=False)
-    stacked.set_xlabel(across)
-    legend.add_above(figure, legend_entries())
-    return drawing.svg(figure, "categories")
-
-
-def draw_comparison(axes: Any, shown: Shares, places: Any) -> None:
-    """Memorised against misrepresented, each with its interval."""
+def comparison(shown: Shares, places: Any) -> tuple[list[Layer], tuple[float, float]]:
+    """Memorised against misrepresented, each with its interval, and the limits of an axis that holds both."""
+    layers: list[Layer] = []
     tops = [0.0]
     for offset, (name, (colour, marker, dash)) in zip((-0.08, 0.08), COMPARED.items(), strict=True):
-        each, look = shown[name], {"color": drawing.light(colour)}
-        x = places + offset
-        axes.plot(*drawing.segment_path(x, each.low, each.high), linewidth=1.8, solid_capstyle="butt", **look)
-        axes.plot(x, each.value, marker=marker, markersize=4.5, linestyle=dash, linewidth=1.2, **look)
+        each, x = shown[name], places + offset
+        layers += [
+            intervals(x, each.low, each.high, colour),
+            line(x, each.value, colour, marker=marker, markersize=4.5, linestyle=dash, linewidth=1.2),
+        ]
         tops += [float(value) for value in np.concatenate([each.value, each.high]) if not np.isnan(value)]
-    axes.set_ylim(*drawing.padded_limits(tops))
-    drawing.set_ticks(axes, up=4)
+    return layers, drawing.padded_limits(tops)
 
 
 def draw_stacked_bars(axes: Any, shown: Shares, places: Any) -> None:
@@ -107,14 +117,3 @@ def draw_stacked_bars(axes: Any, shown: Shares, places: Any) -> None:
         look = {"color": drawing.light(area), "edgecolor": drawing.light(edge), "linewidth": 0.8}
         axes.bar(places, shown[name].value, 0.7, bottom=below, **look)
         below = below + shown[name].value
-    axes.set_ylim(0, 1.02)
-    drawing.set_ticks(axes, up=4)
-
-
-def legend_entries() -> list[Any]:
-    """The legend's entries of the four categories."""
-    areas = [
-        legend.area(name, facecolor=drawing.light(area), edgecolor=drawing.light(edge))
-        for name, (area, edge) in LOOKS.items()
-    ]
-    return areas

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashboards import drawing
-from dashboards.audits.deja_vu.curves import NULL
+from dashboards.audits.deja_vu.attacks import NULL
 from dashboards.gallery import Gallery, Item, Picture, Pixels, Strip, encode_png, error_reason
 from dashboards.run import Run
 from tasks.audits.deja_vu.config import DejaVu
-from tasks.datasets.boxed.crops import windows
-from tasks.datasets.boxed.evaluation import evaluation_pictures
+from tasks.datasets.boxed.crops import evaluation_pictures, windows
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.catalog import is_embedded, load_with_boxes
 from tasks.datasets.dataset import DatasetError

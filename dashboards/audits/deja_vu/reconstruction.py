@@ -11,8 +11,8 @@ from dashboards.audits.deja_vu.pictures import LONGEST, MODELS, picture_and_crop
 from dashboards.gallery import Gallery, Item, Picture, Strip, encode_png, error_reason
 from dashboards.run import Run
 from tasks.audits.deja_vu.config import DejaVu
-from tasks.audits.deja_vu.measures.drawn import DRAWN
 from tasks.audits.deja_vu.measures.inferences import OTHER
+from tasks.audits.deja_vu.measures.reconstruction import DRAWN
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.catalog import is_embedded, load_with_boxes
 

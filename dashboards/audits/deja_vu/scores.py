@@ -2,39 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.deja_vu import attacks
-from dashboards.audits.deja_vu.curves import (
+from dashboards.audits.deja_vu.attacks import (
     ACROSS,
     GAP,
     TARGET,
-    Curve,
     axis_limits,
     decisive_percent,
-    draw_curve,
     read_curve,
     rows_at_percent,
 )
-from dashboards.audits.deja_vu.probes import Gaps, gap_curve
+from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, curve, level, upright
 from dashboards.columns import integers
-from dashboards.figure import Figure
+from tasks.audits.deja_vu.accuracy import Weighted, limits
+from tasks.audits.deja_vu.measures.probe import count_correct
+from tasks.numerics.statistics import Estimate
 
-PANEL = 1.95  # inches
+STEP = 1.95  # inches from a panel to the next
+LOOKS = {"deja vu score": TARGET, "linear probe, train - test": GAP}
+SPLITS = ("train", "validation")  # the first is what both the model and its probe were trained on
+NEEDED = {"epoch", "layer", "split", "correct", "n"}
+Gaps = Mapping[tuple[int, int], Estimate]  # by epoch and layer
 
 
 @dataclass(frozen=True)
-class Panel:
+class ScorePanel:
     """The score over one of ACROSS, beside the gap of linear probes where there is one."""
 
     field: str
     score: Curve
     gap: Curve | None
+
+    def draw(self, foot: float, tuned: int | None, unit: str) -> Panel:
+        """The panel, with its axes `foot` inches up; `tuned`: the epoch from which on models are fine-tuned."""
+        places = self.score.places
+        layers: list[Layer] = [level(0)]
+        if self.field == "epoch" and tuned is not None:
+            layers.append(upright(tuned, {"color": drawing.light("muted"), "linewidth": 0.9}))
+        if self.gap is not None:
+            layers.append(curve(self.gap, GAP))
+        across = drawing.padded_limits([float(places[0]), float(places[-1])], 0.04)
+        up = axis_limits([each for each in (self.score, self.gap) if each is not None])
+        return Panel(
+            layout.wide_box(foot, STEP - 0.7),
+            [*layers, curve(self.score, TARGET)],
+            Axis(ACROSS[self.field], across, 6, whole=True),
+            Axis(unit, up, 4),
+        )
 
 
 def scores(table: pa.Table, probed: Gaps, trained: int | None = None) -> Figure | None:
@@ -62,11 +84,24 @@ def scores(table: pa.Table, probed: Gaps, trained: int | None = None) -> Figure 
         f"object than one that was not. Dashed line: 0, nothing memorised. {gap}{tuning}Bands: 95 % intervals, n {n:,} "
         f"pictures. Each panel varies one thing and keeps the rest: {last.describe()}."
     )
-    alt = " ".join(describe_panel(panel) for panel in panels)
-    return Figure("scores", "When and where does memory show?", caption, alt, draw_svg(panels, tuned))
+    probe_given = any(panel.gap for panel in panels)
+    return Chart(
+        "scores",
+        "When and where does memory show?",
+        caption,
+        " ".join(describe_panel(panel) for panel in panels),
+        STEP * len(panels) + 0.1 + (legend.ROW if probe_given else 0.0),
+        [
+            panel.draw(0.55 + STEP * at, tuned, "share" if probe_given else "deja vu score")
+            for at, panel in enumerate(reversed(panels))
+        ],
+        [legend.series_entry(label, look, linewidth=1.5, markersize=4.5) for label, look in LOOKS.items()]
+        if probe_given
+        else (),
+    ).figure()
 
 
-def score_panel(field: str, rows: pa.Table, found: list[attacks.Attack], probed: Gaps) -> Panel | None:
+def score_panel(field: str, rows: pa.Table, found: list[attacks.Attack], probed: Gaps) -> ScorePanel | None:
     """The panel over this field; None where it has a single value."""
     chosen = attacks.attacks_along(found, field)
     if len(chosen) < 2:
@@ -79,41 +114,10 @@ def score_panel(field: str, rows: pa.Table, found: list[attacks.Attack], probed:
         for each in chosen
         if field != "k" and (each.epoch, each.layer) in probed
     }
-    return Panel(field, score, gap_curve(gaps))
+    return ScorePanel(field, score, gap_curve(gaps))
 
 
-def draw_svg(panels: list[Panel], tuned: int | None) -> str:
-    """The panels as SVG, below one another."""
-    probed = any(panel.gap for panel in panels)
-    figure = drawing.canvas(PANEL * len(panels) + 0.1 + (legend.ROW if probed else 0.0))
-    for at, panel in enumerate(reversed(panels)):
-        axes = layout.wide_axes(figure, 0.55 + PANEL * at, PANEL - 0.7)
-        axes.axhline(0, **drawing.NULL)
-        if panel.field == "epoch" and tuned is not None:
-            axes.axvline(tuned, color=drawing.light("muted"), linewidth=0.9)
-        if panel.gap is not None:
-            draw_curve(axes, panel.gap, GAP)
-        draw_curve(axes, panel.score, TARGET)
-        places = panel.score.places
-        axes.set_xlim(*drawing.padded_limits([float(places[0]), float(places[-1])], 0.04))
-        axes.set_ylim(*axis_limits([each for each in (panel.score, panel.gap) if each is not None]))
-        drawing.set_ticks(axes, 6, 4, whole=True)
-        axes.set_xlabel(ACROSS[panel.field])
-        axes.set_ylabel("share" if probed else "deja vu score")
-    if probed:
-        legend.add_above(figure, legend_entries())
-    return drawing.svg(figure, "scores")
-
-
-def legend_entries() -> list[Any]:
-    """The legend's entries of the score and of the probes' gap."""
-    return [
-        legend.line(label, color=drawing.light(colour), marker=marker, linestyle=dash, linewidth=1.5, markersize=4.5)
-        for label, (colour, marker, dash) in {"deja vu score": TARGET, "linear probe, train - test": GAP}.items()
-    ]
-
-
-def describe_panel(panel: Panel) -> str:
+def describe_panel(panel: ScorePanel) -> str:
     """The score, and the probes' gap, at each place, in words."""
     words = [f"Deja vu score by {panel.field}: {list_estimates(panel.score)}."]
     return " ".join([*words, f"Linear probe, train less test: {list_estimates(panel.gap)}."] if panel.gap else words)
@@ -121,3 +125,40 @@ def describe_panel(panel: Panel) -> str:
 
 def list_estimates(shown: Curve) -> str:
     return ", ".join(f"{shown.describe(at)} at {place:g}" for at, place in enumerate(np.asarray(shown.places)))
+
+
+def gaps(table: pa.Table) -> Gaps:
+    """Accuracy on trained pictures less that on others, of all models together, by epoch and layer."""
+    if not set(table.column_names) >= NEEDED:
+        return {}
+    found = {}
+    for epoch, layer in sorted(set(zip(*(integers(table, name).tolist() for name in ("epoch", "layer")), strict=True))):
+        of_cell = table.filter((pc.field("epoch") == epoch) & (pc.field("layer") == layer))
+        splits = [of_cell.filter(pc.field("split") == split) for split in SPLITS]
+        if all(split.num_rows for split in splits):
+            found[epoch, layer] = gap(*map(count_correct, splits))
+    return found
+
+
+def gap(trained: tuple[float, int], others: tuple[float, int]) -> Estimate:
+    """The difference of two shares, each (right, asked), of different pictures, with its 95 % interval.
+
+    Newcombe 1998, "Interval estimation for the difference between independent proportions", method 10.
+    """
+    parts = [
+        Weighted(weight, np.array([right / asked]), np.array([asked]))
+        for weight, (right, asked) in ((1, trained), (-1, others))
+    ]
+    low, high = limits(parts)
+    value = trained[0] / trained[1] - others[0] / others[1]
+    return Estimate(value, float(low[0]), float(high[0]), trained[1] + others[1])
+
+
+def gap_curve(found: Mapping[int, Estimate]) -> Curve | None:
+    """The gaps at these places; None without any."""
+    if not found:
+        return None
+    places = sorted(found)
+    ends = [(found[at].value, found[at].low, found[at].high) for at in places]
+    value, low, high = (np.array(values, np.float64) for values in zip(*ends, strict=True))
+    return Curve(np.array(places, np.float64), value, low, high)

@@ -16,27 +16,31 @@ from dashboards.audits.deja_vu.accuracy import (
     MOST,
     Accuracies,
     accuracies,
-    draw_small_panels,
     highest_accuracy,
     legend_entries,
+    small_panels,
     small_panels_height,
 )
+from dashboards.audits.deja_vu.attacks import axis_limits, decisive_percent, read_curve, rows_at_percent
 from dashboards.audits.deja_vu.categories import COMPARED
-from dashboards.audits.deja_vu.curves import (
-    GAP,
-    TARGET,
+from dashboards.audits.deja_vu.scores import LOOKS, gaps
+from dashboards.chart import (
+    Axis,
+    Chart,
     Curve,
-    axis_limits,
-    decisive_percent,
-    draw_curve,
-    read_curve,
-    rows_at_percent,
+    Figure,
+    Layer,
+    Panel,
+    curve,
+    intervals,
+    level,
+    marks,
+    row_panel,
+    upright,
 )
-from dashboards.audits.deja_vu.probes import gaps
-from dashboards.estimates import shorten
-from dashboards.figure import Figure
 from dashboards.run import Run
-from dashboards.sweep import LINES, value_label, varied_fields, varied_settings
+from dashboards.summary import shorten
+from dashboards.sweep import LINES, name_cells
 
 LETTERS = 17  # above a small panel
 
@@ -96,14 +100,10 @@ class Cell:
 
 def compare_cells(run: Run) -> Iterator[Figure]:
     """Figures that compare the cells, each as far as two of them have what it shows."""
-    settings = varied_settings(run.cells)
-    varied = varied_fields(settings)
-    names = [", ".join(f"{field} {value_label(setting[field])}" for field in varied) for setting in settings]
-    values = [", ".join(value_label(setting[field]) for field in varied) for setting in settings]
-    found = [Cell(*each) for each in zip(names, values, run.cells, strict=True)]
-    if not varied or len(found) < 2:
+    what, names, values = name_cells(run)
+    found = [Cell(*each) for each in zip(names, values, run.cells, strict=False)]
+    if not found:
         return
-    what = " and ".join(varied)
     drawn = (
         compare_accuracies(found, what),
         compare_score_curves(found, what),
@@ -129,9 +129,6 @@ def compare_accuracies(cells: list[Cell], what: str) -> Figure | None:
         for (_, each), title in zip(found[:MOST], titles, strict=False)
     ]
     percent = found[0][0].percent
-    figure = drawing.canvas(small_panels_height(len(shown)) + legend.ROW + 0.1)
-    draw_small_panels(figure, shown, percent, (0.0, highest_accuracy(shown)))
-    legend.add_above(figure, legend_entries())
     caption = (
         "Named rightly, as a share, over the percentage of most confident pictures: by the model that was trained on "
         "them and by one that was not, both ways averaged, with 95 % intervals over pictures. The distance of the two "
@@ -139,8 +136,15 @@ def compare_accuracies(cells: list[Cell], what: str) -> Figure | None:
         f"{layout.left_out_note(len(shown), len(found), 'cells')}"
     )
     alt = " ".join(f"{cell.name}: {each.describe(cell.percent)}." for cell, each in found)
-    title = f"How often is the object named, by {what}?"
-    return Figure("accuracies", title, caption, alt, drawing.svg(figure, "accuracies"))
+    return Chart(
+        "accuracies",
+        f"How often is the object named, by {what}?",
+        caption,
+        alt,
+        small_panels_height(len(shown)) + legend.ROW + 0.1,
+        small_panels(shown, percent, (0.0, highest_accuracy(shown))),
+        legend_entries(),
+    ).figure()
 
 
 def compare_score_curves(cells: list[Cell], what: str) -> Figure | None:
@@ -149,27 +153,30 @@ def compare_score_curves(cells: list[Cell], what: str) -> Figure | None:
     if len(found) < 2 or max(len(each.places) for _, each in found) < 2:
         return None
     shown = found[:LINES]
-    beside = legend.columns([cell.name for cell, _ in shown])
-    figure = drawing.canvas(2.85 + legend.height(len(shown), beside))
-    axes = layout.wide_axes(figure, 0.55, 2.2)
-    axes.axhline(0, **drawing.NULL)
-    for (_, each), look in zip(shown, drawing.SERIES, strict=False):
-        draw_curve(axes, each, look)
-    last = max(float(each.places[-1]) for _, each in shown)
-    axes.set_xlim(*drawing.padded_limits([0.0, last], 0.03))
-    axes.set_ylim(*axis_limits([each for _, each in shown]))
-    drawing.set_ticks(axes, 6, 5, whole=True)
-    axes.set_xlabel("epoch")
-    axes.set_ylabel("deja vu score")
-    labels = [shorten(cell.name, 2 * legend.ENTRY) for cell, _ in shown]
-    legend.add_above(figure, legend.series(labels, linewidth=1.5, markersize=5), beside)
     caption = (
         f"The deja vu score at {shown[0][0].percent} % after the epochs at which the models were asked. Dashed line: "
         "0, nothing memorised. Bands: 95 % intervals over pictures."
         f"{layout.left_out_note(len(shown), len(found), 'cells')}"
     )
     alt = " ".join(f"{cell.name}: {each.describe()} after epoch {each.places[-1]:g}." for cell, each in found)
-    return Figure("courses", f"When does memory show, by {what}?", caption, alt, drawing.svg(figure, "courses"))
+    last = max(float(each.places[-1]) for _, each in shown)
+    beside = legend.columns([cell.name for cell, _ in shown])
+    panel = Panel(
+        layout.wide_box(0.55, 2.2),
+        [level(0), *(curve(each, look) for (_, each), look in zip(shown, drawing.SERIES, strict=False))],
+        Axis("epoch", drawing.padded_limits([0.0, last], 0.03), 6, whole=True),
+        Axis("deja vu score", axis_limits([each for _, each in shown])),
+    )
+    return Chart(
+        "courses",
+        f"When does memory show, by {what}?",
+        caption,
+        alt,
+        2.85 + legend.height(len(shown), beside),
+        [panel],
+        legend.series([shorten(cell.name, 2 * legend.ENTRY) for cell, _ in shown], linewidth=1.5, markersize=5),
+        beside,
+    ).figure()
 
 
 Looks = dict[str, tuple[str, str, Any]]
@@ -186,18 +193,17 @@ def compare_shares(cells: list[Cell], what: str) -> Figure | None:
         f"with 95 % intervals over pictures.{layout.left_out_note(min(len(rows), layout.MOST), len(rows), 'cells')}"
     )
     title = f"How many pictures are memorised, by {what}?"
-    return Figure("shares", title, caption, describe_cells(rows), draw_rows(rows, COMPARED, "shares"))
+    return row_chart("shares", title, caption, rows, COMPARED, "share of pictures")
 
 
 def compare_gaps(cells: list[Cell], what: str) -> Figure | None:
     """A row for each cell: the score beside the gap of the linear probe."""
-    names: Looks = {"deja vu score": TARGET, "linear probe, train - test": GAP}
     rows: Rows = []
     for cell in cells:
         score, gap = cell.score_curve(), cell.probe_gap()
         if score is not None and gap is not None:
             at_end = Curve(*(values[-1:] for values in (score.places, score.value, score.low, score.high)))
-            rows.append((cell, dict(zip(names, (at_end, gap), strict=True))))
+            rows.append((cell, dict(zip(LOOKS, (at_end, gap), strict=True))))
     if len(rows) < 2:
         return None
     caption = (
@@ -206,7 +212,7 @@ def compare_gaps(cells: list[Cell], what: str) -> Figure | None:
         f"intervals over pictures. Dashed: 0.{layout.left_out_note(min(len(rows), layout.MOST), len(rows), 'cells')}"
     )
     title = f"Does overfitting tell what is memorised, by {what}?"
-    return Figure("gaps", title, caption, describe_cells(rows), draw_rows(rows, names, "gaps"))
+    return row_chart("gaps", title, caption, rows, LOOKS, "share")
 
 
 Rows = list[tuple[Cell, dict[str, Curve]]]  # with its estimates at its last epoch
@@ -219,25 +225,26 @@ def describe_cells(rows: Rows) -> str:
     )
 
 
-def draw_rows(rows: Rows, looks: Looks, name: str) -> str:
-    """The estimates as SVG: a row for each cell, on one scale with a line at 0."""
-    rows = rows[: layout.MOST]
-    figure, axes, heights = layout.row_axes(cell_labels([cell for cell, _ in rows], layout.LETTERS), legend.ROW + 0.08)
-    axes.axvline(0, **drawing.NULL)
+def row_chart(name: str, title: str, caption: str, found: Rows, looks: Looks, unit: str) -> Figure:
+    """The estimates, a row for each cell, on one scale with a line at 0."""
+    shown = found[: layout.MOST]
+    rows = layout.rows(cell_labels([cell for cell, _ in shown], layout.LETTERS), legend.ROW + 0.08)
+    layers: list[Layer] = [upright(0)]
     for at, (label, (colour, marker, _)) in enumerate(looks.items()):
-        look: dict[str, Any] = {"color": drawing.light(colour)}
-        y = heights + ((len(looks) - 1) / 2 - at) * 0.36
-        ends = np.array([(shown[label].low[-1], shown[label].value[-1], shown[label].high[-1]) for _, shown in rows])
-        across, up = drawing.segment_path(y, ends[:, 0], ends[:, 2])
-        axes.plot(up, across, linewidth=1.8, solid_capstyle="butt", **look)
-        axes.plot(ends[:, 1], y, marker, markersize=4.5, linestyle="none", **look)
-    axes.set_xlim(*axis_limits([each for _, shown in rows for each in shown.values()]))
-    axes.set_xlabel("share of pictures" if name == "shares" else "share")
-    legend.add_above(
-        figure,
+        y = rows.y + ((len(looks) - 1) / 2 - at) * 0.36
+        ends = [(each[label].low[-1], each[label].value[-1], each[label].high[-1]) for _, each in shown]
+        low, value, high = np.array(ends).T
+        layers += [intervals(y, low, high, colour, level=True), marks(value, y, colour, marker, 4.5)]
+    limits = axis_limits([each for _, of_cell in shown for each in of_cell.values()])
+    return Chart(
+        name,
+        title,
+        caption,
+        describe_cells(found),
+        rows.height,
+        [row_panel(rows, layers, Axis(unit, limits))],
         [
             legend.line(label, color=drawing.light(colour), marker=marker, linewidth=1.8, markersize=4.5)
             for label, (colour, marker, _) in looks.items()
         ],
-    )
-    return drawing.svg(figure, name)
+    ).figure()

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dashboards.audits.density.distribution import distribution
-from dashboards.audits.density.duplicates import duplicates
+from dashboards.audits.density.curves import learning_curve, losses
+from dashboards.audits.density.distribution import distribution, significance
 from dashboards.audits.density.kernel_density import kernel_density
-from dashboards.audits.density.learning_curve import learning_curve
-from dashboards.audits.density.losses import losses
-from dashboards.audits.density.observations import Observations
+from dashboards.audits.density.neighbours import duplicates, ratios
+from dashboards.audits.density.observations import Observations, Statistics
 from dashboards.audits.density.outliers import outliers
 from dashboards.audits.density.pictures import pictures
-from dashboards.audits.density.ratios import ratios
-from dashboards.audits.density.score_statistics import Statistics
-from dashboards.audits.density.scores_by_class import class_scores
-from dashboards.audits.density.significance import significance
+from dashboards.audits.density.strips import class_scores
 from dashboards.audits.density.sweep_cells import compare_cells
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.gallery import Gallery
 from dashboards.run import Run
 

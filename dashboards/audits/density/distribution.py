@@ -1,91 +1,90 @@
-"""The distribution of both scores over the observations, as in figure 4c."""
+"""The distribution of both scores over the observations, as in figure 4c, and how many of them are more than chance."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from dashboards import drawing, layout, legend
-from dashboards.audits.density import kinds
-from dashboards.audits.density.axis_limits import describe_outside, robust_limits
-from dashboards.audits.density.observations import Array, Observations
-from dashboards.audits.density.score_statistics import Statistics
-from dashboards.figure import Figure
+from dashboards.audits.density.observations import (
+    KIND_COLOURS,
+    SCORES,
+    Observations,
+    Statistics,
+    area_legend_entry,
+    describe_outside,
+    format_share,
+    robust_limits,
+)
+from dashboards.chart import Array, Axis, Chart, Figure, Layer, Panel, histogram, level, marks, upright
+from dashboards.summary import format_range
 from tasks.audits.density.highly_memorised import HIGH, highly_memorised_mask
+from tasks.audits.density.tail import LEVEL, alone
 
 PANEL = 1.55  # inches
 BINS = 70  # at most
-NULLS: dict[str, Any] = {"linewidth": 1.8, "linestyle": (0, (1, 1.5))}
+NULL: dict[str, Any] = {"color": drawing.light("violet"), "linewidth": 1.8, "linestyle": (0, (1, 1.5))}
+MEDIAN: dict[str, Any] = {"color": drawing.light("ink"), "linewidth": 1.4}
+P_BINS, P_PANEL, APART = 20, 1.5, 0.95  # bins of p-values; inches of a panel, and between the two
+# Quantiles of the published score between which observations are asked together how many are significant.
+GROUPS = (0.0, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
+NAMES = ("0–50", "50–75", "75–90", "90–95", "95–99", "99–99.9", "> 99.9")
+Groups = list[tuple[str, int, int]]  # name, significant and all observations of each
 
 
 def distribution(seen: Observations, statistics: Statistics) -> Figure | None:
     """Histograms of both scores on one axis, with 0, the median and what the median is where nothing is memorised."""
-    known = {score: values[~np.isnan(values)] for score, values in seen.scores.items()}
-    scores = {score: known[score] for score in kinds.SCORES if score in known}
+    scores = {score: seen.known_scores[score] for score in SCORES if score in seen.known_scores}
     if not scores:
         return None
     nulls = {score: statistics.null(score, "median") for score in scores}
     limits = robust_limits(scores.values(), [0.0, *(null for null in nulls.values() if null is not None)])
-    alt = " ".join(describe_distribution(score, values, statistics, nulls[score]) for score, values in scores.items())
-    title = "How much likelier is an observation to a model because the model was trained on it?"
-    return Figure("distribution", title, figure_caption(scores, limits, nulls), alt, draw_svg(scores, limits, nulls))
-
-
-def draw_svg(scores: dict[str, Array], limits: tuple[float, float], nulls: dict[str, float | None]) -> str:
-    """The figure as SVG: a panel for each score."""
     n = max(len(values) for values in scores.values())
     edges = np.linspace(*limits, int(np.clip(1.5 * n**0.5, 12, BINS)) + 1)
-    figure = drawing.canvas(PANEL * len(scores) + 2 * legend.ROW + 0.37)
-    panels = layout.stack_axes(figure, len(scores), PANEL)
-    for axes, (score, values) in zip(panels, scores.items(), strict=True):
-        axes.set_title(kinds.SCORES[score], fontsize=drawing.TEXT)
-        draw_histogram(axes, values, edges)
-        axes.axvline(0, **drawing.NULL)
-        axes.axvline(float(np.median(values)), color=drawing.light("ink"), linewidth=1.4)
-        null = nulls[score]
-        if null is not None:
-            axes.axvline(null, color=drawing.light("violet"), **NULLS)
-        axes.set_xlim(*limits)
-        drawing.set_ticks(axes, 6, 4)
-        axes.tick_params(labelbottom=axes is panels[-1])
-    panels[-1].set_xlabel("nats")
-    middle = (0.5 + PANEL * len(scores) / 2 - 0.2) / figure.get_size_inches()[1]
-    figure.text(0.13 / drawing.WIDTH, middle, "observations", rotation=90, va="center", ha="left")
-    legend.add_above(figure, legend_entries(any(null is not None for null in nulls.values())))
-    return drawing.svg(figure, "distribution")
-
-
-def draw_histogram(axes: Any, values: Array, edges: Array) -> None:
-    """Counts in bins, with those above the 95 % quantile in the colour of the highly memorised."""
-    high = highly_memorised_mask(values)
-    for kind, part in (("regular", values), ("memorised", values[high])):
-        colour = kinds.KIND_COLOURS[kind]
-        counts = np.histogram(part, edges)[0]
-        first = int((counts > 0).argmax())  # no line along the axis where there is none of this kind
-        axes.stairs(counts[first:], edges[first:], fill=True, color=drawing.light(f"{colour}-band"))
-        axes.stairs(counts[first:], edges[first:], color=drawing.light(colour), linewidth=1)
-
-
-def legend_entries(null: bool) -> list[Any]:
-    """The legend's entries; `null`: with the median where nothing is memorised."""
-    lines = [
-        kinds.area_legend_entry(kinds.KIND_COLOURS["memorised"], f"above the {HIGH:.0%} quantile"),
-        legend.line("median", color=drawing.light("ink"), linewidth=1.4),
+    panels = []
+    for (score, values), box in zip(scores.items(), layout.stack(len(scores), PANEL), strict=True):
+        lines = [upright(0), upright(float(np.median(values)), MEDIAN)]
+        null, last = nulls[score], score == list(scores)[-1]
+        across = Axis("nats" if last else "", limits, 6, worded=last)
+        layers = [*kind_histograms(values, edges), *lines, *([] if null is None else [upright(null, NULL)])]
+        panels.append(Panel(box, layers, x=across, y=Axis(most=4), title=SCORES[score]))
+    height = PANEL * len(scores) + 2 * legend.ROW + 0.37
+    beside = {"rotation": 90, "va": "center", "ha": "left"}
+    handles = [
+        area_legend_entry(KIND_COLOURS["memorised"], f"above the {HIGH:.0%} quantile"),
+        legend.line("median", **MEDIAN),
         legend.line("0", **drawing.NULL),
     ]
-    if null:
-        label = "median where nothing is memorised"
-        lines.insert(1, legend.line(label, color=drawing.light("violet"), **NULLS))
-    return lines
+    if any(null is not None for null in nulls.values()):
+        handles.insert(1, legend.line("median where nothing is memorised", **NULL))
+    return Chart(
+        "distribution",
+        "How much likelier is an observation to a model because the model was trained on it?",
+        distribution_caption(scores, limits, nulls),
+        " ".join(describe_distribution(score, values, statistics, nulls[score]) for score, values in scores.items()),
+        height,
+        panels,
+        handles,
+        notes=[(0.13 / drawing.WIDTH, (0.5 + PANEL * len(scores) / 2 - 0.2) / height, "observations", beside)],
+    ).figure()
 
 
-def figure_caption(scores: dict[str, Array], limits: tuple[float, float], nulls: dict[str, float | None]) -> str:
-    """The caption of the figure."""
+def kind_histograms(values: Array, edges: Array) -> list[Layer]:
+    """Counts in bins, with those above the 95 % quantile in the colour of the highly memorised."""
+    layers = []
+    for kind, part in (("regular", values), ("memorised", values[highly_memorised_mask(values)])):
+        counts = np.histogram(part, edges)[0]
+        first = int((counts > 0).argmax())  # no line along the axis where there is none of this kind
+        layers.append(histogram(counts[first:], edges[first:], KIND_COLOURS[kind], width=1))
+    return layers
+
+
+def distribution_caption(scores: dict[str, Array], limits: tuple[float, float], nulls: dict[str, float | None]) -> str:
+    """The caption of the distribution."""
     beyond = {score: describe_outside(values, limits) for score, values in scores.items()}
-    cut = "; ".join(f"{kinds.SCORES[score]}: {words}" for score, words in beyond.items() if words)
-    counts = sorted({len(values) for values in scores.values()})
-    observations = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    cut = "; ".join(f"{SCORES[score]}: {words}" for score, words in beyond.items() if words)
     null = (
         "Dotted: the median where nothing is memorised, found by drawing anew which models held an observation out; "
         "what the published score has there is its bias. "
@@ -93,7 +92,8 @@ def figure_caption(scores: dict[str, Array], limits: tuple[float, float], nulls:
         else ""
     )
     return (
-        f"{observations} observations, counted by M: log P of an observation to models that were trained on it, less "
+        f"{format_range([len(values) for values in scores.values()])} observations, counted by M: log P of an "
+        "observation to models that were trained on it, less "
         "that to models that held it out, in nats. Dashed: 0. The published score averages over more models trained "
         "on an observation than not, and lies too high by that; the matched-count score has as many of both. "
         f"{null}The axis is shared{f' and cut: beyond it lie, of {cut}' if cut else ''}. No intervals: every "
@@ -106,8 +106,88 @@ def describe_distribution(score: str, values: Array, statistics: Statistics, nul
     followed = statistics.curve(score, "median")
     median = drawing.format_number(float(np.median(values))) if followed is None else followed.describe()
     least, high, most = (drawing.format_number(float(value)) for value in np.quantile(values, (0, HIGH, 1)))
-    above = kinds.format_share(int((values > 0).sum()), len(values))
-    words = f"{kinds.SCORES[score]}: median {median} nats, from {least} to {most}, {HIGH:.0%} quantile {high}"
+    above = format_share(int((values > 0).sum()), len(values))
+    words = f"{SCORES[score]}: median {median} nats, from {least} to {most}, {HIGH:.0%} quantile {high}"
     return (
         f"{words}; {above} lie above 0{'' if null is None else f'; null of the median {drawing.format_number(null)}'}."
     )
+
+
+def significance(seen: Observations, dependent: bool = False) -> Figure | None:
+    """The histogram of the p-values over the uniform one, and the share significant by how high the score is.
+
+    `dependent`: the p-values are those of rows that were left out one by one, and adjusted as such.
+    """
+    p, adjusted, score = (seen.column(name) for name in ("p_value", "p_adjusted", "m"))
+    if not len(p) or not len(adjusted) or not len(score):
+        return None
+    there = ~np.isnan(p) & ~np.isnan(adjusted) & ~np.isnan(score)
+    p, significant = p[there], adjusted[there] <= LEVEL
+    if not len(p):
+        return None
+    groups = significant_shares(score[there], significant)
+    edges = np.linspace(0, 1, P_BINS + 1)
+    of_all = sum(hits for _, hits, _ in groups) / max(1, sum(of for *_, of in groups))
+    places = np.arange(len(groups))
+    shares = np.array([hits / of for _, hits, of in groups], np.float64)
+    return Chart(
+        "significance",
+        "Which scores are more than chance?",
+        significance_caption(p, dependent),
+        describe_significance(p, int(significant.sum()), groups),
+        2 * P_PANEL + APART + 0.68,
+        [
+            Panel(
+                layout.wide_box(0.55 + P_PANEL + APART, P_PANEL),
+                [histogram(np.histogram(p, edges)[0], edges, "twin"), level(len(p) / P_BINS)],
+                x=Axis("p-value of the published score", (-0.01, 1.01)),
+                y=Axis("observations", most=4),
+            ),
+            Panel(
+                layout.wide_box(0.55, P_PANEL),
+                [level(of_all), marks(places, shares, "accent", "o", 5.5)],
+                x=Axis(
+                    "percentile of the published score",
+                    (-0.5, len(groups) - 0.5),
+                    ticks=(places, [name for name, *_ in groups]),
+                    grid=False,
+                ),
+                y=Axis("share significant", (-0.03, 1.03)),
+            ),
+        ],
+    ).figure()
+
+
+def significance_caption(p: Array, dependent: bool) -> str:
+    """The caption of the p-values and of the shares."""
+    n, smallest = len(p), float(p.min())
+    needed = math.ceil(smallest / alone(n, dependent))
+    procedure = "Benjamini-Yekutieli" if dependent else "Benjamini-Hochberg"
+    return (
+        f"Above: p-values of {n:,} observations: how often M, less what is negligible, would be as large had other "
+        f"models held the observation out, drawn anew. Dashed: {n / P_BINS:,.4g} in each bar, where training raises "
+        f"log p by just that. Below: the share significant at a false discovery rate of {LEVEL:.0%} by where the "
+        "published score stands among all, without intervals, since all are of the same models; dashed: of all. The "
+        f"smallest p found is {drawing.format_number(smallest)}; at this p "
+        f"{needed:,} observation{'s'[: needed != 1]} would have to have it before any "
+        f"is significant ({procedure})."
+    )
+
+
+def describe_significance(p: Array, significant: int, groups: Groups) -> str:
+    """How many observations are significant, of all and by how high the score is, in words."""
+    n, least = len(p), int((p <= LEVEL).sum())
+    return (
+        f"{format_share(significant, n)} observations are significant at a false discovery rate of {LEVEL:.0%}; "
+        f"{format_share(least, n)} have p at most {LEVEL}, {LEVEL:.0%} expected by chance. Smallest p "
+        f"{drawing.format_number(float(p.min()))}, median "
+        f"{drawing.format_number(float(np.median(p)))}. Significant by percentile of "
+        "the published score: " + ", ".join(f"{name} {format_share(hits, of)}" for name, hits, of in groups) + "."
+    )
+
+
+def significant_shares(score: Array, significant: Any) -> Groups:
+    """The groups that have observations, the lowest scores first."""
+    group = np.searchsorted(np.quantile(score, GROUPS[1:-1]), score, side="left")
+    masks = [(name, group == at) for at, name in enumerate(NAMES)]
+    return [(name, int(significant[chosen].sum()), int(chosen.sum())) for name, chosen in masks if chosen.any()]

@@ -1,21 +1,31 @@
-"""The scores of observations by column, and which observations are highly memorised."""
+"""What the figures share: scores and their statistics, how both kinds look, and limits robust against far values."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dashboards.columns import integers, numbers
+from dashboards import drawing, legend
+from dashboards.chart import Array, Curve
+from dashboards.columns import integers, numbers, texts
 from tasks.audits.density.highly_memorised import highly_memorised_mask
-
-Array = NDArray[np.float64]
 
 # Each score with its column. The published one has more terms in favour of memory than against it.
 COLUMNS = {"published": "m", "matched": "m_matched"}
+SCORES = {"matched": "M, matched counts", "published": "M as published"}
+SCORE_LOOKS: Mapping[str, legend.Series] = {"matched": drawing.SERIES[0], "published": drawing.SERIES[1]}
+KINDS = {"memorised": "highly memorised", "regular": "regular"}
+KIND_COLOURS = {"memorised": "canary", "regular": "twin"}
+DASHES: dict[str, Any] = {"memorised": "-", "regular": (0, (4, 2))}
+STATISTICS = {"epoch", "score", "label", "statistic", "estimate", "low", "high", "n"}
+TAIL = 0.001  # of the values, at either end, that may lie outside
+STRETCHED = 1.5  # times as long as the rest makes it: then an axis is cut
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,11 @@ class Observations:
         scores = {score: self.column(column) for score, column in COLUMNS.items()}
         return {score: values for score, values in scores.items() if np.isfinite(values).any()}
 
+    @cached_property
+    def known_scores(self) -> dict[str, Array]:
+        """Each score of all observations that have it."""
+        return {score: values[~np.isnan(values)] for score, values in self.scores.items()}
+
     @property
     def high(self) -> NDArray[np.bool_]:
         """Whether each observation is highly memorised; all false without matched-count scores."""
@@ -45,3 +60,84 @@ class Observations:
 
     def column(self, name: str) -> Array:
         return numbers(self.table, name)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """One row per epoch, score, label and statistic; label is null for all labels together."""
+
+    table: pa.Table
+
+    @cached_property
+    def _columns(self) -> dict[str, Any]:
+        return {
+            "score": texts(self.table, "score"),
+            "statistic": texts(self.table, "statistic"),
+            "epoch": integers(self.table, "epoch"),
+            "n": integers(self.table, "n"),
+            **{name: numbers(self.table, name) for name in ("label", "estimate", "low", "high")},
+        }
+
+    @property
+    def there(self) -> bool:
+        return set(self.table.column_names) >= STATISTICS
+
+    def curve(self, score: str, statistic: str) -> Curve | None:
+        """A statistic of a score over all labels by epoch, with its interval over repetitions; None without it."""
+        if not self.there:
+            return None
+        of = self._columns
+        chosen = (of["score"] == score) & (of["statistic"] == statistic) & np.isnan(of["label"])
+        rows = np.flatnonzero(chosen & ~np.isnan(of["estimate"]))
+        rows = rows[np.argsort(of["epoch"][rows], kind="stable")]
+        if not len(rows):
+            return None
+        estimate, low, high = (of[name][rows] for name in ("estimate", "low", "high"))
+        return Curve(of["epoch"][rows], estimate, low, high, n=int(of["n"][rows].max()))
+
+    def null(self, score: str, statistic: str) -> float | None:
+        """The value of the statistic over all labels where nothing is memorised; None if unknown."""
+        if not self.there or "null" not in self.table.column_names:
+            return None
+        of, null = self._columns, numbers(self.table, "null")
+        chosen = (of["score"] == score) & (of["statistic"] == statistic) & np.isnan(of["label"]) & ~np.isnan(null)
+        rows = np.flatnonzero(chosen)
+        return float(null[rows[of["epoch"][rows].argmax()]]) if len(rows) else None
+
+
+def score_legend_entry(score: str, **look: Any) -> Any:
+    """The legend's entry of a score."""
+    return legend.series_entry(SCORES[score], SCORE_LOOKS[score], **{"linewidth": 1.4, "markersize": 5} | look)
+
+
+def area_legend_entry(colour: str, label: str) -> Any:
+    """The legend's entry of an area with an edge, named by the edge's colour."""
+    return legend.area(label, facecolor=drawing.light(f"{colour}-band"), edgecolor=drawing.light(colour))
+
+
+def format_share(part: int, whole: int) -> str:
+    """A part of a whole as counts and percentage."""
+    percent = 100 * part / whole if whole else 0.0
+    return f"{part:,} of {whole:,} ({percent:.0f} %)" if percent >= 10 else f"{part:,} of {whole:,} ({percent:.2g} %)"
+
+
+def robust_limits(groups: Iterable[Array], including: Sequence[float] = ()) -> tuple[float, float]:
+    """Limits that hold these numbers and each group's values; without its tails if they are far."""
+    lows, highs = list(including), list(including)
+    for values in groups:
+        least, low, high, most = np.quantile(values, (0, TAIL, 1 - TAIL, 1))
+        long = STRETCHED * (high - low)
+        lows.append(float(least if high - least <= long else low))
+        highs.append(float(most if most - low <= long else high))
+    return drawing.padded_limits([min(lows), max(highs)], 0.03)
+
+
+def describe_outside(values: Array, limits: tuple[float, float]) -> str:
+    """The number of values beyond the limits, in words; empty if there are none."""
+    below, above = int((values < limits[0]).sum()), int((values > limits[1]).sum())
+    words = [
+        f"{count:,} {name} it, {'down' if name == 'below' else 'up'} to {drawing.format_number(float(end))}"
+        for count, name, end in ((below, "below", values.min()), (above, "above", values.max()))
+        if count
+    ]
+    return " and ".join(words)

@@ -11,10 +11,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dashboards import drawing, legend
-from dashboards.audits.density import kinds
-from dashboards.audits.density.observations import Array, Observations
+from dashboards.audits.density.observations import (
+    KIND_COLOURS,
+    KINDS,
+    Observations,
+    area_legend_entry,
+    format_share,
+)
+from dashboards.chart import Array, Axis, Chart, Figure, Panel, intervals, marks, upright
 from dashboards.columns import integers, numbers
-from dashboards.figure import Figure
 from tasks.audits.density.highly_memorised import HIGH
 
 NEEDED = {"low", "high", "memorised", "regular", "share", "share_low", "share_high"}
@@ -65,35 +70,16 @@ def outliers(table: pa.Table, seen: Observations) -> Figure | None:
         "bin would have if memory had nothing to do with U. "
         f"{total['memorised']:,} highly memorised and {total['regular']:,} regular observations.{inside}"
     )
-    alt = f"{describe_bins(bins)}{inside} {' '.join(describe_examples(table))}".strip()
-    title = "Are the highly memorised those that the model holds for outliers?"
-    return Figure("outliers", title, caption, alt, draw_svg(bins))
-
-
-def draw_svg(bins: OutlierBins) -> str:
-    """The bins as SVG, from the lowest up: counts on the left, shares on the right."""
-    n = len(bins.low)
-    legible = n <= LEGIBLE
-    height = min(TALL, (0.24 if n <= 24 else 0.19) * n)
-    figure = drawing.canvas(height + legend.ROW + 0.85)
-    left = drawing.add_axes(figure, LEFT, 0.55, COUNTS, height)
-    right = drawing.add_axes(figure, LEFT + COUNTS + APART, 0.55, SHARES, height)
-    draw_counts(left, bins, legible)
-    draw_shares(right, bins)
-    for axes in (left, right):
-        axes.set_ylim(-0.5, n - 0.5)
-        drawing.hide_y_axis(axes)
-    ticks = range(n) if legible else np.unique(np.linspace(0, n - 1, 12).astype(np.int64)).tolist()
-    left.set_yticks(list(ticks), [bins.name(at) for at in ticks], color=drawing.light("ink"))
-    right.set_yticks([])
-    left.annotate(
-        "U, nats", (-LEFT * 72 + 6, height * 72 + 8), xycoords="axes points", color=drawing.light("muted"),
-        fontsize=drawing.TEXT - 1,
-    )  # fmt: skip
-    legend.add_above(
-        figure, [kinds.area_legend_entry(colour, kinds.KINDS[kind]) for kind, colour in kinds.KIND_COLOURS.items()]
-    )
-    return drawing.svg(figure, "outliers")
+    height = min(TALL, (0.24 if len(bins.low) <= 24 else 0.19) * len(bins.low))
+    return Chart(
+        "outliers",
+        "Are the highly memorised those that the model holds for outliers?",
+        caption,
+        f"{describe_bins(bins)}{inside} {' '.join(describe_examples(table))}".strip(),
+        height + legend.ROW + 0.85,
+        [counts_panel(bins, height), shares_panel(bins, height)],
+        [area_legend_entry(colour, KINDS[kind]) for kind, colour in KIND_COLOURS.items()],
+    ).figure()
 
 
 def read_bins(table: pa.Table) -> OutlierBins | None:
@@ -102,7 +88,7 @@ def read_bins(table: pa.Table) -> OutlierBins | None:
         return None
     order = bin_order(table)
     low, high = numbers(table, "low"), numbers(table, "high")
-    counts = {kind: integers(table, kind)[order].astype(np.float64) for kind in kinds.KINDS}
+    counts = {kind: integers(table, kind)[order].astype(np.float64) for kind in KINDS}
     if not sum(float(of_kind.sum()) for of_kind in counts.values()):
         return None
     share = (numbers(table, name)[order] for name in ("share", "share_low", "share_high"))
@@ -115,50 +101,68 @@ def bin_order(table: pa.Table) -> NDArray[np.int64]:
     return np.lexsort((np.where(np.isnan(high), np.inf, high), np.where(np.isnan(low), -np.inf, low)))
 
 
-def draw_counts(axes: Any, bins: OutlierBins, legible: bool) -> None:
-    """Bars of both kinds; `legible`: with the number of highly memorised observations."""
-    y = np.arange(len(bins.low))
+def counts_panel(bins: OutlierBins, height: float) -> Panel:
+    """Bars of both kinds, and where there is room the number of highly memorised observations."""
+    n, y = len(bins.low), np.arange(len(bins.low))
     most = max(float(counts.max()) for counts in bins.counts.values())
-    axes.set_xscale("log")
-    axes.set_xlim(0.6, most * 1.15)
-    axes.set_axisbelow(True)
-    for kind, offset in (("memorised", 0.2), ("regular", -0.2)):
-        there = bins.counts[kind] > 0
-        colour = kinds.KIND_COLOURS[kind]
-        bars = bins.counts[kind][there] - 0.6
-        look = {"color": drawing.light(f"{colour}-band"), "edgecolor": drawing.light(colour), "linewidth": 0.9}
-        axes.barh(y[there] + offset, bars, 0.38, left=0.6, **look)
-    if legible:
-        for at, count in enumerate(bins.counts["memorised"]):
+    legible = n <= LEGIBLE
+    ticks = list(range(n)) if legible else np.unique(np.linspace(0, n - 1, 12).astype(np.int64)).tolist()
+
+    def draw_bars(axes: Any) -> None:
+        axes.set_xscale("log")
+        for kind, offset in (("memorised", 0.2), ("regular", -0.2)):
+            there = bins.counts[kind] > 0
+            colour = KIND_COLOURS[kind]
+            look = {"color": drawing.light(f"{colour}-band"), "edgecolor": drawing.light(colour), "linewidth": 0.9}
+            axes.barh(y[there] + offset, bins.counts[kind][there] - 0.6, 0.38, left=0.6, **look)
+        for at, count in enumerate(bins.counts["memorised"] if legible else ()):
             if count:
                 axes.annotate(
                     f"{int(count):,}", (count, at + 0.2), (3, 0), textcoords="offset points", va="center",
                     fontsize=drawing.TEXT - 2.5, annotation_clip=False,
                 )  # fmt: skip
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    axes.xaxis.set_major_locator(LogLocator(numticks=4) if most > 30 else LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: drawing.format_power(value)))
-    axes.set_xlabel("observations")
+    def finish(axes: Any) -> None:
+        from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+        axes.xaxis.set_major_locator(LogLocator(numticks=4) if most > 30 else LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: drawing.format_power(value)))
+        drawing.hide_y_axis(axes)
+        axes.set_yticks(ticks, [bins.name(at) for at in ticks], color=drawing.light("ink"))
+        axes.annotate(
+            "U, nats", (-LEFT * 72 + 6, height * 72 + 8), xycoords="axes points", color=drawing.light("muted"),
+            fontsize=drawing.TEXT - 1,
+        )  # fmt: skip
+
+    return Panel(
+        (LEFT, 0.55, COUNTS, height),
+        [draw_bars],
+        x=Axis("observations", (0.6, most * 1.15), most=None),
+        y=Axis(limits=(-0.5, n - 0.5)),
+        finish=[finish],
+    )
 
 
-def draw_shares(axes: Any, bins: OutlierBins) -> None:
+def shares_panel(bins: OutlierBins, height: float) -> Panel:
     """The share of highly memorised observations with its interval, and a line at that of all."""
     there = ~np.isnan(bins.share)
-    y = np.arange(len(bins.low))[there]
-    colour = drawing.light(kinds.KIND_COLOURS["memorised"])
+    y, colour = np.arange(len(bins.low))[there], KIND_COLOURS["memorised"]
     memorised, regular = (float(counts.sum()) for counts in bins.counts.values())
-    axes.axvline(memorised / (memorised + regular), **drawing.NULL)
-    heights, ends = drawing.segment_path(y, bins.share_low[there], bins.share_high[there])
-    axes.plot(ends, heights, color=colour, linewidth=2, solid_capstyle="butt")
-    axes.plot(bins.share[there], y, "o", color=colour, markersize=4.5)
     # Of a few observations an interval says little and reaches far: it may run off.
     many = np.sum(list(bins.counts.values()), axis=0)[there] >= MANY
     top = float(bins.share_high[there][many].max()) if many.any() else 1.0
-    axes.set_xlim(-0.04 * top, 1.06 * top)
-    drawing.set_ticks(axes, across=3)
-    axes.set_xlabel("share memorised")
+    return Panel(
+        (LEFT + COUNTS + APART, 0.55, SHARES, height),
+        [
+            upright(memorised / (memorised + regular)),
+            intervals(y, bins.share_low[there], bins.share_high[there], colour, 2, level=True),
+            marks(bins.share[there], y, colour, "o", 4.5),
+        ],
+        x=Axis("share memorised", (-0.04 * top, 1.06 * top), 3),
+        y=Axis(limits=(-0.5, len(bins.low) - 0.5), ticks=([], [])),
+        finish=[drawing.hide_y_axis],
+    )
 
 
 def describe_inliers(seen: Observations) -> str:
@@ -173,7 +177,7 @@ def describe_inliers(seen: Observations) -> str:
     low, top = (float(end) for end in np.quantile(u, MIDDLE))
     inside = int(((u >= low) & (u <= top) & high).sum())
     return (
-        f" {kinds.format_share(inside, int(high.sum()))} of the highly memorised lie in the middle 90 % of U, "
+        f" {format_share(inside, int(high.sum()))} of the highly memorised lie in the middle 90 % of U, "
         f"{format_number(float(f'{low:.4g}'))} to {format_number(float(f'{top:.4g}'))}."
     )
 
@@ -183,21 +187,21 @@ def describe_bins(bins: OutlierBins) -> str:
     shares = []
     for index in dict.fromkeys((0, int(bins.counts["regular"].argmax()), len(bins.low) - 1)):
         memorised, regular = (int(counts[index]) for counts in bins.counts.values())
-        shares.append(f"U {bins.name(index)}: {kinds.format_share(memorised, memorised + regular)} highly memorised")
+        shares.append(f"U {bins.name(index)}: {format_share(memorised, memorised + regular)} highly memorised")
     return f"{'; '.join(shares)}."
 
 
 def describe_examples(table: pa.Table) -> Iterator[str]:
     """Rows of both kinds from a few bins, in words."""
     for name, rows in example_bins(table, SHOWN):
-        named = [f"{kinds.KINDS[kind]} rows {', '.join(map(str, some[:NAMED]))}" for kind, some in rows.items() if some]
+        named = [f"{KINDS[kind]} rows {', '.join(map(str, some[:NAMED]))}" for kind, some in rows.items() if some]
         if named:
             yield f"Among U {name}: {'; '.join(named)}."
 
 
 def example_bins(table: pa.Table, most: int) -> Iterator[tuple[str, dict[str, list[int]]]]:
     """Some bins with examples of both kinds, from the lowest up: the bin's name, and the rows of each kind."""
-    columns = {kind: f"{kind}_rows" for kind in kinds.KINDS}
+    columns = {kind: f"{kind}_rows" for kind in KINDS}
     bins = read_bins(table)
     if bins is None or not set(columns.values()) <= set(table.column_names):
         return

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashboards import drawing
-from dashboards.audits.density import kinds
-from dashboards.audits.density.observations import Observations
+from dashboards.audits.density.observations import KINDS, Observations
 from dashboards.audits.density.outliers import example_bins
 from dashboards.columns import integers, numbers
 from dashboards.gallery import Gallery, Picture, Pixels, encode_png, error_reason
@@ -99,7 +98,7 @@ def outlier_pictures(run: Run, seen: Observations, observed: Pixels) -> Iterator
     for name, rows in example_bins(run.table("outliers"), BINS):
         for kind, some in rows.items():
             for row in islice((row for row in some if row in places), EXAMPLES):
-                title = f"{kinds.KINDS[kind]}, {observation_title(seen, places[row])}"
+                title = f"{KINDS[kind]}, {observation_title(seen, places[row])}"
                 group = f"Highly memorised and regular, U {name} nats"
                 yield Picture(encode_png(observed[row]), title, f"Observation, {title}, U {name}", group)
 

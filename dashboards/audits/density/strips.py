@@ -1,4 +1,4 @@
-"""Strips: rows with the median and the middle 90 % of both scores."""
+"""Strips: rows with the median and the middle 90 % of both scores, of each label or of each cell of a sweep."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dashboards import drawing, layout, legend
-from dashboards.audits.density import kinds
-from dashboards.audits.density.observations import Array
+from dashboards.audits.density.observations import SCORE_LOOKS, SCORES, Observations, score_legend_entry
+from dashboards.chart import Array, Axis, Chart, Figure, Layer, intervals, marks, row_panel, upright
+from dashboards.summary import format_range
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,13 @@ class Strip:
     @property
     def median(self) -> float:
         """The median of the matched score, or of the other without it."""
-        return next(self.spreads[score][1] for score in kinds.SCORES if score in self.spreads)
+        return next(self.spreads[score][1] for score in SCORES if score in self.spreads)
 
     def describe(self) -> str:
         """The row in words."""
         words = [
             (
-                f"{kinds.SCORES[score]} {drawing.format_number(middle)}, "
+                f"{SCORES[score]} {drawing.format_number(middle)}, "
                 f"{drawing.format_number(low)} to {drawing.format_number(high)}"
             )
             for score, (low, middle, high) in self.spreads.items()
@@ -40,7 +41,7 @@ class Strip:
 def strip(name: str, scores: Mapping[str, Array]) -> Strip | None:
     """The strip of these scores; None if they have no value."""
     there = {score: values[~np.isnan(values)] for score, values in scores.items()}
-    there = {score: there[score] for score in kinds.SCORES if score in there and len(there[score])}
+    there = {score: there[score] for score in SCORES if score in there and len(there[score])}
     if not there:
         return None
     spreads = {}
@@ -50,23 +51,49 @@ def strip(name: str, scores: Mapping[str, Array]) -> Strip | None:
     return Strip(name, spreads, max(map(len, there.values())))
 
 
-def draw_strips(strips: Sequence[Strip], name: str) -> str:
-    """The strips as SVG, one below the other in their order, on one scale with a line at 0."""
-    scores = [score for score in kinds.SCORES if any(score in strip.spreads for strip in strips)]
-    figure, axes, y = layout.row_axes([strip.name for strip in strips], legend.ROW + 0.08)
-    axes.axvline(0, **drawing.NULL)
-    for at, score in enumerate(scores):
-        colour, marker, _ = kinds.SCORE_LOOKS[score]
-        rows = [index for index, strip in enumerate(strips) if score in strip.spreads]
-        low, middle, high = np.array([strips[index].spreads[score] for index in rows]).T
-        height = y[rows] + ((len(scores) - 1) / 2 - at) * 0.36
-        across, up = drawing.segment_path(height, low, high)
-        axes.plot(up, across, color=drawing.light(colour), linewidth=1.8, solid_capstyle="butt")
-        axes.plot(middle, height, marker, color=drawing.light(colour), markersize=4.5, linestyle="none")
-    ends = (end for strip in strips for spread in strip.spreads.values() for end in spread)
-    axes.set_xlim(*drawing.padded_limits([0.0, *ends]))
-    axes.set_xlabel("nats")
-    legend.add_above(
-        figure, [kinds.score_legend_entry(score, linestyle="-", linewidth=1.8, markersize=4.5) for score in scores]
+def class_scores(seen: Observations) -> Figure | None:
+    """Median and middle 90 % of both scores for each label, the largest median first."""
+    label = seen.column("label")
+    names = np.unique(label[~np.isnan(label)])
+    spreads = [
+        strip(f"label {int(name)}", {score: values[label == name] for score, values in seen.scores.items()})
+        for name in names
+    ]
+    there = sorted((strip for strip in spreads if strip is not None), key=lambda strip: -strip.median)
+    if len(there) < 2:
+        return None
+    shown, rest = there, ""
+    if len(there) > layout.MOST:
+        half = layout.MOST // 2
+        shown = [*there[:half], *there[-half:]]
+        rest = f" Of {len(there)} labels the {half} with the largest and the {half} with the smallest medians."
+    caption = (
+        "Mark: the median over a label's observations; line: its middle 90 %, from the 5 % to the 95 % quantile. "
+        f"Dashed: 0. {format_range([strip.n for strip in shown])} observations of each label, the largest median of "
+        f"the matched-count score first.{rest} How "
+        "much observations of a class vary bears on the score: compare runs label by label rather than labels."
     )
-    return drawing.svg(figure, name)
+    return draw_strips(shown, "labels", "Are some classes memorised more than others?", caption)
+
+
+def draw_strips(strips: Sequence[Strip], name: str, title: str, caption: str) -> Figure:
+    """The strips, one below the other in their order, on one scale with a line at 0."""
+    scores = [score for score in SCORES if any(score in strip.spreads for strip in strips)]
+    rows = layout.rows([strip.name for strip in strips], legend.ROW + 0.08)
+    layers: list[Layer] = [upright(0)]
+    for at, score in enumerate(scores):
+        colour, marker, _ = SCORE_LOOKS[score]
+        having = [index for index, strip in enumerate(strips) if score in strip.spreads]
+        low, middle, high = np.array([strips[index].spreads[score] for index in having]).T
+        height = rows.y[having] + ((len(scores) - 1) / 2 - at) * 0.36
+        layers += [intervals(height, low, high, colour, level=True), marks(middle, height, colour, marker, 4.5)]
+    ends = (end for strip in strips for spread in strip.spreads.values() for end in spread)
+    return Chart(
+        name,
+        title,
+        caption,
+        " ".join(strip.describe() for strip in strips),
+        rows.height,
+        [row_panel(rows, layers, Axis("nats", drawing.padded_limits([0.0, *ends])))],
+        [score_legend_entry(score, linestyle="-", linewidth=1.8, markersize=4.5) for score in scores],
+    ).figure()

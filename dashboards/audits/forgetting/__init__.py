@@ -6,16 +6,14 @@ from collections.abc import Iterator
 
 from dashboards.audits.forgetting.baselines import baselines
 from dashboards.audits.forgetting.decisions import decisions
-from dashboards.audits.forgetting.distances import distances
 from dashboards.audits.forgetting.examples import pictures
 from dashboards.audits.forgetting.exchangeability import exchangeability
-from dashboards.audits.forgetting.fits import fits
-from dashboards.audits.forgetting.power import power
+from dashboards.audits.forgetting.model_rows import distances, fits
+from dashboards.audits.forgetting.power import compare_cells, power
 from dashboards.audits.forgetting.query_confidences import confidences
 from dashboards.audits.forgetting.ratios import ratios
-from dashboards.audits.forgetting.sweep_cells import compare_cells
 from dashboards.audits.forgetting.targets import negligible, target_names
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.gallery import Gallery
 from dashboards.run import Run
 

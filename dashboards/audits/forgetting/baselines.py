@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dashboards import drawing, layout, legend
-from dashboards.audits.forgetting.targets import format_range
+from dashboards.chart import Array, Axis, Chart, Figure, Panel, marks
 from dashboards.columns import integers, numbers, texts
-from dashboards.estimates import fit_words
-from dashboards.figure import Figure
+from dashboards.summary import fit_words, format_range
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 NAMES: Mapping[str, str] = {"u_lira": "U-LiRA accuracy", "quality": "forgetting quality", "privleak": "PrivLeak"}
 NEEDED = {f"{name}{end}" for name in NAMES for end in ("", "_low", "_high")} | {"name", "models", "quality_null"}
 AXES: Mapping[str, str] = {"u_lira": "U-LiRA", "quality": "quality", "privleak": "PrivLeak"}  # narrow
@@ -42,9 +42,22 @@ def baselines(table: pa.Table) -> Figure | None:
         f"{layout.left_out_note(shown.num_rows, table.num_rows, 'targets')}"
     )
     alt = " ".join(describe_measures(shown, row, name) for row, name in enumerate(names))
-    return Figure(
-        "baselines", "What do other measures of unlearning say?", caption, alt, draw_svg(shown, names, values)
-    )
+    short = [fit_words(name.split(", "), layout.LETTERS) for name in names]
+    left = 0.25 + 0.085 * max(map(len, short))
+    width = (drawing.WIDTH - left - layout.RIGHT - 2 * GAP) / len(NAMES)
+    panels = []
+    for place, column in enumerate(AXES):
+        box = (left + place * (width + GAP), 0.5, width, STEP * len(names))
+        panels.append(measure_panel(box, shown, column, values[column], [""] * len(short) if place else short))
+    return Chart(
+        "baselines",
+        "What do other measures of unlearning say?",
+        caption,
+        alt,
+        STEP * len(names) + 0.8,
+        panels,
+        [legend.line("after retraining", **drawing.NULL)],
+    ).figure()
 
 
 def describe_measures(table: pa.Table, row: int, name: str) -> str:
@@ -60,32 +73,31 @@ def describe_measures(table: pa.Table, row: int, name: str) -> str:
     return f"{name}: {', '.join(said)}."
 
 
-def draw_svg(table: pa.Table, names: list[str], values: Mapping[str, Array]) -> str:
-    """The panels as SVG, side by side, with the targets' names on the left."""
-    short = [fit_words(name.split(", "), layout.LETTERS) for name in names]
-    left = 0.25 + 0.085 * max(map(len, short))
-    height = STEP * len(names)
-    figure = drawing.canvas(height + 0.8)
-    width = (drawing.WIDTH - left - layout.RIGHT - 2 * GAP) / len(NAMES)
+def measure_panel(box: layout.Box, table: pa.Table, column: str, found: Array, names: Sequence[str]) -> Panel:
+    """A measure of each target with its interval, and what it is after retraining."""
     y = np.arange(len(names))[::-1]
-    look: dict[str, Any] = {"color": drawing.light("accent")}
-    for place, (column, called) in enumerate(AXES.items()):
-        axes = drawing.add_axes(figure, left + place * (width + GAP), 0.5, width, height)
-        drawing.set_ticks(axes, across=2)
-        nulls = null_values(table, column)
+    nulls = null_values(table, column)
+    low, high = (numbers(table, f"{column}_{end}") for end in ("low", "high"))
+    whole = ~np.isnan(low)
+    everything = np.concatenate([found, low, high, nulls])
+    known = everything[~np.isnan(everything)].tolist()
+
+    def draw_intervals(axes: Axes) -> None:
         axes.plot(np.stack([nulls, nulls]), np.stack([y - 0.4, y + 0.4]), **drawing.NULL)
-        found, low, high = values[column], *(numbers(table, f"{column}_{end}") for end in ("low", "high"))
-        axes.hlines(y[~np.isnan(low)], low[~np.isnan(low)], high[~np.isnan(low)], linewidth=1.8, **look)
-        axes.plot(found, y, "D", markersize=4.5, **look)
-        everything = np.concatenate([found, low, high, nulls])
-        if not np.isnan(everything).all():
-            axes.set_xlim(*drawing.padded_limits(everything[~np.isnan(everything)].tolist()))
-        axes.set_ylim(-0.6, len(names) - 0.4)
-        axes.set_yticks(y, short if not place else [""] * len(short), color=drawing.light("ink"))
-        axes.set_xlabel(called, fontsize=drawing.TEXT - 1)
+        axes.hlines(y[whole], low[whole], high[whole], linewidth=1.8, color=drawing.light("accent"))
+
+    def finish(axes: Axes) -> None:
+        axes.set_yticks(y, names, color=drawing.light("ink"))
+        axes.set_xlabel(AXES[column], fontsize=drawing.TEXT - 1)
         drawing.hide_y_axis(axes)
-    legend.add_above(figure, [legend.line("after retraining", **drawing.NULL)])
-    return drawing.svg(figure, "baselines")
+
+    return Panel(
+        box,
+        [draw_intervals, marks(found, y, "accent", "D", 4.5)],
+        Axis(limits=drawing.padded_limits(known) if known else None, most=2),
+        Axis(limits=(-0.6, len(names) - 0.4)),
+        finish=[finish],
+    )
 
 
 def null_values(table: pa.Table, column: str) -> Array:

@@ -2,63 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from dashboards import drawing, layout, legend
-from dashboards.audits.forgetting import roles
-from dashboards.audits.forgetting.targets import format_range
-from dashboards.estimates import finite
-from dashboards.figure import Figure
+from dashboards.audits.forgetting import targets
+from dashboards.chart import Axis, Chart, Figure, Layer, line, marks, row_panel, upright
+from dashboards.summary import Row, finite, format_range
 
-NEEDED = {
-    "name",
-    "effect",
-    "p_adjusted",
-    "share",
-    "share_low",
-    "share_high",
-    "decision",
-    "models",
-    "images",
-    "controls",
-}
-Row = Mapping[str, Any]
+SHARES = ("share", "share_low", "share_high")
+NEEDED = {"name", "effect", "p_adjusted", *SHARES, "decision", "models", "images", "controls"}
 
 
 def decisions(table: pa.Table, negligible: float | None) -> Figure | None:
     """A row for each target: the share of D_Q that it holds with its limits, marked by the decision."""
     if not set(table.column_names) >= NEEDED:
         return None
-    rows = [row for row in table.to_pylist() if row["p_adjusted"] is not None]
-    if not rows:
+    decided = [row for row in table.to_pylist() if row["p_adjusted"] is not None]
+    if not decided:
         return None
-    shown = rows[: layout.MOST]
-    caption = f"{figure_caption(shown, negligible)}{layout.left_out_note(len(shown), len(rows), 'targets')}"
-    alt = " ".join(describe_decision(row) for row in shown)
-    return Figure("decisions", "Have the models forgotten the query set?", caption, alt, draw_svg(shown, negligible))
-
-
-def draw_svg(shown: Sequence[Row], negligible: float | None) -> str:
-    """The shares as SVG, a row for each target."""
+    shown = decided[: layout.MOST]
+    caption = f"{figure_caption(shown, negligible)}{layout.left_out_note(len(shown), len(decided), 'targets')}"
     handles = legend_entries(shown, negligible)
-    figure, axes, y = layout.row_axes([row["name"] for row in shown], roles.legend_height(-(-len(handles) // 2)))
-    if negligible is not None:
-        axes.axvline(100 * negligible, **roles.BOUND)
-    for row, height in zip(shown, y.tolist(), strict=True):
-        colour, marker = roles.DECISIONS.get(row["decision"], roles.DECISIONS["undecided"])
-        look: dict[str, Any] = {"color": drawing.light(colour)}
+    rows = layout.rows([row["name"] for row in shown], targets.legend_height(-(-len(handles) // 2)))
+    layers: list[Layer] = [] if negligible is None else [upright(100 * negligible, targets.BOUND)]
+    for row, height in zip(shown, rows.y.tolist(), strict=True):
+        colour, marker = targets.DECISIONS.get(row["decision"], targets.DECISIONS["undecided"])
+        share, low, high = (100 * row[name] if finite(row["share"]) else 0 for name in SHARES)
         if finite(row["share"]):
-            ends = [100 * row["share_low"], 100 * row["share_high"]]
-            axes.plot(ends, [height] * 2, linewidth=2, solid_capstyle="butt", **look)
-        axes.plot([100 * row["share"] if finite(row["share"]) else 0], [height], marker, markersize=6.5, **look)
+            layers.append(line([low, high], [height] * 2, colour, linewidth=2, solid_capstyle="butt"))
+        layers.append(marks([share], [height], colour, marker, 6.5))
     most = max([100 * row["share_high"] for row in shown if finite(row["share"])] + [100 * (negligible or 0.1)])
-    axes.set_xlim(*drawing.padded_limits([0.0, most], 0.04))
-    axes.set_xlabel("share of D_Q held, %")
-    legend.add_above(figure, handles)
-    return drawing.svg(figure, "decisions")
+    across = Axis("share of D_Q held, %", drawing.padded_limits([0.0, most], 0.04))
+    return Chart(
+        "decisions",
+        "Have the models forgotten the query set?",
+        caption,
+        " ".join(describe_decision(row) for row in shown),
+        rows.height,
+        [row_panel(rows, layers, across)],
+        handles,
+    ).figure()
 
 
 def legend_entries(shown: Sequence[Row], negligible: float | None) -> list[Any]:
@@ -66,11 +52,11 @@ def legend_entries(shown: Sequence[Row], negligible: float | None) -> list[Any]:
     present = {row["decision"] for row in shown}
     handles = [
         legend.line(decision, color=drawing.light(colour), marker=marker, markersize=6.5, linewidth=2)
-        for decision, (colour, marker) in roles.DECISIONS.items()
+        for decision, (colour, marker) in targets.DECISIONS.items()
         if decision in present
     ]
     if negligible is not None:
-        handles.append(legend.line(f"{100 * negligible:g} %: negligible", **roles.BOUND))
+        handles.append(legend.line(f"{100 * negligible:g} %: negligible", **targets.BOUND))
     return handles
 
 

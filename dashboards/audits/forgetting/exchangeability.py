@@ -11,22 +11,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dashboards import drawing, layout, legend
-from dashboards.audits.forgetting.query_confidences import ACROSS, LETTERS, PANEL, TARGETS
-from dashboards.audits.forgetting.targets import format_range
-from dashboards.estimates import fit_words
-from dashboards.figure import Figure
-from tasks.audits.forgetting import kolmogorov_smirnov
+from dashboards.audits.forgetting.query_confidences import (
+    ACROSS,
+    FAR,
+    FOOT,
+    STEP,
+    TARGETS,
+    UPRIGHT,
+    set_heading,
+    target_boxes,
+)
+from dashboards.chart import Axis, Chart, Figure, Layer, Panel
+from dashboards.summary import format_range
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.exchangeability import Array
 from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects
 from tasks.audits.forgetting.measures.query_confidences import CONFIDENCES
+from tasks.audits.forgetting.rho import Farthest, farthest
 
 INNOCENT = "a calibration model"
 POINTS = 150  # quantiles at which a line is exact; between them it is straight
 SHOWN = (0.001, 0.995)  # the quantiles of all scores at which the axis ends
 EVEN = 0.3  # scores up to about so much stand evenly
 TICKS = (-3, -1, 0, 1, 3, 10)
-UPRIGHT: Mapping[str, Any] = {"color": drawing.light("ink"), "linewidth": 1.6, "marker": "_", "markersize": 7}
 CURVES: Mapping[str, Mapping[str, Any]] = {
     "D_Q": {"color": drawing.light("canary"), "linewidth": 1.4},
     "control set": {"color": drawing.light("twin"), "linewidth": 1.2, "linestyle": (0, (4, 1.5))},
@@ -34,7 +41,7 @@ CURVES: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Panel:
+class TargetScores:
     """The scores of one target, or of a model that never saw D_Q, both sorted; `p` is the target's, adjusted."""
 
     name: str
@@ -43,9 +50,9 @@ class Panel:
     p: float | None = None
 
     @property
-    def farthest(self) -> kolmogorov_smirnov.Farthest:
+    def farthest(self) -> Farthest:
         """How far the line of D_Q lies below that of the control set at most, and where."""
-        return kolmogorov_smirnov.farthest(self.query, self.control, "one-sided")
+        return farthest(self.query, self.control, "one-sided")
 
     @property
     def heading(self) -> str:
@@ -58,36 +65,59 @@ def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
     """Distributions of the scores of D_Q and of the control set; None where there is no control set."""
     if not set(table.column_names) >= set(CONFIDENCES.names) or not is_controlled(table):
         return None
-    panels = list(target_panels(table, decided))
-    if not panels:
+    found = list(target_panels(table, decided))
+    if not found:
         return None
-    innocent, targets = panels[0].name == INNOCENT, sum(panel.name != INNOCENT for panel in panels)
-    shown = panels[: TARGETS + innocent]
-    caption = figure_caption(panels, innocent) + layout.left_out_note(len(shown) - innocent, targets, "targets")
-    alt = " ".join(f"{panel.name}: one-sided {panel.heading}." for panel in shown)
-    return Figure(
-        "exchangeability", "Are images of D_Q known better than the control set?", caption, alt, draw_svg(shown)
-    )
+    innocent, targets = found[0].name == INNOCENT, sum(panel.name != INNOCENT for panel in found)
+    shown = found[: TARGETS + innocent]
+    caption = figure_caption(found, innocent) + layout.left_out_note(len(shown) - innocent, targets, "targets")
+    rows = -(-len(shown) // ACROSS)
+    height = FOOT + STEP * rows + legend.ROW
+    every = np.concatenate([values for panel in shown for values in (panel.query, panel.control)])
+    low, high = np.quantile(every, SHOWN).tolist()
+    ticks = [tick for tick in TICKS if low <= tick <= high]
+    words = [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in ticks]
+    limits = axis_positions(np.array([low, high])).tolist()
+    panels = [
+        Panel(
+            box,
+            [draw_panel(panel), set_heading(panel.name)],
+            Axis(limits=limits, ticks=(axis_positions(np.array(ticks)), words), worded=at + ACROSS >= len(shown)),
+            Axis(limits=(-0.02, 1.02), most=4, worded=at % ACROSS == 0),
+        )
+        for at, (panel, box) in enumerate(zip(shown, target_boxes(len(shown)), strict=True))
+    ]
+    handles = [legend.line(name, **look) for name, look in CURVES.items()]
+    return Chart(
+        "exchangeability",
+        "Are images of D_Q known better than the control set?",
+        caption,
+        " ".join(f"{panel.name}: one-sided {panel.heading}." for panel in shown),
+        height,
+        panels,
+        [*handles, legend.line("one-sided KS", color=drawing.light("ink"), **FAR)],
+        notes=[(0.5, 0.08 / height, "score of an image, standard deviations", {"ha": "center"})],
+    ).figure()
 
 
 def is_controlled(table: pa.Table) -> bool:
     return bool(pc.any(pc.equal(table["set"], "control")).as_py())
 
 
-def target_panels(table: pa.Table, decided: pa.Table) -> Iterator[Panel]:
+def target_panels(table: pa.Table, decided: pa.Table) -> Iterator[TargetScores]:
     """A calibration model beside the others, where there are several, and each target beside all of them."""
     matrix = confidence_matrix([table])
     compared = ModelEffects(Decisions(()), matrix)
     if not compared.is_controlled:
         return
     if compared.null_scores:
-        yield Panel(INNOCENT, *unit_scores(compared, compared.null_scores[0]))
+        yield TargetScores(INNOCENT, *unit_scores(compared, compared.null_scores[0]))
     for target in decided.to_pylist():
         models = matrix.replicates("target", target["target"])
         if models and target["p_adjusted"] is not None:
             of = ModelEffects(Decisions(()), matrix, max(matrix.models[model].printed for model in models))
             sides = unit_scores(of, np.mean(of.scores(models), axis=0))
-            yield Panel(target["name"], *sides, target["p_adjusted"])
+            yield TargetScores(target["name"], *sides, target["p_adjusted"])
 
 
 def unit_scores(compared: ModelEffects, of_images: Array) -> tuple[Array, Array]:
@@ -96,7 +126,7 @@ def unit_scores(compared: ModelEffects, of_images: Array) -> tuple[Array, Array]
     return np.sort(values[~is_control]), np.sort(values[is_control])
 
 
-def figure_caption(panels: Sequence[Panel], innocent: bool) -> str:
+def figure_caption(panels: Sequence[TargetScores], innocent: bool) -> str:
     """The caption: what a score is, what the lines are, and the numbers of images."""
     beside = (
         "The first panel is a model that never saw D_Q: there the lines differ by chance alone. " if innocent else ""
@@ -115,44 +145,20 @@ def figure_caption(panels: Sequence[Panel], innocent: bool) -> str:
     )
 
 
-def draw_svg(panels: Sequence[Panel]) -> str:
-    """The distributions as SVG, in panels three abreast."""
-    step = PANEL + 0.62
-    foot = 0.55
-    rows = -(-len(panels) // ACROSS)
-    figure = drawing.canvas(foot + step * rows + legend.ROW)
-    every = np.concatenate([values for panel in panels for values in (panel.query, panel.control)])
-    low, high = np.quantile(every, SHOWN).tolist()
-    width = (drawing.WIDTH - 0.42 - 0.12 - 0.2 * (ACROSS - 1)) / ACROSS
-    for at, panel in enumerate(panels):
-        row, column = divmod(at, ACROSS)
-        bottom = foot + step * (rows - 1 - row)
-        axes = drawing.add_axes(figure, 0.42 + column * (width + 0.2), bottom, width, PANEL - 0.05)
-        axes.set_title(fit_words([panel.name], LETTERS), fontsize=drawing.TEXT - 1, y=1.17, pad=0)
-        draw_panel(axes, panel)
-        axes.set_xlim(axis_positions(np.array([low, high])).tolist())
-        axes.set_ylim(-0.02, 1.02)
-        drawing.set_ticks(axes, up=4)
-        ticks = [tick for tick in TICKS if low <= tick <= high]
-        axes.set_xticks(axis_positions(np.array(ticks)), [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in ticks])
-        axes.tick_params(labelleft=column == 0, labelbottom=at + ACROSS >= len(panels), labelsize=drawing.TEXT - 1)
-    figure.text(0.5, 0.08 / figure.get_size_inches()[1], "score of an image, standard deviations", ha="center")
-    far = {"marker": "|", "markersize": 11, "markeredgewidth": 1.6, "linewidth": 0}
-    handles = [legend.line(name, **look) for name, look in CURVES.items()]
-    legend.add_above(figure, [*handles, legend.line("one-sided KS", color=drawing.light("ink"), **far)])
-    return drawing.svg(figure, "exchangeability")
-
-
-def draw_panel(axes: Any, panel: Panel) -> None:
+def draw_panel(panel: TargetScores) -> Layer:
     """Both lines, and an upright one where that of D_Q lies farthest below."""
-    muted = {"fontsize": drawing.TEXT - 1, "color": drawing.light("muted")}
-    axes.text(0, 1.05, panel.heading, transform=axes.transAxes, **muted)
-    for values, look in zip((panel.query, panel.control), CURVES.values(), strict=True):
-        axes.plot(*empirical_cdf(values), **look)
-    far = panel.farthest
-    if far.distance > 0:
-        ends = [np.searchsorted(values, far.at, "right") / len(values) for values in (panel.query, panel.control)]
-        axes.plot([axis_positions(np.array([far.at]))[0]] * 2, ends, zorder=4, **UPRIGHT)
+
+    def draw(axes: Any) -> None:
+        muted = {"fontsize": drawing.TEXT - 1, "color": drawing.light("muted")}
+        axes.text(0, 1.05, panel.heading, transform=axes.transAxes, **muted)
+        for values, look in zip((panel.query, panel.control), CURVES.values(), strict=True):
+            axes.plot(*empirical_cdf(values), **look)
+        far = panel.farthest
+        if far.distance > 0:
+            ends = [np.searchsorted(values, far.at, "right") / len(values) for values in (panel.query, panel.control)]
+            axes.plot([axis_positions(np.array([far.at]))[0]] * 2, ends, zorder=4, **UPRIGHT)
+
+    return draw
 
 
 def empirical_cdf(values: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""The power of the audit: the smallest share of the query set in training that it detects."""
+"""The power of the audit: the smallest share of the query set in training that it detects, by itself or by cell."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dashboards import drawing, layout, legend
-from dashboards.audits.forgetting import roles
-from dashboards.audits.forgetting.targets import format_range
+from dashboards.audits.forgetting.targets import BOUND
+from dashboards.chart import Array, Axis, Chart, Figure, Layer, Panel, intervals, level, line
 from dashboards.columns import integers, numbers
-from dashboards.figure import Figure
+from dashboards.run import Run
+from dashboards.summary import format_range, shorten
+from dashboards.sweep import name_cells
 from tasks.audits.forgetting.measures.power import REQUIRED_POWER, smallest_detected_share
 
-Array = NDArray[np.float64]
 NUMBERS = ("share", "power", "power_low", "power_high", "effect", "low", "high")
 NEEDED = {*NUMBERS, "models", "detected"}
 PANEL = 1.95  # inches
@@ -73,10 +74,27 @@ def power(table: pa.Table, decisions: pa.Table) -> Figure | None:
     words = f"{capitalise(found.describe())}."
     alt = " ".join(describe_points(found))
     targets = target_effects(decisions)
-    title = "How little of the query set does the audit find?"
-    return Figure(
-        "power", title, figure_caption(found, words, bool(targets)), f"{words} {alt}", draw_svg(found, targets)
-    )
+    places = share_positions([found])
+    handles = legend_entries(found, bool(targets))
+    upper, lower = layout.stack(2, PANEL, foot=0.55)
+    return Chart(
+        "power",
+        "How little of the query set does the audit find?",
+        power_caption(found, words, bool(targets)),
+        f"{words} {alt}",
+        PANEL * 2 + 0.32 + legend.height(len(handles)),
+        [
+            Panel(
+                upper,
+                power_layers(found, share_places(found, places), drawing.SERIES[0]),
+                y=Axis(limits=(-0.03, 1.05), most=4),
+                title="models detected, share",
+                finish=[lambda axes: set_share_axis(axes, places, False)],
+            ),
+            effect_panel(lower, found, places, targets),
+        ],
+        handles,
+    ).figure()
 
 
 def target_effects(decisions: pa.Table) -> list[float]:
@@ -87,26 +105,7 @@ def target_effects(decisions: pa.Table) -> list[float]:
     return [row["effect"] for row in rows if row["source"] != "training" and row["effect"] is not None]
 
 
-def draw_svg(found: Power, targets: Sequence[float]) -> str:
-    """The curves as SVG: models detected above, the effect below."""
-    places = share_positions([found])
-    handles = legend_entries(found, bool(targets))
-    figure = drawing.canvas(PANEL * 2 + 0.32 + legend.height(len(handles)))
-    panels = layout.stack_axes(figure, 2, PANEL, foot=0.55)
-    for axes, title in zip(panels, ("models detected, share", "effect, standard deviations of chance"), strict=True):
-        axes.set_title(title, fontsize=drawing.TEXT)
-    draw_power_curve(panels[0], found, places, *drawing.SERIES[0])
-    panels[0].set_ylim(-0.03, 1.05)
-    draw_effects(panels[1], found, places, targets)
-    for axes in panels:
-        drawing.set_ticks(axes, up=4)
-        set_share_axis(axes, places, axes is panels[-1])
-    panels[-1].set_xlabel("share of D_Q trained on, beside all of D_C")
-    legend.add_above(figure, handles)
-    return drawing.svg(figure, "power")
-
-
-def figure_caption(found: Power, words: str, has_targets: bool) -> str:
+def power_caption(found: Power, words: str, has_targets: bool) -> str:
     """The caption, with the smallest share found in words."""
     targets = " Level lines: the models that were given." if has_targets else ""
     return (
@@ -125,7 +124,7 @@ def legend_entries(found: Power, has_targets: bool) -> list[Any]:
         hollow = {"markerfacecolor": drawing.light("paper"), "marker": "o", "markersize": 5.5}
         handles.append(legend.line("none of D_Q: false alarms", color=drawing.light("accent"), linewidth=0, **hollow))
     if has_targets:
-        handles.append(legend.line("models that were given", **roles.BOUND))
+        handles.append(legend.line("models that were given", **BOUND))
     return handles
 
 
@@ -165,40 +164,52 @@ def share_positions(curves: Sequence[Power]) -> dict[float, float]:
     return places
 
 
-def draw_power_curve(
-    axes: Any, power: Power, places: dict[float, float], colour: str, marker: str, dash: Any, offset: float = 0.0
-) -> None:
+def share_places(power: Power, places: dict[float, float]) -> Array:
+    return np.array([places[share] for share in power.share.tolist()])
+
+
+def power_layers(power: Power, x: Array, series: legend.Series) -> list[Layer]:
     """The power with its intervals, joined over shares; false alarms stand alone and hollow."""
-    x = np.array([places[share] for share in power.share.tolist()]) + offset
-    draw_bars(axes, x, power.power_low, power.power_high, colour)
-    draw_marks(axes, power, x, power.power, colour, marker, dash)
+    return [
+        whole_intervals(x, power.power_low, power.power_high, series[0]),
+        *share_marks(power, x, power.power, series),
+    ]
 
 
-def draw_bars(axes: Any, x: Array, low: Array, high: Array, colour: str) -> None:
+def whole_intervals(x: Array, low: Array, high: Array, colour: str) -> Layer:
     whole = ~np.isnan(low) & ~np.isnan(high)
-    path = drawing.segment_path(x[whole], low[whole], high[whole])
-    axes.plot(*path, color=drawing.light(colour), linewidth=1.8, solid_capstyle="butt")
+    return intervals(x[whole], low[whole], high[whole], colour)
 
 
-def draw_marks(axes: Any, power: Power, x: Array, values: Array, colour: str, marker: str, dash: Any) -> None:
+def share_marks(power: Power, x: Array, values: Array, series: legend.Series) -> list[Layer]:
     """Values with a mark at each share, joined where there is some of D_Q, hollow where there is none."""
     some = power.share > 0
-    look = {"color": drawing.light(colour), "marker": marker, "markersize": 5.5}
-    axes.plot(x[some], values[some], linestyle=dash, linewidth=1.3, **look)
-    axes.plot(x[~some], values[~some], linestyle="none", markerfacecolor=drawing.light("paper"), zorder=3, **look)
+    colour, marker, dash = series
+    look: dict[str, Any] = {"marker": marker, "markersize": 5.5}
+    hollow = {"markerfacecolor": drawing.light("paper"), "zorder": 3}
+    return [
+        line(x[some], values[some], colour, linestyle=dash, linewidth=1.3, **look),
+        line(x[~some], values[~some], colour, linestyle="none", **look, **hollow),
+    ]
 
 
-def draw_effects(axes: Any, found: Power, places: dict[float, float], targets: Sequence[float]) -> None:
+def effect_panel(box: layout.Box, found: Power, places: dict[float, float], targets: Sequence[float]) -> Panel:
     """The mean effect of the models of each share, over the line at 0, with those of given targets as level lines."""
-    axes.axhline(0, **drawing.NULL)
-    for effect in targets:
-        axes.axhline(effect, **roles.BOUND)
-    x = np.array([places[share] for share in found.share.tolist()])
-    colour, marker, dash = drawing.SERIES[0]
-    draw_bars(axes, x, found.low, found.high, colour)
-    draw_marks(axes, found, x, found.effect, colour, marker, dash)
+    x = share_places(found, places)
     values = np.concatenate([found.effect, found.low, found.high, np.array(targets, np.float64)])
-    axes.set_ylim(*drawing.padded_limits([0.0, *values[~np.isnan(values)].tolist()], 0.05))
+    return Panel(
+        box,
+        [
+            level(0),
+            *(level(effect, BOUND) for effect in targets),
+            whole_intervals(x, found.low, found.high, drawing.SERIES[0][0]),
+            *share_marks(found, x, found.effect, drawing.SERIES[0]),
+        ],
+        Axis("share of D_Q trained on, beside all of D_C"),
+        Axis(limits=drawing.padded_limits([0.0, *values[~np.isnan(values)].tolist()], 0.05), most=4),
+        "effect, standard deviations of chance",
+        finish=[lambda axes: set_share_axis(axes, places, True)],
+    )
 
 
 def set_share_axis(axes: Any, places: dict[float, float], worded: bool) -> None:
@@ -218,3 +229,51 @@ def set_share_axis(axes: Any, places: dict[float, float], worded: bool) -> None:
     axes.set_xticks([place for share, place in places.items() if share not in kept], minor=True)
     axes.tick_params(labelbottom=worded)
     axes.grid(axis="x", visible=False)
+
+
+def compare_cells(run: Run) -> Iterator[Figure]:
+    """The power curves of the cells, one line each, named by what varies."""
+    what, names, _ = name_cells(run)
+    read = [(name, read_power(cell.table("power"))) for name, cell in zip(names, run.cells, strict=False)]
+    curves = [(name, power) for name, power in read if power is not None]
+    if len(curves) > 1:
+        yield compare_power(curves, what)
+
+
+def compare_power(curves: list[tuple[str, Power]], what: str) -> Figure:
+    """The curves over one another, a little apart at each share so that their intervals are seen."""
+    shown = curves[: len(drawing.SERIES)]
+    caption = (
+        "Of models that were trained on so much of D_Q beside all of D_C, the share that is found to be surer "
+        "of D_Q than of the control set, each audited alone, with 95 % Wilson intervals; hollow, none of D_Q: "
+        "false alarms. Lines "
+        "stand a little apart so that intervals do not hide one another; the axis is logarithmic, with none apart. "
+        f"n: {format_range([int(n) for _, power in shown for n in power.models])} models of each share."
+        f"{layout.left_out_note(len(shown), len(curves), 'cells')}"
+    )
+    places = share_positions([power for _, power in shown])
+    step = 0.012 * (max(places.values()) - min(places.values()))
+    layers = [
+        layer
+        for at, ((_, power), series) in enumerate(zip(shown, drawing.SERIES, strict=False))
+        for layer in power_layers(power, share_places(power, places) + step * (at - (len(shown) - 1) / 2), series)
+    ]
+    beside = legend.columns([name for name, _ in shown])
+    return Chart(
+        "powers",
+        f"How little of the query set is found, by {what}?",
+        caption,
+        " ".join(f"{name}: {power.describe()}. {' '.join(describe_points(power))}" for name, power in shown),
+        3.0 + legend.height(len(shown), beside),
+        [
+            Panel(
+                layout.wide_box(0.55, 2.3),
+                layers,
+                Axis("share of D_Q trained on, beside all of D_C"),
+                Axis("models detected, share", (-0.03, 1.05)),
+                finish=[lambda axes: set_share_axis(axes, places, True)],
+            )
+        ],
+        legend.series([shorten(name, 2 * legend.ENTRY) for name, _ in shown], linewidth=1.3, markersize=5),
+        beside,
+    ).figure()

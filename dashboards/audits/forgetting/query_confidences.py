@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from dashboards import drawing, layout, legend
-from dashboards.audits.forgetting import roles
-from dashboards.audits.forgetting.targets import ModelGroup, format_range, group_name, sort_groups, target_numbers
+from dashboards.audits.forgetting.targets import ROLES, ModelGroup, group_name, sort_groups, target_numbers
+from dashboards.chart import Array, Axis, Chart, Figure, Layer, Panel, line
 from dashboards.columns import integers, numbers
-from dashboards.estimates import fit_words
-from dashboards.figure import Figure
-from tasks.audits.forgetting import kolmogorov_smirnov
+from dashboards.summary import fit_words, format_range
+from tasks.audits.forgetting.rho import farthest
 from tasks.external.confidences import round_confidences
 
-Array = NDArray[np.float64]
 NEEDED = {"model", "target", "replicate", "set", "confidence", "resolution"}
 TARGETS = 12  # in panels of their own
 LINES = 10  # models of one role
 ACROSS = 3  # panels beside one another
 PANEL = 1.28  # inches, of a target's axes upwards
+FOOT, STEP = 0.55, PANEL + 0.62  # inches below the targets' panels, and from a row of them to the next
+UPRIGHT: Mapping[str, Any] = {"linewidth": 1.6, "marker": "_", "markersize": 7, "color": drawing.light("ink")}
+FAR: Mapping[str, Any] = {"marker": "|", "markersize": 11, "markeredgewidth": 1.6, "linewidth": 0}  # in legends
 # Quantiles at which a line is exact; between them it is straight.
 FINE, COARSE = 200, 60
+SHARES = (-0.02, 1.02)
 LETTERS = 19  # of a target's name above its panel
 # log10 of the odds c / (1 - c) where the axis ends at most. Less, and c of 0 and 1, stands at its edges.
 LOWEST, HIGHEST = -4.0, 16.0
@@ -61,7 +62,7 @@ def largest_gap(one: ModelConfidences, other: ModelConfidences) -> LargestGap:
     """max over c of F_other(c) - F_one(c), with both rounded to the coarser resolution."""
     coarser = max(one.resolution, other.resolution)
     a, b = round_confidences(one.confidence, coarser), round_confidences(other.confidence, coarser)
-    at = kolmogorov_smirnov.farthest(a, b, "one-sided").at
+    at = farthest(a, b, "one-sided").at
     of_one, of_other = (float(np.searchsorted(values, at, side="right") / len(values)) for values in (a, b))
     return LargestGap(at, (of_one, of_other))
 
@@ -78,7 +79,7 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     models = {who: [model for model in asked if model.who == who] for who in everybody}
     targets = [who for who in models if who[0] == "target"]
     shown = targets[:TARGETS]
-    places = Axis.from_models(asked)
+    places = OddsAxis.from_models(asked)
     distances = reference_gaps(models, shown)
     named = {"query and calibration model" if who[0] != "target" else group_name(who, names): distance
              for who, distance in distances.items()}  # fmt: skip
@@ -87,9 +88,45 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     alt = describe_confidences(
         {who: of for who, of in models.items() if who in shown or who[0] != "target"}, named, names
     )
-    title = "How confident are models about the images of the query set?"
     titles = {who: group_name(who, names) for who in shown}
-    return Figure("confidences", title, caption, alt, draw_svg(models, titles, distances, places))
+    references = reference_models(models)
+    foot = STEP * -(-len(titles) // ACROSS) + FOOT
+    height = foot + legend.ROW + (2.45 if references else 0.1)
+    panels = [reference_panel(foot, references, models, distances, places)] if references else []
+    for at, ((who, title), box) in enumerate(zip(titles.items(), target_boxes(len(titles)), strict=True)):
+        layers = [*target_layers(models[who], references, distances.get(who), places), set_heading(title)]
+        across, size = places.axis(at + ACROSS >= len(titles), narrow=True), narrow_labels
+        panels.append(Panel(box, layers, across, Axis(limits=SHARES, most=4, worded=at % ACROSS == 0), finish=[size]))
+    return Chart(
+        "confidences",
+        "How confident are models about the images of the query set?",
+        caption,
+        alt,
+        height,
+        panels,
+        legend_entries(models, bool(distances)),
+        notes=[(0.5, 0.08 / height, "confidence c in the true class", {"ha": "center"})],
+    ).figure()
+
+
+def target_boxes(count: int) -> list[layout.Box]:
+    """The boxes of so many targets' panels, side by side and from the top down."""
+    width = (drawing.WIDTH - 0.42 - 0.12 - 0.2 * (ACROSS - 1)) / ACROSS
+    rows = -(-count // ACROSS)
+    places = [divmod(at, ACROSS) for at in range(count)]
+    return [
+        (0.42 + column * (width + 0.2), FOOT + STEP * (rows - 1 - row), width, PANEL - 0.05) for row, column in places
+    ]
+
+
+def set_heading(title: str) -> Layer:
+    """The title of a target's panel, above what is said of its lines."""
+    words = fit_words([title], LETTERS)
+    return lambda axes: axes.set_title(words, fontsize=drawing.TEXT - 1, y=1.17, pad=0)
+
+
+def narrow_labels(axes: Any) -> None:
+    axes.tick_params(labelsize=drawing.TEXT - 2)
 
 
 def reference_models(models: ConfidencesByGroup) -> list[ModelConfidences]:
@@ -106,58 +143,37 @@ def reference_gaps(models: ConfidencesByGroup, targets: Sequence[ModelGroup]) ->
     return {other.who: largest_gap(references[0], other) for other in others}
 
 
-def draw_svg(
+def reference_panel(
+    foot: float,
+    references: Sequence[ModelConfidences],
     models: ConfidencesByGroup,
-    titles: Mapping[ModelGroup, str],
     distances: Mapping[ModelGroup, LargestGap],
-    places: Axis,
-) -> str:
-    """The distributions as SVG: those of the references above, those of the targets with a title below."""
-    references = reference_models(models)
-    step = PANEL + 0.62
-    foot = step * -(-len(titles) // ACROSS) + 0.55
-    figure = drawing.canvas(foot + legend.ROW + (2.45 if references else 0.1))
-    if references:
-        axes = layout.wide_axes(figure, foot + 0.1, 1.95)
-        axes.set_title("share of images up to c", fontsize=drawing.TEXT)
-        for model in references:
-            draw_lines(axes, models[model.who], places, FINE)
-        places.set_ticks(axes, True)
-        for model in references[1:]:
-            draw_gap(axes, distances.get(model.who), places)
-    width = (drawing.WIDTH - 0.42 - 0.12 - 0.2 * (ACROSS - 1)) / ACROSS
-    for at, (who, title) in enumerate(titles.items()):
-        row, column = divmod(at, ACROSS)
-        axes = drawing.add_axes(figure, 0.42 + column * (width + 0.2), foot - step * (row + 1), width, PANEL - 0.05)
-        axes.set_title(fit_words([title], LETTERS), fontsize=drawing.TEXT - 1, y=1.17, pad=0)
-        draw_target(axes, models[who], references, distances.get(who), places)
-        places.set_ticks(axes, at + ACROSS >= len(titles), narrow=True)
-        axes.tick_params(labelleft=column == 0)
-    figure.text(0.5, 0.08 / figure.get_size_inches()[1], "confidence c in the true class", ha="center")
-    legend.add_above(figure, legend_entries(models, bool(distances)))
-    return drawing.svg(figure, "confidences")
+    places: OddsAxis,
+) -> Panel:
+    """The lines of all query and calibration models, with the distance between the first of each."""
+    lines = [layer for model in references for layer in model_lines(models[model.who], places, FINE)]
+    gaps = [layer for model in references[1:] for layer in gap_line(distances.get(model.who), places)]
+    up = Axis(limits=SHARES, most=4)
+    return Panel(layout.wide_box(foot + 0.1, 1.95), [*lines, *gaps], places.axis(True), up, "share of images up to c")
 
 
-def draw_target(
-    axes: Any,
+def target_layers(
     target: Sequence[ModelConfidences],
     references: Sequence[ModelConfidences],
     distance: LargestGap | None,
-    places: Axis,
-) -> None:
+    places: OddsAxis,
+) -> list[Layer]:
     """The lines of a target's models over those of the references, with the distance to the first query model."""
-    for model in references:
-        draw_lines(axes, [model], places, COARSE, 1.0)
-    draw_lines(axes, target, places, COARSE, 0.8)
-    draw_gap(axes, distance, places)
+    layers = [layer for model in references for layer in model_lines([model], places, COARSE, 1.0)]
+    layers += [*model_lines(target, places, COARSE, 0.8), *gap_line(distance, places)]
     if distance is not None:
-        axes.text(
-            0, 1.05, f"one-sided KS {distance.below:.2g}", transform=axes.transAxes, fontsize=drawing.TEXT - 1,
-            color=drawing.light("muted"),
-        )  # fmt: skip
+        words = f"one-sided KS {distance.below:.2g}"
+        muted: dict[str, Any] = {"fontsize": drawing.TEXT - 1, "color": drawing.light("muted")}
+        layers.append(lambda axes: axes.text(0, 1.05, words, transform=axes.transAxes, **muted))
+    return layers
 
 
-def figure_caption(models: ConfidencesByGroup, places: Axis, compared: bool, has_panels: bool) -> str:
+def figure_caption(models: ConfidencesByGroup, places: OddsAxis, compared: bool, has_panels: bool) -> str:
     """The caption up to the number of images and models; `compared`: distances are marked."""
     images = format_range([len(model.confidence) for of_who in models.values() for model in of_who])
     most = max(map(len, models.values()))
@@ -233,7 +249,7 @@ def read_confidences(table: pa.Table) -> list[ModelConfidences]:
 
 
 @dataclass(frozen=True)
-class Axis:
+class OddsAxis:
     """Confidences across: the logarithm of their odds, with both ends gathered at the edges."""
 
     low: float
@@ -243,7 +259,7 @@ class Axis:
     n: int
 
     @classmethod
-    def from_models(cls, asked: Sequence[ModelConfidences]) -> Axis:
+    def from_models(cls, asked: Sequence[ModelConfidences]) -> OddsAxis:
         """An axis that holds the confidences of these models but for a tail of each."""
         ends = []
         below = saturated = n = 0
@@ -264,18 +280,15 @@ class Axis:
         x = np.minimum(log_odds(confidence), self.high + 0.5)
         return np.where(x < self.low, self.low - 0.5, x)
 
-    def set_ticks(self, axes: Any, worded: bool, narrow: bool = False) -> None:
+    def axis(self, worded: bool, narrow: bool = False) -> Axis:
         """Confidences of round odds as ticks, as many as fit; `worded`: with their labels."""
         apart = (0.3 if narrow else 0.13) * self.width
         words = {self.high + 0.5: "1", 0.0: "½"}
         for decade in (2, 4, 6, -2, -4) if self.width > 5 else (1, 2, 3, -1, -2, -3):
             if self.low <= decade <= self.high and all(abs(decade - other) >= apart for other in words):
                 words[float(decade)] = tick_label(decade)
-        axes.set_xlim(self.low - 0.5 - 0.02 * self.width, self.high + 0.5 + 0.02 * self.width)
-        axes.set_ylim(-0.02, 1.02)
-        drawing.set_ticks(axes, up=4)
-        axes.set_xticks(list(words), list(words.values()))
-        axes.tick_params(labelbottom=worded, labelsize=drawing.TEXT - (2 if narrow else 1))
+        limits = (self.low - 0.5 - 0.02 * self.width, self.high + 0.5 + 0.02 * self.width)
+        return Axis(limits=limits, ticks=(list(words), list(words.values())), worded=worded)
 
     @property
     def width(self) -> float:
@@ -315,19 +328,16 @@ def format_share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.3g} %"
 
 
-def draw_lines(axes: Any, asked: Sequence[ModelConfidences], places: Axis, points: int, width: float = 1.1) -> None:
+def model_lines(
+    asked: Sequence[ModelConfidences], places: OddsAxis, points: int, width: float = 1.1
+) -> Iterator[Layer]:
     """A thin line for each model."""
     for model in asked[:LINES]:
-        colour, _, dash = roles.ROLES[model.who[0]]
-        axes.plot(
-            *empirical_cdf(model.confidence, places, points),
-            color=drawing.light(colour),
-            linewidth=width,
-            linestyle=dash,
-        )
+        colour, _, dash = ROLES[model.who[0]]
+        yield line(*empirical_cdf(model.confidence, places, points), colour, linewidth=width, linestyle=dash)
 
 
-def empirical_cdf(confidence: Array, places: Axis, points: int) -> tuple[Array, Array]:
+def empirical_cdf(confidence: Array, places: OddsAxis, points: int) -> tuple[Array, Array]:
     """The empirical distribution of sorted confidences as a path through so many of its quantiles.
 
     It is exact at them, with a step where many values are tied.
@@ -344,12 +354,11 @@ def empirical_cdf(confidence: Array, places: Axis, points: int) -> tuple[Array, 
     return np.array([x[0], *x, places.high + 0.5]), np.array([0.0, *y, 1.0])
 
 
-def draw_gap(axes: Any, distance: LargestGap | None, places: Axis) -> None:
+def gap_line(distance: LargestGap | None, places: OddsAxis) -> Iterator[Layer]:
     """An upright line where two distributions lie farthest apart; none for a distance of 0."""
     if distance is not None and distance.below > 0:
         (x,) = places.positions(np.array([distance.confidence]))
-        upright = {"color": drawing.light("ink"), "linewidth": 1.6, "marker": "_", "markersize": 7}
-        axes.plot([x, x], distance.shares, zorder=4, **upright)
+        yield lambda axes: axes.plot([x, x], distance.shares, zorder=4, **UPRIGHT)
 
 
 def legend_entries(models: ConfidencesByGroup, compared: bool) -> list[Any]:
@@ -357,9 +366,8 @@ def legend_entries(models: ConfidencesByGroup, compared: bool) -> list[Any]:
     words = {"query": "trained on D_Q", "calibration": "trained on D_C", "target": "target"}
     handles = []
     for role in dict.fromkeys(who[0] for who in models):
-        colour, _, dash = roles.ROLES[role]
+        colour, _, dash = ROLES[role]
         handles.append(legend.line(words[role], color=drawing.light(colour), linestyle=dash, linewidth=1.5))
     if compared:
-        upright = {"marker": "|", "markersize": 11, "markeredgewidth": 1.6, "linewidth": 0}
-        handles.append(legend.line("one-sided KS", color=drawing.light("ink"), **upright))
+        handles.append(legend.line("one-sided KS", color=drawing.light("ink"), **FAR))
     return handles

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from dashboards import drawing, layout, legend
-from dashboards.audits.forgetting import roles
-from dashboards.audits.forgetting.targets import format_count, format_range, replicates
-from dashboards.estimates import finite, shorten
-from dashboards.figure import Figure
-from tasks.audits.forgetting.kolmogorov_smirnov import SCORES
+from dashboards.audits.forgetting import targets as roles
+from dashboards.audits.forgetting.targets import format_count, replicates
+from dashboards.chart import Axis, Chart, Figure, row_panel, upright
+from dashboards.summary import Row, find_rows, finite, format_range, shorten
+from tasks.audits.forgetting.rho import SCORES
 
 NEEDED = {"target", "name", "score", "rho", "low", "high", "models", "images"}
 METRIC = "rho"
@@ -22,7 +21,6 @@ ABOVE, BELOW = 0.13, -0.24  # of a row: where the one-sided rho stands, and the 
 STRETCHED = 2.0  # times the largest rho, beyond which an interval is cut
 COLUMN = 0.75  # inches beside the axes for the published rule
 LETTER = 0.07  # inches of a reason's letter
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -84,12 +82,12 @@ def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figu
     """A row for each target: rho, its interval, and where models of D_Q and of D_C would lie."""
     if not set(table.column_names) >= NEEDED:
         return None
-    rows = {score: [row for row in table.to_pylist() if row["score"] == score] for score in SCORES}
-    two_sided = {row["target"]: row for row in rows["published"]}
+    of_score = {score: [row for row in table.to_pylist() if row["score"] == score] for score in SCORES}
+    two_sided = {row["target"]: row for row in of_score["published"]}
     paper = published_ratios(summary)
     targets = [
         Ratio(row, two_sided.get(row["target"], {}), paper.get(row["name"]))
-        for row in rows["one-sided"]
+        for row in of_score["one-sided"]
         if row["target"] is not None
     ]
     if not targets:
@@ -97,17 +95,26 @@ def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figu
     shown = targets[: layout.MOST]
     caption = f"{figure_caption(shown, distances)}{layout.left_out_note(len(shown), len(targets), 'targets')}"
     alt = " ".join(ratio.describe() for ratio in shown)
-    return Figure("ratios", "What does the published score say?", caption, alt, draw_svg(shown))
+    handles = legend_entries(shown)
+    has_rule = any(ratio.rule for ratio in shown)
+    above = roles.legend_height(-(-len(handles) // 2))
+    rows = layout.rows([ratio.name for ratio in shown], above, layout.RIGHT + COLUMN * has_rule)
+    limits = axis_limits(shown)
+
+    def draw_targets(axes: Any) -> None:
+        for ratio, height in zip(shown, rows.y.tolist(), strict=True):
+            draw_target(axes, ratio, height, limits[1])
+        if has_rule:
+            draw_rule_column(axes, shown, rows.y.tolist())
+
+    panel = row_panel(rows, [upright(1), draw_targets], Axis("rho", limits))
+    return Chart("ratios", "What does the published score say?", caption, alt, rows.height, [panel], handles).figure()
 
 
 def published_ratios(summary: Sequence[Row]) -> dict[str, float]:
     """The published rho of each target by its name."""
-    published: dict[str, float] = {}
-    for row in summary:
-        if row["metric"] == METRIC and finite(row["published"]):
-            setting = json.loads(row["setting"] or "{}")
-            published |= {name: row["published"] for name in setting.values() if isinstance(name, str)}
-    return published
+    found = ((setting, row["published"]) for setting, row in find_rows(summary, METRIC) if finite(row["published"]))
+    return {name: published for setting, published in found for name in setting.values() if isinstance(name, str)}
 
 
 def axis_limits(shown: Sequence[Ratio]) -> tuple[float, float]:
@@ -118,8 +125,8 @@ def axis_limits(shown: Sequence[Ratio]) -> tuple[float, float]:
     return drawing.padded_limits([max(low, -max(values)), min(furthest, STRETCHED * max(values))], 0.04)
 
 
-def draw_target(axes: Any, ratio: Ratio, y: float) -> None:
-    """One row: the interval and the marks of each rho, with a thin line that joins them."""
+def draw_target(axes: Any, ratio: Ratio, y: float, limit: float) -> None:
+    """One row: the interval, up to this limit, and the marks of each rho, with a thin line that joins them."""
     colour, marker, _ = roles.ROLES["target"]
     look = {"color": drawing.light(colour)}
     if ratio.floor is not None:
@@ -128,7 +135,6 @@ def draw_target(axes: Any, ratio: Ratio, y: float) -> None:
         annotate_missing_rho(axes, y)
     if ratio.ends and ratio.rho is not None:
         low, high = ratio.ends
-        limit = axes.get_xlim()[1]
         axes.plot([low, min(high, limit)], [y + ABOVE] * 2, linewidth=2, solid_capstyle="butt", **look)
         if high > limit:
             axes.plot([limit], [y + ABOVE], ">", markersize=6, clip_on=False, **look)
@@ -151,23 +157,6 @@ def annotate_missing_rho(axes: Any, y: float) -> None:
         reason, (0.02, y + ABOVE), xycoords=("axes fraction", "data"), va="center", fontsize=drawing.TEXT - 1,
         color=drawing.light("muted"), backgroundcolor=drawing.light("paper"),
     )  # fmt: skip
-
-
-def draw_svg(shown: Sequence[Ratio]) -> str:
-    """The ratios as SVG, a row for each."""
-    handles = legend_entries(shown)
-    has_rule = any(ratio.rule for ratio in shown)
-    above = roles.legend_height(-(-len(handles) // 2))
-    figure, axes, y = layout.row_axes([ratio.name for ratio in shown], above, layout.RIGHT + COLUMN * has_rule)
-    axes.set_xlim(*axis_limits(shown))
-    axes.axvline(1, **drawing.NULL)
-    for ratio, height in zip(shown, y.tolist(), strict=True):
-        draw_target(axes, ratio, height)
-    axes.set_xlabel("rho")
-    if has_rule:
-        draw_rule_column(axes, shown, y.tolist())
-    legend.add_above(figure, handles)
-    return drawing.svg(figure, "ratios")
 
 
 def draw_rule_column(axes: Any, shown: Sequence[Ratio], y: Sequence[float]) -> None:

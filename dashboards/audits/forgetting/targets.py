@@ -1,20 +1,36 @@
-"""The roles of models and the names of targets."""
+"""The roles of models, the names of targets and the decisions of the audit, and how each looks in every figure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dashboards import sweep
+from dashboards import drawing, legend, sweep
 from dashboards.columns import integers, numbers, texts
-from dashboards.estimates import finite
 from dashboards.run import Run
+from dashboards.summary import finite
 
 NAMES = {"query": "query models", "calibration": "calibration models"}
+# Colour, mark and dash. Who has forgotten looks like calibration models, who has not like query models.
+ROLES: Mapping[str, legend.Series] = {
+    "query": ("canary", "^", (0, (5, 1.5))),
+    "calibration": ("twin", "o", (0, (1, 1.2))),
+    "partial": ("ochre", "s", (0, (4, 1, 1, 1))),
+    "target": ("accent", "D", "-"),
+}
+DECISIONS = {
+    "forgotten": ("twin", "o"),
+    "undecided": ("ochre", "s"),
+    "not judged": ("violet", "X"),
+    "not forgotten": ("canary", "^"),
+}
+# The line that a decision compares intervals with, and that at what is seen of models trained like the query models.
+BOUND: Mapping[str, Any] = {"color": drawing.light("ink"), "linewidth": 1.0, "linestyle": "-"}
+FLOOR: Mapping[str, Any] = {"color": drawing.light("muted"), "linewidth": 1.4, "linestyle": (0, (1, 1.5))}
 ModelGroup = tuple[str, int]  # role and number of the target, -1 where it is none
 
 
@@ -77,7 +93,16 @@ def format_count(number: int, name: str) -> str:
     return f"{number:,} {name}{'s'[: number != 1]}"
 
 
-def format_range(counts: Sequence[int]) -> str:
-    """Sample sizes in words: one number, or from the smallest to the largest."""
-    low, high = min(counts), max(counts)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+def two_sided_mark(size: float = 5.5) -> dict[str, Any]:
+    """The mark of what the published, two-sided distance gives in the same run."""
+    return {
+        "color": drawing.light("violet"),
+        "marker": "v",
+        "markersize": size,
+        "markerfacecolor": drawing.light("paper"),
+    }
+
+
+def legend_height(legends: int) -> float:
+    """The inches over rows of names that hold a legend of so many rows."""
+    return 0.21 * legends + 0.18

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dashboards.audits.relational.answers import answers
+from dashboards.audits.relational.curves import answers, memorization
 from dashboards.audits.relational.examples import examples
-from dashboards.audits.relational.flow import flow
-from dashboards.audits.relational.memorization import memorization
-from dashboards.audits.relational.privacy import privacy
-from dashboards.figure import Figure
+from dashboards.audits.relational.linear import flow, privacy
+from dashboards.chart import Figure
 from dashboards.gallery import Gallery
 from dashboards.run import Run
 

@@ -1,37 +1,127 @@
-"""Lines by epoch with the bands of their intervals, which the figures of this audit share."""
+"""Curves by epoch: when memorization begins, and how often answers are right on whole and on corrupted contexts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from dashboards import drawing
+from dashboards import drawing, layout, legend
+from dashboards.chart import Axis, Chart, Curve, Figure, Panel, curve, level
 from dashboards.columns import numbers
 
-Array = NDArray[np.float64]
-MARKED = 15  # epochs with a mark each
 SCORES: Mapping[str, str] = {"exact_match": "exact match", "f1": "F1"}
+GOLDS = {"one": "one gold answer on both parts", "all": "all gold answers, as published"}
+# Each panel's title, with the column and the score that it shows; the first is what the answer rests on.
+PANELS = {
+    "relational m by exact match": ("relational_m", "exact_match"),
+    "m by exact match": ("m", "exact_match"),
+    "m by F1": ("m", "f1"),
+}
+# Column -> what it is, colour, mark and dash: colour tells the part of the data, dash and mark the kind of context.
+LINES: dict[str, tuple[str, legend.Series]] = {
+    "s_train": ("training, whole context", ("canary", "o", "-")),
+    "s_validation": ("held out, whole context", ("twin", "s", "-")),
+    "r_train": ("training, corrupted", ("canary", "^", (0, (4, 2)))),
+    "r_validation": ("held out, corrupted", ("twin", "v", (0, (4, 2)))),
+}
+STEP, TALL_STEP = 1.8, 2.0  # inches from a panel to the next: of m, and of answers
 
 
-@dataclass(frozen=True)
-class Curve:
-    """An estimate by epoch with its interval; NaN where there is none. All are (epochs,)."""
+def memorization(table: pa.Table) -> Figure | None:
+    """m by exact match and by F1, with one gold answer on both parts and as published, below relational m: figure 3."""
+    shown: dict[tuple[str, str], Curve] = {}  # by panel and gold answers
+    for panel, (column, score) in PANELS.items():
+        for golds in GOLDS:
+            found = read_curve(table, column, score, golds)
+            if found is not None and not np.isnan(found.value).all():
+                shown[panel, golds] = found
+    if not shown:
+        return None
+    if all(same(shown[panel, "one"], found) for (panel, golds), found in shown.items() if golds == "all"):
+        shown = {(panel, golds): found for (panel, golds), found in shown.items() if golds == "one"}
+    drawn_golds = list(dict.fromkeys(golds for _, golds in shown))
+    caption = (
+        "m: the share of corrupted contexts on which a training question is still answered rightly, less that of "
+        "held-out questions. Relational m, on which the answer rests, leaves out what comes of answers that are merely "
+        "common in one part. Bands: 95 % intervals of resampled contexts. Dashed line: 0, nothing memorised. One gold "
+        "answer counts on both parts"
+    )
+    caption += (
+        "; as published, several gold answers count of held-out questions, which lowers m where there are several."
+        if "all" in drawn_golds
+        else "."
+    )
+    titles = list(dict.fromkeys(panel for panel, _ in shown))
+    looks = dict(zip(GOLDS, drawing.SERIES, strict=False))
+    panels = []
+    for title, box in zip(titles, layout.stack(len(titles), STEP), strict=True):
+        of_panel = {golds: found for (name, golds), found in shown.items() if name == title}
+        curves = [
+            curve(found, looks[golds], width=1.4, alpha=0.15 if golds == "one" else 0)
+            for golds, found in reversed(of_panel.items())
+        ]
+        epochs = epoch_axis(list(of_panel.values()), title == titles[-1])
+        panels.append(Panel(box, [level(0), *curves], x=epochs, title=title))
+    return Chart(
+        "memorization",
+        "Are hidden answers given from memory?",
+        caption,
+        " ".join(f"{panel}, {GOLDS[golds]}: {found.describe()} at the end." for (panel, golds), found in shown.items()),
+        STEP * len(titles) + 0.4 + legend.height(len(drawn_golds), 1),
+        panels,
+        [legend.series_entry(GOLDS[golds], looks[golds]) for golds in drawn_golds],
+        columns=1,
+    ).figure()
 
-    epochs: Array
-    value: Array
-    low: Array
-    high: Array
 
-    def describe(self, at: int = -1) -> str:
-        """The estimate after one of the epochs, in words."""
-        low, high = float(self.low[at]), float(self.high[at])
-        ends = "" if np.isnan(low) else drawing.format_interval(low, high)
-        return f"{drawing.format_number(float(self.value[at]))}{ends}"
+def answers(table: pa.Table) -> Figure | None:
+    """Exact match and F1 of the four sets of questions, where the first gold answer counts: figures 2 to 4."""
+    shown = {
+        score: {name: found for name in LINES if (found := read_curve(table, name, score, "one")) is not None}
+        for score in SCORES
+    }
+    shown = {score: of_score for score, of_score in shown.items() if of_score}
+    if not shown:
+        return None
+    panels = [
+        Panel(
+            box,
+            [curve(found, LINES[name][1], width=1.4) for name, found in of_score.items()],
+            x=epoch_axis(list(of_score.values()), score == list(shown)[-1]),
+            y=Axis(limits=(-0.03, 1.03)),
+            title=f"{SCORES[score]}, share",
+        )
+        for (score, of_score), box in zip(shown.items(), layout.stack(len(shown), TALL_STEP), strict=True)
+    ]
+    return Chart(
+        "answers",
+        "How often are the answers right?",
+        answer_caption(table),
+        " ".join(
+            f"{LINES[name][0].capitalize()}, {SCORES[score]}: {found.describe()} at the end."
+            for score, of_score in shown.items()
+            for name, found in of_score.items()
+        ),
+        TALL_STEP * len(shown) + 0.4 + legend.height(len(LINES)),
+        panels,
+        [legend.series_entry(label, series, markersize=4.5) for label, series in LINES.values()],
+    ).figure()
+
+
+def answer_caption(table: pa.Table) -> str:
+    """The caption of the answers, with what is scored and how many there are."""
+    row = table.slice(table.num_rows - 1).to_pylist()[0]
+    kind = "questions with a numeric answer" if table["questions"][0].as_py() == "numeric" else "questions"
+    return (
+        f"The share of {kind} answered rightly after each epoch that was asked, as they stand (solid) and with what "
+        "the answer is read from taken out of the context (dashed); bands: 95 % intervals of resampled contexts. The "
+        "first gold answer alone counts on both parts. What is memorised is the distance of the two dashed lines. "
+        f"n: {row['train_questions']:,} training questions of {row['train_contexts']:,} contexts, "
+        f"{row['validation_questions']:,} held-out ones of {row['validation_contexts']:,}, {row['replicates']} "
+        f"training{'s' * (row['replicates'] != 1)}."
+    )
 
 
 def read_curve(table: pa.Table, name: str, score: str, golds: str) -> Curve | None:
@@ -56,27 +146,15 @@ def read_curve(table: pa.Table, name: str, score: str, golds: str) -> Curve | No
     return Curve(*(column[order] for column in columns))
 
 
-def draw_curve(axes: Any, shown: Curve, colour: str, marker: str, dash: Any, band: bool = True) -> None:
-    """Draw the estimates as a line, over the band of their intervals."""
-    look = {"color": drawing.light(colour)}
-    whole = ~np.isnan(shown.low) & ~np.isnan(shown.high)
-    if band and len(shown.epochs) > 1:
-        axes.fill_between(shown.epochs[whole], shown.low[whole], shown.high[whole], alpha=0.15, linewidth=0, **look)
-    if band and len(shown.epochs) == 1:
-        path = drawing.segment_path(shown.epochs[whole], shown.low[whole], shown.high[whole])
-        axes.plot(*path, linewidth=1.8, solid_capstyle="butt", **look)
-    size = 4.5 if len(shown.epochs) <= MARKED else 0
-    axes.plot(shown.epochs, shown.value, marker=marker, markersize=size, linestyle=dash, linewidth=1.4, **look)
+def same(one: Curve, other: Curve) -> bool:
+    """Whether two curves have equal values, as where no question has several gold answers."""
+    return np.array_equal(one.value, other.value, equal_nan=True)
 
 
-def set_epoch_axis(axes: Any, shown: Sequence[Curve], last: bool) -> None:
-    """Set the axis of epochs; without ticks where the training is not known."""
-    known = np.concatenate([each.epochs for each in shown])
-    axes.set_xlim(*drawing.padded_limits([float(known.min()), float(known.max())], 0.03))
-    drawing.set_ticks(axes, 6, 5, whole=True)
+def epoch_axis(shown: Sequence[Curve], last: bool) -> Axis:
+    """The axis of epochs, with labels below the `last` panel; without ticks where the training is not known."""
+    known = np.concatenate([each.places for each in shown])
+    limits = drawing.padded_limits([float(known.min()), float(known.max())], 0.03)
     if known.max() == 0:
-        axes.set_xticks([])
-    elif last:
-        axes.set_xlabel("epoch")
-    else:
-        axes.tick_params(labelbottom=False)
+        return Axis(limits=limits, ticks=([], []))
+    return Axis("epoch" if last else "", limits, 6, whole=True, worded=last)

@@ -15,7 +15,7 @@ from orchestrator.store.listing import stored_keys
 from tasks.audits.relational.config import Relational
 from tasks.datasets.catalog import is_embedded, load_questions
 from tasks.datasets.questions.question import Answer, Question
-from tasks.question_answering.answers import ANSWERS
+from tasks.question_answering.question_sets import ANSWERS
 
 EACH = 12  # questions of each part
 TITLE = "Hidden answers"

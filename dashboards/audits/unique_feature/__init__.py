@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dashboards.audits.unique_feature.canaries import verdicts
+from dashboards.audits.unique_feature.canaries import exact_ranks, verdicts
 from dashboards.audits.unique_feature.detection import detection, rates_by_models
 from dashboards.audits.unique_feature.effects import effect, separation
-from dashboards.audits.unique_feature.exact_ranks import exact_ranks
 from dashboards.audits.unique_feature.family import family
 from dashboards.audits.unique_feature.history import histories
 from dashboards.audits.unique_feature.influence import influence, influence_changes, influences
@@ -18,7 +17,7 @@ from dashboards.audits.unique_feature.pairs import Pairs
 from dashboards.audits.unique_feature.pictures import pictures
 from dashboards.audits.unique_feature.published_score import calls, divergences
 from dashboards.audits.unique_feature.score_ranges import evaluations, ranges
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 from dashboards.gallery import Gallery
 from dashboards.run import Run
 

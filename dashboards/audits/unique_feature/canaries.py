@@ -1,6 +1,10 @@
-"""Which of the canaries are remembered, one by one: the rank of the feature for each pair of models."""
+"""The rank of the feature for each canary: which of them are remembered, and how small exact p-values are."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,16 +13,20 @@ from numpy.typing import NDArray
 from dashboards import drawing, legend
 from dashboards.audits.unique_feature.effects import GOLDEN
 from dashboards.audits.unique_feature.pairs import Array, mark
-from dashboards.columns import integers, numbers
-from dashboards.figure import Figure
-from tasks.audits.unique_feature.ranks import LEVEL
-from tasks.audits.unique_feature.verdict import FDR
+from dashboards.chart import Axis, Chart, Figure, Layer, Panel, level, line, upright
+from dashboards.columns import integers, numbers, texts
+from tasks.audits.unique_feature.population import FDR, LEVEL
+from tasks.numerics.statistics import proportion
 
 NEEDED = {"canary", "p_value", "adjusted_p", "called"}
 IN_FAMILY, AMONG_ALL = {"shift", "rank", "members"}, {"read_out", "inked", "read_by_chance", "glyphs"}
 WIDE = 1e-4  # a p-value from which on the axis has powers of ten alone
+EDGE = 0.85  # inches on the left
 FLAGGED = 12  # called canaries whose rows of the training images are named
 CALLS = f"Filled: called memorised at a false discovery rate of {FDR:.0%} (Benjamini and Hochberg)."
+DOTTED: dict[str, Any] = {"color": drawing.light("muted"), "linewidth": 1.2, "linestyle": (0, (1, 2))}
+LEVELS = (0.05, 0.01, 0.001)
+EXACT = ("score", "feature", "p_value", "exposure", "drawn")
 
 
 def verdicts(table: pa.Table) -> Figure | None:
@@ -41,9 +49,37 @@ def verdicts(table: pa.Table) -> Figure | None:
         caption, across, null = family_caption(table), "shift towards the label, nats", 0.0
     title = "Which single canaries are remembered?"
     words = describe_verdicts(integers(table, "canary"), p_value, called)
-    return Figure(
-        "canaries", title, f"{caption} Dotted: p of {LEVEL:g}.", words, draw_svg(left, p_value, called, across, null)
-    )
+    wide = bool(p_value.min() < WIDE)
+    look = mark("canary", len(left))
+    hollow = look | {"markerfacecolor": drawing.light("paper"), "markeredgewidth": 1.1}
+
+    def draw_canaries(axes: Any) -> None:
+        for chosen, style in ((called, look), (~called, hollow)):
+            axes.plot(left[chosen], p_value[chosen], **style)
+
+    def lift(axes: Any) -> None:
+        drawing.set_log_y_axis(axes, wide)
+        axes.set_ylim(1.3, float(p_value.min()) / 1.5)
+
+    limits = drawing.padded_limits([null, *left.tolist()])
+    counted = Axis(across, limits, whole=True) if null else Axis(across, limits, most=None)  # of cells, if any
+    return Chart(
+        "canaries",
+        title,
+        f"{caption} Dotted: p of {LEVEL:g}.",
+        words,
+        3.0,
+        [
+            Panel(
+                (EDGE, 0.55, drawing.WIDTH - EDGE - 0.15, 2.0),
+                [upright(null), level(LEVEL, DOTTED), draw_canaries],
+                counted,
+                Axis("p of the rank", most=None),
+                finish=[lift],
+            )
+        ],
+        [legend.line("called memorised", **look), legend.line("not called", **hollow)],
+    ).figure()
 
 
 def family_caption(table: pa.Table) -> str:
@@ -87,24 +123,106 @@ def describe_verdicts(rows: NDArray[np.int64], p_value: Array, called: np.ndarra
     )
 
 
-def draw_svg(left: Array, p_value: Array, called: np.ndarray, across: str, null: float) -> str:
-    """The canaries as SVG, smallest p-values at the top."""
-    figure = drawing.canvas(3.0)
-    wide = bool(p_value.min() < WIDE)
-    edge = 0.85
-    axes = drawing.add_axes(figure, edge, 0.55, drawing.WIDTH - edge - 0.15, 2.0)
-    axes.axvline(null, **drawing.NULL)
-    axes.axhline(LEVEL, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (1, 2)))
-    look = mark("canary", len(left))
-    hollow = look | {"markerfacecolor": drawing.light("paper"), "markeredgewidth": 1.1}
-    for chosen, style in ((called, look), (~called, hollow)):
-        axes.plot(left[chosen], p_value[chosen], **style)
-    axes.set_xlim(*drawing.padded_limits([null, *left.tolist()]))
-    if null:  # cells, which are counted
-        drawing.set_ticks(axes, whole=True)
-    drawing.set_log_y_axis(axes, wide)
-    axes.set_ylim(1.3, float(p_value.min()) / 1.5)
-    axes.set_xlabel(across)
-    axes.set_ylabel("p of the rank")
-    legend.add_above(figure, [legend.line("called memorised", **look), legend.line("not called", **hollow)])
-    return drawing.svg(figure, "canaries")
+@dataclass(frozen=True)
+class Ranks:
+    """A score's p-values of what canaries carried, and of what they did not carry, ascending."""
+
+    score: str
+    carried: Array
+    others: Array
+    drawn: bool
+
+    def describe_share(self, level: float) -> str:
+        """The share of canaries with p of at most the level, with its 95 % Wilson interval, in words."""
+        rate = proportion(int((self.carried <= level).sum()), len(self.carried))
+        return f"{drawing.format_number(rate.value)}{drawing.format_interval(rate.low, rate.high)}"
+
+
+def exact_ranks(table: pa.Table) -> Figure | None:
+    """The share of canaries with p of at most every level, a line for each score."""
+    scores = list(read_ranks(table))
+    if not scores:
+        return None
+    n = max(len(score.carried) for score in scores)
+    exact = (
+        "The features were drawn, so that p is exact."
+        if all(score.drawn for score in scores)
+        else "Somebody chose the feature, so that p compares it with others of its kind and is not exact; the others "
+        "asked were drawn, which alone guarantees their rate."
+    )
+    alarms = "Dashed: features that the canary did not carry, asked of the same models. " if has_others(scores) else ""
+    caption = (
+        f"Share of {n} canaries whose feature is among the first p of all of its kind, by what it did to the slopes of "
+        "its pixels: of the canary's model less its twin (pair), less clean models of other seeds (references), or in "
+        f"the weights of the pair (weight change). {alarms}Dotted: chance. {exact} One training each; the legend has "
+        "95 % Wilson intervals."
+    )
+    looks = dict(zip((score.score for score in scores), drawing.SERIES, strict=False))
+    foot = legend.LISTED * (len(scores) + 1) + 0.12
+    least = min(float(score.carried.min()) for score in scores) / 2
+    levels = np.geomspace(least, 1, 60)
+    layers: list[Layer] = [line(levels, levels, "muted", linewidth=1.2, linestyle=(0, (1, 2)))]
+    for score in reversed([score for score in scores if score.score in looks]):
+        colour, _, dash = looks[score.score]
+        x, y = share_steps(score.carried, least)
+        layers.append(line(x, y, colour, drawstyle="steps-post", linewidth=1.6, linestyle=dash))
+        if len(score.others):
+            at = np.searchsorted(score.others, levels, side="right") / len(score.others)
+            layers.append(line(levels, at, colour, linewidth=1.0, linestyle=(0, (4, 2))))
+    panel = Panel(
+        (0.68, foot + 0.55, drawing.WIDTH - 0.85, 2.05),
+        layers,
+        Axis("p at most", most=None, log=[least, 1.0]),
+        Axis("share of canaries", (0, 1.02), most=None),
+    )
+    return Chart(
+        "exact-ranks",
+        "How surely is the feature found, and how rarely is another one?",
+        caption,
+        " ".join(describe_ranks(score) for score in scores),
+        foot + 2.75,
+        [panel],
+        listing=(
+            foot,
+            [
+                (name, look, found.describe_share(LEVELS[0]))
+                for (name, look), found in zip(looks.items(), scores, strict=False)
+            ],
+            f"found at p ≤ {LEVELS[0]:g}",
+        ),
+    ).figure()
+
+
+def has_others(scores: list[Ranks]) -> bool:
+    return any(len(score.others) for score in scores)
+
+
+def describe_ranks(score: Ranks) -> str:
+    shares = ", ".join(f"{score.describe_share(level)} at p ≤ {level:g}" for level in LEVELS)
+    words = f"{score.score}: {shares}; median p {drawing.format_number(float(np.median(score.carried)))}"
+    if not len(score.others):
+        return f"{words}."
+    alarms = ", ".join(
+        f"{drawing.format_number(float((score.others <= level).mean()))} at {level:g}" for level in LEVELS
+    )
+    return f"{words}; of {len(score.others)} features not carried {alarms}."
+
+
+def share_steps(p_values: Array, least: float) -> tuple[Array, Array]:
+    """The steps of the share of p-values at most p, from the least p to 1."""
+    n = len(p_values)
+    return np.r_[least, p_values, 1.0], np.r_[0.0, np.arange(1, n + 1) / n, 1.0]
+
+
+def read_ranks(table: pa.Table) -> Iterator[Ranks]:
+    """Each score's p-values, in the table's order of scores."""
+    if not set(EXACT) <= set(table.column_names) or not table.num_rows:
+        return
+    score, feature, p_value = texts(table, "score"), texts(table, "feature"), numbers(table, "p_value")
+    was_drawn = np.array(table["drawn"].to_pylist(), object)
+    for name in dict.fromkeys(score.tolist()):
+        here = (score == name) & ~np.isnan(p_value)
+        carried = here & (feature == "canary")
+        if carried.any():
+            others = np.sort(p_value[here & (feature == "other")])
+            yield Ranks(str(name), np.sort(p_value[carried]), others, bool(np.all(was_drawn[carried])))

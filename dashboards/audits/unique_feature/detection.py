@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +11,13 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.pairs import Array
+from dashboards.chart import Axis, Chart, Figure, Layer, Panel, level, line
 from dashboards.columns import integers, numbers, texts
-from dashboards.estimates import finite
-from dashboards.figure import Figure
+from dashboards.summary import find_rows, finite, format_range, shorten
 
 LEVEL = 0.05  # of false positives, at which estimators are compared
 ZOOM = 0.2
+DOTTED: Mapping[str, Any] = {"color": drawing.light("muted"), "linewidth": 1.2, "linestyle": (0, (1, 2))}
 LETTERS = 34  # of an estimator's name in the legend
 # Each has its colour, mark and dash in every figure.
 ESTIMATORS = (
@@ -76,7 +76,7 @@ def detection(table: pa.Table, called: pa.Table) -> Figure | None:
         f"that it then calls too. Dotted: chance; upright: {LEVEL:.0%} false positives. "
         "The summary's rates at 5 % take each threshold from other canaries' twins. "
         f"{marks if operating else ''}{paired}Shade on the right: 95 % "
-        f"Wilson intervals. n: {format_sizes(known)} trainings "
+        f"Wilson intervals. n: {format_range([curve.n for curve in known])} trainings "
         f"of each kind. The legend is ordered by the detection rate at {LEVEL:.0%}.{more}"
     )
     rates = ", ".join(f"{curve.estimator} {curve.describe()}" for curve in known)
@@ -112,7 +112,7 @@ def draw_svg(shown: Sequence[RocCurve], operating: Mapping[str, tuple[float, flo
     figure.axes[0].set_ylabel("detection rate")
     middle = ((0.68 + side + 0.29) / drawing.WIDTH, (foot + 0.1) / figure.get_size_inches()[1])
     figure.text(*middle, "false positive rate", ha="center")
-    entries = [(shorten_name(curve.estimator), looks[curve.estimator], curve.describe()) for curve in shown]
+    entries = [(shorten(curve.estimator, LETTERS), looks[curve.estimator], curve.describe()) for curve in shown]
     legend.add_below(figure, foot, entries, f"detected at {LEVEL:.0%}")
     return drawing.svg(figure, "detection")
 
@@ -156,24 +156,11 @@ def operating_points(table: pa.Table) -> dict[str, tuple[float, float]]:
     return shares
 
 
-def format_sizes(curves: Sequence[RocCurve]) -> str:
-    """The number of trainings of each kind, in words."""
-    counts = sorted({curve.n for curve in curves})
-    return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-
-
 def estimator_looks(names: Sequence[str]) -> Mapping[str, legend.Series]:
     """The look of each estimator: fixed for the audit's own, one of the rest for others."""
     own = dict(zip(ESTIMATORS, drawing.SERIES, strict=True))
     left = [look for name, look in own.items() if name not in names]
     return {name: own[name] if name in own else left.pop(0) for name in names}
-
-
-Lines = list[tuple[str, list[dict[str, Any]]]]  # estimators, each with its rows of the summary
-
-
-def shorten_name(text: str) -> str:
-    return text if len(text) <= LETTERS else text[: LETTERS - 1] + "…"
 
 
 def rates_by_models(summary: Sequence[Row]) -> Figure | None:
@@ -193,45 +180,37 @@ def rates_by_models(summary: Sequence[Row]) -> Figure | None:
         + "."
         for name, rows in lines
     )
-    title = "How many models does it take to find the feature?"
-    return Figure("by-models", title, caption, alt, draw_rates_by_models(lines))
-
-
-def draw_rates_by_models(lines: Lines) -> str:
-    """The detection rates as SVG, with the legend below."""
     foot = legend.LISTED * len(lines) + 0.12
-    figure = drawing.canvas(foot + 2.6)
-    axes = layout.wide_axes(figure, foot + 0.55, 1.95)
     places = sorted({row["models"] for _, rows in lines for row in rows})
-    axes.axhline(LEVEL, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (1, 2)))
     looks = estimator_looks([name for name, _ in lines])
+    layers: list[Layer] = [level(LEVEL, DOTTED)]
     for at, (name, rows) in enumerate(lines):
         colour, marker, dash = looks[name]
         x = np.array([places.index(row["models"]) for row in rows]) + (at - (len(lines) - 1) / 2) * 0.07
-        look: dict[str, Any] = {"color": drawing.light(colour)}
         values = [row["estimate"] for row in rows]
-        axes.plot(x, values, marker=marker, markersize=5.5, linestyle=dash, linewidth=1.2, **look)
+        layers.append(line(x, values, colour, marker=marker, markersize=5.5, linestyle=dash, linewidth=1.2))
         for place, row in zip(x, rows, strict=True):
             if finite(row["low"]) and finite(row["high"]):
-                axes.plot([place] * 2, [row["low"], row["high"]], linewidth=1.6, solid_capstyle="butt", **look)
-    axes.set_xlim(-0.5, len(places) - 0.5)
-    axes.set_ylim(-0.02, 1.04)
-    drawing.set_ticks(axes)
-    axes.set_xticks(range(len(places)), [f"{place:g}" for place in places])
-    axes.grid(axis="x", visible=False)
-    axes.set_xlabel("models with the canary, each of another seed")
-    axes.set_ylabel("detection rate")
-    legend.add_below(figure, foot, [(name, looks[name], "") for name, _ in lines])
-    return drawing.svg(figure, "by-models")
+                ends = [row["low"], row["high"]]
+                layers.append(line([place] * 2, ends, colour, linewidth=1.6, solid_capstyle="butt"))
+    ticks = (range(len(places)), [f"{place:g}" for place in places])
+    across = Axis("models with the canary, each of another seed", (-0.5, len(places) - 0.5), ticks=ticks, grid=False)
+    return Chart(
+        "by-models",
+        "How many models does it take to find the feature?",
+        caption,
+        alt,
+        foot + 2.6,
+        [Panel(layout.wide_box(foot + 0.55, 1.95), layers, across, Axis("detection rate", (-0.02, 1.04)))],
+        listing=(foot, [(name, looks[name], "") for name, _ in lines], ""),
+    ).figure()
 
 
 def estimator_rows(summary: Sequence[Row]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Each estimator's rows of the summary, by the number of models."""
     lines: dict[str, list[dict[str, Any]]] = {}
-    for row in summary:
-        if row["metric"] == BY_MODELS and finite(row["estimate"]):
-            setting = json.loads(row["setting"] or "{}")
-            if "estimator" in setting and finite(setting.get("models")):
-                lines.setdefault(str(setting["estimator"]), []).append({**row, "models": setting["models"]})
+    for setting, row in find_rows(summary, BY_MODELS):
+        if finite(row["estimate"]) and "estimator" in setting and finite(setting.get("models")):
+            lines.setdefault(str(setting["estimator"]), []).append({**row, "models": setting["models"]})
     for name, rows in lines.items():
         yield name, sorted(rows, key=lambda row: row["models"])

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dashboards import drawing, legend
 from dashboards.audits.unique_feature.pairs import Array, Pairs, central_range, describe_pairs, legend_entries, mark
-from dashboards.figure import Figure
+from dashboards.chart import Figure
+from dashboards.summary import Row, find_row
 
-EFFECT = ("M_w effect", json.dumps({"images": "probe"}))  # what the audit's answer rests on
+EFFECT = "M_w effect"  # a metric: over the probe images what the audit's answer rests on
 SCORES = {"m": "M, the published black-box score", "m_w_probe": "M_w, towards the canary's label"}
 # Heights by multiples of the golden ratio: scattered evenly, and the same each time.
 GOLDEN = 0.6180339887
@@ -21,14 +21,14 @@ GOLDEN = 0.6180339887
 Interval = tuple[float, float]
 
 
-def effect(pairs: Pairs, summary: Sequence[Mapping[str, Any]]) -> Figure | None:
+def effect(pairs: Pairs, summary: Sequence[Row]) -> Figure | None:
     """Each pair's effect on M_w over the probe images, sorted, and their mean with its interval."""
     canary, effects = pairs.columns("canary", "m_w_probe_effect")
     if not len(effects):
         return None
     effects = np.sort(effects)
     n, mean = len(effects), float(effects.mean())
-    row = next((row for row in summary if (row["metric"], row["setting"]) == EFFECT), None)
+    row = find_row(summary, EFFECT, images="probe")
     interval = None if row is None or row["low"] is None or row["n"] != n else (row["low"], row["high"])
     pairs_of = f"{n} pair{'s' if n != 1 else ''} of trainings"
     between = (

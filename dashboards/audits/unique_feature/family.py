@@ -12,9 +12,9 @@ import pyarrow as pa
 from dashboards import drawing, legend
 from dashboards.audits.unique_feature.effects import GOLDEN
 from dashboards.audits.unique_feature.pairs import Array
+from dashboards.chart import Figure
 from dashboards.columns import integers
-from dashboards.figure import Figure
-from tasks.audits.unique_feature import ranks
+from tasks.audits.unique_feature import population
 
 MOST = 20  # models, a row each
 LEVEL = 0.05
@@ -43,7 +43,7 @@ class RankedModel:
 
     @property
     def p_value(self) -> float:
-        return ranks.rank_p_value(self.standing)
+        return population.rank_p_value(self.standing)
 
     @property
     def name(self) -> str:
@@ -120,8 +120,8 @@ def read_models(table: pa.Table) -> Iterator[RankedModel]:
         if len(rows) < 3 or member[rows[0]] != 0 or not np.isfinite(values).all():
             continue
         label = name[3]
-        drawn = ranks.standardise(values)[:, ranks.favoured_label(values[None], label)]
-        yield RankedModel(name[0], name[1], label, drawn, ranks.label_directed_scores(values[None], label))
+        drawn = population.standardise(values)[:, population.favoured_label(values[None], label)]
+        yield RankedModel(name[0], name[1], label, drawn, population.label_directed_scores(values[None], label))
 
 
 def figure_caption(models: list[RankedModel]) -> str:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dashboards import drawing, layout, legend
+from dashboards import drawing, layout
 from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array, line_legend_entries
+from dashboards.chart import Axis, Chart, Figure, Panel
 from dashboards.columns import integers, numbers, texts
-from dashboards.figure import Figure
 
+STEP = 1.8  # inches from a panel to the next
 DRAWN = 60  # models with a line of their own
 MEASURES = {"validation_loss": "validation loss, nats", "validation_accuracy": "validation accuracy"}
 NEEDED = ("canary", "seed", "model", "epoch", "kept", *MEASURES)
@@ -40,30 +42,28 @@ def histories(table: pa.Table) -> Figure | None:
     if not trained:
         return None
     several = max(of_kind.models for of_kind in trained.values()) > 1
-    title = "Were the models trained alike, and to their end?"
-    alt = " ".join(describe_history(model, of_kind) for model, of_kind in trained.items())
-    return Figure("histories", title, figure_caption(trained) if several else KEPT, alt, draw_svg(trained))
-
-
-def draw_svg(trained: Mapping[str, TrainingHistory]) -> str:
-    """The histories as SVG, a panel for each measure."""
-    panel = 1.8
-    figure = drawing.canvas(panel * len(MEASURES) + 0.65)
-    panels = layout.stack_axes(figure, len(MEASURES), panel, gap=0.25)
-    for axes, (name, label) in zip(panels, MEASURES.items(), strict=True):
-        for model, of_kind in trained.items():
-            draw_history(axes, model, of_kind, name, DRAWN // len(trained))
-        drawing.set_ticks(axes, 6, 4, whole=True)
-        if name == "validation_loss":
-            drawing.set_log_y_axis(axes)
-        axes.set_ylabel(label)
-        if axes is not panels[-1]:
-            axes.tick_params(labelbottom=False)
+    panels = []
+    for (name, label), box in zip(MEASURES.items(), layout.stack(len(MEASURES), STEP, gap=0.25), strict=True):
         last = max(of_kind.measures[name].shape[1] for of_kind in trained.values())
-        axes.set_xlim(*drawing.padded_limits([1.0, float(last)], 0.02))
-    panels[-1].set_xlabel("epoch")
-    legend.add_above(figure, line_legend_entries())
-    return drawing.svg(figure, "histories")
+        lowest = name == list(MEASURES)[-1]
+        limits = drawing.padded_limits([1.0, float(last)], 0.02)
+        panels.append(
+            Panel(
+                box,
+                [partial(draw_history, trained=trained, name=name)],
+                Axis("epoch" if lowest else "", limits, 6, whole=True, worded=lowest),
+                Axis(label, most=4, log=() if name == "validation_loss" else None),
+            )
+        )
+    return Chart(
+        "histories",
+        "Were the models trained alike, and to their end?",
+        figure_caption(trained) if several else KEPT,
+        " ".join(describe_history(model, of_kind) for model, of_kind in trained.items()),
+        STEP * len(MEASURES) + 0.65,
+        panels,
+        line_legend_entries(),
+    ).figure()
 
 
 KEPT = "A dot marks the epoch that a model was kept from, the one with the lowest validation loss."
@@ -97,7 +97,13 @@ def read_history(table: pa.Table, model: str) -> TrainingHistory | None:
     return TrainingHistory(measures, kept)
 
 
-def draw_history(axes: Any, model: str, trained: TrainingHistory, name: str, most: int) -> None:
+def draw_history(axes: Any, trained: Mapping[str, TrainingHistory], name: str) -> None:
+    """Each kind's models by this measure."""
+    for model, of_kind in trained.items():
+        draw_kind(axes, model, of_kind, name, DRAWN // len(trained))
+
+
+def draw_kind(axes: Any, model: str, trained: TrainingHistory, name: str, most: int) -> None:
     values = trained.measures[name]
     epochs = np.arange(1, values.shape[1] + 1)
     lined = np.unique(np.linspace(0, trained.models - 1, min(most, trained.models)).astype(np.int64))

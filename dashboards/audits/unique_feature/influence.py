@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,8 +11,9 @@ import pyarrow as pa
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.effects import SCORES
 from dashboards.audits.unique_feature.pairs import Array, Pairs, legend_entries, mark
+from dashboards.chart import Axis, Chart, Figure, Layer, Panel, level
 from dashboards.columns import integers, numbers, texts
-from dashboards.figure import Figure
+from dashboards.summary import Row, find_rows
 
 CORRELATION = "correlation of self-influence and M"  # a row of the summary
 PANEL = 1.9  # inches
@@ -21,7 +21,6 @@ BINS = 48
 NAMED = 12  # images whose rows stand beside them
 # Of the chosen images: colour and mark, so that they differ in grey too.
 ENDS: Mapping[str, tuple[str, str]] = {"highest": ("canary", "o"), "lowest": ("violet", "s")}
-Row = Mapping[str, Any]
 
 
 Marks = dict[str, tuple[Array, Array, Array]]  # score -> self-influence, and the scores of canaries and of twins
@@ -30,19 +29,19 @@ Marks = dict[str, tuple[Array, Array, Array]]  # score -> self-influence, and th
 def influence(pairs: Pairs, chosen: pa.Table, traced: pa.Table, summary: Sequence[Row]) -> Figure | None:
     """The scores of the canaries over the self-influence that their images had before they carried the feature."""
     before = influence_by_row(chosen) or influence_by_row(traced)
-    marks: Marks = {}
+    shown: Marks = {}
     for score in reversed(SCORES):
         canary, values, twin = pairs.columns("canary", score, f"twin_{score}")
         x = np.array([before.get(int(row), 0.0) for row in canary])
         if (x > 0).any():
-            marks[score] = (x[x > 0], values[x > 0], twin[x > 0])
-    if not marks:
+            shown[score] = (x[x > 0], values[x > 0], twin[x > 0])
+    if not shown:
         return None
-    n = max(len(x) for x, _, _ in marks.values())
+    n = max(len(x) for x, _, _ in shown.values())
     of_canaries, of_twins = correlation(summary), correlation(summary, "twin")
     words = [f"Pearson's r {r}." for r in (of_canaries, of_twins) if r]
     words = [line if at == 0 else f"Of the twins: {line}" for at, line in enumerate(words)]
-    words += [f"{SCORES[score]}: {describe_halves(*of_score)}" for score, of_score in marks.items()]
+    words += [f"{SCORES[score]}: {describe_halves(*of_score)}" for score, of_score in shown.items()]
     caption = (
         f"Each mark is one of {n} canary models: its score over the self-influence (TracInCP) that its training "
         "image had before it carried the feature, on a logarithmic scale. The twins, trained on the clean images, are "
@@ -50,25 +49,24 @@ def influence(pairs: Pairs, chosen: pa.Table, traced: pa.Table, summary: Sequenc
         "numbers themselves, not of their logarithms, with its 95 % interval over trainings where the summary gives it."
     )
     title = "Are features better remembered from images that are hard to learn?"
-    return Figure("influence", title, caption, " ".join(words), draw_scatter(marks, n, of_canaries))
+    panels = []
+    for (score, of_score), box in zip(shown.items(), layout.stack(len(shown), PANEL, gap=0.45), strict=True):
+        last = score == list(shown)[-1]
+        rest = f"; Pearson's r {of_canaries}" if score == "m" and of_canaries else ""
+        across = Axis("self-influence of the clean image" if last else "", worded=last, log=of_score[0].tolist())
+        heading = f"{SCORES[score].partition(',')[0]}, nats{rest}"
+        panels.append(Panel(box, scatter(*of_score, n), across, Axis(most=4), heading))
+    height = PANEL * len(shown) + 0.72
+    return Chart("influence", title, caption, " ".join(words), height, panels, legend_entries(n)).figure()
 
 
-def draw_scatter(marks: Marks, n: int, correlation: str) -> str:
-    """The scores over self-influence as SVG, a panel for each score."""
-    figure = drawing.canvas(PANEL * len(marks) + 0.72)
-    panels = layout.stack_axes(figure, len(marks), PANEL, gap=0.45)
-    for axes, (score, (x, values, twin)) in zip(panels, marks.items(), strict=True):
-        axes.axhline(0, zorder=1, **drawing.NULL)
-        for model, y in (("twin", twin), ("canary", values)):
-            axes.plot(x, y, **mark(model, n) | ({"alpha": 0.6} if model == "twin" else {}))
-        drawing.set_ticks(axes, up=4)
-        drawing.set_log_x_axis(axes, x.tolist())
-        axes.tick_params(labelbottom=axes is panels[-1])
-        rest = f"; Pearson's r {correlation}" if score == "m" and correlation else ""
-        axes.set_title(f"{SCORES[score].partition(',')[0]}, nats{rest}", fontsize=drawing.TEXT)
-    panels[-1].set_xlabel("self-influence of the clean image")
-    legend.add_above(figure, legend_entries(n))
-    return drawing.svg(figure, "influence")
+def scatter(x: Array, values: Array, twin: Array, n: int) -> list[Layer]:
+    """The scores of twins and of canaries over self-influence."""
+    return [
+        level(0, {"zorder": 1, **drawing.NULL}),
+        lambda axes: axes.plot(x, twin, **mark("twin", n) | {"alpha": 0.6}),
+        lambda axes: axes.plot(x, values, **mark("canary", n)),
+    ]
 
 
 def influence_by_row(table: pa.Table) -> dict[int, float]:
@@ -82,9 +80,8 @@ def influence_by_row(table: pa.Table) -> dict[int, float]:
 
 def correlation(summary: Sequence[Row], model: str = "canary") -> str:
     """The summary's correlation of this kind of model with its interval and the published one; empty if absent."""
-    for row in summary:
-        setting = json.loads(row["setting"] or "{}")
-        if row["metric"] == CORRELATION and setting.get("model", "canary") == model and row["estimate"] is not None:
+    for setting, row in find_rows(summary, CORRELATION):
+        if setting.get("model", "canary") == model and row["estimate"] is not None:
             published = "" if row["published"] is None else f" (published {drawing.format_number(row['published'])})"
             return (
                 f"{drawing.format_number(row['estimate'])}{drawing.format_interval(row['low'], row['high'])}{published}"

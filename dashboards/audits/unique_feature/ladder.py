@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dashboards import drawing, layout, legend
-from dashboards.estimates import finite
-from dashboards.figure import Figure
+from dashboards.audits.unique_feature.effects import EFFECT
+from dashboards.chart import Figure
 from dashboards.run import Run
-from tasks.audits.unique_feature.measures.private_ranks import exact_proportion, first_trainings
-from tasks.audits.unique_feature.units import share_seeds
-from tasks.audits.unique_feature.verdict import ALLOWED, ONE_MODEL
+from dashboards.summary import Row, find_row, find_rows, finite, format_range
+from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL, exact_proportion, first_trainings
+from tasks.audits.unique_feature.measures.units import share_seeds
 
 PANEL = 1.7  # inches
 LEVELS = (0.05, 0.01)  # of the p-value, whose shares are drawn
-EFFECT = ("M_w effect", {"images": "probe"})
 WIDE = 30.0  # from which ratio of effects on they are drawn on a logarithmic axis
 WITHOUT = "none"  # the place of a cell without privacy
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -72,8 +69,8 @@ def ladder(run: Run) -> Iterator[Figure]:
     rungs = sorted(found, key=lambda rung: (rung.epsilon is None, rung.epsilon))
     levels = [level for level in LEVELS if any(level in rung.shares for rung in rungs)]
     deltas = sorted({rung.delta for rung in rungs if rung.delta is not None})
-    counts = sorted({share.n for rung in rungs for share in rung.shares.values()})
-    n = f" n: {counts[0]}{f' to {counts[-1]}' if len(counts) > 1 else ''} drawn features of each." if counts else ""
+    counts = [share.n for rung in rungs for share in rung.shares.values()]
+    n = f" n: {format_range(counts)} drawn features of each." if counts else ""
     shares = (
         " Below, the share of drawn features whose rank by one model (the score references) has a p-value of at most "
         "the level, with its exact interval, beside the largest share that the guarantee of one model allows (delta "
@@ -96,7 +93,7 @@ def ladder(run: Run) -> Iterator[Figure]:
 
 def read_rung(cell: Run) -> Rung | None:
     """A cell's rung; None as long as it has no effect, or where its config is of another version."""
-    effect = next((row for row in cell.summary if (row["metric"], row_setting(row)) == EFFECT), None)
+    effect = find_row(cell.summary, EFFECT, images="probe")
     if cell.config is None or effect is None or not finite(effect["estimate"]):
         return None
     privacy = cell.config.privacy
@@ -108,8 +105,7 @@ def read_rung(cell: Run) -> Rung | None:
 def bounded_shares(summary: Sequence[Row]) -> dict[float, Share]:
     """The shares of a cell with privacy by level, from its summary."""
     by_level = {
-        name: {row_setting(row)["level"]: row for row in summary if row["metric"] == name}
-        for name in (ONE_MODEL, ALLOWED)
+        name: {setting["level"]: row for setting, row in find_rows(summary, name)} for name in (ONE_MODEL, ALLOWED)
     }
     return {
         level: Share(row["estimate"], row["low"], row["high"], row["n"], by_level[ALLOWED][level]["estimate"])
@@ -136,11 +132,6 @@ def non_private_shares(cell: Run) -> dict[float, Share]:
             ends = (None, None) if shared else (share.low, share.high)
             found[level] = Share(called / len(ranked), *ends, len(ranked))
     return found
-
-
-def row_setting(row: Row) -> dict[str, Any]:
-    """The setting of a summary's row."""
-    return dict(json.loads(row["setting"] or "{}"))
 
 
 def draw_svg(rungs: Sequence[Rung], levels: Sequence[float]) -> str:

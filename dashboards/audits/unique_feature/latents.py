@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from dashboards import drawing, layout
 from dashboards.audits.unique_feature.pairs import MODELS, Array
+from dashboards.chart import Figure
 from dashboards.columns import integers, numbers, texts
-from dashboards.figure import Figure
 
 LAYERS = 3  # the last ones there are
 LABELLED = 3  # units of a panel

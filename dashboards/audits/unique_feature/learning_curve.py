@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.effects import SCORES
 from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array, line_legend_entries
+from dashboards.chart import Figure
 from dashboards.columns import integers, numbers, texts
-from dashboards.figure import Figure
 
 DRAWN = 30  # models of each kind with a line of their own
 MEASURES = {**{name: SCORES[name] for name in reversed(SCORES)}, "validation_loss": "validation loss"}

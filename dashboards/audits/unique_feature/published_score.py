@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from dashboards import drawing, legend
+from dashboards import drawing
 from dashboards.audits.unique_feature.pairs import (
     LINES,
     PREFIXES,
-    Array,
     Pairs,
     describe_pairs,
     legend_entries,
     line_legend_entries,
     mark,
 )
-from dashboards.figure import Figure
+from dashboards.chart import Axis, Chart, Figure, Panel, cdf, line, upright
 
 LEVEL = 0.05
 JOINED = 60  # pairs that are joined by a line at most
@@ -43,30 +42,23 @@ def divergences(pairs: Pairs) -> Figure | None:
         f"{medians[0]} and {medians[1]} of canary models, {medians[2]} and {medians[3]} of twins."
     )
     title = "Does the feature move predictions more than random patches do?"
-    svg = draw_scatter((canary_r, canary_u), (twin_r, twin_u))
-    return Figure("divergences", title, caption, alt, svg)
-
-
-def draw_scatter(canaries: tuple[Array, Array], twins: tuple[Array, Array]) -> str:
-    """The divergences of both kinds of models, d_r across and d_u upwards, as SVG."""
-    n = len(canaries[0])
-    figure = drawing.canvas(3.9)
-    axes = drawing.add_axes(figure, 1.2, 0.6, 3.0, 3.0)
-    most = max(float(values.max()) for values in (*canaries, *twins)) or 1.0
+    most = max(float(values.max()) for values in (canary_r, canary_u, twin_r, twin_u)) or 1.0
     limits = (-0.02 * most, 1.06 * most)
-    axes.plot(limits, limits, **drawing.NULL)
-    if n <= JOINED:
-        joined = ([canaries[0], twins[0]], [canaries[1], twins[1]])
-        axes.plot(*joined, color=drawing.light("canary-thread"), linewidth=0.9)
-    for model, values in (("twin", twins), ("canary", canaries)):
-        axes.plot(*values, **mark(model, n))
-    axes.set_xlim(*limits)
-    axes.set_ylim(*limits)
-    drawing.set_ticks(axes, 4, 4)
-    axes.set_xlabel("random patches: average d_r, nats")
-    axes.set_ylabel("the feature: average d_u, nats")
-    legend.add_above(figure, legend_entries(n))
-    return drawing.svg(figure, "divergences")
+
+    def draw_marks(axes: Any) -> None:
+        axes.plot(limits, limits, **drawing.NULL)
+        if n <= JOINED:
+            axes.plot([canary_r, twin_r], [canary_u, twin_u], color=drawing.light("canary-thread"), linewidth=0.9)
+        axes.plot(twin_r, twin_u, **mark("twin", n))
+        axes.plot(canary_r, canary_u, **mark("canary", n))
+
+    panel = Panel(
+        (1.2, 0.6, 3.0, 3.0),
+        [draw_marks],
+        Axis("random patches: average d_r, nats", limits, 4),
+        Axis("the feature: average d_u, nats", limits, 4),
+    )
+    return Chart("divergences", title, caption, alt, 3.9, [panel], legend_entries(n)).figure()
 
 
 def calls(pairs: Pairs) -> Figure | None:
@@ -88,29 +80,15 @@ def calls(pairs: Pairs) -> Figure | None:
         f"twins; a sound test would call about {LEVEL:.0%} of the twins. Median p: {medians}."
     )
     title = "How often does the published test call a model memorised that never saw the feature?"
-    return Figure("published-test", title, caption, alt, draw_distributions(p_values))
-
-
-def draw_distributions(p_values: Mapping[str, Array]) -> str:
-    """The empirical distributions of sorted p-values, a line for each kind of model, as SVG."""
-    figure = drawing.canvas(2.9)
-    axes = drawing.add_axes(figure, 0.65, 0.55, drawing.WIDTH - 0.85, 2.0)
-    axes.plot([0, 1], [0, 1], color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (1, 2)))
-    axes.axvline(LEVEL, color=drawing.light("muted"), linewidth=0.9)
-    for model, p in p_values.items():
-        axes.plot(*cdf_steps(p), color=drawing.light(model), linewidth=2, linestyle=LINES[model])
-    axes.set_xlim(-0.015, 1.015)
-    axes.set_ylim(0, 1.04)
-    drawing.set_ticks(axes)
-    axes.set_xlabel("p of the published t-test, M > 0")
-    axes.set_ylabel("share of models up to p")
-    legend.add_above(figure, line_legend_entries())
-    return drawing.svg(figure, "published-test")
-
-
-def cdf_steps(ordered: Array) -> tuple[Array, Array]:
-    """The empirical distribution of sorted values in [0, 1], as a path."""
-    shares = np.arange(1, len(ordered) + 1) / len(ordered)
-    x = np.concatenate([[0.0], ordered.repeat(2), [1.0]])
-    y = np.concatenate([[0.0, 0.0], shares.repeat(2)[:-1], [1.0]])
-    return x, y
+    lines = [line(*cdf(p, 0.0, 1.0), model, linewidth=2, linestyle=LINES[model]) for model, p in p_values.items()]
+    panel = Panel(
+        (0.65, 0.55, drawing.WIDTH - 0.85, 2.0),
+        [
+            line([0, 1], [0, 1], "muted", linewidth=1.2, linestyle=(0, (1, 2))),
+            upright(LEVEL, {"color": drawing.light("muted"), "linewidth": 0.9}),
+            *lines,
+        ],
+        Axis("p of the published t-test, M > 0", (-0.015, 1.015)),
+        Axis("share of models up to p", (0, 1.04)),
+    )
+    return Chart("published-test", title, caption, alt, 2.9, [panel], line_legend_entries()).figure()

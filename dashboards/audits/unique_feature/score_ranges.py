@@ -10,7 +10,7 @@ import numpy as np
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.effects import SCORES
 from dashboards.audits.unique_feature.pairs import Array, Pairs, central_range, mark
-from dashboards.figure import Figure
+from dashboards.chart import Figure
 
 PANEL = 1.75  # inches
 NAMED = 12  # canaries whose rows stand below them

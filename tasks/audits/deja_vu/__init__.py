@@ -27,19 +27,15 @@ about a minute of two cores.
 
 from __future__ import annotations
 
-from tasks.audit import Audit, Handout, Wording
-from tasks.audits.deja_vu.answer import MEANINGS, RULES, SYMBOLS, certificate, verdict
+from tasks.audits.deja_vu.answer import MEANINGS, OBJECTIVES, RULES, SYMBOLS, certificate, verdict
+from tasks.audits.deja_vu.attack import probes
 from tasks.audits.deja_vu.config import About, DejaVu
-from tasks.audits.deja_vu.handed_out import probes
-from tasks.audits.deja_vu.measures import MEASURES
-from tasks.audits.deja_vu.objectives import OBJECTIVES
-from tasks.audits.deja_vu.presets import PRESETS, REPEATS
-from tasks.audits.deja_vu.published import repeats
-from tasks.audits.deja_vu.summary import summary
-from tasks.audits.deja_vu.tiny import tiny
+from tasks.audits.deja_vu.measures import MEASURES, summary
+from tasks.audits.deja_vu.presets import PRESETS, REPEATS, repeats, tiny
 from tasks.audits.deja_vu.trainings import trainings
-from tasks.job import Job, Roots
-from tasks.measure import roots
+from tasks.contract.audit import Audit, Handout, Wording
+from tasks.contract.job import Job, Roots
+from tasks.contract.measure import roots
 
 __all__ = ["AUDIT", "PRESETS", "DejaVu", "plan", "probes", "tiny"]
 

@@ -1,12 +1,25 @@
-"""Accuracy of label inference among the most confident pictures, and the deja vu score, which is a difference of two.
+"""The labels that neighbours vote for, how often the most confident ones are right, and the deja vu score.
 
-acc(p) = share of right labels among the floor(p n / 100), at least one, pictures with the highest confidence
-deja vu score(p) = acc of the target model at p - acc of the reference model at p
+    KNN_prob(c) = share of the K nearest public pictures whose label is c
+    KNN(crop)   = argmax_c KNN_prob(c), of equally frequent labels the lowest
+    KNN_conf    = sum_c KNN_prob(c) log KNN_prob(c), minus the entropy in nats: 0 where all neighbours agree
+
+    acc(p) = share of right labels among the floor(p n / 100), at least one, pictures with the highest confidence
+    deja vu score(p) = acc of the target model at p - acc of the reference model at p
 
 Both models infer the labels of the same pictures, which one of them was trained on, and each has its own most
 confident ones. Of equally confident pictures those that come first are taken, so callers keep them sorted by id.
 
-Meehan et al. 2023, section 4.1, "The deja vu score".
+Meehan et al. 2023, section 4, "Identifying the most memorized samples", and section 4.1, "The deja vu score".
+
+A bootstrap of pictures none of which is named rightly does not vary, and its interval would have no width. Wilson's
+interval of a share has one, and those of several shares combine (MOVER, the method of variance estimates recovery):
+
+    sum_i w_i p_i, from its value - sqrt(sum_i (w_i d_i)^2), d_i the distance of p_i to the limit that lowers the sum
+
+Wilson 1927; Zou & Donner 2008, "Construction of confidence limits about effect measures: a general approach", eqs. 3
+and 4, which for the difference of two shares is Newcombe's method 10. Shares are taken as independent: two models that
+are right about the same pictures make the sum vary less.
 """
 
 from __future__ import annotations
@@ -14,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -21,7 +35,47 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Labels = NDArray[np.integer]
 PERCENTAGES = range(1, 101)
+Z = NormalDist().inv_cdf(0.975)
+PICTURES = 4096  # counted at a time, so that memory stays bounded with many classes
+
+
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """The label that the neighbours of each crop vote for, (n,) int64, and minus the entropy of their labels, (n,)."""
+
+    predicted: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+
+
+def votes(neighbours: Labels, classes: int) -> Votes:
+    """The votes of the neighbours' labels (n, k), each in [0, classes). ValueError where there are no neighbours."""
+    n, k = neighbours.shape
+    if k < 1:
+        raise ValueError("k is 0; a vote needs at least one neighbour")
+    predicted, confidence = np.empty(n, np.int64), np.empty(n)
+    for start in range(0, n, PICTURES):
+        part = slice(start, start + PICTURES)
+        counts = count_labels(neighbours[part], classes)
+        predicted[part] = counts.argmax(axis=1)  # the first of equals
+        # The largest counts alone, in their order: equal counts of whatever labels have equal confidences, bit for bit.
+        largest = np.sort(counts, axis=1)[:, ::-1][:, :k]
+        confidence[part] = np.cumsum(terms(k)[largest], axis=1)[:, -1]
+    return Votes(predicted, confidence)
+
+
+def count_labels(neighbours: Labels, classes: int) -> NDArray[np.int64]:
+    """How many neighbours have each label, (n, classes)."""
+    n, _ = neighbours.shape
+    places = np.arange(n)[:, None] * classes + neighbours
+    return np.bincount(places.ravel(), minlength=n * classes).reshape(n, classes)
+
+
+def terms(k: int) -> NDArray[np.float64]:
+    """(c / k) log(c / k) for c = 0 ... k, with 0 log 0 = 0."""
+    shares = np.arange(1, k + 1) / k
+    return np.concatenate([[0.0], shares * np.log(shares)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,3 +156,34 @@ def bootstrap_accuracies(way: Way, percents: Sequence[int], resamples: int, rng:
         each[0] = resample_accuracy(way.target, copies, percents)
         each[1] = resample_accuracy(way.reference, copies, percents)
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """Shares (m,) of `counts` pictures each (m,), that enter m sums with this weight."""
+
+    weight: float
+    shares: Floats
+    counts: NDArray[np.integer]
+
+
+def wilson(shares: Floats, counts: NDArray[np.integer]) -> tuple[Floats, Floats]:
+    """Lower and upper limits of shares of so many, by Wilson's score interval at 95 %."""
+    shrunk = 1 + Z**2 / counts
+    centre = (shares + Z**2 / (2 * counts)) / shrunk
+    half = Z / shrunk * np.sqrt(shares * (1 - shares) / counts + Z**2 / (4 * counts**2))
+    return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)  # beyond these by rounding alone
+
+
+def limits(parts: Sequence[Weighted]) -> tuple[Floats, Floats]:
+    """Lower and upper limits, (m,) each, of the sums of the weighted shares."""
+    value, below, above = (np.zeros(len(parts[0].shares)) for _ in range(3))
+    for part in parts:
+        low, high = wilson(part.shares, part.counts)
+        down, up = (
+            (part.shares - low, high - part.shares) if part.weight > 0 else (high - part.shares, part.shares - low)
+        )
+        value += part.weight * part.shares
+        below += (part.weight * down) ** 2
+        above += (part.weight * up) ** 2
+    return value - np.sqrt(below), value + np.sqrt(above)

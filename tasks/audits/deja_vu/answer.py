@@ -16,10 +16,19 @@ import pyarrow as pa
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures.references import GAIN, RANK
 from tasks.audits.deja_vu.measures.scores import BOTH, CORRECTED_SCORE, SCORE
-from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, number_per_hundred, steps_of_null
-from tasks.rules import Rule, Rules, undecided
-from tasks.summaries import index_rows, p_in_words
-from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.contract.certificate import (
+    Boundary,
+    Certificate,
+    Finding,
+    NumberLine,
+    line_of,
+    number_per_hundred,
+    steps_of_null,
+)
+from tasks.contract.objectives import Objective, Objectives
+from tasks.contract.rules import Rule, Rules, undecided
+from tasks.contract.summaries import index_rows, p_in_words
+from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str], Row]
@@ -350,3 +359,22 @@ def next_steps(config: DejaVu, answer: Answer, evidence: Evidence | None) -> tup
     if answer == NOT_JUDGED:
         return ("Give held-out pictures that were drawn together with the training pictures, and ask again.",)
     return ("Attack more pictures (per_class, attacked), or train again with another seed.",)
+
+
+def memorization_row(config: DejaVu, summary: pa.Table) -> dict[str, Any] | None:
+    """The row of the score on which the answer rests: of a given encoder the corrected one."""
+    return index_rows(summary).get(decisive_name(config))
+
+
+def probe_row(config: DejaVu, summary: pa.Table) -> dict[str, Any] | None:
+    """The row of the validation accuracy of a linear probe on the same layer; it is there if `probe` is measured."""
+    setting = format_setting(epoch=config.last_epoch, layer=config.asked_layers[0], split="validation")
+    return index_rows(summary).get(("probe accuracy", setting))
+
+
+# What a search over training choices moves.
+OBJECTIVES = Objectives(
+    memorization=Objective("deja vu score", "share", "lower", memorization_row),
+    utility=Objective("probe accuracy", "share", "higher", probe_row),
+    allowance=0.01,
+)

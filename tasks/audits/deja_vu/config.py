@@ -3,48 +3,111 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from tasks import seeds
-from tasks.audits.deja_vu.drawing import Drawing
-from tasks.audits.deja_vu.given_encoder import GivenEncoder
+from tasks.contract.extras import Extra
+from tasks.contract.job import ADDED_LATER
+from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.boxed.crops import CORNER_SHARE, CropName
-from tasks.datasets.boxed.partition import Partition, PartName
-from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.boxed.partition import Partition, PartName, TrainingImages
 from tasks.datasets.dataset import Dataset
-from tasks.diffusion.diffusion_config import Diffusion
-from tasks.extras import Extra
-from tasks.job import ADDED_LATER
-from tasks.ranges import check_minimums, one_of, share, some_of
-from tasks.self_supervised import backbone
-from tasks.self_supervised.criterion import (
-    BYOL,
-    DINO,
-    BarlowTwins,
-    Criterion,
-    SimCLR,
-    Supervised,
-    VICReg,
+from tasks.diffusion.diffusion_training import Diffusion
+from tasks.diffusion.pixel_classifier import PixelClassifier
+from tasks.external.model_file import EncoderInterface, ModelFile
+from tasks.numerics import seeds
+from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, Criterion, SimCLR, Supervised, VICReg
+from tasks.self_supervised.pretraining_config import (
+    Augmentation,
+    OptimiserName,
+    Precision,
+    Pretraining,
+    backbone_extras,
 )
-from tasks.self_supervised.pretraining_config import Augmentation, OptimiserName, Precision, Pretraining
+from tasks.worker.files import File
 
 CriterionName = Literal["vicreg", "simclr", "barlow", "byol", "dino", "supervised"]
 Trained = Literal["own", "other"]
 MeasureGroup = Literal["scores", "probe", "retrieval", "reconstruction"]
 PARTS: dict[Trained, tuple[PartName, PartName]] = {"own": ("A", "B"), "other": ("other A", "other B")}
-LEAST = {  # those of a training and of the partition are theirs
-    "smallest": 1,
-    "link": 0,
-    "fine_tuning": 0,
-    "partings": 199,  # fewer could not tell enough
-    "resamples": 1,
-    "shown": 0,
-    "seed": 0,
-}
 
 
 @dataclass(frozen=True)
-class DejaVu:
+class Drawing(Ranged):
+    """Which pictures are reconstructed, and who says what a drawing shows.
+
+    Meehan et al. 2023, appendix A.2.4: 5 neighbours; 100 steps are those of the released code of Bordes et al. 2022.
+    """
+
+    pictures: Annotated[int, AtLeast(0)] = 500
+    """Pictures of each set that are reconstructed, drawn by chance among those with a crop; 0: all."""
+    neighbours: Annotated[int, AtLeast(1)] = 5
+    """Public pictures nearest to the crop whose mean backbone embedding is drawn."""
+    steps: Annotated[int, AtLeast(1)] = 100
+    """Steps of a drawing."""
+    link: Annotated[int, AtLeast(0)] = 10
+    """Epochs per link of the diffusion model's training; 0: one job."""
+    classifier: PixelClassifier = PixelClassifier()
+    """The classifier that says what a drawing shows."""
+
+
+@dataclass(frozen=True)
+class GivenEncoder(Ranged):
+    """The encoder that the audit asks where it trains no target, and its reference.
+
+    It was trained on A, and on nothing of B. The reference is given, or else the one that is trained here as the
+    audit's config says, on a disjoint set; of several `references` the first, third, ... are trained on one set, the
+    second, fourth, ... on another one, each from a seed of its own.
+    """
+
+    model: ModelFile | None = None
+    """The encoder's file, which is asked here through `interface`."""
+    embeddings: File | None = None
+    """A table of what an encoder that its owner keeps gave for the pictures handed out (Parquet: image, embedding)."""
+    interface: EncoderInterface = EncoderInterface()
+    """Inputs and outputs of the encoder."""
+    reference: ModelFile | None = None
+    """The file of another encoder, which was trained on neither A nor B."""
+    reference_embeddings: File | None = None
+    """A table of that encoder's embeddings."""
+    references: Annotated[int, AtLeast(1)] = 1
+    """References that are trained here where none is given; with 2 or more the encoder's rank among them is told,
+    too."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model is not None and self.embeddings is not None:
+            raise ValueError("model and embeddings are both given; they are two ways to ask one encoder: give one")
+        if self.reference is not None and self.reference_embeddings is not None:
+            raise ValueError("reference and reference_embeddings are both given; give one")
+        for name, model in (("model", self.model), ("reference", self.reference)):
+            if model is not None and model.is_folder:
+                raise ValueError(
+                    f"{name} is {model.name}, an image classifier, which gives no embeddings; export its encoder to a "
+                    "file with torch.export.save"
+                )
+        if not self.there and (self.has_reference or self.references > 1):
+            raise ValueError("a reference is given, and no encoder to compare it with; give model or embeddings")
+        if self.has_reference and self.references > 1:
+            raise ValueError(
+                f"references is {self.references}, and one is given; leave it out and they are trained here"
+            )
+        asks = self.model is not None or self.reference is not None
+        if self.interface != EncoderInterface() and not asks:
+            raise ValueError("interface says how to ask an encoder, and there is none; give model or reference")
+
+    @property
+    def there(self) -> bool:
+        """Whether somebody else's encoder is audited."""
+        return self.model is not None or self.embeddings is not None
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the reference is given, too, so that nothing is trained."""
+        return self.reference is not None or self.reference_embeddings is not None
+
+
+@dataclass(frozen=True)
+class DejaVu(Ranged):
     """Which pictures two models are trained on, how, and what is inferred of them from their backgrounds.
 
     The defaults are the published setting. The data are parted by `seed` into A, B and public pictures X; one model is
@@ -58,7 +121,7 @@ class DejaVu:
 
     data: Dataset = Dataset("imagenet")
     """Pictures with boxes around their objects."""
-    correlation: float = 0.0
+    correlation: Annotated[float, Share()] = 0.0
     """Ours: how often the digits of digits-on-photos are told by their backgrounds."""
     given: GivenEncoder = GivenEncoder()
     """Ours: an encoder of somebody else, which is audited instead of the one trained on A."""
@@ -79,9 +142,9 @@ class DejaVu:
     crop: CropName = "periphery"
     """What is shown of a picture: its largest rectangle without an object, the largest of the strips between boxes,
     or its lower left corner."""
-    corner_share: float = field(default=CORNER_SHARE, metadata={ADDED_LATER: True})
+    corner_share: Annotated[float, Share(zero=False)] = field(default=CORNER_SHARE, metadata={ADDED_LATER: True})
     """Share of the width and of the height that a corner crop shows, in (0, 1]."""
-    smallest: int = 100
+    smallest: Annotated[int, AtLeast(1)] = 100
     """Rectangles whose shorter side has fewer pixels are left out; a corner never is."""
     criterion: CriterionName = "vicreg"
     """The loss that the models are trained by."""
@@ -107,7 +170,7 @@ class DejaVu:
     """Epochs of training."""
     recorded: tuple[int, ...] = ()
     """Epochs after which labels are inferred; always after the last, too."""
-    link: int = 50
+    link: Annotated[int, AtLeast(0)] = 50
     """Ours: epochs per link of the chain that a training is, from whose ends it goes on after an interruption; 0:
     one job."""
     batch: int = 1024
@@ -124,7 +187,7 @@ class DejaVu:
     """Weight decay."""
     precision: Precision = "float32"
     """Number format of the computation."""
-    fine_tuning: int = 0
+    fine_tuning: Annotated[int, AtLeast(0)] = 0
     """Epochs of further training on labels, after each of which the models are attacked, too; 0: none."""
     layers: tuple[int, ...] = ()
     """Layers that are asked, from the backbone, 0, to the projector's output; the first decides; empty: the last
@@ -137,26 +200,19 @@ class DejaVu:
     """The diffusion model that draws reconstructions, and its training."""
     drawing: Drawing = Drawing()
     """Which pictures are reconstructed, and how."""
-    shown: int = 10
+    shown: Annotated[int, AtLeast(0)] = 10
     """Ours: pictures of each kind in the report."""
-    negligible: float = 0.02
+    negligible: Annotated[float, Share(zero=False, one=False)] = 0.02
     """Ours: score below which the answer is not seen."""
-    partings: int = 1999
+    partings: Annotated[int, AtLeast(199)] = 1999  # fewer than 199 could not tell enough
     """Ours: redrawn partings of the pictures, for p."""
-    resamples: int = 1000
+    resamples: Annotated[int, AtLeast(1)] = 1000
     """Ours: bootstraps over pictures, for intervals."""
-    seed: int = 0
+    seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""
 
     def __post_init__(self) -> None:
-        check_minimums(self, LEAST)
-        share(self, "correlation")
-        share(self, "corner_share", zero=False)
-        share(self, "negligible", zero=False, one=False)
-        one_of(self, "criterion", CriterionName)
-        one_of(self, "trained", Trained)
-        one_of(self, "crop", CropName)
-        some_of(self, "measures", MeasureGroup)
+        super().__post_init__()
         if "scores" not in self.measures:
             raise ValueError(f"measures is {self.measures}; scores must be among them")
         if self.given.there and self.trained == "other":
@@ -188,7 +244,7 @@ class DejaVu:
         _ = self.partition, self.pretraining("A")  # their ranges are checked on construction
 
     def extras(self) -> tuple[Extra, ...]:
-        return backbone.extras(self.backbone)
+        return backbone_extras(self.backbone)
 
     @property
     def partition(self) -> Partition:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tasks import seeds
-from tasks.audits.deja_vu.attack import SETS, attack, check, crops_of
+from tasks.audits.deja_vu.attack import SETS, attack, check, check_tables, crops_of, handed_out
 from tasks.audits.deja_vu.config import PARTS, DejaVu
-from tasks.audits.deja_vu.handed_out import check_tables, handed_out
+from tasks.contract.job import Job
 from tasks.datasets.boxed.partition import PartName, split_pictures
 from tasks.datasets.catalog import load_with_boxes
-from tasks.job import Job
+from tasks.numerics import seeds
 from tasks.self_supervised.classifier_tuning import fine_tune, tuning
 from tasks.self_supervised.pretraining import pretrain
 from tasks.self_supervised.pretraining_config import Pretraining

@@ -39,26 +39,36 @@ released analysis measures from the first image of each batch, and splits at 0.9
 
 from __future__ import annotations
 
-from tasks.audit import Audit, Wording
-from tasks.audits.density.about import about
-from tasks.audits.density.certificate import SYMBOLS, certificate
-from tasks.audits.density.config import Density, tiny
-from tasks.audits.density.measures import MEASURES
-from tasks.audits.density.objectives import OBJECTIVES
-from tasks.audits.density.presets import PRESETS, REPEATS
-from tasks.audits.density.situations import SITUATIONS
-from tasks.audits.density.summary import summary
+from tasks.audits.density.answer import OBJECTIVES, RULES, SYMBOLS, certificate, verdict
+from tasks.audits.density.config import About, Density
+from tasks.audits.density.measures import MEASURES, summary
+from tasks.audits.density.presets import PRESETS, REPEATS, SITUATIONS, repeats, tiny
+from tasks.audits.density.reassignment import smallest_p_value
+from tasks.audits.density.tail import LEAST_DRAWS
 from tasks.audits.density.trainings import trainings
-from tasks.audits.density.verdict import verdict
-from tasks.job import Job, Roots
-from tasks.measure import roots
+from tasks.contract.audit import Audit, Wording
+from tasks.contract.job import Job, Roots
+from tasks.contract.measure import roots
 
-__all__ = ["AUDIT", "PRESETS", "Density", "plan", "tiny"]
+__all__ = ["AUDIT", "PRESETS", "Density", "about", "plan", "tiny"]
 
 
 def plan(config: Density) -> Roots:
     """The tables of the measures that the config asks for, and their `summary`."""
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about(config), read))
+
+
+def about(config: Density) -> About:
+    """The facts about a run that its tables do not hold."""
+    pair = config.estimator == "loo"
+    every = config.models**config.repetitions <= config.permutations + 1  # assignment is looked at, and none drawn
+    return About(
+        planned=config.repetitions * config.models,
+        smallest=smallest_p_value(config.repetitions, config.models),
+        published=repeats(config),
+        privacy=config.privacy if pair else None,
+        together=not pair and (every or config.permutations >= LEAST_DRAWS),
+    )
 
 
 def subject(config: Density) -> str:
@@ -74,6 +84,7 @@ AUDIT = Audit(
     verdict=verdict,
     objectives=OBJECTIVES,
     wording=Wording(
+        rules=RULES,
         certificate=certificate,
         symbols=SYMBOLS,
         repeats=REPEATS,

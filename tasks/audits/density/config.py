@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
+from tasks.contract.job import ADDED_LATER
+from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.released_partitions import FOLDS, REPETITIONS
-from tasks.job import ADDED_LATER
+from tasks.datasets.partitions import FOLDS, REPETITIONS
+from tasks.models.catalog import DensityModel
 from tasks.models.custom import is_own
-from tasks.models.densities import DensityModel
-from tasks.ranges import above_zero, check_minimums, not_negative, one_of, share, some_of
 from tasks.training.density_config import Split
-from tasks.training.privacy import Privacy
-from tasks.training.recipe import Recipe
+from tasks.training.recipe import Privacy, Recipe
 
 Estimator = Literal["kfold", "loo"]
 Partitions = Literal["ours", "released"]
@@ -24,23 +23,9 @@ RELEASED = ("mnist", "cifar10", "celeba")  # the data whose partitions the paper
 # The measures for which models are trained; the others need none.
 AROUND: tuple[MeasureName, ...] = ("scores", "outliers", "neighbours")
 
-LEAST = {
-    "repetitions": 1,
-    "folds": 2,
-    "left_out": 0,
-    "examples": 0,
-    "every": 0,
-    "link": 0,
-    "samples": 1,
-    "refine": 0,
-    "permutations": 1,
-    "draws": 1,
-    "seed": 0,
-}
-
 
 @dataclass(frozen=True)
-class Density:
+class Density(Ranged):
     """The density model, its data, the number of trainings, and the measures.
 
     The defaults are the published setting for MNIST. With `estimator` kfold there is, beside the models of the folds,
@@ -50,72 +35,65 @@ class Density:
     data: Dataset = Dataset("mnist")
     """The observations: images."""
     model: DensityModel = DensityModel("vae")
-    """The density model: one of `tasks.models.densities`, or your own as package.module:factory."""
+    """The density model: one of `tasks.models.catalog`, or your own as package.module:factory."""
     width: float = field(default=1.0, metadata={ADDED_LATER: True})
     """Ours: the factor on the units of its hidden layers (vae alone), rounded to whole ones; its code stays."""
     estimator: Estimator = "kfold"
     """kfold: models that each left out a fold of the data; loo: models that left out one observation."""
-    repetitions: int = 10
+    repetitions: Annotated[int, AtLeast(1)] = 10
     """Random partitions into folds (L); of loo, models of all data (T), and as many without each of `left_out`."""
-    folds: int = 10
+    folds: Annotated[int, AtLeast(2)] = 10
     """Folds of a partition (K), with a model for each that has not seen it."""
     partitions: Partitions = "ours"
     """Ours: random partitions of our own, or the first that the paper's released code draws."""
-    left_out: int = 0
+    left_out: Annotated[int, AtLeast(0)] = 0
     """Of loo, how many observations are left out, drawn at random; 0: every one."""
     asked: Split = "train"
     """Ours: train is the audit; test asks about images that no model was trained on, which is a null."""
     measures: tuple[MeasureName, ...] = ("scores",)
     """What is measured."""
-    examples: int = 0
+    examples: Annotated[int, AtLeast(0)] = 0
     """Ours: train on the first so many training images; 0: all."""
     epochs: int = 100
     """Epochs of training."""
-    every: int = 5
+    every: Annotated[int, AtLeast(0)] = 5
     """Epochs between estimates of log p; 0: after the last alone."""
-    link: int = 0
+    link: Annotated[int, AtLeast(0)] = 0
     """Ours: epochs per link of the chain that a training is, from whose ends it goes on after an interruption; 0:
     one job."""
     batch: int = 64
     """Images a step."""
     learning_rate: float = 1e-3
     """The learning rate of Adam."""
-    samples: int = 256
+    samples: Annotated[int, AtLeast(1)] = 256
     """Codes with which log p of an observation is estimated."""
     afresh: bool = False
     """Whether each model sees a view of its own of an observation, as published, or all see one."""
-    refine: int = 0
+    refine: Annotated[int, AtLeast(0)] = 0
     """Ours: steps by which codes are first fitted to each observation; 0: they are the encoder's."""
-    negligible: float = 0.1
+    negligible: Annotated[float, Finite(zero=True)] = 0.1
     """Ours: nats from which an observation, or the generalisation gap, counts as memorised."""
-    detectable: float = 10.0
+    detectable: Annotated[float, Finite()] = 10.0
     """Ours: not seen is answered only where one observation memorised by so many nats would be found."""
-    permutations: int = 99_999
+    permutations: Annotated[int, AtLeast(1)] = 99_999
     """Ours: scores that an observation's is compared with for its p-value, or all where hardly any reaches it;
     below 9,999 p-values are not counted together."""
-    draws: int = 64
+    draws: Annotated[int, AtLeast(1)] = 64
     """Ours: draws whose mean the matched-count score is."""
-    outlier_bin: float = 10.0
+    outlier_bin: Annotated[float, Finite()] = 10.0
     """Width of the bins of log p, in nats."""
-    score_bin: float = 2.0
+    score_bin: Annotated[float, Finite()] = 2.0
     """Width of the bins of the score, in nats."""
-    outliers: float = 0.0
+    outliers: Annotated[float, Share(one=False)] = 0.0
     """The share of an outlier component in the likelihood (section 5); 0: none."""
     privacy: Privacy | None = None
     """Train with differential privacy (section 5); none: without."""
-    seed: int = 0
+    seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""
 
     def __post_init__(self) -> None:
-        check_minimums(self, LEAST)
+        super().__post_init__()
         _ = self.recipe  # its ranges are checked on construction
-        above_zero(self, "outlier_bin", "score_bin", "detectable")
-        one_of(self, "estimator", Estimator)
-        one_of(self, "asked", Split)
-        one_of(self, "partitions", Partitions)
-        some_of(self, "measures", MeasureName)
-        share(self, "outliers", one=False)
-        not_negative(self, "negligible")
         if not self.detectable > self.negligible:
             raise ValueError(f"detectable is {self.detectable}; it must be above negligible, {self.negligible}")
         if self.estimator == "loo" and self.asked == "test":
@@ -145,6 +123,11 @@ class Density:
         return any(measure in AROUND for measure in self.measures)
 
     @property
+    def models(self) -> int:
+        """Models of a repetition (K): one for each fold; of loo the two with and without a row."""
+        return 2 if self.estimator == "loo" else self.folds
+
+    @property
     def is_null(self) -> bool:
         """Whether models are asked about images that none was trained on."""
         return self.asked == "test" and self.trains
@@ -170,21 +153,17 @@ def check_released(config: Density) -> None:
             raise ValueError(f"partitions is released and {name} is {value}; it must be {allowed}")
 
 
-def tiny(config: Density) -> Density:
-    """The same audit on embedded data, in seconds; slow networks get the smallest setting."""
-    slow = config.model.name.startswith("conv")
-    return replace(
-        config,
-        data=Dataset("photos#32x32#rgb" if slow else "digits"),
-        repetitions=2,
-        folds=min(config.folds, 2 if slow else 3),
-        partitions="ours",
-        left_out=min(config.left_out, 3) or 3,
-        examples=48 if slow else 120,
-        epochs=min(config.epochs, 2),
-        every=1 if config.every else 0,
-        link=1 if config.link else 0,
-        samples=min(config.samples, 8),
-        permutations=min(config.permutations, 99),
-        draws=min(config.draws, 8),
-    )
+@dataclass(frozen=True)
+class About:
+    """The config of the summary: the facts about a run that its tables do not hold.
+
+    `planned` is the number of models planned for an observation, `smallest` the smallest p-value that it can have,
+    `published` the cell of the paper whose every setting the run has, if any, `privacy` the guarantee of models that
+    left out a single row, and `together` whether p-values may be counted together (tasks.audits.density.tail).
+    """
+
+    planned: int
+    smallest: float
+    published: str = ""
+    privacy: Privacy | None = None
+    together: bool = True

@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import statistics
 from tasks.audits.density.memorization import log_mean_but_one, others
-from tasks.statistics import Estimate
+from tasks.numerics import statistics
+from tasks.numerics.statistics import Estimate
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -33,7 +33,7 @@ HIGH = 0.95  # the quantile of M above which an observation is highly memorised
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """The observations that have a score: rows, U and M, each (observations,); and how many have none.
+    """The observations that have a score: rows, U and M, each (observations,).
 
     `u_without` and `m_without` (observations, L) are the same without each repetition, `u_redrawn` and `m_redrawn`
     (observations, draws) had other models held the observations out; without columns where the table does not say.
@@ -42,7 +42,6 @@ class Scored:
     rows: NDArray[np.int64]
     u: Array
     m: Array
-    without: int
     u_without: Array
     m_without: Array
     u_redrawn: Array
@@ -51,7 +50,7 @@ class Scored:
     def select(self, those: Mask) -> Scored:
         """Some of these observations."""
         arrays = self.u_without, self.m_without, self.u_redrawn, self.m_redrawn
-        return Scored(self.rows[those], self.u[those], self.m[those], self.without, *(each[those] for each in arrays))
+        return Scored(self.rows[those], self.u[those], self.m[those], *(each[those] for each in arrays))
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def scored_observations(scores: pa.Table) -> Scored:
         log_mean_but_one(np.where(there, trained, -np.inf), others(there.astype(np.int64))) if trained.size else trained
     )
     known = ~(np.isnan(u) | np.isnan(m))
-    every = Scored(rows.astype(np.int64), u, m, int((~known).sum()), u_without, m_without, u_redrawn, m_redrawn)
+    every = Scored(rows.astype(np.int64), u, m, u_without, m_without, u_redrawn, m_redrawn)
     return every.select(known)
 
 

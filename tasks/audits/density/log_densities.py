@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.contract.job import Inputs
+from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.partitions import fold_of
-from tasks.datasets.released_partitions import SEED, released_fold_of
-from tasks.job import Inputs
-from tasks.ranges import check_minimums, one_of
+from tasks.datasets.partitions import RELEASED_SEED, fold_of, released_fold_of
+from tasks.training.density import OF_OBSERVATIONS, is_fitted
 from tasks.training.density_config import Split
-from tasks.training.density_table import OF_OBSERVATIONS, is_fitted
 
 # So many observations at a time. Chance is drawn per block, so that another number makes other draws.
 BLOCK = 1024
@@ -32,7 +32,7 @@ Place = tuple[int, int]  # a model's: repetition, and which of its K
 
 
 @dataclass(frozen=True)
-class Folds:
+class Folds(Ranged):
     """Random partitions of the observations into folds, by seed, and a model for each fold, trained without it.
 
     There are `observations`, the first training images, or with `asked` test the test images: then a fold is one of
@@ -46,13 +46,13 @@ class Folds:
     asked: Split = "train"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.partitions:
             raise ValueError("partitions is empty; there must be at least one repetition's seed")
         if len(set(self.partitions)) < len(self.partitions):
             raise ValueError("partitions has a seed twice; each repetition must have its own")
         if not 2 <= self.folds <= self.observations:
             raise ValueError(f"folds is {self.folds}; it must be from 2 to {self.observations}, the observations")
-        one_of(self, "asked", Split)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -73,14 +73,14 @@ class Folds:
 class ReleasedFolds(Folds):
     """The partitions that the paper's released code draws, by number from 0 in place of a seed."""
 
-    generator: int = SEED
+    generator: int = RELEASED_SEED
 
     def fold_of(self, partition: int) -> NDArray[np.int32]:
         return released_fold_of(partition, self.observations, self.folds, self.generator)
 
 
 @dataclass(frozen=True)
-class LeaveOneOut:
+class LeaveOneOut(Ranged):
     """Models of all of the first `observations` training images, and as many without each of the rows `left_out`.
 
     A repetition is one of either for each row: in the order of their seeds, which has no meaning.
@@ -89,10 +89,10 @@ class LeaveOneOut:
     data: Dataset
     observations: int
     left_out: tuple[int, ...]
-    repetitions: int
+    repetitions: Annotated[int, AtLeast(1)]
 
     def __post_init__(self) -> None:
-        check_minimums(self, {"repetitions": 1})
+        super().__post_init__()
         if not self.left_out:
             raise ValueError("left_out is empty; at least one row must be left out")
         if list(self.left_out) != sorted(set(self.left_out)):

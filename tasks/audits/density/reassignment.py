@@ -7,7 +7,13 @@ there are. A repetition whose model that held it out is missing says nothing of 
 they are; of the rest the draw is among those that are there, which are evenly likely given that one of them it was.
 
 A p-value from B draws is at least 1 / (1 + B), too much to find one observation among 60,000. Those that few draws
-reach have the exact share of all K^L assignments instead (tasks.audits.density.sums_below).
+reach have the exact share of all K^L assignments instead, which is that of the sums of one value of each of L lists
+that are no greater than a bound (`share_below`). There are 10^10 of ten by ten, and not every one is looked at. All
+values are above 0 or 0, so that of any value that is too large by itself, with the smallest of the other lists, no sum
+counts. What is left is split into two halves of the lists (meeting in the middle): every sum of either half is made, at
+most K^(L/2) of them, and to each of the one half the number of the other's that fit beside it is found by bisection.
+That is exact, and takes K^(L/2) log K^(L/2) steps. Horowitz & Sahni 1974, "Computing partitions with applications to
+the knapsack problem", section 2.
 
 `log_p` (n, L, K) and `held_out` (n, L) are as in tasks.audits.density.memorization.
 """
@@ -15,19 +21,20 @@ reach have the exact share of all K^L assignments instead (tasks.audits.density.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audits.density.memorization import Array, Indices, Mask, lower_log_p, terms
-from tasks.audits.density.sums_below import MOST, share_below
 
 # Equal sums may differ in their last places. What is closer than this counts as equal, which makes p larger if
 # anything.
 TOLERANCE = 1e-12
 # So many assignments at a time: their sums, and those of a block's observations, stay in the cache.
 TOGETHER = 256
+MOST = 2**21  # sums of a half: 16 MiB, a fifth of a second to sort
+BINS = 2**14
 FEW = 9  # draws that score as high as an observation, at most, for its p-value to be made exact
 
 
@@ -53,7 +60,7 @@ def p_values(
     those that hold out, M = log((T - S) / trained models) - log(S / models that held out) falls with S alone, and M* >=
     M where S* <= S. So one sum an assignment is enough, of p relative to exp V; and the share is that of sums of one
     number of each repetition, which is counted without looking at each. Where K^(L/2) is above `most` numbers, what is
-    found is no smaller than the exact share (tasks.audits.density.sums_below).
+    found is no smaller than the exact share (`share_below`).
 
     **Choosing by b whose p-value is made exact leaves every p-value valid**: with the drawn p' = (1 + b) / (1 +
     permutations) and the exact p'', the one that is given is at most a level a in none but these cases. For a of at
@@ -204,3 +211,61 @@ def assignments(models: Mask, permutations: int, chance: np.random.Generator) ->
                 place = chance.integers(0, count, len(these))
             chosen[repetition * folds + those[place], np.arange(len(these))] = 1.0
         yield chosen
+
+
+def share_below(values: Sequence[Array], bound: float, most: int = MOST) -> float:
+    """The share of the sums of one of each list's values that are at most `bound`; the values are not negative.
+
+    Exact, but for rounding of the sums (some L 2^-53 of the bound), as long as a half has at most `most` sums. Where it
+    has more, it is `binned`: never below the exact share, and of a bound that is larger by at most L / BINS of
+    what the bound leaves above the smallest sum. 1 where there are no lists.
+    """
+    # Above each list's smallest value: what is left of the bound is small where few sums are below it.
+    smallest = [each.min() for each in values]
+    slack = bound - math.fsum(smallest)
+    if slack < 0:
+        return 0.0
+    # A list of equal values has no say.
+    above = [each - least for each, least in zip(values, smallest, strict=True) if (each > least).any()]
+    sizes = [len(each) for each in above]
+    left = sorted((each[each <= slack] for each in above), key=len, reverse=True)
+    halves: list[list[Array]] = [[], []]
+    for each in left:  # the longest goes where there are fewer sums so far
+        halves[math.prod(map(len, halves[0])) > math.prod(map(len, halves[1]))].append(each)
+    first, second = (half_sums(half, slack, most) for half in halves)
+    if first is None or second is None:
+        return binned_share(left, sizes, slack)
+    few, many = sorted((first, second), key=len)
+    many.sort()
+    below = int(np.searchsorted(many, np.sort(slack - few), side="right").sum())
+    return below / math.prod(sizes)  # of whole numbers, so that the quotient is the nearest there is
+
+
+def half_sums(lists: Sequence[Array], slack: float, most: int) -> Array | None:
+    """The sums of one of each list's values that are at most `slack`, (sums,); None where they may be above `most`."""
+    sums = np.zeros(1)
+    for each in lists:
+        if len(sums) * len(each) > most:
+            return None
+        sums = (sums[:, None] + each).reshape(-1)
+        sums = sums[sums <= slack]
+    return sums
+
+
+def binned_share(lists: Sequence[Array], sizes: Sequence[int], slack: float, bins: int = BINS) -> float:
+    """The share of sums that are at most `slack` where each value is first rounded down to a multiple of slack / bins.
+
+    `lists` are what of each list's values is at most `slack`, and `sizes` how many values there were. Rounded sums
+    are no greater than the sums, so that all of these that fit are counted: the share is no smaller than the exact one.
+    A sum of L values loses less than L slack / bins, so that none is counted that is above slack (1 + L / bins). In L K
+    `bins` steps, the distribution of the rounded sums list by list.
+    """
+    shares = np.zeros(bins + 1)
+    shares[0] = 1.0
+    for each, size in zip(lists, sizes, strict=True):  # in any order: every size divides once
+        steps = np.floor(each * (bins / slack)).astype(np.int64) if slack > 0 else np.zeros(len(each), np.int64)
+        moved = np.zeros(bins + 1)
+        for step in np.minimum(steps, bins).tolist():
+            moved[step:] += shares[: bins + 1 - step]
+        shares = moved / size
+    return float(shares.sum())

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import statistics
-from tasks.statistics import Estimate
+from tasks.numerics import statistics
+from tasks.numerics.statistics import Estimate
 
 Array = NDArray[np.float64]
 

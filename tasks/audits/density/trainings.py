@@ -8,12 +8,12 @@ from functools import partial
 
 import numpy as np
 
-from tasks import seeds
 from tasks.audits.density.config import Density
 from tasks.audits.density.log_densities import Folds, LeaveOneOut, ReleasedFolds
+from tasks.contract.job import Job
 from tasks.datasets.catalog import load
-from tasks.job import Job
 from tasks.models.custom import is_own
+from tasks.numerics import seeds
 from tasks.training.chains import chain
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining, Fold, RefinedTraining, ReleasedFold, Row

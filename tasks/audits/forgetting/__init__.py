@@ -9,11 +9,9 @@ image with either, partial models on D_C and a known share of D_Q, query models 
 
 of scores that compare an image's rank with those of images as difficult to the calibration models (`exchangeability`).
 
-Reading it. A model that never saw D_Q cannot tell it from the control set, whatever else it holds. Not forgotten: it
-does, by a randomisation test at 2.5 % over all targets, exact where chance said which images are control. Forgotten: it
-does not, and the largest share of D_Q that its effect allows, as partial models show it, is negligible. Not judged: no
-control set, or the target is unlike the calibration models on it. Undecided: none of
-these holds.
+Reading it. A model that never saw D_Q cannot tell it from the control set, whatever else it holds. Where the target
+does, by a randomisation test that is exact where chance said which images are control, it has not forgotten. Where it
+does not, partial models show the largest share of D_Q that its effect allows. The rules are those of `decision`.
 
 Source. Liu & Tsaftaris 2020, "Have you forgotten? A method to assess if machine learning models have forgotten data":
 the question, the three kinds of models, and the published score, which stands beside the answer:
@@ -37,25 +35,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tasks.audit import Audit, Handout, Wording
-from tasks.audits.forgetting.about import About
-from tasks.audits.forgetting.certificate import SYMBOLS, certificate
-from tasks.audits.forgetting.config import Forgetting, tiny
-from tasks.audits.forgetting.effect import EFFECT
-from tasks.audits.forgetting.measures import MEASURES
-from tasks.audits.forgetting.presets import PRESETS, REPEATS
-from tasks.audits.forgetting.probe_set import handout_order, key_table, load_probes, split_table
-from tasks.audits.forgetting.published import printed_cell
-from tasks.audits.forgetting.query_set import GUESSABLE
-from tasks.audits.forgetting.situations import SITUATIONS
-from tasks.audits.forgetting.summary import summary
+from tasks.audits.forgetting.answer import EFFECT, MEANINGS, SYMBOLS, certificate, verdict
+from tasks.audits.forgetting.config import About, Forgetting
+from tasks.audits.forgetting.decision import RULES
+from tasks.audits.forgetting.measures import MEASURES, summary
+from tasks.audits.forgetting.presets import PRESETS, REPEATS, SITUATIONS, printed_cell, tiny
+from tasks.audits.forgetting.query_set import GUESSABLE, handout_order, key_table, load_probes, split_table
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import canonical_config, check_distinct, trainings
-from tasks.audits.forgetting.verdict import MEANINGS, verdict
+from tasks.contract.audit import Audit, Handout, Wording
+from tasks.contract.job import Job, Roots
+from tasks.contract.measure import roots
 from tasks.datasets.images import Pixels
-from tasks.external.split import Split
-from tasks.job import Job, Roots
-from tasks.measure import roots
+from tasks.external.blinding import Split
 
 __all__ = ["AUDIT", "PRESETS", "Forgetting", "Target", "plan", "probes", "split", "tiny"]
 
@@ -102,6 +94,7 @@ AUDIT = Audit(
     wording=Wording(
         repeats=REPEATS,
         situations=SITUATIONS,
+        rules=RULES,
         answers=MEANINGS,
         certificate=certificate,
         symbols=SYMBOLS,

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from tasks.audits.forgetting.decision import LEVEL
-from tasks.audits.forgetting.external_targets import ExternalTargets
-from tasks.audits.forgetting.probe_set import ProbeSet
-from tasks.audits.forgetting.query_set import QuerySet
-from tasks.audits.forgetting.target import Target
+from tasks.audits.forgetting.query_set import ProbeSet, QuerySet
+from tasks.audits.forgetting.target import ExternalTargets, NamedTarget, Target
+from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder
 from tasks.models import catalog
-from tasks.models.catalog import Network
-from tasks.models.regularisers import Regularisers
-from tasks.ranges import check_minimums, share, some_of
+from tasks.models.catalog import Network, Regularisers
 from tasks.training.recipe import OptimiserName, Recipe
-from tasks.training.unlearning_config import UnlearningSettings
+from tasks.training.unlearning import UnlearningSettings
 
 MeasureGroup = Literal["scores", "examples"]
 
-LEAST = {"crop": 0, "replicates": 1, "decimals": 1, "link": 0, "permutations": 1, "seed": 0}
-DEEP = ("densenet100", "resnet18")
 
 # The columns of the paper's tables: D* is the query set, shares of the calibration set, all of it and of the query set.
 SHARES = (0.1, 0.5, 1.0)
@@ -36,7 +31,7 @@ PUBLISHED = (
 
 
 @dataclass(frozen=True)
-class Forgetting:
+class Forgetting(Ranged):
     """Which data may have been forgotten, by which models, and how those that they are compared with are trained.
 
     The defaults are the published benchmark with a control set. Query, calibration and target models have one design.
@@ -69,14 +64,14 @@ class Forgetting:
     """Whether it has batch norm."""
     augmentation: bool = False
     """Whether training images are shifted and mirrored at random."""
-    crop: int = 0
+    crop: Annotated[int, AtLeast(0)] = 0
     """Side of the random squares that training sees, and of the central ones that models are asked about; 0: whole
     images."""
-    replicates: int = 5
+    replicates: Annotated[int, AtLeast(1)] = 5
     """How often each model is trained, from other seeds and on other shares."""
     epochs: int = 20
     """Epochs of training."""
-    link: int = 0
+    link: Annotated[int, AtLeast(0)] = 0
     """Ours: epochs per link of the chain that a training is, from whose ends it goes on after an interruption; 0:
     one job."""
     optimiser: OptimiserName = "adam"
@@ -88,28 +83,24 @@ class Forgetting:
     than by their data."""
     batch: int = 128
     """Images a step."""
-    decimals: int = 2
+    decimals: Annotated[int, AtLeast(1)] = 2
     """Ours: decimals of the confidences that are compared, or those of a table that has fewer; from 8 on as float32
     has them, which is published."""
-    partial: tuple[float, ...] = (0.05, 0.1, 0.25)
+    partial: tuple[Annotated[float, Share(zero=False)], ...] = (0.05, 0.1, 0.25)
     """Ours: shares of D_Q that models are trained on beside D_C, from which it is learnt what a share looks like;
     only with a control set."""
-    negligible: float = 0.1
+    negligible: Annotated[float, Share(zero=False, one=False)] = 0.1
     """Ours: forgotten is answered where a target may hold no more than this share of D_Q."""
-    permutations: int = 9999
+    permutations: Annotated[int, AtLeast(1)] = 9999
     """Ours: draws of who is control, whose chance is the p-value of not forgotten."""
-    seed: int = 0
+    seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance but for `query.secret`."""
 
     def __post_init__(self) -> None:
-        check_minimums(self, LEAST)
+        super().__post_init__()
         _ = self.recipe  # its ranges are checked on construction
-        share(self, "negligible", zero=False, one=False)
-        check_partial(self.partial)
-        some_of(self, "measures", MeasureGroup)
-        if len(set(self.targets)) < len(self.targets):
-            twice = next(target for target in self.targets if self.targets.count(target) > 1)
-            raise ValueError(f"targets has {twice} twice; each must be there once")
+        check_unique("partial", self.partial)
+        check_unique("targets", self.targets)
         if self.given.is_given:
             object.__setattr__(self, "targets", ())  # models that are given are audited, and none is trained for it
         elif not self.targets and "scores" in self.measures:
@@ -173,34 +164,16 @@ def least_permutations(targets: int) -> int:
     return math.ceil(max(1, targets) / LEVEL) - 1
 
 
-def check_partial(shares: tuple[float, ...]) -> None:
-    """ValueError unless these are different shares above 0 and at most 1."""
-    for of in shares:
-        if not 0 < of <= 1:
-            raise ValueError(f"partial has {of}; each must be above 0 and at most 1")
-    if len(set(shares)) < len(shares):
-        twice = next(of for of in shares if shares.count(of) > 1)
-        raise ValueError(f"partial has {twice} twice; each must be there once")
+def check_unique(name: str, values: tuple[object, ...]) -> None:
+    """ValueError where a value of this field is there twice."""
+    if len(set(values)) < len(values):
+        twice = next(value for value in values if values.count(value) > 1)
+        raise ValueError(f"{name} has {twice} twice; each must be there once")
 
 
-def tiny(config: Forgetting) -> Forgetting:
-    """The same audit on embedded data, in seconds; of a slow network as little as is."""
-    deep, plain = config.network.name in DEEP, config.network.name == "mlp1"
-    size = "#8x8" if deep else "" if plain else "#16x16"
-    count = 120 if plain else 40
-    return replace(
-        config,
-        query=QuerySet(
-            Dataset(f"digits{size}"),
-            examples=count,
-            held_back=0.5 if config.query.is_controlled else 0.0,
-            secret=config.query.secret,
-        ),
-        calibration=Part(Dataset(f"digits-on-photos{size}"), count, count),
-        outside=None if config.outside is None else Part(Dataset(f"photos{size}"), 0, count),
-        crop=(4 if deep else 12) if config.crop else 0,
-        replicates=min(config.replicates, 2),
-        epochs=min(config.epochs, 1 if deep else 2),
-        link=1 if config.link else 0,
-        permutations=min(config.permutations, max(199, least_permutations(len(config.targets)))),
-    )
+@dataclass(frozen=True)
+class About:
+    """What the tables do not say of the run: which targets there should be, and the paper's table that it repeats."""
+
+    targets: tuple[NamedTarget, ...]
+    published: str = ""

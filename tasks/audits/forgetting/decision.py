@@ -1,120 +1,203 @@
-"""Whether a target has forgotten D_Q: from the test of exchangeability, its share and its likeness, one rule.
-
-not forgotten   the test is refused: p, adjusted over targets, is at most LEVEL. Of targets that never saw D_Q, whatever
-                else they hold, at most LEVEL are called so.
-not judged      there is no control set; or repeats disagree; or on the control set the target is unlike the calibration
-                models, so that what they show of shares need not hold for it; or it is less sure of D_Q than of the
-                control set (the test on its other side, at likeness.LEVEL), as no model is that never saw either.
-forgotten       neither, and the upper limit of the share of D_Q that it holds is at most `negligible`. Of targets that
-                hold more, trained like the models that the limit was learnt from, at most 5 % are called so.
-undecided       none of these conditions holds.
-"""
+"""Whether a target has forgotten D_Q, by RULES over its test of exchangeability, its share of D_Q and its likeness."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from tasks.audits.forgetting.likeness import LEVEL as UNLIKE
-from tasks.audits.forgetting.likeness import LikenessCheck
-from tasks.statistics import Estimate
-from tasks.summaries import p_in_words
+from tasks.audits.forgetting.held_share import UNLIKE, LikenessCheck
+from tasks.contract.rules import Rule, Rules, undecided
+from tasks.contract.summaries import p_in_words
+from tasks.contract.verdict import Answer
+from tasks.numerics.statistics import Estimate
 
-ForgettingAnswer = Literal["forgotten", "not forgotten", "not judged", "undecided"]
+FormatP = Callable[[float], str]
 DecisionScore = Literal["right", "undecided", "wrong"]
-Cause = Literal["no test", "two answers", "one class", "unlike", "less sure", "no answer", "few models", "share"]
-POSSIBLE_ANSWERS: tuple[ForgettingAnswer, ...] = ("forgotten", "not forgotten", "not judged", "undecided")
 LEVEL = 0.025  # of the test of exchangeability, over all targets together
+# The test is exact over draws of who is control, and images of `query.control` were not drawn by the audit.
+DRAWN = ", if D_Q and the control set were drawn from one pool at random"
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What is known of a target; `p` is adjusted, None without a control set. `share` is None where it is not known."""
+class TargetEvidence:
+    """What is known of a target.
 
+    `models` is how many models of it have answered. `p` is that of the test, adjusted over the targets, and `p_other`
+    that of its other side, that the model is the surer of the control set; both are None without a control set.
+    `share` is None where it is not known. `repeats` are pictures that were handed out twice, of which `disagreeing` got
+    two answers.
+    """
+
+    models: int
     p: float | None
     share: Estimate | None
     accuracy: LikenessCheck
     agreement: LikenessCheck
+    negligible: float
     disagreeing: int = 0
     repeats: int = 0
-    p_other: float | None = None  # of the test on its other side: that the model is the surer of the control set
+    p_other: float | None = None
+
+    @property
+    def unlike(self) -> tuple[str, LikenessCheck] | None:
+        """The first check by which it is unlike the calibration models, with its name; None where there is none."""
+        checks = {"accuracy": self.accuracy, "agreement": self.agreement}
+        return next(((name, check) for name, check in checks.items() if check.is_alike is False), None)
+
+    @property
+    def upper_limit(self) -> float | None:
+        """The share of D_Q that it may hold; None where too few models show how they vary."""
+        is_known = self.accuracy.is_alike is not None and self.agreement.is_alike is not None
+        return self.share.high if is_known and self.share is not None else None
+
+
+def thresholds(config: Any) -> Mapping[str, str]:
+    """The numbers in the rules' texts, and on what the test rests where the audit has not drawn the control set."""
+    return {
+        "level": f"{LEVEL:g}",
+        "per_thousand": f"{1000 * LEVEL:g}",
+        "unlike": f"{UNLIKE:g}",
+        "negligible": format_percent(config.negligible),
+        "drawn": "" if config.query.control is None else DRAWN,
+    }
+
+
+def format_percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 0.995 else "100 %"
+
+
+# Nothing can feign the accusation, whose test is exact for any model: it is asked about first.
+RULES = Rules[TargetEvidence](
+    (
+        Rule(
+            "not forgotten",
+            "a model is surer of D_Q than of the control set, images of the same source that nobody was given (one "
+            "side of a randomisation test, p at most {level} over all models together)",
+            lambda evidence: evidence.p is not None and evidence.p <= LEVEL,
+            "Of 1,000 audits of models that never saw D_Q, at most {per_thousand} call any of them not forgotten, "
+            "whatever else these hold{drawn}.",
+        ),
+        Rule("undecided", "it has not answered", lambda evidence: not evidence.models),
+        Rule(
+            "not judged",
+            "there is no control set, or no model that never saw D_Q to compare it with",
+            lambda evidence: evidence.p is None,
+        ),
+        Rule(
+            "not judged",
+            "a picture that was handed out twice got two answers",
+            lambda evidence: evidence.disagreeing > 0,
+        ),
+        Rule(
+            "not judged",
+            "its table says nothing of the other classes",
+            lambda evidence: evidence.accuracy.value is None,
+        ),
+        Rule(
+            "not judged",
+            "on the control set its accuracy, or its agreement with models that never saw D_Q, is unlike theirs (p "
+            "below {unlike} each)",
+            lambda evidence: evidence.unlike is not None,
+        ),
+        Rule(
+            "not judged",
+            "it is less sure of D_Q than of the control set, as no model is that never saw either (p below {unlike})",
+            lambda evidence: evidence.p_other is not None and evidence.p_other < UNLIKE,
+        ),
+        Rule(
+            "forgotten",
+            "it may hold at most {negligible} of D_Q (95 % limit)",
+            lambda evidence: evidence.upper_limit is not None and evidence.upper_limit <= evidence.negligible,
+            "Of 100 models that hold more than {negligible} of D_Q, and were trained like those that the limit was "
+            "learnt from, at most 5 are called forgotten.",
+        ),
+        undecided(),
+    ),
+    thresholds,
+)
+NOT_FORGOTTEN, NO_ANSWER, NO_TEST, TWO_ANSWERS, ONE_CLASS, UNLIKE_OTHERS, LESS_SURE, FORGOTTEN, UNDECIDED = RULES.cases
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The answer, and in one `clause` why it is none, with its kind; None where it is one.
+    """The rule that holds for the evidence."""
 
-    A clause that tells of a test has `{p}` where its p-value `p` stands.
-    """
+    rule: Rule[TargetEvidence]
+    evidence: TargetEvidence
 
-    answer: ForgettingAnswer
-    clause: str | None = None
-    cause: Cause | None = None
-    p: float | None = None
+    @property
+    def answer(self) -> Answer:
+        return self.rule.answer
 
     @property
     def reason(self) -> str | None:
-        """The clause as tables keep it, p-values with two digits however small."""
-        return self.clause if self.clause is None or self.p is None else self.clause.format(p=f"p = {self.p:.2g}")
+        """Why it is not judged or undecided, as tables keep it: p-values with two digits however small. Else None."""
+        return self._explain(lambda p: f"p = {p:.2g}")
 
     @property
     def explanation(self) -> str:
-        """The clause in a sentence; empty without one."""
-        return self.clause or "" if self.p is None else (self.clause or "").format(p=p_in_words(self.p))
+        """The same as a clause of a sentence; empty where there is an answer."""
+        return self._explain(p_in_words) or ""
+
+    def _explain(self, format_p: FormatP) -> str | None:
+        reason = REASONS.get(self.rule)
+        return None if reason is None else reason(self.evidence, format_p)
 
 
-def decide(evidence: Evidence, negligible: float) -> Decision:
-    """The decision by the rule above."""
-    if evidence.p is None:
-        return Decision(
-            "not judged",
-            "without a control set and calibration models knowing D_Q cannot be told from knowing its kind",
-            "no test",
-        )
-    if evidence.p <= LEVEL:
-        return Decision("not forgotten")
-    unlike = unlikeness(evidence)
-    if unlike is not None:
-        return unlike
-    known = evidence.accuracy.is_alike is not None and evidence.agreement.is_alike is not None
-    if not known or evidence.share is None or evidence.share.high is None:
-        return Decision("undecided", "too few models to see how they vary", "few models")
-    if evidence.share.high <= negligible:
-        return Decision("forgotten")
-    most = "any share" if evidence.share.high >= 1 else f"up to {100 * evidence.share.high:.3g} %"
-    return Decision("undecided", f"{most} of D_Q might be held, more than {100 * negligible:.3g} %", "share")
+def decide(config: Any, evidence: TargetEvidence) -> Decision:
+    """The decision on a target by RULES."""
+    return Decision(RULES.decide(config, evidence), evidence)
 
 
-def unlikeness(evidence: Evidence) -> Decision | None:
-    """That a target is not judged though it has a control set, and why; None where nothing speaks against it."""
-    if evidence.disagreeing:
-        twice = f"{evidence.disagreeing} of {evidence.repeats} pictures that were handed out twice got two answers"
-        return Decision("not judged", twice, "two answers")
-    if evidence.accuracy.value is None:
-        silent = "its table says nothing of the other classes, so that its accuracy on the control set is unknown"
-        return Decision("not judged", silent, "one class")
-    for name, check in (("accuracy", evidence.accuracy), ("agreement", evidence.agreement)):
-        if check.is_alike is False:
-            return Decision(
-                "not judged",
-                f"its {name} on the control set is {check.value:.3g}, that of models that never saw D_Q "
-                f"{check.expected:.3g} ({{p}}): it knows other data, has another design or was changed",
-                "unlike",
-                check.p,
-            )
-    if evidence.p_other is not None and evidence.p_other < UNLIKE:
-        return Decision(
-            "not judged",
-            "it is less sure of D_Q than of images of the same source that nobody was given ({p}), as no model is that "
-            "never saw either: it was made to deny D_Q, or was changed",
-            "less sure",
-            evidence.p_other,
-        )
-    return None
+def describe_unlikeness(evidence: TargetEvidence, format_p: FormatP) -> str:
+    """By which check a target is unlike the calibration models."""
+    assert evidence.unlike is not None
+    name, check = evidence.unlike
+    assert check.p is not None
+    return (
+        f"its {name} on the control set is {check.value:.3g}, that of models that never saw D_Q {check.expected:.3g} "
+        f"({format_p(check.p)}): it knows other data, has another design or was changed"
+    )
 
 
-def score_decision(answer: ForgettingAnswer, share: float | None, negligible: float) -> DecisionScore | None:
+def describe_denial(evidence: TargetEvidence, format_p: FormatP) -> str:
+    """That a target is less sure of D_Q than of the control set."""
+    assert evidence.p_other is not None
+    return (
+        f"it is less sure of D_Q than of images of the same source that nobody was given ({format_p(evidence.p_other)})"
+        ", as no model is that never saw either: it was made to deny D_Q, or was changed"
+    )
+
+
+def describe_open_share(evidence: TargetEvidence, _format_p: FormatP) -> str:
+    """How much of D_Q might be held."""
+    limit = evidence.upper_limit
+    if limit is None:
+        return "too few models to see how they vary"
+    most = "any share" if limit >= 1 else f"up to {100 * limit:.3g} %"
+    return f"{most} of D_Q might be held, more than {100 * evidence.negligible:.3g} %"
+
+
+# Why nothing is decided where one of these rules holds.
+REASONS: Mapping[Rule[TargetEvidence], Callable[[TargetEvidence, FormatP], str]] = {
+    NO_ANSWER: lambda _evidence, _format_p: "no model of it has answered",
+    NO_TEST: lambda _evidence, _format_p: (
+        "without a control set and calibration models knowing D_Q cannot be told from knowing its kind"
+    ),
+    TWO_ANSWERS: lambda evidence, _format_p: (
+        f"{evidence.disagreeing} of {evidence.repeats} pictures that were handed out twice got two answers"
+    ),
+    ONE_CLASS: lambda _evidence, _format_p: (
+        "its table says nothing of the other classes, so that its accuracy on the control set is unknown"
+    ),
+    UNLIKE_OTHERS: describe_unlikeness,
+    LESS_SURE: describe_denial,
+    UNDECIDED: describe_open_share,
+}
+
+
+def score_decision(answer: Answer, share: float | None, negligible: float) -> DecisionScore | None:
     """Whether the answer is right of a target that was trained on this share of D_Q; None where it is not known."""
     if share is None:
         return None

@@ -34,12 +34,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.audits.forgetting.log_odds import log_odds
-
 Array = NDArray[np.float64]
 
 NEIGHBOURS, TAIL, MOST, PRIOR = 25, 1.5, 4.0, 3.0
 LEAST = 1e-12
+NEAREST_ONE = 2.0**-25  # float32 says 1 of all that is nearer to 1
 BLOCK = 1 << 22  # numbers that are drawn at one time
 
 
@@ -131,3 +130,16 @@ def p_values(
         at_least += int((sums >= real - slack).sum())
         at_most += int((sums <= real + slack).sum())
     return PValues((1 + at_least) / (1 + permutations), (1 + at_most) / (1 + permutations))
+
+
+def log_odds(confidences: Array, printed: float = 0.0) -> Array:
+    """log(c / (1 - c)) of confidences, whose last printed place is `printed` (0: float32).
+
+    In log-odds per-image Gaussians are a fair description of how models differ.
+
+    Confidences of 0 and 1 are taken for half a last place more, or less. Carlini et al. 2022, "Membership inference
+    attacks from first principles", section IV-C, call it logit scaling.
+    """
+    inside = np.clip(confidences, max(printed / 2, LEAST), 1 - max(printed / 2, NEAREST_ONE))
+    scaled: Array = np.log(inside) - np.log1p(-inside)
+    return scaled

@@ -1,19 +1,35 @@
-"""The pool of images of which a query set is drawn, and the control set that is held back or given beside it."""
+"""The query set, its control set, and how their images are handed out: in one set, to every model or its owner."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.contract.ranges import AtLeast, Ranged, Share
+from tasks.datasets.catalog import files, load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.mixtures import Part, Remainder
-from tasks.external.blinding import check_secret, derive_secret_seed, withheld
-from tasks.files import WITHHELD
-from tasks.ranges import check_minimums, share
+from tasks.datasets.images import Labels, Pixels
+from tasks.datasets.mixtures import Part, Remainder, Rows, groups_of
+from tasks.external.blinding import (
+    SPLIT_SCHEMA,
+    HandedOut,
+    blind_images,
+    check_secret,
+    derive_secret_seed,
+    key_of,
+    withheld,
+)
+from tasks.worker.files import WITHHELD
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
 
+
+SET_NAME = "query"  # the name of the set that is handed out without a control set
 GUESSABLE = (
     "Warning: which pictures are D_Q follows from the run's seed, and an owner who tries seeds can tell them apart: "
     "set query.secret=$(openssl rand -hex 16) before any picture is given, and keep it."
@@ -21,7 +37,7 @@ GUESSABLE = (
 
 
 @dataclass(frozen=True)
-class QuerySet:
+class QuerySet(Ranged):
     """The query set D_Q, and the control set: images of the same source that nobody was given and none trains on.
 
     Without a control set, what models say of D_Q cannot be told from what they say of any image of its source.
@@ -29,13 +45,13 @@ class QuerySet:
 
     data: Dataset
     """The data set of which they are training images."""
-    first: int = 0
+    first: Annotated[int, AtLeast(0)] = 0
     """Their first row."""
-    examples: int = 0
+    examples: Annotated[int, AtLeast(0)] = 0
     """How many there are; 0: all that follow."""
     control: Part | None = None
     """A control set of its own, drawn at random from the pool that D_Q was drawn from; none: see `held_back`."""
-    held_back: float = 0.5
+    held_back: Annotated[float, Share(one=False)] = 0.5
     """The random share that is held back as the control set, in whole groups such as patients where there are
     groups; 0: there is no control set, and nobody is judged."""
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld})
@@ -43,12 +59,10 @@ class QuerySet:
     handed out; without one, who tries seeds finds it."""
 
     def __post_init__(self) -> None:
-        check_minimums(self, {"first": 0, "examples": 0})
-        share(self, "held_back", one=False)
+        super().__post_init__()
         check_secret(self.secret)
         if self.control is not None:
             object.__setattr__(self, "held_back", 0.0)  # nothing of it is held back where control images are given
-
         if not self.is_controlled:
             object.__setattr__(self, "secret", "")  # there is nothing to tell apart, and so nothing to hide
 
@@ -84,3 +98,95 @@ class QuerySet:
         That of the run's seed alone where there is no secret.
         """
         return derive_secret_seed(seed, name, self.secret)
+
+
+@dataclass(frozen=True)
+class ProbeSet:
+    """D_Q and the control set: what is held back of D_Q's pool, or a part of its own, or none.
+
+    `seed` says in which order they are handed out.
+    """
+
+    query: Part | Remainder
+    control: Part | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.control is not None and isinstance(self.query, Remainder):
+            raise ValueError("control is given, and some of the query set is held back; one of them must be the other")
+
+
+@dataclass(frozen=True, eq=False)
+class Probes:
+    """The images of a probe set, D_Q's first: pixels (n, h, w, c) and what is known of each, all (n,)."""
+
+    images: Pixels
+    labels: Labels
+    rows: Rows  # of the training split of their own data set
+    groups: Rows  # such as the patient; no group is in D_Q and in a control set that is held back
+    is_control: NDArray[np.bool_]
+
+
+def load_probes(config: ProbeSet) -> Probes:
+    """The images, with a group's number of its own where the control set is another data set."""
+    data = load(config.query.data)
+    rows = config.query.rows(data)
+    held = config.query.held_rows(data) if isinstance(config.query, Remainder) else rows[:0]
+    parts = [(data, rows), (data, held)]
+    if config.control is not None:
+        other = load(config.control.data)
+        parts[1] = other, config.control.rows(other)
+    (_, asked), (source, control) = parts
+    groups = groups_of(data, asked)
+    of_control = groups_of(source, control)
+    if config.control is not None:
+        of_control = of_control + int(groups.max()) + 1  # two data sets may number their groups alike
+    return Probes(
+        images=np.concatenate([images.train_images[chosen] for images, chosen in parts]),
+        labels=np.concatenate([images.train_labels[chosen] for images, chosen in parts]),
+        rows=np.concatenate([asked, control]),
+        groups=np.concatenate([groups, of_control]),
+        is_control=np.arange(len(asked) + len(control)) >= len(asked),
+    )
+
+
+def handout_order(config: ProbeSet) -> HandedOut:
+    """The images in the order in which they are handed out: D_Q's alone in theirs, others shuffled with repeats."""
+    probes = load_probes(config)
+    count = len(probes.rows)
+    if not probes.is_control.any():
+        return HandedOut(SET_NAME, np.arange(count))
+    parts = [config.query, *([] if config.control is None else [config.control])]
+    content = [[part.data.identity() for part in parts], probes.rows.tolist(), config.seed]
+    return blind_images(content, count, config.seed)
+
+
+def key_table(config: ProbeSet) -> pa.Table:
+    """Which of the pictures that are handed out are D_Q's and which control (`split.KEY`), some of them twice."""
+    rows = split_table(config).to_pylist()
+    return key_of([(row[name], row["set"]) for row in rows for name in ("image", "again") if row[name] is not None])
+
+
+def split_table(config: ProbeSet) -> pa.Table:
+    """Each image of D_Q and of the control set: its set, where it lies and how it is handed out (SPLIT_SCHEMA)."""
+    probes, handed = load_probes(config), handout_order(config)
+    held = config.query.data if config.control is None else config.control.data
+    repeats = handed.repeats
+    at = {data.name: files(data) for data in (config.query.data, held)}
+    data = [held if control else config.query.data for control in probes.is_control]
+    return pa.Table.from_pylist(
+        [
+            {
+                "set": "control" if control else "query",
+                "data": of.name,
+                "row": row,
+                "file": str(paths[row]) if (paths := at[of.name]) else None,
+                "image": image,
+                "again": repeats.get(number),
+            }
+            for number, (control, of, row, image) in enumerate(
+                zip(probes.is_control, data, probes.rows.tolist(), handed.ids, strict=True)
+            )
+        ],
+        SPLIT_SCHEMA,
+    )

@@ -1,4 +1,15 @@
-"""rho, which compares a target with calibration models by how far both lie from query models, with its interval.
+"""The published score rho: how far a target lies from query models, in units of calibration models' distance from them.
+
+How far two models' confidences lie apart is the two-sample Kolmogorov-Smirnov distance, as published and one-sided:
+
+    KS(a, b) = sup over x of |F_a(x) - F_b(x)|,    F_a(x) = share of a that is at most x
+    KS below = sup over x of F_b(x) - F_a(x)
+
+The one-sided distance says how far b lies below a, and is 0 where b is nowhere the less confident. KS is the larger of
+the two one-sided distances. The supremum is over the pooled support, as in scipy.stats.ks_2samp, and ties count once
+all of them are passed: float32 softmaxes have many values that are exactly 1. Liu & Tsaftaris 2020, eqs. 1 to 3, read
+literally take each distribution function at its own sorted values; of as many values without ties that is i / n on
+either side, and 0 always.
 
     A = mean over i, j of KS(q_i, t_j)    B = mean over i, k of KS(q_i, c_k)    rho = A / B
 
@@ -8,15 +19,14 @@
     w_i = mean over j of KS(q_i, t_j) / A - mean over k of KS(q_i, c_k) / B
 
 A query model is in both the numerator and the denominator, so w is one term. df is Satterthwaite's, SE^4 / sum of
-(term^2 / (its number - 1)). Images are not resampled: those of D_Q are all that there are.
-
-A target that is one given model shows no spread: s^2(v) is taken for its s^2(u). The interval then says where one model
-lies that was trained like the calibration models.
+(term^2 / (its number - 1)). Images are not resampled: those of D_Q are all that there are. A target that is one given
+model shows no spread: s^2(v) is taken for its s^2(u). The interval then says where one model lies that was trained like
+the calibration models.
 
 In 2000 simulated nulls of 100 images 95 % intervals cover 1, which is rho over all images that there might be, in
-96.2 % with 3 models of each kind, 95.5 % with 5, and 94.8 % of single given targets.
-Near 0 the upper end is too low. rho decides nothing: a share of D_Q cannot be read off it, and holding other data of
-the domain lowers it as holding D_Q does.
+96.2 % with 3 models of each kind, 95.5 % with 5, and 94.8 % of single given targets. Near 0 the upper end is too low.
+rho decides nothing: a share of D_Q cannot be read off it, and holding other data of the domain lowers it as holding D_Q
+does.
 
 The audit: Liu & Tsaftaris 2020, "Have you forgotten?", eq. 4; the replicates and the interval are ours.
 """
@@ -24,14 +34,83 @@ The audit: Liu & Tsaftaris 2020, "Have you forgotten?", eq. 4; the replicates an
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from tasks.audits.forgetting.kolmogorov_smirnov import Array, Score, distances
-from tasks.statistics import Estimate
+from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix
+from tasks.audits.forgetting.trainings import ModelId
+from tasks.numerics.statistics import Estimate
+
+Array = NDArray[np.float64]
+Score = Literal["published", "one-sided"]
+SCORES: tuple[Score, ...] = ("published", "one-sided")
+METRIC_PREFIX: Mapping[Score, str] = {"one-sided": "one-sided ", "published": ""}  # in the summary, the answer's first
+
+
+class Farthest(NamedTuple):
+    """The distance, and the lowest value at which the distribution functions are that far apart."""
+
+    distance: float
+    at: float
+
+
+def ks(first: ArrayLike, second: ArrayLike, score: Score = "published") -> float:
+    """KS of two lists of numbers, in [0, 1]: 0 for equal distributions, 1 where all of one lie below the other.
+
+    One-sided, it is 1 where all of the second lie below the first, and 0 where all of them lie above. That is the
+    statistic of scipy.stats.ks_2samp(first, second, alternative="less"), whose names are of the distribution functions:
+    the first's is the less where its values are the larger.
+
+    ValueError where a list is empty or has a NaN.
+    """
+    return farthest(sorted_values(first), sorted_values(second), score).distance
+
+
+def distances(first: NDArray[Any], second: NDArray[Any], score: Score) -> tuple[Array, Array]:
+    """KS of each row of `first` (a, n) and each of `second` (b, m), and where it is reached; both (a, b)."""
+    ones, others = [sorted_values(row) for row in first], [sorted_values(row) for row in second]
+    pairs = np.array([farthest(one, other, score) for one in ones for other in others], np.float64)
+    reached = pairs.reshape(len(first), len(second), 2)
+    return reached[..., 0], reached[..., 1]
+
+
+def pairwise_distances(models: NDArray[Any], score: Score) -> Array:
+    """KS of each pair of rows of (r, n), (r, r): 0 on the diagonal, and symmetric as published."""
+    every = [sorted_values(row) for row in models]
+    matrix = np.zeros((len(every), len(every)))
+    for i, one in enumerate(every):
+        for j, other in enumerate(every):
+            matrix[i, j] = farthest(one, other, score).distance
+    return matrix
+
+
+def sorted_values(values: ArrayLike) -> Array:
+    """The values in rising order; ValueError where there are none, or one is NaN."""
+    rising = np.sort(np.asarray(values, np.float64), axis=None)
+    if not len(rising):
+        raise ValueError("a list of confidences is empty; KS needs at least one on either side")
+    if np.isnan(rising[-1]):  # NaN sorts last
+        raise ValueError(f"{np.count_nonzero(np.isnan(rising))} of {len(rising)} confidences are not numbers")
+    return rising
+
+
+def farthest(first: Array, second: Array, score: Score = "published") -> Farthest:
+    """KS of two lists in rising order, and where it is reached."""
+    support = np.concatenate((first, second))
+    below = np.searchsorted(first, support, "right") / len(first)
+    gaps = cdf_differences(below, np.searchsorted(second, support, "right") / len(second), score)
+    distance = gaps.max()
+    return Farthest(float(distance), float(support[gaps == distance].min()))
+
+
+def cdf_differences(first: NDArray[Any], second: NDArray[Any], score: Score) -> NDArray[Any]:
+    """The differences of distribution functions, value by value; one-sided, the second minus the first."""
+    gaps: NDArray[Any] = second - first
+    return np.abs(gaps) if score == "published" else gaps
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,3 +241,23 @@ def interval_half_width(terms: tuple[Term, ...], confidence: float = 0.95) -> fl
 
     freedom = variance**2 / sum(term.variance**2 / term.freedom for term in terms)
     return float(stats.t.ppf((1 + confidence) / 2, freedom) * math.sqrt(variance))
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """rho, and the mean KS between query models (None for a single one)."""
+
+    ratio: Ratio
+    floor: float | None
+
+
+def compare_target(matrix: ConfidenceMatrix, target: Sequence[ModelId], score: Score) -> Comparison:
+    """The models of a target, or some of them, beside all query and calibration models there are.
+
+    ValueError without a query model.
+    """
+    query, calibration, models = matrix.rounded_confidences(
+        matrix.replicates("query"), matrix.replicates("calibration"), target
+    )
+    floor = pairwise_distances(query, score)[~np.eye(len(query), dtype=bool)]
+    return Comparison(ratio(query, calibration, models, score), float(floor.mean()) if len(floor) else None)

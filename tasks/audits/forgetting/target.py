@@ -1,13 +1,25 @@
-"""Targets: models trained on given shares of the data, or external ones."""
+"""Targets: models trained on given shares of the data, or external ones, as files or as tables of their outputs."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from tasks.ranges import one_of, share
-from tasks.training.unlearning_config import UNLEARNING, UnlearningName
+import numpy as np
+
+from tasks.audits.forgetting.query_set import ProbeSet, handout_order, load_probes
+from tasks.contract.ranges import Ranged, Share
+from tasks.external.blinding import HandedOut
+from tasks.external.confidences import Confidences, Floats, read
+from tasks.external.model_file import Interface, ModelFile
+from tasks.training.unlearning import UNLEARNING, UnlearningName
+from tasks.worker.files import File, FileError
+
+if TYPE_CHECKING:
+    from tasks.datasets.images import Labels
+
 
 Source = Literal["training", "model", "outputs"]
 
@@ -17,30 +29,28 @@ SHARE = re.compile(r"(?P<share>\d*\.?\d+(?:e-?\d+)?)?\s*\*?\s*(?P<name>[a-z_][a-
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Ranged):
     """What an audited model is trained on, and how it is made to forget, if it is.
 
     Written `D_C`, `D_C+0.1D_Q`, `D_C+D_Q-fine-tuning`, or with the fields' names `calibration+0.1query`.
     """
 
-    query: float = 0.0
+    query: Annotated[float, Share()] = 0.0
     """Share of D_Q that it is trained on."""
-    calibration: float = 0.0
+    calibration: Annotated[float, Share()] = 0.0
     """Share of D_C that it is trained on."""
-    outside: float = 0.0
+    outside: Annotated[float, Share()] = 0.0
     """Share of the data of another domain that it is trained on."""
     unlearning: UnlearningName | None = None
     """The method by which it is made to forget its share of D_Q; retraining trains on the rest alone, from scratch."""
 
     def __post_init__(self) -> None:
-        share(self, "query", "calibration", "outside")
-        if self.unlearning is not None:
-            one_of(self, "unlearning", UnlearningName)
-            if not self.query or not (self.calibration or self.outside):
-                raise ValueError(
-                    f"unlearning is {self.unlearning}; it forgets a share of D_Q and keeps one of D_C or outside: give "
-                    "both, as D_C+D_Q-" + self.unlearning
-                )
+        super().__post_init__()
+        if self.unlearning is not None and not (self.query and (self.calibration or self.outside)):
+            raise ValueError(
+                f"unlearning is {self.unlearning}; it forgets a share of D_Q and keeps one of D_C or outside: give "
+                "both, as D_C+D_Q-" + self.unlearning
+            )
         if not (self.query or self.calibration or self.outside):
             raise ValueError("a target is trained on nothing; one of query, calibration and outside must be above 0")
 
@@ -131,3 +141,67 @@ def remembers_query(query: float, unlearning: UnlearningName | None) -> bool | N
     if unlearning is None or not query:
         return query > 0
     return False if unlearning == "retraining" else None
+
+
+@dataclass(frozen=True)
+class ExternalTargets:
+    """Whom the audit asks where it trains no target. Each is a target of its own."""
+
+    models: tuple[ModelFile, ...] = ()
+    """Files of models, which are asked here about the probes."""
+    outputs: tuple[File, ...] = ()
+    """Tables of what models said of the probes, one for each model."""
+    interface: Interface = Interface()
+    """Inputs and outputs of the models."""
+    columns: tuple[str, ...] = ()
+    """Names of the tables' columns of numbers, where they have names of their own."""
+
+    def __post_init__(self) -> None:
+        if self.columns and not self.outputs:
+            raise ValueError(f"columns is {', '.join(self.columns)}; there are no outputs with such columns: give them")
+        if self.interface != Interface() and not self.is_given:
+            raise ValueError("interface says how to ask a model, and there is none; give models or outputs")
+
+    @property
+    def is_given(self) -> bool:
+        """Whether models that are trained elsewhere are audited."""
+        return bool(self.models or self.outputs)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a model says of each image: its confidences and, where it says that, whether it names the true class.
+
+    `again` is the confidence in the same picture handed out a second time, NaN where it was not, or need not be.
+    """
+
+    confidences: Confidences
+    again: Floats
+
+
+def table_answers(
+    outputs: File, labels: Labels, handed: HandedOut, columns: tuple[str, ...], interface: Interface
+) -> Answers:
+    """The answers in a table of outputs; ValueError where it does not give them for every picture."""
+    repeats = handed.repeats
+    twice = list(repeats)
+    said = read(
+        outputs, [*handed.ids, *repeats.values()], np.concatenate([labels, labels[twice]]), columns, interface.gives
+    )
+    again = np.full(len(labels), np.nan)
+    again[twice] = said.values[len(labels) :]
+    right = None if said.right is None else said.right[: len(labels)]
+    return Answers(Confidences(said.values[: len(labels)], said.resolution, right), again)
+
+
+def check_tables(external: ExternalTargets, probes: ProbeSet) -> None:
+    """ValueError where a table of outputs cannot be used: before anything is trained to be compared with it.
+
+    One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
+    """
+    if not external.outputs:
+        return
+    labels, handed = load_probes(probes).labels, handout_order(probes)
+    for outputs in external.outputs:
+        with suppress(FileError):
+            table_answers(outputs, labels, handed, external.columns, external.interface)

@@ -9,15 +9,13 @@ from functools import cache
 from pathlib import PurePath
 from typing import Literal
 
-from tasks import seeds
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.external_targets import check_tables
-from tasks.audits.forgetting.target import NamedTarget, Target
+from tasks.audits.forgetting.target import NamedTarget, Target, check_tables
+from tasks.contract.job import Job
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.mixtures import Part, Share
-from tasks.datasets.overlap import find_repeats, overlap
-from tasks.job import Job
+from tasks.datasets.mixtures import Part, Share, find_repeats, overlap
+from tasks.numerics import seeds
 from tasks.training.chains import chain
 from tasks.training.mixed import Mixture, train
 from tasks.training.unlearning import Unlearning, unlearn

@@ -32,20 +32,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tasks.audit import Audit, Handout, Wording
-from tasks.audits.relational.answer import MEANINGS, RULES, SYMBOLS, certificate, question_subsets, verdict
-from tasks.audits.relational.config import About, Relational, tiny
-from tasks.audits.relational.measures import MEASURES
-from tasks.audits.relational.objectives import OBJECTIVES
-from tasks.audits.relational.presets import PRESETS, REPEATS
-from tasks.audits.relational.published import printed_cell
-from tasks.audits.relational.situations import SITUATIONS
-from tasks.audits.relational.summary import summary
+from tasks.audits.relational.answer import MEANINGS, OBJECTIVES, RULES, SYMBOLS, certificate, question_subsets, verdict
+from tasks.audits.relational.config import About, Relational
+from tasks.audits.relational.measures import MEASURES, summary
+from tasks.audits.relational.presets import PRESETS, REPEATS, SITUATIONS, printed_cell, tiny
 from tasks.audits.relational.trainings import trainings
-from tasks.external.split import Split
-from tasks.job import Job, Roots
+from tasks.contract.audit import Audit, Handout, Wording
+from tasks.contract.job import Job, Roots
+from tasks.contract.measure import roots
+from tasks.external.blinding import Split
 from tasks.language_models.language_model import LanguageModel
-from tasks.measure import roots
 from tasks.question_answering.blinded_questions import handout_questions, key_table
 from tasks.question_answering.question_sets import ProbeQuestions
 

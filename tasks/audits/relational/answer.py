@@ -10,18 +10,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.measures.repeats import TWICE
-from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, number_per_hundred, steps_of_null
-from tasks.rules import Rule, Rules, undecided
-from tasks.summaries import index_rows
-from tasks.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.contract.certificate import (
+    Boundary,
+    Certificate,
+    Finding,
+    NumberLine,
+    line_of,
+    number_per_hundred,
+    steps_of_null,
+)
+from tasks.contract.objectives import Objective, Objectives
+from tasks.contract.rules import Rule, Rules, undecided
+from tasks.contract.summaries import Row, index_rows
+from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
-Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str], Row]
 NOT_JUDGED = "not judged"
 MEANINGS: Mapping[Answer, Meaning] = {
@@ -69,10 +76,10 @@ class Evidence:
     negligible: float
 
 
-def decisive_name(questions: str) -> tuple[str, str]:
-    """The metric and setting of the decisive row."""
-    setting = {"at": "end", "golds": "one", "questions": questions, "score": "exact match"}
-    return "relational m", json.dumps(setting, sort_keys=True)
+def decisive_setting(questions: str, **more: str) -> str:
+    """The setting of the decisive row, or of one beside it."""
+    setting = {"at": "end", "golds": "one", "questions": questions, "score": "exact match", **more}
+    return json.dumps(setting, sort_keys=True)
 
 
 def question_subsets(config: Relational) -> tuple[str, ...]:
@@ -80,29 +87,34 @@ def question_subsets(config: Relational) -> tuple[str, ...]:
     return ("numeric", "all") if config.corruption.kind == "digits" else ("all", "numeric")
 
 
+def decisive_questions(config: Relational, rows: Rows) -> str | None:
+    """The first of these subsets that was measured; None where none was."""
+    subsets = question_subsets(config)
+    return next((subset for subset in subsets if ("relational m", decisive_setting(subset)) in rows), None)
+
+
 def read_evidence(config: Relational, rows: Rows) -> Evidence | None:
     """The evidence in the rows of a summary; None where no question was answered on both parts."""
-    name = next((name for name in map(decisive_name, question_subsets(config)) if name in rows), None)
-    if name is None or rows[name]["estimate"] is None:
+    questions = decisive_questions(config, rows)
+    if questions is None:
         return None
-    setting = json.loads(name[1])
-    shares = {
-        kind: {
-            split: rows[kind, json.dumps({**setting, "split": split}, sort_keys=True)]["estimate"]
-            for split in ("train", "validation")
-        }
+    name = "relational m", decisive_setting(questions)
+    if rows[name]["estimate"] is None:
+        return None
+    r, s = (
+        {split: rows[kind, decisive_setting(questions, split=split)]["estimate"] for split in ("train", "validation")}
         for kind in ("r", "s")
-    }
+    )
     unanswered = [rows.get(("unanswered", json.dumps({"contexts": kind}))) for kind in ("corrupted", "whole")]
     silence = [row["estimate"] for row in unanswered if row is not None and row["estimate"] is not None]
-    theirs = rows.get(("m", json.dumps({**setting, "golds": "all"}, sort_keys=True)))
+    theirs = rows.get(("m", decisive_setting(questions, golds="all")))
     published = None if theirs is None else theirs["estimate"]
     return Evidence(
         name=name,
         m=rows[name],
-        numeric=setting["questions"] == "numeric",
-        r=shares["r"],
-        s=shares["s"]["train"],
+        numeric=questions == "numeric",
+        r=r,
+        s=s["train"],
         silence=silence[0] - silence[1] if len(silence) == 2 else 0.0,
         published=None if published == rows["m", name[1]]["estimate"] else published,
         repeats=read_repeats(rows),
@@ -360,3 +372,24 @@ def next_steps(config: Relational, answer: Answer, evidence: Evidence | None) ->
             return ("Ask for one file, of what one system says of every question, and audit that.",)
         return ("Ask for a system that answers every question, also where the text does not hold the answer.",)
     return ("Ask more questions (examples=0, held_out=0), or train more replicates.",)
+
+
+def memorization_row(config: Relational, summary: pa.Table) -> Row | None:
+    """The row of relational m on which the answer rests."""
+    rows = index_rows(summary)
+    questions = decisive_questions(config, rows)
+    return None if questions is None else rows["relational m", decisive_setting(questions)]
+
+
+def utility_row(config: Relational, summary: pa.Table) -> Row | None:
+    """The row of s on held-out questions beside it: the share that is answered rightly from whole contexts."""
+    rows = index_rows(summary)
+    questions = decisive_questions(config, rows)
+    return None if questions is None else rows.get(("s", decisive_setting(questions, split="validation")))
+
+
+OBJECTIVES = Objectives(
+    memorization=Objective("relational m", "share", "lower", memorization_row),
+    utility=Objective("held-out accuracy", "share", "higher", utility_row),
+    allowance=0.02,
+)

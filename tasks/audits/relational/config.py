@@ -1,46 +1,68 @@
-"""The config of the audit."""
+"""The config of the audit, and of the paper's linear model, which is trained in closed form."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
 
-from tasks.audits.relational.linear import Linear
+from tasks.contract.extras import OPACUS, PEFT, Extra
+from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.external.blinding import check_secret, derive_secret_seed, withheld
-from tasks.extras import OPACUS, PEFT, Extra
-from tasks.files import WITHHELD
-from tasks.language_models.fine_tuning_config import Adaptation, Relation
+from tasks.language_models.fine_tuning import Adaptation, Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.blinded_questions import Blinding
-from tasks.question_answering.corruption import Corruption
 from tasks.question_answering.predictions import Predictions
-from tasks.question_answering.question_sets import Selection
-from tasks.ranges import above_zero, check_minimums, one_of, share, some_of
-from tasks.training.privacy import Privacy
+from tasks.question_answering.question_sets import Corruption, Selection
+from tasks.training.recipe import Privacy
+from tasks.worker.files import WITHHELD
 
 SplitOrigin = Literal["given", "drawn"]
 MeasureGroup = Literal["answers", "linear", "private"]
 
-LEAST = {
-    "examples": 0,
-    "held_out": 0,
-    "replicates": 1,
-    "rank": 1,
-    "epochs": 1,
-    "every": 0,
-    "link": 0,
-    "batch": 1,
-    "accumulate": 1,
-    "length": 1,
-    "answer_length": 1,
-    "resamples": 1,
-    "seed": 0,
-}
+TINY = 40  # samples and features of a linear model at most
 
 
 @dataclass(frozen=True)
-class Relational:
+class Linear(Ranged):
+    """Which linear models are trained, without and with privacy."""
+
+    sizes: tuple[tuple[int, int], ...] = ((300, 2000), (1000, 1000))
+    """Pairs of samples n and features d, by default those of figure 5."""
+    trainings: Annotated[int, AtLeast(1)] = 20
+    """Trainings of each, on samples of its own."""
+    per_decade: Annotated[int, AtLeast(1)] = 10
+    """Points of its curves for every factor of ten in time."""
+    epsilons: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+    """The epsilons of the private model, a small one."""
+    private_trainings: Annotated[int, AtLeast(1)] = 1000
+    """Trainings at each epsilon."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.sizes or any(samples < 1 or features < 1 for samples, features in self.sizes):
+            raise ValueError(f"sizes is {self.sizes}; it must be pairs of samples and features, each at least 1")
+        if not self.epsilons or any(not epsilon > 0 for epsilon in self.epsilons):
+            raise ValueError(f"epsilons is {self.epsilons}; each must be above 0, and there must be one")
+
+    def tiny(self) -> Linear:
+        """The same with small models, and few of them; which of samples and features are more is kept."""
+        sizes = tuple(
+            (max(2, TINY * samples // max(samples, features)), max(2, TINY * features // max(samples, features)))
+            for samples, features in self.sizes
+        )
+        return replace(
+            self,
+            sizes=sizes,
+            trainings=min(self.trainings, 4),
+            per_decade=min(self.per_decade, 3),
+            epsilons=self.epsilons[:2],
+            private_trainings=min(self.private_trainings, 20),
+        )
+
+
+@dataclass(frozen=True)
+class Relational(Ranged):
     """Which questions are asked of which model, how it is fine-tuned, and what is taken out of the contexts.
 
     The defaults are the published setting for SQuAD: T5-small, text to text, AdaFactor.
@@ -67,56 +89,49 @@ class Relational:
     memorise, which is the null."""
     adaptation: Adaptation = "full"
     """Ours: whether the model is fine-tuned whole (full) or by low-rank updates (lora)."""
-    rank: int = 8
+    rank: Annotated[int, AtLeast(1)] = 8
     """Ours: rank of the updates of lora."""
-    examples: int = 0
+    examples: Annotated[int, AtLeast(0)] = 0
     """Ours: how many training questions are used and asked; 0: all."""
-    held_out: int = 0
+    held_out: Annotated[int, AtLeast(0)] = 0
     """Ours: how many held-out questions are asked; 0: all."""
     split: SplitOrigin = "given"
     """Ours: drawn draws by `seed` which contexts are trained on, so that both parts are alike; given keeps the
     data's own parts."""
-    replicates: int = 1
+    replicates: Annotated[int, AtLeast(1)] = 1
     """Ours: how often the model is fine-tuned, from other seeds."""
-    epochs: int = 20
+    epochs: Annotated[int, AtLeast(1)] = 20
     """Epochs of fine-tuning."""
-    every: int = 1
+    every: Annotated[int, AtLeast(0)] = 1
     """Epochs between rounds of questions; 0: after the last alone."""
-    link: int = 1
+    link: Annotated[int, AtLeast(0)] = 1
     """Ours: epochs per link of the chain that a training is, from whose ends it goes on after an interruption; 0:
     one job."""
-    batch: int = 128
+    batch: Annotated[int, AtLeast(1)] = 128
     """Questions a step."""
-    accumulate: int = 1
+    accumulate: Annotated[int, AtLeast(1)] = 1
     """Ours: parts in which a step is computed, one after another, in the memory of one."""
-    learning_rate: float = 1e-3
+    learning_rate: Annotated[float, Finite()] = 1e-3
     """The constant learning rate of AdaFactor."""
-    dropout: float = 0.1
+    dropout: Annotated[float, Share(one=False)] = 0.1
     """Dropout of the model while it is trained."""
-    length: int = 512
+    length: Annotated[int, AtLeast(1)] = 512
     """Longest context, in tokens; longer ones are cut off."""
-    answer_length: int = 32
+    answer_length: Annotated[int, AtLeast(1)] = 32
     """Longest answer, in tokens."""
     privacy: Privacy | None = None
     """Fine-tune with differential privacy; none: without."""
     linear: Linear = Linear()
     """Settings of the linear models."""
-    negligible: float = 0.02
+    negligible: Annotated[float, Share(zero=False, one=False)] = 0.02
     """Ours: relational m below which the answer is not seen."""
-    resamples: int = 2000
+    resamples: Annotated[int, AtLeast(1)] = 2000
     """Ours: bootstraps over contexts, for intervals of m."""
-    seed: int = 0
+    seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""
 
     def __post_init__(self) -> None:
-        check_minimums(self, LEAST)
-        above_zero(self, "learning_rate")
-        share(self, "dropout", one=False)
-        share(self, "negligible", zero=False, one=False)
-        one_of(self, "relation", Relation)
-        one_of(self, "split", SplitOrigin)
-        one_of(self, "adaptation", Adaptation)
-        some_of(self, "measures", MeasureGroup)
+        super().__post_init__()
         check_secret(self.secret)
         if self.given is not None and self.split == "drawn":
             raise ValueError(
@@ -169,30 +184,6 @@ class Relational:
     def recorded(self) -> tuple[int, ...]:
         """The epochs after which the model is asked: before training and after the last among them."""
         return (*range(0, self.epochs, self.every), self.epochs) if self.every else (self.epochs,)
-
-
-def tiny(config: Relational) -> Relational:
-    """The same audit on embedded data with a small model, in seconds."""
-    stated = config.data.name.startswith("squad") or config.data.name == "facts-stated"
-    return replace(
-        config,
-        data=Dataset("facts-stated" if stated else "facts"),
-        model=LanguageModel("tiny-t5#16x1"),
-        given=None,
-        secret="",
-        examples=48,
-        held_out=48,
-        replicates=min(config.replicates, 2),
-        epochs=min(config.epochs, 2),
-        every=1 if config.every else 0,
-        link=1 if config.link else 0,
-        batch=min(config.batch, 16),
-        accumulate=1,
-        length=min(config.length, 128),
-        answer_length=min(config.answer_length, 8),
-        linear=config.linear.tiny(),
-        resamples=min(config.resamples, 100),
-    )
 
 
 @dataclass(frozen=True)

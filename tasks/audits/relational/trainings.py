@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tasks import seeds
 from tasks.audits.relational.config import Relational
+from tasks.contract.job import Job
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.questions.question import redrawn
-from tasks.files import FileError
-from tasks.job import Job
-from tasks.language_models.fine_tuning import fine_tune
-from tasks.language_models.fine_tuning_config import FineTuning, up_to
+from tasks.language_models.fine_tuning import FineTuning, fine_tune, up_to
+from tasks.numerics import seeds
 from tasks.question_answering import blinded_questions
 from tasks.question_answering.blinded_questions import ReadBlindedAnswers, read_blinded_answers
 from tasks.question_answering.predictions import Predictions, ReadAnswers, answers_table, read_answers
 from tasks.training.chains import chain
+from tasks.worker.files import FileError
 
 
 @dataclass(frozen=True)

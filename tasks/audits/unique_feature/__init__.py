@@ -14,16 +14,16 @@ The test is reported as published, but it does not measure memory: the letter is
 depends on the training seed, so models that never saw the feature can be called memorised too. Their rate is reported
 as the null. The effect is what the canary caused: above 0, the model responds to the feature because it was trained on
 it. Its interval and p-value are over pairs of trainings. Beside the mean effect every canary is judged alone, by
-the rank of its feature among 200 others (`measures/canary_verdicts.py`), or among all glyphs where `ranks` is measured
-(`measures/exact_verdicts.py`). "Not seen" does not mean "safe".
+the rank of its feature among 200 others, or among all glyphs where `ranks` is measured
+(`measures/canary_verdicts.py`). "Not seen" does not mean "safe".
 
 Errors. Where nothing is memorised and features were drawn from their family the answer is "memorised" in at most 7.6 %
-of runs: `verdict.py` has the rule.
+of runs: `pair_answer.py` has the rules.
 
 Single models. A model trained elsewhere has no twin. It is evaluated on the feature and on 200 others of its family
 (the letter's cells permuted; other names in the same typeface), and the evidence is the feature's rank among them,
-which is exact where the feature was drawn from that family. `ranks.py` has the formulas. Beside clean models of the
-same kind its slopes are ranked instead (`measures/reference_ranks.py`).
+which is exact where the feature was drawn from that family. `population.py` has the formulas. Beside clean models of
+the same kind its slopes are ranked instead (`measures/exact_ranks.py`).
 
 Exact ranks. What the canary did to the slopes of the label's logit in the feature's pixels ranks the feature among all
 of its kind, 4,457,400 glyphs for the letter A: exact where it was drawn. `measures/exact_ranks.py` has the three
@@ -50,26 +50,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import pyarrow as pa
-
-from tasks.audit import Audit, Handout, Wording
-from tasks.audits.unique_feature.blinded_pictures import pictures, split_key
-from tasks.audits.unique_feature.certificate import SYMBOLS, certificate
-from tasks.audits.unique_feature.config import UniqueFeature, tiny
-from tasks.audits.unique_feature.measures import MEASURES
-from tasks.audits.unique_feature.objectives import EFFECT, OBJECTIVES
-from tasks.audits.unique_feature.presets import PRESETS, REPEATS, printed_cell
-from tasks.audits.unique_feature.probe_images import Pixels
-from tasks.audits.unique_feature.published import PublishedCell
-from tasks.audits.unique_feature.single_models import single_model_config
-from tasks.audits.unique_feature.situations import SITUATIONS
-from tasks.audits.unique_feature.summary import summary, summary_of_models
+from tasks.audits.unique_feature.answer import (
+    EFFECT,
+    MEANINGS,
+    OBJECTIVES,
+    RULES,
+    SYMBOLS,
+    certificate,
+    verdict,
+)
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.measures import MEASURES, summary, summary_of_models
+from tasks.audits.unique_feature.presets import PRESETS, REPEATS, SITUATIONS, PublishedCell, printed_cell, tiny
+from tasks.audits.unique_feature.single_models import pictures, single_model_config, split_key
 from tasks.audits.unique_feature.trainings import trainings
-from tasks.audits.unique_feature.verdict import MEANINGS, panel_verdict, verdict
-from tasks.external.split import Split
-from tasks.job import Job, Roots
-from tasks.measure import roots
-from tasks.verdict import Verdict
+from tasks.contract.audit import Audit, Handout, Wording
+from tasks.contract.job import Job, Roots
+from tasks.contract.measure import roots
+from tasks.datasets.images import Pixels
+from tasks.external.blinding import Split
 
 __all__ = ["AUDIT", "PRESETS", "UniqueFeature", "plan", "tiny"]
 
@@ -84,15 +83,6 @@ def plan(config: UniqueFeature) -> Roots:
     about = PublishedCell(printed_cell(replace(config, link=0)))  # however its trainings are broken into links
     summed = summary_of_models if config.asks_models else summary
     return roots(MEASURES, config, trainings(config), lambda tables: Job(summed, about, tables))
-
-
-def answer(config: UniqueFeature, table: pa.Table) -> Verdict:
-    """The answer in words, from the summary table."""
-    if config.asks_models:
-        given = config.given
-        guessable = bool(given.outputs) and not given.secret
-        return panel_verdict(config.feature, table, len(given.outputs), guessable, given.describe)
-    return verdict(config.feature, config.carried, table, config.drawn)
 
 
 def probes(config: UniqueFeature) -> Iterator[tuple[str, Pixels]]:
@@ -115,13 +105,14 @@ AUDIT = Audit(
     measures=MEASURES,
     presets=PRESETS,
     tiny=tiny,
-    verdict=answer,
+    verdict=verdict,
     objectives=OBJECTIVES,
     effect=EFFECT,
     wording=Wording(
         repeats=REPEATS,
         situations=SITUATIONS,
         answers=MEANINGS,
+        rules=RULES,
         certificate=certificate,
         symbols=SYMBOLS,
         subject=subject,

@@ -3,41 +3,120 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from pathlib import PurePath
+from typing import Annotated, Literal
 
-from tasks.audits.unique_feature.external_models import ExternalModels
-from tasks.audits.unique_feature.probe_images import ProbeSplit, RandomKind, Shape
+from tasks.contract.job import ADDED_LATER
+from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph
-from tasks.job import ADDED_LATER
+from tasks.external.blinding import check_secret, withheld
+from tasks.external.model_file import Interface, ModelFile
 from tasks.models import catalog
-from tasks.models.catalog import Network
-from tasks.models.regularisers import Regularisers
-from tasks.ranges import check_minimums, one_of, some_of
+from tasks.models.catalog import Network, Regularisers
 from tasks.training.classifier import check_private
-from tasks.training.privacy import Privacy
-from tasks.training.recipe import OptimiserName, Recipe
+from tasks.training.recipe import OptimiserName, Privacy, Recipe
+from tasks.worker.files import WITHHELD, File, shorten_names
 
+Shape = tuple[int, int, int]  # height, width, channels
+ProbeSplit = Literal["test", "both"]
+RandomKind = Literal["noise", "family"]
 Measure = Literal["scores", "family", "ranks", "course", "latents", "influence", "pictures"]
 Choice = Literal["random", "self-influence"]
 
-SLOW = ("cnn1", "cnn2", "densenet100", "resnet18")  # networks that take seconds for what mlp1 takes no time for
-DEEP = ("densenet100", "resnet18")
-LEAST = {
-    "canaries": 0,
-    "neighbours_left_out": 0,
-    "seeds": 1,
-    "evaluations": 1,
-    "probes": 0,
-    "examples": 0,
-    "link": 0,
-    "seed": 0,
-}
+LEAST_REFERENCES = 2
+NAMED = 4  # models that are called by name
 
 
 @dataclass(frozen=True)
-class UniqueFeature:
+class ExternalModels(Ranged):
+    """Whom the audit asks where it trains nothing.
+
+    Several models of one owner are one panel: their scores are averaged.
+    """
+
+    models: tuple[ModelFile, ...] = ()
+    """Files of models, which are asked here."""
+    outputs: tuple[File, ...] = ()
+    """Tables of what models said of the probe images that were written for their owner, one for each model."""
+    interface: Interface = Interface()
+    """Inputs and outputs of the models."""
+    shape: tuple[int, int, int] | None = None
+    """Height, width and channels of the images that the models take."""
+    classes: int | None = None
+    """How many classes there are; a factory has to know."""
+    columns: tuple[str, ...] = ()
+    """Names of the tables' columns of numbers, where they have names of their own."""
+    label: Annotated[int, AtLeast(0)] | None = None
+    """Class of the training image that carried the feature, where it is known."""
+    references: tuple[ModelFile, ...] = ()
+    """Files of at least two models of the same kind that never saw the feature. Beside them the models' slopes are
+    ranked, on images of `label` in the probe set."""
+    secret: str = field(default="", repr=False, metadata={WITHHELD: withheld})
+    """Text that nobody can guess. With the run's seed it says in which order an owner gets the pictures; without it the
+    seed alone does."""
+    labelled: Dataset | None = None
+    """Data set of which 100 test images, drawn at random, are mixed in among the pictures for an owner; its classes are
+    numbered as the model's."""
+    accuracy: Annotated[float, Share()] | None = None
+    """Accuracy that the owner states on images like those of `labelled`; a table that names fewer labels is not
+    judged."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.there and self.shape is None:
+            raise ValueError("shape is none; it must be height, width and channels of the images that the models take")
+        if self.shape is not None and (min(self.shape[:2]) < 1 or self.shape[2] not in (1, 3)):
+            raise ValueError(f"shape is {self.shape}; it must be height, width and 1 or 3 channels")
+        if self.models and self.outputs:
+            raise ValueError("models and outputs are both given; they must be audited apart, as one owner's panel each")
+        check_secret(self.secret)
+        if self.models and (self.secret or self.labelled is not None):
+            name = "secret" if self.secret else "labelled"
+            raise ValueError(f"{name} is given with models; it must be left out, since these are handed no pictures")
+        if self.accuracy is not None and self.labelled is None:
+            raise ValueError("accuracy is given; labelled must name a data set on which it can be checked")
+        if self.references:
+            self._check_references()
+
+    def _check_references(self) -> None:
+        if not self.there:
+            raise ValueError("references are given, but no models; models, outputs or a shape must be given, too")
+        if len(self.references) < LEAST_REFERENCES:
+            raise ValueError(
+                f"references has {len(self.references)} model; it must have at least {LEAST_REFERENCES}, of which one "
+                "alone would pass its own chance on to the model asked"
+            )
+        twice = next((one for one in self.references if (*self.models, *self.references).count(one) > 1), None)
+        if twice is not None:
+            raise ValueError(f"references has {twice.name}, which is given twice; each must be a model of its own")
+        if self.label is None:
+            raise ValueError(
+                "references are given and label is none; it must be the class of the image that carried the feature"
+            )
+
+    @property
+    def describe(self) -> str:
+        """What the models are called, by their files: the first of them, and how many more."""
+        paths = *(model.path for model in self.models), *(table.path for table in self.outputs)
+        names = shorten_names([PurePath(path).name for path in paths])
+        more = len(names) - NAMED
+        return f"{', '.join(names[:NAMED])} and {more} more" if more > 0 else ", ".join(names)
+
+    @property
+    def there(self) -> bool:
+        """Whether models that are trained elsewhere are asked; with a shape alone it is to be written for them."""
+        return bool(self.models or self.outputs or self.shape)
+
+    @property
+    def hands_out(self) -> bool:
+        """Whether an owner keeps the model, and gets pictures."""
+        return self.there and not self.models
+
+
+@dataclass(frozen=True)
+class UniqueFeature(Ranged):
     """Which canaries, in which data, for which network, and what is measured.
 
     The defaults are the published setting. Trainings that are traced or followed epoch by epoch are one job always,
@@ -53,7 +132,7 @@ class UniqueFeature:
     """Which split of `probe` is asked about."""
     network: Network = Network("mlp1")
     """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
-    width: float = field(default=1.0, metadata={ADDED_LATER: True})
+    width: Annotated[float, Finite()] = field(default=1.0, metadata={ADDED_LATER: True})
     """Ours: the factor on the units and channels of its hidden layers (mlp1, cnn1 and cnn2), rounded to whole ones."""
     dropout: bool = False
     """Whether it is trained with dropout, as in Table 3."""
@@ -70,59 +149,55 @@ class UniqueFeature:
     then exact."""
     random: RandomKind = "noise"
     """The random feature z_r beside which a feature is judged: noise, or another member of the family (footnote 1)."""
-    canaries: int = 100
+    canaries: Annotated[int, AtLeast(0)] = 100
     """Training images that carry the feature, one per pair of trainings; 0: models of the data as they stand are
     asked."""
     choice: Choice = "random"
     """How canaries are chosen: at random, or those of highest and lowest self-influence."""
-    neighbours_left_out: int = field(default=0, metadata={ADDED_LATER: True})
+    neighbours_left_out: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
     """Ours: how many training images both trainings of a pair leave out: those nearest to the canary's own, by the
     Euclidean distance of pixels, of equally near ones the first."""
-    seeds: int = 1
+    seeds: Annotated[int, AtLeast(1)] = 1
     """Training seeds per canary."""
     one_seed: bool = False
     """Whether all canaries share their training seeds."""
-    evaluations: int = 1
+    evaluations: Annotated[int, AtLeast(1)] = 1
     """How often every evaluation is drawn anew."""
     measures: tuple[Measure, ...] = ("scores",)
     """What is measured."""
     family: Family = Family()
     """Ours: the other features that a feature is ranked among."""
-    probes: int = 1000
+    probes: Annotated[int, AtLeast(0)] = 1000
     """Ours: the first so many probe images, for the family's scores; 0: all."""
     given: ExternalModels = ExternalModels()
     """Ours: models of somebody else, which are asked instead of training any."""
     beside_plain: bool = False
     """Whether the regularised network is compared with the same one without its regularisers."""
-    examples: int = 0
+    examples: Annotated[int, AtLeast(0)] = 0
     """Ours: train on the first so many training images; 0: all."""
-    epochs: int = 500
+    epochs: Annotated[int, AtLeast(1)] = 500
     """Epochs of training, at most."""
-    link: int = 0
+    link: Annotated[int, AtLeast(0)] = 0
     """Ours: epochs per link of the chain that a training is, from whose ends it goes on after an interruption; 0:
     one job."""
-    patience: int = 10
+    patience: Annotated[int, AtLeast(0)] = 10
     """Epochs without a lower validation loss after which training stops and goes back to the best; 0: never."""
     optimiser: OptimiserName = "adam"
     """The optimiser."""
-    learning_rate: float = 3e-4
+    learning_rate: Annotated[float, Finite()] = 3e-4
     """The learning rate, at first."""
     schedule: tuple[tuple[int, float], ...] = ()
     """Pairs (epoch, factor): after so many epochs the learning rate is the first one times the factor."""
-    batch: int = 128
+    batch: Annotated[int, AtLeast(1)] = 128
     """Images a step."""
     privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
     """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
-    seed: int = 0
+    seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""
 
     def __post_init__(self) -> None:
-        check_minimums(self, LEAST)
-        _ = self.recipe  # its ranges are checked on construction
-        one_of(self, "probe_split", ProbeSplit)
-        one_of(self, "random", RandomKind)
-        one_of(self, "choice", Choice)
-        some_of(self, "measures", Measure)
+        super().__post_init__()
+        _ = self.recipe  # its schedule is checked on construction
         if self.drawn and self.burnt is not None:
             raise ValueError("burnt is given and drawn is on; a canary's feature must be the one or the other")
         if self.beside_plain and not self.regularised:
@@ -208,22 +283,3 @@ class UniqueFeature:
     def plain(self) -> UniqueFeature:
         """The same without regularisers."""
         return replace(self, dropout=False, batch_norm=False, augmentation=False, beside_plain=False)
-
-
-def tiny(config: UniqueFeature) -> UniqueFeature:
-    """The same audit on embedded data, in seconds; of a slow network as little as is."""
-    slow, deep = config.network.name in SLOW, config.network.name in DEEP
-    return replace(
-        config,
-        data=Dataset("digits#8x8" if deep else "digits#16x16" if slow else "digits"),
-        probe=Dataset("photos"),
-        canaries=min(config.canaries, 1 if deep else 2 if slow else 3),
-        neighbours_left_out=min(config.neighbours_left_out, 10),
-        seeds=min(config.seeds, 2),
-        evaluations=min(config.evaluations, 2),
-        family=replace(config.family, count=min(config.family.count, 20)),
-        probes=min(config.probes, 20) or 20,
-        examples=60 if slow else 300,
-        epochs=min(config.epochs, 1 if deep else 2),
-        link=1 if config.link else 0,
-    )

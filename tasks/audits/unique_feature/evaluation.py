@@ -1,32 +1,102 @@
-"""What a pair of models is asked about, and what a model says of it.
+"""What a pair of models is asked about: images clean, with the feature, with a random patch, with the feature's family.
 
 Both models see the same clean images, the same feature and the same random patches; they differ by the canary alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from tasks import seeds
 from tasks.audits.unique_feature.canary_selection import Canary, RankedImage
-from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.probe_images import (
-    Burning,
-    Pixels,
-    ProbeSplit,
-    RandomKind,
-    Triples,
-    probe_images,
-    probe_set_triples,
-)
+from tasks.audits.unique_feature.config import ProbeSplit, RandomKind, Shape, UniqueFeature
 from tasks.audits.unique_feature.scores import Array, log_probabilities
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Feature
+from tasks.datasets.features import Family, Feature, burn, burn_random, family
+from tasks.datasets.images import as_shape
+from tasks.numerics import seeds
+
+Pixels = NDArray[np.uint8]  # (n, height, width, channels)
+Rows = NDArray[np.int64]
+
+MEMBERS = 200  # of the family that a random patch is one of
+
+
+@dataclass(frozen=True)
+class Triples:
+    """Images three times over: clean (x_c), with the feature (x_u) and with a random patch each (x_r)."""
+
+    images: str  # probe or train
+    rows: Rows
+    clean: Pixels
+    unique: Pixels
+    random: Pixels
+
+
+@dataclass(frozen=True)
+class Burning:
+    """What is put into images: the feature, and random patches of a kind, drawn below a seed."""
+
+    feature: Feature
+    random: RandomKind
+    seed: int
+
+
+def probe_images(probe: Dataset, split: ProbeSplit, shape: Shape, most: int = 0) -> Pixels:
+    """The out-of-distribution probe set in a shape, its first `most` images (0: all)."""
+    data = load(probe)
+    images = data.test_images
+    if split == "both":
+        images = np.concatenate([images, data.train_images])
+    return as_shape(images[: most or None], shape)
+
+
+def probe_set_triples(clean: Pixels, burning: Burning) -> Triples:
+    """The triples of a whole probe set."""
+    return triples("probe", clean, np.arange(len(clean)), len(clean), burning)
+
+
+def training_set_triples(data: Dataset, examples: int, canary: int, burning: Burning) -> Triples:
+    """The triples of the training images of the canary's label, without the canary."""
+    loaded = load(data)
+    labels = loaded.train_labels[: examples or None]
+    rows = np.flatnonzero(labels == labels[canary])
+    rows = rows[rows != canary]
+    return triples("train", loaded.train_images[rows], rows, len(labels), burning)
+
+
+def triples(images: str, clean: Pixels, rows: Rows, count: int, burning: Burning) -> Triples:
+    """`clean` holds the images at `rows` of a set of `count`; so an image's patch does not depend on the choice."""
+    return Triples(
+        images, rows, clean, burn(clean, burning.feature), burn_random_features(images, clean, rows, count, burning)
+    )
+
+
+def burn_random_features(images: str, clean: Pixels, rows: Rows, count: int, burning: Burning) -> Pixels:
+    """The images with a random feature each, drawn for every row of the set."""
+    if burning.random == "noise":
+        return burn_random(clean, burning.feature, burning.seed, images, rows=rows)
+    seed, size = seeds.derive(burning.seed, "random members"), clean.shape[1:3]
+    members = family(burning.feature, Family(count=MEMBERS), seed, size)
+    drawn = seeds.generator(burning.seed, "random members", images).integers(len(members), size=count)[rows]
+    out = clean.copy()
+    for which in np.unique(drawn):
+        out[drawn == which] = burn(clean[drawn == which], members[which])
+    return out
+
+
+def burn_family(clean: Pixels, feature: Feature, config: Family, seed: int) -> Iterator[tuple[int, Pixels]]:
+    """The probe images with each member of the feature's family, by its number: 0 is the feature itself."""
+    yield 0, burn(clean, feature)
+    for number, member in enumerate(family(feature, config, seed, clean.shape[1:3]), start=1):
+        yield number, burn(clean, member)
+
 
 ModelName = Literal["canary", "twin"]
 MODELS: tuple[ModelName, ...] = get_args(ModelName)
@@ -93,9 +163,9 @@ def probe_triples(config: Evaluation) -> Triples:
 def network_predictor(model: pa.Table) -> Predictor:
     """A network trained here, from its MODEL table."""
     from tasks.models.inference import logits
-    from tasks.models.weights import architecture_of, weights_of
+    from tasks.models.networks import architecture_of, weights_of_model
 
-    network, weights = architecture_of(model), weights_of(model)
+    network, weights = architecture_of(model), weights_of_model(model)
     return lambda _, images: log_probabilities(logits(network, [weights], images)[0])
 
 

@@ -2,27 +2,38 @@
 
 A glyph is ranked among all glyphs of its ink; so are the letters, each among those of its own. Words and pictures are
 ranked among the members of their family, as are the letters of the family `letters`.
+
+All glyphs are counted, not drawn: a glyph inks k of 25 cells, and a score that is a sum over the inked cells has
+C(25, k) values, 4,457,400 of the letter A's ink. Were a glyph drawn at random from them, each rank would be equally
+likely, whatever the cells' values; so the share of glyphs that score at least as much is an exact p-value, as small as
+2.2e-7.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import seeds
-from tasks.audits.unique_feature.feature_family import Relatives
-from tasks.audits.unique_feature.pixel_slopes import Array, pixel_ink, strongest_pixels
-from tasks.audits.unique_feature.ranks import rank_p_value
-from tasks.audits.unique_feature.subset_ranks import Subsets, exposure, subset_count
-from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, draw_member, family, pixels
-from tasks.datasets.features.glyph import CELLS
-from tasks.datasets.images import Pixels
-from tasks.summaries import Row
-
-Cells = NDArray[np.bool_]
+from tasks.audits.unique_feature.config import Shape
+from tasks.audits.unique_feature.population import (
+    Cells,
+    Relatives,
+    inked_cells,
+    is_counted,
+    rank_p_value,
+    subset_count,
+)
+from tasks.audits.unique_feature.slopes import Array, pixel_ink, strongest_pixels
+from tasks.contract.summaries import Row
+from tasks.datasets.catalog import load
+from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, burn, draw_member, family
+from tasks.datasets.features.kinds import CELLS
+from tasks.datasets.images import Pixels, as_shape
+from tasks.numerics import seeds
 
 FITTED = 100  # glyphs, from the responses to which the slopes in their 25 cells are fitted
 OTHERS = len(GLYPHS)  # glyphs that the canary did not carry, of which its models are asked too
@@ -66,11 +77,6 @@ def mean_standardised_slopes(slopes: Sequence[Array]) -> Array:
     """The mean slopes (pixels,) of several models, each in units of their standard deviation over the pixels."""
     spreads = [values.std() for values in slopes]
     return np.asarray(np.mean([of / spread if spread else of for of, spread in zip(slopes, spreads, strict=True)], 0))
-
-
-def is_counted(asked: Relatives) -> bool:
-    """Whether the feature is ranked among all of its kind, not among the members that its family has."""
-    return isinstance(asked.feature, Glyph) and asked.family.kind == "alike"
 
 
 def is_among_all(rank: Row) -> bool:
@@ -166,14 +172,85 @@ def rank_among_members(asked: Relatives, was_drawn: bool, slopes: Array, here: F
     }
 
 
-def inked_cells(glyph: Glyph) -> Cells:
-    """Which of the glyph's cells have ink, row by row: (25,)."""
-    step = glyph.size // CELLS
-    return np.asarray(pixels(glyph)[::step, ::step].ravel() > 0)
-
-
 def cell_sums(field: Array, glyph: Glyph) -> Array:
     """The sums of a field (h, w) over the pixels of each cell at the glyph's place: (25,)."""
     step = glyph.size // CELLS
     block = field[glyph.top : glyph.top + glyph.size, glyph.left : glyph.left + glyph.size]
     return np.asarray(block.reshape(CELLS, step, CELLS, step).sum(axis=(1, 3)).ravel())
+
+
+# All glyphs of an ink, by counting
+
+ROUNDING = 1e-6  # of the sum of absolute values: what float32 outputs cannot resolve; such sums count as equal
+
+
+class Subsets:
+    """The sums of every choice of cells, held as the sums of two halves, which are 2^12 and 2^13 for 25 cells.
+
+    Horowitz & Sahni 1974, "Computing partitions with applications to the knapsack problem", section 3.
+    """
+
+    def __init__(self, values: Array) -> None:
+        if len(values) > 40:
+            raise ValueError(f"there are {len(values)} cells; the choices of more than 40 cannot be counted")
+        self.values = np.asarray(values, np.float64)
+        self._slack = ROUNDING * float(np.abs(self.values).sum())
+        half = len(values) // 2
+        self._first, self._second = sums_by_size(self.values[:half]), sums_by_size(self.values[half:])
+
+    def count_at_least(self, inked: int, least: float) -> int:
+        """How many choices of `inked` cells have a sum of at least `least`, or less by no more than rounding."""
+        count = 0
+        for size, sums in enumerate(self._first):
+            if 0 <= inked - size < len(self._second):
+                others = self._second[inked - size]
+                places = np.searchsorted(others, least - self._slack - sums, side="left")
+                count += int((len(others) - places).sum())
+        return count
+
+    def p_value(self, chosen: NDArray[np.bool_]) -> float:
+        """The share of the choices of as many cells whose sum is at least that of the `chosen` ones, (cells,)."""
+        inked = int(np.count_nonzero(chosen))
+        count = self.count_at_least(inked, float(self.values[chosen].sum()))
+        return count / subset_count(len(self.values), inked)
+
+
+def sums_by_size(values: Array) -> list[Array]:
+    """The sums of every choice of these values, ascending, by how many are chosen: from none to all."""
+    sums, sizes = np.zeros(1), np.zeros(1, np.int64)
+    for value in values:
+        sums, sizes = np.concatenate([sums, sums + value]), np.concatenate([sizes, sizes + 1])
+    return [np.sort(sums[sizes == size]) for size in range(len(values) + 1)]
+
+
+def exposure(p_value: float) -> float:
+    """log2 |R| - log2 rank, in bits: by how much the score shortens a search for the feature among the |R| of its kind.
+
+    The rank over |R| is the p-value; 0 bits where the feature is last, log2 |R| where it is first (22.1 among 4,457,400
+    glyphs). Carlini et al. 2019, "The Secret Sharer: Evaluating and Testing Unintended Memorization in Neural
+    Networks", section 4, the definition of exposure.
+    """
+    return -math.log2(p_value)
+
+
+# The images of a fit
+
+IMAGES = 100  # of a label, over which a response is the mean
+
+
+def probe_label_images(asked: Relatives, shape: Shape, label: int) -> Pixels:
+    """The first test images of the label in the probe set; ValueError where it has none."""
+    data = load(asked.probe)
+    images = data.test_images[data.test_labels == label][:IMAGES]
+    if not len(images):
+        raise ValueError(
+            f"probe {asked.probe.name} has no test image of label {label}; beside references it must hold images like "
+            "those of training, with the labels of the models' classes"
+        )
+    return as_shape(images, shape)
+
+
+def slope_sets(asked: Relatives, clean: Pixels) -> Iterator[tuple[str, Pixels]]:
+    """The images with each feature to which slopes are fitted, by the names of these sets."""
+    for number, feature in enumerate(slope_features(asked, clean.shape[1:3])):
+        yield f"slopes-{number:03d}", burn(clean, feature)

@@ -1,40 +1,53 @@
-"""The networks of a config: pairs of a canary's model and its twin, one to rank images on, or single models."""
+"""The networks of a config: pairs of a canary's model and its twin, one to rank images on, or single models.
+
+A twin is the network that a canary's model is compared with, of the same seed and without the canary. A canary's model
+keeps the epoch of its lowest validation loss. Its twin is trained up to that same epoch, whatever its own validation
+loss does: a twin that kept an epoch of its own would differ from the model by the canary and by epochs of training, and
+the response to a feature grows with those. Which epoch that is is read from the canary's model, an input, so that a
+plan needs to know nothing of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from tasks import seeds
-from tasks.audits.unique_feature import twins
+import pyarrow as pa
+
 from tasks.audits.unique_feature.canary_selection import (
     Canary,
     CanaryChoice,
     RankedImage,
     RankedTraining,
+    Tracing,
     canaries,
     choose_canaries,
+    influence,
     link,
     stream_path,
     train_with_canary,
 )
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.self_influence import Tracing, influence
 from tasks.audits.unique_feature.single_models import SingleModelConfig, single_model_config
-from tasks.audits.unique_feature.twins import train_twin, twin_training
+from tasks.contract.job import Inputs, Job, task
 from tasks.datasets.catalog import load
 from tasks.datasets.features import check_fits
-from tasks.job import Job
-from tasks.training.chains import chain
-from tasks.training.classifier import Burnt, Training, train
-from tasks.training.deduplication import NearestImages
+from tasks.numerics import seeds
+from tasks.training import classifier
+from tasks.training.chains import chain, train_chains, up_to
+from tasks.training.classifier import Burnt, NearestImages, Training, train
+from tasks.worker.work import Work
+
+if TYPE_CHECKING:
+    from tasks.training.members import Member
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
     """A pair of trainings of one canary: its model, and the twin with the same seed that is `clean` of the feature.
 
-    Both have the weights of one epoch, that which the canary's model kept (`twins`). `ranking` is the job, if any, that
+    Both have the weights of one epoch, that which the canary's model kept. `ranking` is the job, if any, that
     the canary's rank is read from.
     """
 
@@ -130,7 +143,7 @@ def twin_job(config: UniqueFeature, clean: Training, model: Job) -> Job:
     """
     if not clean.patience:
         return training_job(config, clean)
-    return chain(train_twin, twin_training(clean), config.link, (model,), twins.link)[-1]
+    return chain(train_twin, twin_training(clean), config.link, (model,), twin_link)[-1]
 
 
 def training_job(config: UniqueFeature, training: Training) -> Job:
@@ -195,3 +208,96 @@ def training(config: UniqueFeature, seed: int) -> Training:
         privacy=config.privacy,
         width=config.width,
     )
+
+
+# Twins
+
+
+@dataclass(frozen=True)
+class TwinTraining:
+    """`training` up to the epoch that the canary's model kept, and no further than its own `epochs`."""
+
+    training: Training
+
+    def __post_init__(self) -> None:
+        if self.training.burnt:
+            rows = ", ".join(str(burnt.row) for burnt in self.training.burnt)
+            raise ValueError(f"training burns a feature into row {rows}; a twin's must burn none")
+        if self.training.patience:
+            raise ValueError(
+                f"patience is {self.training.patience}; it must be 0, since the canary's model says where a twin ends"
+            )
+
+    @property
+    def epochs(self) -> int:
+        return self.training.epochs
+
+
+def twin_training(clean: Training) -> TwinTraining:
+    """The twin of a canary whose model is trained as `clean` is, but for the canary."""
+    return TwinTraining(replace(clean, patience=0))
+
+
+def twin_link(config: TwinTraining, before: int, end: int) -> TwinTraining:
+    """The training up to epoch `end`."""
+    return replace(config, training=up_to(config.training, before, end))
+
+
+def twin_batch_key(config: TwinTraining) -> Training:
+    """What trainings must share to be computed together."""
+    return classifier.batch_key(config.training)
+
+
+def twin_work(config: TwinTraining) -> Work:
+    """What the training computes, up to the epoch that the canary's model is expected to keep."""
+    return classifier.work(config.training, kept=True)
+
+
+def last_epoch(config: TwinTraining, inputs: Inputs) -> int:
+    """The epoch, from 1, up to which the twin is trained; the input is the MODEL of its canary."""
+    (canary,) = inputs
+    return min(config.epochs, int(canary["best_epoch"][0].as_py()))
+
+
+def train_many_twins(
+    configs: Sequence[TwinTraining], inputs: Sequence[Inputs]
+) -> Iterator[tuple[int, pa.Table | Exception]]:
+    """Each twin's MODEL table, or the exception that ended it alone, as it ends. All must have one batch key.
+
+    Twins of one seed are one training that is left at several epochs.
+    """
+    if len({twin_batch_key(config) for config in configs}) > 1:
+        raise ValueError("twins that differ in more than seed and learning rate cannot share a call")
+    images = load(configs[0].training.data)
+    until = [last_epoch(config, tables) for config, tables in zip(configs, inputs, strict=True)]
+    # Equal trainings one after another, the first to end first, so that each goes on from where the last one ended.
+    order = sorted(range(len(configs)), key=lambda index: (repr(configs[index].training), until[index]))
+    members: dict[int, Member] = {}
+    for place, index in enumerate(order):
+        before = place - 1 if place and configs[order[place - 1]].training == configs[index].training else None
+        member = classifier.member_of(configs[index].training, images)
+        members[index] = replace(member, until=until[index], after=before)
+    links = {index: replace(classifier.chain_state(configs[index].training), latest=until[index]) for index in members}
+    for index, outcome in train_chains(classifier.spec_of(configs[0].training, images), members, links):
+        trained = configs[index].training
+        yield index, outcome if isinstance(outcome, Exception) else classifier.model_table(trained, images, outcome)
+
+
+@task(
+    version=1,
+    name="unique_feature.train_twin",
+    gpus=1.0,
+    many=train_many_twins,
+    batch_key=twin_batch_key,
+    trains=1,
+    work=twin_work,
+)
+def train_twin(config: TwinTraining, inputs: Inputs) -> pa.Table:
+    """The network trained without the canary to the epoch that the canary's model kept (MODEL).
+
+    The input is the MODEL of the canary. A new version of `classifier.train` is a new one of this.
+    """
+    ((_, outcome),) = train_many_twins([config], [inputs])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome

@@ -17,7 +17,7 @@ from xml.parsers import expat
 import numpy as np
 
 from tasks.datasets.boxed.pictures import NO_BOXES, Boxes
-from tasks.datasets.dataset import DatasetError
+from tasks.datasets.dataset import DatasetError, unreadable
 
 LARGEST = 1 << 20  # bytes; the files have less than 2 KiB
 DEEPEST = 16  # elements inside one another; the files have four
@@ -60,7 +60,7 @@ def read(path: Path) -> Annotation:
         with path.open("rb") as file:
             encoded = file.read(LARGEST + 1)
     except OSError as error:
-        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise unreadable(path, error) from None
     try:
         return parse_annotation(encoded)
     except (expat.ExpatError, Refused, LookupError, ValueError) as error:  # unknown encodings among them

@@ -1,4 +1,4 @@
-"""Pieces of pictures that show what lies around the objects.
+"""Pieces of pictures that show what lies around the objects, and pictures as a model is shown them in evaluation.
 
 `periphery` is the largest rectangle that touches no box, ranked by its shorter side, then by its area, then the higher,
 then the one further left, then the wider: found among all maximal empty rectangles, those that cannot be enlarged on
@@ -14,6 +14,10 @@ them at the right; here boxes are clipped to the picture.)
 the share: the released code's default is 0.3, and the released scripts of Figure 21 set 0.4.
 
 Meehan et al. 2023, "Do SSL models have déjà vu?", section 3 and appendices A.2.1 and A.8.
+
+Pictures and crops are evaluated with nothing drawn by chance: the shorter side is brought to 256 / 224 of the
+resolution, rounded to whole pixels (256 for 224, 37 for 32), and the square in the centre is cut out: torchvision's
+Resize and CenterCrop on pictures of Pillow, to the byte.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.boxed.pictures import BoxedPictures, Boxes
-from tasks.datasets.picture_rows import Indices
+from tasks.datasets.images import Indices, Pixels
+from tasks.datasets.pictures import MANY_THREADS, map_in_threads
 
 CropName = Literal["periphery", "strips", "corner"]
 Rectangle = tuple[int, int, int, int]  # left, top, right, bottom
@@ -132,3 +137,70 @@ FINDERS: dict[str, Callable[[int, int, Sequence[Sequence[int]]], Rectangle]] = {
     "periphery": periphery,
     "strips": strips,
 }
+
+
+RATIO = (256, 224)
+EVALUATED_TOGETHER = 1024  # pictures in memory at a time
+
+
+def evaluation_pictures(
+    pictures: BoxedPictures, rows: Indices, resolution: int, windows: Boxes | None = None
+) -> Pixels:
+    """These pictures, (rows, resolution, resolution, 3), or the windows (rows, 4) of them, one each.
+
+    Beside the result there are as many whole pictures in memory as threads. ValueError for a window that is empty or
+    leaves its picture.
+    """
+    if resolution < 1:
+        raise ValueError(f"resolution is {resolution}; it must be at least 1")
+    if windows is not None:
+        check_windows(windows, pictures, rows)
+    out = np.empty((len(rows), resolution, resolution, 3), np.uint8)
+
+    def show(at: int) -> None:
+        picture = pictures.picture(int(rows[at]))
+        if windows is not None:
+            left, top, right, bottom = windows[at].tolist()
+            picture = picture[top:bottom, left:right]
+        out[at] = central_square(picture, resolution)
+
+    for _ in map_in_threads(show, range(len(rows)), MANY_THREADS):
+        pass
+    return out
+
+
+def portions(pictures: BoxedPictures, rows: Indices, resolution: int, windows: Boxes | None = None) -> Iterator[Pixels]:
+    """`evaluated`, some pictures at a time."""
+    for start in range(0, len(rows), EVALUATED_TOGETHER):
+        some = slice(start, start + EVALUATED_TOGETHER)
+        yield evaluation_pictures(pictures, rows[some], resolution, None if windows is None else windows[some])
+
+
+def check_windows(windows: Boxes, pictures: BoxedPictures, rows: Indices) -> None:
+    if windows.shape != (len(rows), 4):
+        raise ValueError(f"windows are {windows.shape}; expected ({len(rows)}, 4)")
+    sizes = pictures.sizes[rows]
+    first, last = windows[:, :2], windows[:, 2:]
+    wrong = ((first < 0) | (first >= last) | (last > sizes[:, ::-1])).any(axis=1)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        height, width = sizes[at].tolist()
+        raise ValueError(
+            f"the window of {pictures.ids[int(rows[at])]} is {windows[at].tolist()}; it must be left, top, right and "
+            f"bottom of a rectangle inside its {height} x {width} pixels"
+        )
+
+
+def central_square(picture: Pixels, resolution: int) -> Pixels:
+    """The square in the centre of a picture (h, w, 3) whose shorter side is brought to the resolution's."""
+    from PIL import Image
+
+    height, width = picture.shape[:2]
+    shorter = (2 * resolution * RATIO[0] + RATIO[1]) // (2 * RATIO[1])
+    longer = shorter * max(height, width) // min(height, width)
+    size = (shorter, longer) if width <= height else (longer, shorter)  # width, height
+    image = Image.fromarray(np.ascontiguousarray(picture)).resize(size, Image.Resampling.BILINEAR)
+    # Half a pixel is rounded to the even one, as torchvision does it.
+    left, top = (round((side - resolution) / 2) for side in size)
+    shown: Pixels = np.asarray(image.crop((left, top, left + resolution, top + resolution)))
+    return shown

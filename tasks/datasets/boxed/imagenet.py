@@ -33,9 +33,8 @@ from pathlib import Path
 
 from tasks.datasets.boxed import annotation
 from tasks.datasets.boxed.picture_files import BoxedFiles, Listed, Listing
-from tasks.datasets.content import Source
-from tasks.datasets.dataset import DatasetError
-from tasks.datasets.folder import visible
+from tasks.datasets.dataset import DatasetError, Source, unreadable
+from tasks.datasets.labelled import visible
 
 RULE = "imagenet 1"
 WNID = re.compile(r"n\d{8}")
@@ -165,7 +164,7 @@ def files(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
     except OSError as error:
-        raise DatasetError(f"{folder} cannot be read: {error.strerror or error}") from None
+        raise unreadable(folder, error) from None
     for name in names:
         if not name.lower().endswith(suffixes):
             raise DatasetError(f"{folder / name} does not belong there; {folder} must hold {', '.join(suffixes)} alone")
@@ -220,7 +219,7 @@ def solution(path: Path) -> dict[str, str]:
                     )
                 classes[row[0]] = name
     except OSError as error:
-        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise unreadable(path, error) from None
     except (csv.Error, UnicodeDecodeError) as error:
         raise DatasetError(f"{path} is no CSV file in UTF-8: {error}") from None
     return classes

@@ -23,15 +23,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import seeds
+from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.boxed.pictures import BoxedPictures
-from tasks.datasets.dataset import DatasetError
-from tasks.ranges import check_minimums
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.numerics import seeds
 
 PartName = Literal["A", "B", "other A", "other B", "X", "validation"]
 PART_NAMES: tuple[PartName, ...] = get_args(PartName)
@@ -50,7 +50,7 @@ Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Partition:
+class Partition(Ranged):
     """How pictures are parted: `per_class` pictures of each class in A and as many in B, `public` in X (0: all left).
 
     `attacked` of A and as many of B are attacked, equally per class to within one; 0: all boxed ones. With `largest` X
@@ -59,15 +59,12 @@ class Partition:
     them, else what is left of the others, at most a fifth of all. ValueError for a number below its least.
     """
 
-    per_class: int = 300
-    public: int = 500_000
-    attacked: int = 0
-    validation: int = 0
-    largest: int = 0
+    per_class: Annotated[int, AtLeast(1)] = 300
+    public: Annotated[int, AtLeast(0)] = 500_000
+    attacked: Annotated[int, AtLeast(0)] = 0
+    validation: Annotated[int, AtLeast(0)] = 0
+    largest: Annotated[int, AtLeast(0)] = 0
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_minimums(self, {"per_class": 1, "public": 0, "attacked": 0, "validation": 0, "largest": 0})
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,3 +290,16 @@ def row_mask(rows: Sequence[Rows], pictures: int) -> NDArray[np.bool_]:
 
 def join_rows(rows: Sequence[Rows]) -> Rows:
     return np.sort(np.concatenate([*rows, np.zeros(0, np.int64)]))
+
+
+@dataclass(frozen=True)
+class TrainingImages(Ranged):
+    """A part of the data's pictures, which `catalog.load_with_boxes(data, correlation)` gives.
+
+    `correlation` is that of digits-on-photos, in [0, 1]: how often a scene's background tells its digit's class.
+    """
+
+    data: Dataset
+    correlation: Annotated[float, Share()]
+    partition: Partition
+    part: PartName

@@ -22,17 +22,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.datasets.boxed import annotation, square_cache
-from tasks.datasets.boxed.decoding import map_in_threads
-from tasks.datasets.boxed.pictures import Boxes
-from tasks.datasets.content import digest_of
-from tasks.datasets.dataset import DatasetError
-from tasks.datasets.images import Images, Labels, Pixels
-from tasks.datasets.labelled import unreadable
+from tasks.datasets.boxed import annotation
+from tasks.datasets.boxed.pictures import Boxes, load_squares
+from tasks.datasets.dataset import DatasetError, digest_of, file_bytes
+from tasks.datasets.images import Images, Indices, Labels, Pixels
 from tasks.datasets.picture_cache import cache_folder
-from tasks.datasets.picture_rows import Indices
-from tasks.datasets.pictures import PictureError, open_single_picture, pixels
-from tasks.files import regular_bytes
+from tasks.datasets.pictures import MANY_THREADS, PictureError, map_in_threads, open_single_picture, pixels
 
 RULE = "boxed pictures 1"
 BATCH = 1024  # rows that are brought into columns at a time
@@ -172,7 +167,7 @@ class BoxedFiles:
     @cached_property
     def index(self) -> Index:
         listing = self.listed()
-        rows = map_in_threads(self.row, listing.entries)
+        rows = map_in_threads(self.row, listing.entries, MANY_THREADS)
         batches = []
         while some := list(islice(rows, BATCH)):
             batches.append(pa.RecordBatch.from_pylist(some, SCHEMA))
@@ -180,11 +175,9 @@ class BoxedFiles:
 
     def row(self, entry: Listed) -> dict[str, object]:
         path = self.folder / entry.path
+        encoded = file_bytes(path)
         try:
-            encoded = regular_bytes(path)
             height, width = size_of(encoded, self.turned)
-        except OSError as error:
-            raise unreadable(path, error) from None
         except PictureError as error:
             raise DatasetError(f"{path} {error}") from None
         boxes = np.array(entry.boxes, np.int32).reshape(-1, 4)
@@ -251,11 +244,9 @@ class PictureFiles:
 
     def picture(self, row: int) -> Pixels:
         path = self.folder / self.paths[row].as_py()
+        encoded = file_bytes(path)
         try:
-            encoded = regular_bytes(path)
             shown = decode_rgb(encoded, self.turned)
-        except OSError as error:
-            raise unreadable(path, error) from None
         except PictureError as error:
             raise DatasetError(f"{path} {error}") from None
         if hashlib.sha256(encoded).digest() != self.digests[row].as_py():
@@ -264,7 +255,7 @@ class PictureFiles:
 
     def squares(self, rows: Indices, side: int) -> Pixels:
         """The squares; where they would take more than half of the memory that can be had, mapped from a file."""
-        return square_cache.squares(self, rows, side, self.digest)
+        return load_squares(self, rows, side, self.digest)
 
 
 def size_of(encoded: bytes, turned: bool) -> tuple[int, int]:

@@ -23,11 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import seeds
-from tasks.datasets import embedded
 from tasks.datasets.boxed.pictures import Boxes
-from tasks.datasets.images import Labels, Pixels, as_shape, decode_picture
-from tasks.datasets.picture_rows import Indices
+from tasks.datasets.embedded import Digits, bilinear_weights, cut_squares, enlarge_images
+from tasks.datasets.images import Indices, Labels, Pixels, as_shape, decode_picture
+from tasks.numerics import seeds
 
 SEED = 0
 SIDE = 32  # of a scene, in pixels
@@ -80,11 +79,11 @@ def scenes(digits: bytes, photographs: Sequence[bytes], correlation: float = 0.0
     background and place, and may have another digit.
     """
     ids, squares = cut(photographs)
-    levels, labels = embedded.Digits(digits).levels()
+    levels, labels = Digits(digits).levels()
     grounds = backgrounds(squares)
     chosen = assign_digits(grounds, labels, correlation)
     at = places(len(squares))
-    images = render_scenes(grounds, embedded.enlarge_images(levels, DIGIT)[chosen], labels[chosen], at)
+    images = render_scenes(grounds, enlarge_images(levels, DIGIT)[chosen], labels[chosen], at)
     boxes = np.concatenate([at[:, ::-1], at[:, ::-1] + DIGIT], axis=1).astype(np.int32)
     for array in (images, boxes):
         array.setflags(write=False)
@@ -98,7 +97,7 @@ def cut(photographs: Sequence[bytes]) -> tuple[tuple[str, ...], Pixels]:
     for name, encoded in zip(PHOTOGRAPHS, photographs, strict=True):
         photograph = decode_picture(encoded)
         across = photograph.shape[1] // SQUARE
-        squares.append(embedded.squares(photograph, SQUARE))
+        squares.append(cut_squares(photograph, SQUARE))
         ids += (f"{name}-{at // across:03d}-{at % across:03d}" for at in range(len(squares[-1])))
     return tuple(ids), np.concatenate(squares)
 
@@ -109,7 +108,7 @@ def backgrounds(squares: Pixels) -> Pixels:
     The mean of the channels is enlarged bilinearly between pixel centres, and brought to mean MEAN and DEVIATION by
     (level - mean) / (deviation + LEAST); at most WHITEST.
     """
-    weights = embedded.bilinear(SQUARE, SIDE)
+    weights = bilinear_weights(SQUARE, SIDE)
     sums = np.einsum("ir,nrc,jc->nij", weights, squares.sum(axis=3, dtype=np.int64), weights, optimize=True)
     count = SIDE * SIDE
     total = sums.sum(axis=(1, 2), keepdims=True)

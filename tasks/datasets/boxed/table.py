@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from tasks.datasets import picture_table
 from tasks.datasets.boxed.picture_files import BoxedFiles, Listed, Listing
-from tasks.datasets.content import Source
-from tasks.datasets.dataset import DatasetError
-from tasks.datasets.picture_table import Cells
+from tasks.datasets.dataset import DatasetError, Source
+from tasks.datasets.picture_table import NAMED, Cells, Columns, class_names, read_cells
 
 RULE = "boxed table 1"
 SIDES = ("left", "top", "right", "bottom")
-COLUMNS = picture_table.Columns("table of boxed pictures", (*picture_table.NAMED, *SIDES), "part")
+COLUMNS = Columns("table of boxed pictures", (*NAMED, *SIDES), "part")
 GivenPart = Literal["trained", "held out", "public", "reference"]
 GIVEN_PARTS = get_args(GivenPart)
 FURTHEST = 1_000_000  # pixels
@@ -50,8 +48,8 @@ def source(file: Path) -> Source:
 
 
 def listing(file: Path) -> Listing:
-    rows = [row_of(row) for row in picture_table.read(file, COLUMNS)]
-    names = picture_table.classes(row.label for row in rows)
+    rows = [row_of(row) for row in read_cells(file, COLUMNS)]
+    names = class_names(row.label for row in rows)
     labels = {name: at for at, name in enumerate(names)}
     pictures: dict[str, list[Row]] = {}
     for row in rows:

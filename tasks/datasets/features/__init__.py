@@ -2,10 +2,7 @@
 
 from tasks.datasets.features.burning import burn, burn_random, check_fits, describe_feature, random_patches
 from tasks.datasets.features.family import Family, draw_member, family
-from tasks.datasets.features.feature import Feature
-from tasks.datasets.features.glyph import GLYPHS, Glyph, pixels
-from tasks.datasets.features.picture import Picture
-from tasks.datasets.features.words import Words
+from tasks.datasets.features.kinds import GLYPHS, Feature, Glyph, Picture, Words, glyph_pixels
 
 __all__ = [
     "GLYPHS",
@@ -20,6 +17,6 @@ __all__ = [
     "describe_feature",
     "draw_member",
     "family",
-    "pixels",
+    "glyph_pixels",
     "random_patches",
 ]

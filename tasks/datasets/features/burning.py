@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tasks import seeds
-from tasks.datasets.features.feature import Feature
+from tasks.datasets.features.kinds import Feature
 from tasks.datasets.images import Pixels
+from tasks.numerics import seeds
 
 # Random patches that are drawn at once. A multiple of 4, so that no draw of bytes ends within one of the generator's
 # 32-bit words and the chunks together are the very stream that a single call would draw.

@@ -12,18 +12,15 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
-from tasks import seeds
-from tasks.datasets.features.feature import Feature
-from tasks.datasets.features.glyph import GLYPHS, Glyph
+from tasks.contract.ranges import AtLeast, Ranged
+from tasks.datasets.features.kinds import GLYPHS, Feature, Glyph, Picture, Words
 from tasks.datasets.features.names import names
-from tasks.datasets.features.picture import Picture
-from tasks.datasets.features.words import Words
-from tasks.files import File, read
-from tasks.ranges import check_minimums, one_of
+from tasks.numerics import seeds
+from tasks.worker.files import File, read
 
 Kind = Literal["alike", "letters", "names"]
 
@@ -43,7 +40,7 @@ RUN = re.compile(r"[^\W\d_]+|\d+")  # letters, or digits
 
 
 @dataclass(frozen=True)
-class Family:
+class Family(Ranged):
     """The kind and number of the other features.
 
     `alike`: a glyph's or a picture's with its pixels permuted; for words, other names in the same typeface, size and
@@ -53,14 +50,13 @@ class Family:
     kind: Kind = "alike"
     """alike: of the same kind and ink; letters: a letter's other letters; names: for words, those in the file
     `names`."""
-    count: int = 200
+    count: Annotated[int, AtLeast(1)] = 200
     """How many other features."""
     names: File | None = None
     """A file with one name a line."""
 
     def __post_init__(self) -> None:
-        one_of(self, "kind", Kind)
-        check_minimums(self, {"count": 1})
+        super().__post_init__()
         if self.kind == "letters" and self.count >= len(GLYPHS):
             raise ValueError(f"count is {self.count}; it must be at most {len(GLYPHS) - 1}, a letter's other letters")
         if (self.kind == "names") != (self.names is not None):

@@ -1,33 +1,237 @@
-"""A set of questions in two files, one for training and one for validation, in the format of SQuAD or DROP."""
+"""Files of questions in the formats of SQuAD v1.1 and DROP: a set has one for training and one for validation.
+
+SQuAD v1.1: articles of paragraphs with questions, each with one gold answer or several.
+
+{"version": "1.1", "data": [{"title": ..., "paragraphs": [{"context": ..., "qas": [
+    {"id": ..., "question": ..., "answers": [{"text": ..., "answer_start": ...}]}]}]}]}
+
+DROP: passages with questions, whose answers are a number, a date, or one or several spans.
+
+{PASSAGE_ID: {"passage": ..., "qa_pairs": [{"question": ..., "answer": ANSWER, "query_id": ...,
+                                            "validated_answers": [ANSWER, ...]}]}}
+ANSWER: {"number": "4", "date": {"day": "", "month": "", "year": ""}, "spans": []}
+
+Rajpurkar, Zhang, Lopyrev & Liang 2016, "SQuAD: 100,000+ questions for machine comprehension of text"; Dua, Wang,
+Dasigi, Stanovsky, Singh & Gardner 2019, "DROP: a reading comprehension benchmark requiring discrete reasoning over
+paragraphs".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
-from tasks.datasets.content import Source, digest_of
-from tasks.datasets.dataset import DatasetError
+from tasks.datasets.dataset import DatasetError, Source, digest_of, file_bytes
 from tasks.datasets.images import Images
-from tasks.datasets.questions import drop, squad
-from tasks.datasets.questions.question import Question, QuestionSet, Scorer
-from tasks.files import regular_bytes
+from tasks.datasets.questions.question import Answer, Question, QuestionSet, Scorer, context_id
 
 
-class Format(Protocol):
-    """A module that reads and writes files of one format, with the official names of both files."""
+@dataclass(frozen=True)
+class JsonValue:
+    """A value, its file, and the names and numbers that lead to it."""
 
-    RULE: str
-    TRAIN: str
-    VALIDATION: str
+    value: Any
+    path: Path
+    keys: tuple[str | int, ...] = ()
 
-    def read(self, path: Path, content: bytes, answered: bool = True) -> list[Question]: ...
+    @property
+    def place(self) -> str:
+        """The file and the place in it: `train.json, data[0].paragraphs[2]`."""
+        steps = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in self.keys)
+        return f"{self.path}, {steps.lstrip('.')}" if steps else str(self.path)
 
-    def write_questions(self, questions: Sequence[Question], answered: bool = True) -> bytes: ...
+    def error(self, allowed: str) -> DatasetError:
+        return DatasetError(f"{self.place} is {json.dumps(self.value):.80}; it must be {allowed}")
+
+    def has(self, name: str) -> bool:
+        """Whether it is an object with this field, which is not null."""
+        return isinstance(self.value, dict) and self.value.get(name) is not None
+
+    def field(self, name: str) -> JsonValue:
+        """The object's field; DatasetError where it is no object, or has no such field."""
+        if not isinstance(self.value, dict):
+            raise self.error(f"an object with the field {name}")
+        if name not in self.value:
+            held = ", ".join(self.value) or "none"
+            raise DatasetError(f"{self.place} has no field {name}; its fields are {held:.80}")
+        return JsonValue(self.value[name], self.path, (*self.keys, name))
+
+    def fields(self) -> Iterator[tuple[str, JsonValue]]:
+        """The names and values of an object."""
+        if not isinstance(self.value, dict):
+            raise self.error("an object")
+        for name in self.value:
+            yield name, self.field(name)
+
+    def elements(self) -> list[JsonValue]:
+        """The elements of a list."""
+        if not isinstance(self.value, list):
+            raise self.error("a list")
+        return [JsonValue(value, self.path, (*self.keys, place)) for place, value in enumerate(self.value)]
+
+    def text(self, blank: bool = False) -> str:
+        """Text, which is `blank` where that is allowed."""
+        if not isinstance(self.value, str) or not (blank or self.value.strip()):
+            raise self.error("text" if blank else "text that is not blank")
+        return self.value
 
 
-FORMATS: Mapping[Scorer, Format] = {"squad": squad, "drop": drop}
+def parse_json(path: Path, content: bytes) -> JsonValue:
+    """The whole file's value; DatasetError where it is no JSON in UTF-8."""
+    try:
+        return JsonValue(json.loads(content.decode("utf-8-sig")), path)
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{path} is no text in UTF-8: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{path} is no JSON: {error}") from None
+
+
+SQUAD_VERSION = "1.1"
+
+
+def read_squad(path: Path, content: bytes, answered: bool = True) -> list[Question]:
+    """The questions of such a file; without `answered` their gold answers may be absent.
+
+    DatasetError, naming the entry, where the file is damaged or has a question without an answer, as SQuAD 2.0 has.
+    """
+    return list(_squad_questions(parse_json(path, content), answered))
+
+
+def write_squad(questions: Sequence[Question], answered: bool = True) -> bytes:
+    """Such a file, with an article for each run of questions of one context; without `answered`, `answers` is empty.
+
+    DatasetError where an answer of several spans, or one that is not in its context, has no place in the format.
+    """
+    articles = [
+        {"title": title, "paragraphs": [{"context": context, "qas": [_squad_entry(each, answered) for each in group]}]}
+        for (title, context), group in groupby(questions, lambda question: (question.context_id, question.context))
+    ]
+    return json.dumps({"data": articles, "version": SQUAD_VERSION}, ensure_ascii=False).encode()
+
+
+def _squad_questions(whole: JsonValue, answered: bool) -> Iterator[Question]:
+    for article in whole.field("data").elements():
+        for paragraph in article.field("paragraphs").elements():
+            context = paragraph.field("context").text()
+            id_ = context_id(context)
+            for asked in paragraph.field("qas").elements():
+                golds = _squad_golds(asked.field("answers"), answered)
+                yield Question(asked.field("id").text(), id_, context, asked.field("question").text(blank=True), golds)
+
+
+def _squad_golds(answers: JsonValue, answered: bool) -> tuple[Answer, ...]:
+    golds = tuple(dict.fromkeys((answer.field("text").text(),) for answer in answers.elements()))
+    if answered and not golds:
+        raise answers.error("a list of at least one answer: SQuAD v1.1 has no unanswerable questions")
+    return golds
+
+
+def _squad_entry(question: Question, answered: bool) -> dict[str, Any]:
+    answers = [_squad_answer(question, gold) for gold in question.golds] if answered else []
+    return {"answers": answers, "question": question.question, "id": question.id}
+
+
+def _squad_answer(question: Question, gold: Answer) -> dict[str, Any]:
+    start = question.context.find(gold[0]) if len(gold) == 1 else -1
+    if start < 0:
+        raise DatasetError(f"question {question.id!r} has an answer that is no piece of its context, as SQuAD's are")
+    return {"answer_start": start, "text": gold[0]}
+
+
+NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
+DATE = ("day", "month", "year")
+
+
+def read_drop(path: Path, content: bytes, answered: bool = True) -> list[Question]:
+    """The questions of such a file; without `answered` their gold answers may be absent.
+
+    The gold answers are the answer and those of the validation, as texts in the way of the official script: a date as
+    "day month year". Without any but blank ones a question is passed over: DROP has a few. DatasetError, naming the
+    entry, where the file is damaged.
+    """
+    return list(_drop_questions(parse_json(path, content), answered))
+
+
+def write_drop(questions: Sequence[Question], answered: bool = True) -> bytes:
+    """Such a file, with a passage for each run of questions of one context; without `answered`, answers are blank."""
+    passages: dict[str, Any] = {}
+    for (id_, context), group in groupby(questions, lambda question: (question.context_id, question.context)):
+        name = id_ if id_ not in passages else f"{id_}+{len(passages)}"
+        passages[name] = {"passage": context, "qa_pairs": [_drop_pair(each, answered) for each in group]}
+    return json.dumps(passages, ensure_ascii=False).encode()
+
+
+def _drop_questions(whole: JsonValue, answered: bool) -> Iterator[Question]:
+    for name, passage in whole.fields():
+        context = passage.field("passage").text()
+        for pair in passage.field("qa_pairs").elements():
+            golds = _drop_golds(pair)
+            if golds or not answered:
+                id_, question = pair.field("query_id").text(), pair.field("question").text(blank=True)
+                yield Question(id_, name, context, question, golds)
+
+
+def _drop_golds(pair: JsonValue) -> tuple[Answer, ...]:
+    """The answer and the validated ones, each once, without blank ones."""
+    more = pair.field("validated_answers").elements() if pair.has("validated_answers") else []
+    golds = [_drop_gold(answer) for answer in (pair.field("answer"), *more)]
+    return tuple(dict.fromkeys(gold for gold in golds if gold and gold[0]))
+
+
+def _drop_gold(answer: JsonValue) -> Answer:
+    """The spans of an answer: its number, else its spans, else its date; none where all are blank."""
+    number = answer.field("number") if answer.has("number") else None
+    if number is not None:
+        is_number = isinstance(number.value, int | float) and not isinstance(number.value, bool)
+        text = str(number.value) if is_number else number.text(blank=True).strip()
+        if text:
+            return (text,)
+    spans = answer.field("spans").elements() if answer.has("spans") else []
+    if spans:
+        return tuple(span.text(blank=True).strip() for span in spans)
+    if answer.has("date"):
+        date = {name: part.text(blank=True) for name, part in answer.field("date").fields() if part.value is not None}
+        return (" ".join(" ".join(date.get(part, "") for part in DATE).split()),)
+    if not isinstance(answer.value, Mapping) or not {"number", "spans", "date"} & answer.value.keys():
+        raise answer.error("an object with a number, spans or a date")
+    return ()
+
+
+def _drop_pair(question: Question, answered: bool) -> dict[str, Any]:
+    answers = [_drop_answer(gold) for gold in question.golds] if answered else [_drop_answer(())]
+    return {
+        "question": question.question,
+        "answer": answers[0],
+        "query_id": question.id,
+        "validated_answers": answers[1:],
+    }
+
+
+def _drop_answer(gold: Answer) -> dict[str, Any]:
+    number = gold[0] if len(gold) == 1 and NUMBER.fullmatch(gold[0]) else ""
+    return {"number": number, "date": dict.fromkeys(DATE, ""), "spans": [] if number else list(gold)}
+
+
+@dataclass(frozen=True)
+class Format:
+    """How files of one format are read and written, and the official names of both."""
+
+    rule: str
+    train: str
+    validation: str
+    read: Callable[[Path, bytes], list[Question]]
+    write: Callable[[Sequence[Question]], bytes]
+
+
+FORMATS: Mapping[Scorer, Format] = {
+    "squad": Format("squad v1.1 1", "train-v1.1.json", "dev-v1.1.json", read_squad, write_squad),
+    "drop": Format("drop 1", "drop_dataset_train.json", "drop_dataset_dev.json", read_drop, write_drop),
+}
 
 
 @dataclass(frozen=True)
@@ -39,7 +243,7 @@ class QuestionFiles:
     contents: tuple[bytes, bytes]
 
     def digest(self) -> str:
-        return digest_of(FORMATS[self.form].RULE, self.contents)
+        return digest_of(FORMATS[self.form].rule, self.contents)
 
     def images(self) -> Images:
         raise DatasetError(f"{self.paths[0]} holds questions and no images")
@@ -47,7 +251,7 @@ class QuestionFiles:
     def questions(self) -> QuestionSet:
         """The questions of both files; DatasetError where one is damaged or empty, or both have an id or a context."""
         train, validation = (
-            different(path, FORMATS[self.form].read(path, content))
+            distinct_questions(path, FORMATS[self.form].read(path, content))
             for path, content in zip(self.paths, self.contents, strict=True)
         )
         taken = {question.id for question in train}
@@ -57,7 +261,7 @@ class QuestionFiles:
         return QuestionSet(train, validation, self.form)
 
 
-def source(form: Scorer, place: Path) -> Source | None:
+def question_source(form: Scorer, place: Path) -> Source | None:
     """The two files in a folder, by their official names, or `TRAIN.json,DEV.json`; None unless both are there.
 
     The second is looked for beside the first unless its path is absolute.
@@ -66,29 +270,24 @@ def source(form: Scorer, place: Path) -> Source | None:
     if not all(path.is_file() for path in paths):
         return None
     first, second = paths
-    return Source(FORMATS[form].RULE, paths, lambda: QuestionFiles(form, paths, (bytes_of(first), bytes_of(second))))
+    return Source(
+        FORMATS[form].rule, paths, lambda: QuestionFiles(form, paths, (file_bytes(first), file_bytes(second)))
+    )
 
 
-def names(form: Scorer) -> str:
+def file_names(form: Scorer) -> str:
     """The official names of both files."""
-    return f"{FORMATS[form].TRAIN} and {FORMATS[form].VALIDATION}"
+    return f"{FORMATS[form].train} and {FORMATS[form].validation}"
 
 
 def locate_files(form: Scorer, place: Path) -> tuple[Path, Path]:
     if place.is_dir() or "," not in str(place):
-        return place / FORMATS[form].TRAIN, place / FORMATS[form].VALIDATION
+        return place / FORMATS[form].train, place / FORMATS[form].validation
     train, validation = str(place).rsplit(",", 1)
     return Path(train), Path(train).parent / validation
 
 
-def bytes_of(path: Path) -> bytes:
-    try:
-        return regular_bytes(path)
-    except OSError as error:
-        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
-
-
-def different(path: Path, questions: list[Question]) -> list[Question]:
+def distinct_questions(path: Path, questions: list[Question]) -> list[Question]:
     """The questions, of which one that is there twice counts once; DatasetError where two differ but for their id."""
     by_id: dict[str, Question] = {}
     for question in questions:

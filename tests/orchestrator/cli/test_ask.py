@@ -15,7 +15,7 @@ import pytest
 from orchestrator.errors import SpecError
 from orchestrator.guide import fears_with, find_guide
 from orchestrator.spec.spec_file import read
-from tasks.situation import HAVE
+from tasks.contract.situation import HAVE
 from tests.support.shell import Here, Shell
 
 IMAGE = ("data=digits", "probe=photos", "feature=A")

@@ -277,12 +277,16 @@ def test_cells_of_a_preset_whose_data_are_missing_are_left_out_and_named(tmp_pat
     again = engram.json(*RUN, "--preset", "partly")
     assert (2, [4]) == (len(again["cells"]), [cell["setting"]["parts"] for cell in again["left_out"]])
     assert again["run"] == engram.json("resume", again["run"], "--address", "none")["run"]
+    assert engram("status", again["run"]).stdout.splitlines()[-1].startswith(line)
+    (kept,) = engram.json("status", again["run"])["left_out"]
+    assert kept.startswith(line)
     for label in ("a", "b"):
         (tmp_path / "late" / label).mkdir(parents=True)
         for number in range(4):
             Image.new("RGB", (8, 8), (60 * number, 0, 0)).save(tmp_path / "late" / label / f"{number}.png")
     whole = engram.json(*RUN, "--preset", "partly", "--all")
     assert "left_out" not in whole
+    assert "left_out" not in engram.json("status", whole["run"])
     assert {cell["run"] for cell in again["cells"]} < {cell["run"] for cell in whole["cells"]}
     assert 3 == len(whole["cells"])
     assert [] == engram.json("plan", "toys", "--preset", "partly")["left_out"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import Damaged, SpecError
-from orchestrator.run_folder import details
-from orchestrator.run_folder.details import LONGEST, Details
+from orchestrator.run_folder import notes
+from orchestrator.run_folder.notes import LONGEST_DETAIL, Details
 from tests.dashboards import pages
 from tests.support.shell import Here
 
@@ -49,7 +49,7 @@ def test_they_are_kept_with_the_run_shown_on_every_page_and_sealed(tmp_path: Pat
         ("title: [a]\n", 'title is ["a"]; it must be text'),
         ('title: "a\\nb"\n', "title holds \\n; it must be one line without control characters"),
         ('title: "a\\u202eb"\n', "title holds \\u202e; it must be one line without control characters"),
-        (f"title: {'a' * (LONGEST + 1)}\n", "title has 201 characters; it must have at most 200"),
+        (f"title: {'a' * (LONGEST_DETAIL + 1)}\n", "title has 201 characters; it must have at most 200"),
         ("- a\n", "it must be a mapping with title, auditor, client, purpose"),
         ("", "holds nothing; it must be a mapping"),
     ],
@@ -58,19 +58,19 @@ def test_a_file_with_anything_else_is_refused_in_one_line(tmp_path: Path, text: 
     path = tmp_path / "details.yaml"
     path.write_text(text)
     with pytest.raises(SpecError) as refused:
-        details.from_file(path)
+        notes.load_details(path)
     assert str(refused.value).startswith(str(path))
     assert line in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_a_changed_file_is_found_and_can_be_given_anew(tmp_path: Path) -> None:
-    assert Details() == details.read(tmp_path)
-    details.give(tmp_path, {"title": " a "})
-    assert Details("a", client="b") == details.give(tmp_path, {"client": "b"})
-    path = tmp_path / details.FILE
+    assert Details() == notes.read_details(tmp_path)
+    notes.give_details(tmp_path, {"title": " a "})
+    assert Details("a", client="b") == notes.give_details(tmp_path, {"client": "b"})
+    path = tmp_path / notes.DETAILS_FILE
     path.write_text(path.read_text().replace('"b"', '"c"'))
     with pytest.raises(Damaged, match=r"its digest is not that of its content; delete the file and give"):
-        details.read(tmp_path)
+        notes.read_details(tmp_path)
     every = {"title": "d", "auditor": "", "client": "", "purpose": ""}
-    assert Details("d") == details.give(tmp_path, every) == details.read(tmp_path)
+    assert Details("d") == notes.give_details(tmp_path, every) == notes.read_details(tmp_path)

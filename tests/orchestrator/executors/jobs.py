@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from orchestrator.executors.calls import Call, Item
-from tasks import compute_context
-from tasks.job import Inputs, task
+from tasks.contract.job import Inputs, task
+from tasks.worker import compute_context
 
 
 @dataclass(frozen=True)

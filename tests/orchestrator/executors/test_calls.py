@@ -14,8 +14,8 @@ from orchestrator.executors.calls import Call, Done, Item, Outcome, Refused, per
 from orchestrator.executors.gpu_packing import GpuMeasurement
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store, open_store
-from tasks import compute_context
-from tasks.job import Inputs, task
+from tasks.contract.job import Inputs, task
+from tasks.worker import compute_context
 
 RUN = "toys-1"
 FACTS = {"way": "graph", "stack": 8, "bytes_per_member": 1e6, "device_bytes": 1e9, "busy": 0.5}

@@ -1,12 +1,17 @@
+"""GPUs are counted as CUDA would see them, without touching one."""
+
 from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
-from orchestrator.executors import threads
+from orchestrator.executors import environment
 from orchestrator.executors.environment import handler_kept, no_stderr, variables
+from orchestrator.executors.local import LocalExecutor
+from orchestrator.store import open_store
 
 
 def test_variables_are_set_for_a_while_and_then_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,8 +28,8 @@ def test_variables_are_set_for_a_while_and_then_as_they_were(monkeypatch: pytest
 
 def test_libraries_that_are_loaded_inside_are_told_of_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MKL_NUM_THREADS", "7")
-    with threads.one():
-        assert {"1"} == {os.environ[name] for name in threads.ONE}
+    with environment.use_one_thread():
+        assert {"1"} == {os.environ[name] for name in environment.ONE_THREAD}
     assert "7" == os.environ["MKL_NUM_THREADS"]
 
 
@@ -40,3 +45,56 @@ def test_what_is_written_to_stderr_goes_nowhere_for_a_while(capfd: pytest.Captur
         os.write(2, b"a library's own words\n")
     os.write(2, b"ours\n")
     assert "ours\n" == capfd.readouterr().err
+
+
+@pytest.fixture
+def four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose driver tells of four GPUs."""
+    for name in ("0000:1a:00.0", "0000:1b:00.0", "0000:3c:00.0", "0000:3d:00.0"):
+        (tmp_path / "gpus" / name).mkdir(parents=True)
+    monkeypatch.setattr(environment, "DRIVER", tmp_path / "gpus")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+@pytest.mark.usefixtures("four")
+@pytest.mark.parametrize(
+    ("visible", "count"),
+    [
+        (None, 4), ("", 0), ("-1", 0), ("NoDevFiles", 0), ("2", 1), ("0,1,2,3", 4), (" 0, 3 ", 2), ("0,4,1", 1),
+        ("0,-1,1", 1), ("GPU-8932f937-d72c,GPU-1", 2), ("MIG-GPU-8932f937/1/2", 1),
+    ],
+)  # fmt: skip
+def test_those_count_that_the_environment_leaves(
+    visible: str | None, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert count == environment.count_gpus()
+
+
+def said(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> int:
+    """The count on a machine whose driver has no folder, and whose nvidia-smi does this."""
+    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "nvidia-smi").chmod(0o755)
+    monkeypatch.setattr(environment, "DRIVER", folder / "nothing")
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return environment.count_gpus()
+
+
+def test_nvidia_smi_is_asked_where_the_driver_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = "echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'; echo '  MIG 1g: (UUID: MIG-1)'; echo 'GPU 1: NVIDIA H200'"
+    assert 2 == said(tmp_path, monkeypatch, listed)
+    assert 0 == said(tmp_path, monkeypatch, "echo 'No devices were found'; exit 6")
+
+
+def test_a_machine_without_nvidia_smi_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "DRIVER", tmp_path / "nothing")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert 0 == environment.count_gpus()
+
+
+@pytest.mark.usefixtures("four")
+def test_one_process_computes_on_one_gpu_one_call_at_a_time(tmp_path: Path) -> None:
+    executor = LocalExecutor(open_store(tmp_path / "store").location)
+    assert (1, 1, 1, 1) == (executor.slots, executor.window, executor.gpus, executor.sharers)

@@ -18,8 +18,8 @@ from orchestrator.executors import calls
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Poisoned, Refused, perform
 from orchestrator.store import Store, WriteEffect
 from orchestrator.store.local import LocalStore
-from tasks import checkpoints
-from tasks.job import Inputs, task
+from tasks.contract.job import Inputs, task
+from tasks.worker import checkpoints
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ import pytest
 
 pytest.importorskip("ray")
 
+from ray._private.utils import set_sigterm_handler
 from ray._raylet import GcsClient
 from ray.autoscaler.v2.sdk import get_cluster_resource_state
 from ray.core.generated.autoscaler_pb2 import AutoscalingState, ResourceRequest
@@ -32,7 +33,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.stop import Stop
 from orchestrator.store import Store, open_store
-from tasks.job import Job
+from tasks.contract.job import Job
 from tests.orchestrator.executors import jobs
 from tests.orchestrator.executors.jobs import call, key_of
 from tests.orchestrator.executors.test_executors import drain
@@ -52,6 +53,22 @@ def executor(ray_cluster: Any, store: Store) -> Iterator[RayExecutor]:
 
 def outcomes(finished: list[Finished]) -> list[Any]:
     return [outcome for each in finished for outcome in each.outcomes]
+
+
+def test_a_sigterm_while_ray_connects_counts_as_ctrl_c(
+    ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(*_: object, **__: object) -> None:
+        """What ray.init does first, and then the signal, which in ray.init has a second's chance to come."""
+        set_sigterm_handler(lambda number, _frame: sys.exit(number))
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("ray.init", connect)
+    with pytest.raises(KeyboardInterrupt):
+        RayExecutor(store.location, address=ray_cluster.address)
+    assert before is signal.getsignal(signal.SIGTERM)
 
 
 def test_a_worker_that_dies_takes_only_its_own_call_with_it(executor: RayExecutor) -> None:
@@ -420,7 +437,7 @@ ENDINGS = {
     # The head dies just after it was seen: for some milliseconds the port of a killed process is still open.
     "killed head": """
 from orchestrator.executors import ray as ours
-from orchestrator.executors.address import reachable
+from orchestrator.executors.cluster import reachable
 seen = iter([True])
 ours.reachable = lambda *at, seconds: next(seen, None) or reachable(*at, seconds=seconds)
 behead("-KILL")

@@ -25,8 +25,8 @@ worker = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(worker)
 {before}
 worker.pin({root!r})
-import orchestrator.executors.calls, tasks.job, ours_no_more
-print(orchestrator.executors.calls.__file__, tasks.job.__file__, ours_no_more.__file__)
+import orchestrator.executors.calls, tasks.contract.job, ours_no_more
+print(orchestrator.executors.calls.__file__, tasks.contract.job.__file__, ours_no_more.__file__)
 """
 
 

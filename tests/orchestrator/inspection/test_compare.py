@@ -13,8 +13,8 @@ from orchestrator.inspection import results
 from orchestrator.inspection.compare import Comparison, Difference, compare
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import start
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, open_store
 from tests.support.shell import Shell
 

@@ -14,12 +14,12 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import plain
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.unique_feature import UniqueFeature
-from tasks.audits.unique_feature.external_models import ExternalModels
+from tasks.audits.unique_feature.config import ExternalModels
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, Picture, Words
-from tasks.datasets.features.words import pattern
+from tasks.datasets.features.kinds import word_pattern
 from tasks.external.model_file import ModelFile
-from tasks.files import File
+from tasks.worker.files import File
 
 DIGEST = "a" * 64
 FONT = File("/home/ann/fonts/hand.ttf", DIGEST)
@@ -42,7 +42,7 @@ def written(folder: Path, **about: Any) -> Path:
     ],
 )
 def test_words_are_told_by_their_lengths(words: str, told: str) -> None:
-    assert told == pattern(words)
+    assert told == word_pattern(words)
 
 
 @pytest.mark.parametrize(

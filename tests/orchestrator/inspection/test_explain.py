@@ -12,8 +12,8 @@ from orchestrator.errors import EngramError, SpecError
 from orchestrator.inspection import explain, status
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import start
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, open_store
 
 HERE = Execution(address="none", mlflow="off", report=False)

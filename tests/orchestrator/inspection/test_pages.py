@@ -1,7 +1,14 @@
-"""Whatever becomes of a run's page, the run has ended as it has, and what went wrong is one line."""
+"""Whatever becomes of a run's page, the run has ended as it has, and what went wrong is one line.
+
+`engram report --pdf` with the real Chromium, and without one.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import zlib
 from pathlib import Path
 
 import pytest
@@ -10,9 +17,11 @@ import toys
 from orchestrator.errors import EngramError
 from orchestrator.inspection import pages
 from orchestrator.runs.lifecycle import start
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, open_store
+from tests.support.browser import PROGRAM
+from tests.support.shell import Here
 
 DRAWERS = """
 def full(store, run, folder, show_images):
@@ -58,3 +67,70 @@ def test_a_page_that_cannot_be_had_is_told_and_the_run_is_finished(
     with pytest.raises(EngramError, match=said.format(run=report.run)) as refused:
         pages.draw(store, report.run)
     assert str(refused.value) in events
+
+
+@pytest.fixture
+def engram(tmp_path: Path) -> Here:
+    engram = Here(tmp_path)
+    engram("run", "toys", "parts=2", "--address", "none")
+    return engram
+
+
+def streams(data: bytes) -> bytes:
+    """What the PDF's streams hold, uncompressed."""
+    whole = b""
+    for part in re.findall(rb"\bstream\r?\n(.*?)endstream", data, re.DOTALL):
+        try:
+            whole += zlib.decompressobj().decompress(part)
+        except zlib.error:
+            continue
+    return whole
+
+
+@pytest.mark.skipif(not PROGRAM, reason="Chromium is not installed here")
+def test_a_report_is_printed_to_one_file_beside_it(engram: Here, tmp_path: Path) -> None:
+    told = engram.json("report", "--pdf")
+    page, printed = Path(told["report"]), Path(told["pdf"])
+    assert page.with_suffix(".pdf") == printed
+    data = printed.read_bytes()
+    assert (b"%PDF-", b"%%EOF") == (data[:5], data.rstrip()[-5:])
+    assert b"/Font" in data
+    assert b"Tj" in streams(data) or b"TJ" in streams(data)  # text is drawn, not a picture of it
+    assert [page.name, printed.name] == sorted(path.name for path in page.parent.glob("*report*"))
+    assert f"{printed}\n" == engram("report", "--pdf").stdout
+
+
+def test_where_no_browser_is_found_one_line_says_so(engram: Here, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    engram.env["PATH"] = str(tmp_path / "bin")
+    said = engram("report", "--pdf", code=1)
+    assert said.stderr.startswith("engram: no browser that prints is found on PATH (looked for chromium, ")
+    assert 1 == said.stderr.count("\n")
+    assert 1 == len(list(tmp_path.glob("engram-store/runs/*/report.html")))  # the page is there all the same
+
+
+@pytest.mark.parametrize(
+    ("script", "line"),
+    [
+        (None, "ENGRAM_BROWSER is {}: there is no such program"),
+        ("echo first >&2; echo 'it is broken' >&2; exit 3", "(exit code 3): it is broken"),
+        ("exit 0", "(exit code 0): no word why"),
+    ],
+)
+def test_a_browser_that_does_not_print_is_one_line(engram: Here, tmp_path: Path, script: str | None, line: str) -> None:
+    program = tmp_path / "browser"
+    if script is not None:
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+    engram.env[pages.BROWSER] = str(program)
+    said = engram("report", "--pdf", code=1).stderr
+    assert line.format(program) in said
+    assert 1 == said.count("\n")
+
+
+def test_the_browser_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = shutil.which("sh")
+    monkeypatch.setenv(pages.BROWSER, "sh")
+    assert shell == pages.browser()
+    monkeypatch.setenv(pages.BROWSER, os.fspath(Path(str(shell))))
+    assert shell == pages.browser()

@@ -9,11 +9,10 @@ import pytest
 
 from orchestrator.inspection import preview
 from orchestrator.run_folder.journal import Journal
-from orchestrator.run_folder.sealed import unseal
+from orchestrator.run_folder.run_files import unseal
 from orchestrator.runs.lifecycle import start
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import resolve_cells
-from orchestrator.spec.specification import Spec
+from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import open_store
 
 HERE = Execution(address="none", mlflow="off", report=False)

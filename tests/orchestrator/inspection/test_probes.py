@@ -15,11 +15,10 @@ from orchestrator.errors import SpecError
 from orchestrator.inspection.probes import hand_out
 from orchestrator.spec import audits
 from orchestrator.spec.specification import Spec
-from tasks.audit import Handout
+from tasks.contract.audit import Handout
 from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.datasets.records import Records
-from tasks.question_answering.corruption import Corruption
-from tasks.question_answering.question_sets import probe_sets
+from tasks.question_answering.question_sets import Corruption, probe_sets
 
 
 def test_an_audit_without_pictures_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

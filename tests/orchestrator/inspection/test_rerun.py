@@ -11,11 +11,11 @@ import pytest
 import toys
 
 from orchestrator.errors import EngramError
-from orchestrator.inspection.rerun import differences, rerun
+from orchestrator.inspection.explain import differences, rerun
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import start
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, open_store
 
 

@@ -10,11 +10,10 @@ import pytest
 from orchestrator.errors import SpecError
 from orchestrator.inspection import results
 from orchestrator.run_folder.journal import Journal
-from orchestrator.run_folder.sealed import seal
+from orchestrator.run_folder.run_files import seal
 from orchestrator.runs.lifecycle import start
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import resolve_cells
-from orchestrator.spec.specification import Spec
+from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import open_store
 from orchestrator.tracking import artifacts
 

@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.planning.extras import required_extras
 from orchestrator.spec.audits import find, names
-from tasks import extras
-from tasks.extras import OPACUS, OPTUNA, PEFT, TIMM, TRANSFORMERS, Extra, install_command
+from tasks.contract import extras
+from tasks.contract.extras import OPACUS, OPTUNA, PEFT, TIMM, TRANSFORMERS, Extra, install_command
 from tests.support.shell import Here
 
 RELATIONAL = ("relational", "--preset", "smoke")

@@ -11,8 +11,8 @@ import pytest
 
 from orchestrator.errors import SpecError
 from orchestrator.planning.identity import key_of, run_id
+from tasks.contract.job import ADDED_LATER, Inputs, Job, task
 from tasks.datasets.dataset import Dataset
-from tasks.job import ADDED_LATER, Inputs, Job, task
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.planning.plan import Plan
-from tasks.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, task
 
 
 @dataclass(frozen=True)

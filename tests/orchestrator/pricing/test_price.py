@@ -8,14 +8,13 @@ import pytest
 import toys
 
 from orchestrator.planning.plan import Plan, group_of, plan_of
-from orchestrator.pricing import speed
+from orchestrator.pricing import reference as reference_timings
 from orchestrator.pricing.price import Price, describe_price, format_bounds, price_plan, prices_by_group, wall_clock
-from orchestrator.pricing.reference import Reference, Span, load_reference
-from orchestrator.pricing.speed import Speed
-from orchestrator.run_folder import timings
+from orchestrator.pricing.reference import Reference, Span, Speed, load_reference
+from orchestrator.run_folder import other_runs
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
-from tasks.job import Job
+from tasks.contract.job import Job
 from tests.orchestrator.scheduling.test_schedule import Number, score, train
 
 HERE = Speed(2e-3, 4e-3)
@@ -35,7 +34,7 @@ def asked(audit: str, preset: str, **settings: object) -> Plan:
 
 def test_the_work_is_shared_by_the_slots_and_the_start_comes_on_top() -> None:
     plan, part, total = a_plan(8)
-    seconds = {part: 3.0, total: 1.0, timings.startup_group("local"): 5.0}
+    seconds = {part: 3.0, total: 1.0, other_runs.startup_group("local"): 5.0}
     assert 5.0 + (8 * 3.0 + 1.0) / 2 == price_plan(plan, list(plan.jobs), seconds, 2).here.expected
     alone = price_plan(plan, list(plan.jobs), seconds, 1, "none")
     assert (8 * 3.0 + 1.0, True, ()) == (alone.here.expected, alone.ran_here, alone.unknown)
@@ -70,10 +69,10 @@ def test_what_never_ran_here_is_priced_by_the_reference_and_the_speed_of_this_ma
 ) -> None:
     plan = asked("unique_feature", "quickstart")
     reference = load_reference()
-    monkeypatch.setattr(speed, "machine_speed", lambda kept: reference.speed)
+    monkeypatch.setattr(reference_timings, "machine_speed", lambda kept: reference.speed)
     same = price_plan(plan, list(plan.jobs), {}, 2, "none")
     slow = Speed(3 * reference.speed.product, 3 * reference.speed.convolution)
-    monkeypatch.setattr(speed, "machine_speed", lambda kept: slow)
+    monkeypatch.setattr(reference_timings, "machine_speed", lambda kept: slow)
     slower = price_plan(plan, list(plan.jobs), {}, 2, "none")
     assert () == same.unknown
     assert not same.ran_here
@@ -98,7 +97,7 @@ def test_what_never_ran_here_is_priced_by_the_reference_and_the_speed_of_this_ma
     ids=lambda spec: f"{spec.audit} {spec.preset}",
 )
 def test_private_trainings_have_a_price_and_cost_more_than_others(monkeypatch: pytest.MonkeyPatch, spec: Spec) -> None:
-    monkeypatch.setattr(speed, "machine_speed", lambda kept: load_reference().speed)
+    monkeypatch.setattr(reference_timings, "machine_speed", lambda kept: load_reference().speed)
     for cell in pin_cells(resolve_cells(spec), {}):
         plan = plan_of(cell)
         price = price_plan(plan, list(plan.jobs), {}, 2, "none")
@@ -111,9 +110,9 @@ def test_private_trainings_have_a_price_and_cost_more_than_others(monkeypatch: p
 
 def test_a_machine_that_cannot_be_measured_widens_the_price(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = asked("unique_feature", "smoke")
-    monkeypatch.setattr(speed, "machine_speed", lambda kept: load_reference().speed)
+    monkeypatch.setattr(reference_timings, "machine_speed", lambda kept: load_reference().speed)
     sure = price_plan(plan, list(plan.jobs), {}, 2, "none").here
-    monkeypatch.setattr(speed, "machine_speed", lambda kept: None)
+    monkeypatch.setattr(reference_timings, "machine_speed", lambda kept: None)
     unsure = price_plan(plan, list(plan.jobs), {}, 2, "none").here
     assert (sure.expected, 2 * sure.high) == pytest.approx((unsure.expected, unsure.high), rel=0.1)
 
@@ -155,15 +154,15 @@ def test_a_price_is_told_with_its_bounds_in_one_unit() -> None:
 
 
 def test_the_speed_of_a_machine_is_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    speed.machine_speed.cache_clear()
-    first = speed.machine_speed(tmp_path)
+    reference_timings.machine_speed.cache_clear()
+    first = reference_timings.machine_speed(tmp_path)
     assert first is not None
     assert 0 < first.product < 1
     (file,) = tmp_path.iterdir()
-    speed.machine_speed.cache_clear()
-    monkeypatch.setattr(speed.subprocess, "run", lambda *given, **settings: pytest.fail("measured again"))
-    assert first == speed.machine_speed(tmp_path)
-    speed.machine_speed.cache_clear()
+    reference_timings.machine_speed.cache_clear()
+    monkeypatch.setattr(reference_timings.subprocess, "run", lambda *given, **settings: pytest.fail("measured again"))
+    assert first == reference_timings.machine_speed(tmp_path)
+    reference_timings.machine_speed.cache_clear()
     assert file.name.endswith(".json")
 
 
@@ -171,7 +170,7 @@ def test_the_speed_of_a_machine_is_measured_once_and_kept(tmp_path: Path, monkey
 def test_a_kept_speed_that_is_none_is_measured_again(tmp_path: Path, text: str) -> None:
     file = tmp_path / "kept.json"
     file.write_text(text)
-    assert speed._read(file) is None
+    assert reference_timings._read_speed(file) is None
 
 
 def test_two_measurements_that_disagree_say_by_how_much() -> None:

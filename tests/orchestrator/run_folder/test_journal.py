@@ -1,4 +1,8 @@
-"""A run's files are believed only as they were written, and a damaged one is in nobody's way but its own run's."""
+"""A run's files are believed only as they were written, and a damaged one is in nobody's way but its own run's.
+
+What `run.json` says of what was asked for.
+The logs of a sweep's cells, read as one.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,24 @@ import os
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import toys
 
 from orchestrator.errors import StoreError
 from orchestrator.planning.plan import Plan
-from orchestrator.run_folder import sealed, shapes, timings
-from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder import other_runs, run_files
+from orchestrator.run_folder.journal import Journal, MergedLog, cell_description, now, sweep_description
+from orchestrator.spec.resolve import Cell, pin_cells, resolve_cells
+from orchestrator.spec.specification import Spec
 from tests.support.shell import Here
 
 RUN = ("run", "toys", "--address", "none", "parts=2")
 OTHER = ("run", "toys", "--address", "none", "parts=3")
 KEY = "a" * 64
 TIME = "2026-01-01T00:00:00+00:00"
+ASKED = Spec("toys", "three", {"label": "x"}, {"seconds": ("1", "2")}, {"tolerate": 1, "together": 4})
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +141,7 @@ def test_no_flipped_bit_is_read_as_something_else(tmp_path: Path, name: str) -> 
 def test_files_of_older_versions_without_a_digest_are_read(engram: Here, hurt: str) -> None:
     for name in ("plan.json", "run.json"):
         path = folder(engram, hurt) / name
-        path.write_text(json.dumps(sealed.unseal(path.read_bytes())))
+        path.write_text(json.dumps(run_files.unseal(path.read_bytes())))
         assert b"sha256" not in path.read_bytes()
     assert "finished" == engram.json("status", hurt)["state"]
     assert 0 == engram.json("resume", hurt, "--address", "none")["jobs"]["done"]
@@ -142,13 +150,13 @@ def test_files_of_older_versions_without_a_digest_are_read(engram: Here, hurt: s
 @pytest.mark.parametrize("indent", [None, 2])
 def test_what_is_sealed_is_json_of_which_every_change_but_to_its_last_name_is_found(indent: int | None) -> None:
     value = {"a": [1, {"b": "ü"}], "c": "}"}
-    data = sealed.seal(value, indent)
-    assert value == sealed.unseal(data)
+    data = run_files.seal(value, indent)
+    assert value == run_files.unseal(data)
     assert {*value, "sha256"} == set(json.loads(data))
     for at in range(len(data)):
         for bit in range(8):
             try:
-                found = sealed.unseal(flipped(data, at, bit))
+                found = run_files.unseal(flipped(data, at, bit))
             except ValueError:
                 continue
             assert value == {name: found[name] for name in value}
@@ -191,7 +199,7 @@ def test_timings_of_another_form_are_passed_over(engram: Here, hurt: str, other:
 def test_of_timings_what_are_seconds_counts(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "timings.json").write_text('{"a": [1.0, "x", 3], "b": {}, "c": []}')
-    assert {"a": 2.0} == timings.mean_seconds(tmp_path)
+    assert {"a": 2.0} == other_runs.mean_seconds(tmp_path)
 
 
 def test_drivers_of_one_process_number_make_one_run_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,14 +207,14 @@ def test_drivers_of_one_process_number_make_one_run_together(tmp_path: Path, mon
     monkeypatch.setattr(os, "getpid", lambda: 1)
     plan = Plan.from_roots(toys.plan(toys.Config(parts=2)))
     first, second = Journal(tmp_path / "toys-1"), Journal(tmp_path / "toys-1")
-    seal = sealed.seal
+    seal = run_files.seal
 
     def interleaved(*arguments: object, **named: object) -> bytes:
-        monkeypatch.setattr(sealed, "seal", seal)  # once: in the middle of the first the second does all of it
+        monkeypatch.setattr(run_files, "seal", seal)  # once: in the middle of the first the second does all of it
         second.create({"audit": "toys", "by": "second"}, plan)
         return seal(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sealed, "seal", interleaved)
+    monkeypatch.setattr(run_files, "seal", interleaved)
     first.create({"audit": "toys", "by": "first"}, plan)
     assert ("second", set(plan.jobs)) == (first.about()["by"], set(first.tasks()))
     assert ["toys-1"] == os.listdir(tmp_path)
@@ -224,7 +232,7 @@ def test_drivers_of_one_process_number_make_one_run_together(tmp_path: Path, mon
     ],
 )
 def test_an_event_has_what_its_kind_has(event: dict[str, object], is_one: bool) -> None:
-    assert is_one == shapes.is_event(event)
+    assert is_one == run_files.is_event(event)
 
 
 def test_the_last_start_is_read_from_there_on_whatever_came_before_or_is_torn(tmp_path: Path) -> None:
@@ -239,3 +247,103 @@ def test_the_last_start_is_read_from_there_on_whatever_came_before_or_is_torn(tm
     with open(tmp_path / "events.jsonl", "a") as log:
         log.write('{"time": "now", "event": "started", "planned": -1}\n')
     assert ["started", "failed"] == [event["event"] for event in journal.last_start()]
+
+
+def test_a_cell_keeps_what_asks_for_it_alone() -> None:
+    for cell in pin_cells(resolve_cells(ASKED), {}):
+        asked = cell_description(cell)["asked"]
+        assert ("three", {}, 1) == (asked["preset"], asked["sweep"], asked["tolerate"])
+        assert {"label": "x", **cell.setting} == asked["set"]
+        (again,) = resolve_cells(Spec("toys", asked["preset"], asked["set"]))
+        assert cell.config == again.config
+
+
+def test_a_sweep_keeps_what_asks_for_all_of_its_cells() -> None:
+    cells = resolve_cells(ASKED)
+    about = sweep_description(cells, [f"run {at}" for at in range(len(cells))])
+    fields = {"set": {"label": "x"}, "sweep": {"seconds": ["1", "2"]}}
+    assert {"preset": "three", **fields, "tolerate": 1} == about["asked"]
+    assert [cell.setting for cell in cells] == about["settings"]
+
+
+def test_cells_of_several_specifications_or_of_none_keep_nothing_of_one() -> None:
+    cells = [*resolve_cells(Spec("toys", "few")), *resolve_cells(Spec("toys", "few", {"label": "x"}))]
+    assert "asked" not in sweep_description(cells, ["a", "b"])
+    assert "asked" not in cell_description(Cell("toys", cells[0].config))
+
+
+@pytest.mark.parametrize(
+    "asked", [[], {"set": 1}, {"sweep": {"a": "1,2"}}, {"preset": 3}, {"tolerate": "2"}, {"sweep": None}]
+)
+def test_what_is_no_specification_is_damage(tmp_path: Path, asked: object) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"audit": "toys", "config": {}, "asked": asked}))
+    with pytest.raises(StoreError, match="'asked' has another form"):
+        Journal(tmp_path).about()
+
+
+def at(second: int, event: str, **more: Any) -> dict[str, Any]:
+    return {"time": f"2026-01-01T00:00:{second:02}.000+00:00", "event": event, **more}
+
+
+@pytest.fixture
+def cells(tmp_path: Path) -> tuple[Journal, Journal]:
+    journals = (Journal(tmp_path / "one"), Journal(tmp_path / "other"))
+    for journal in journals:
+        journal.folder.mkdir()
+    return journals
+
+
+SHARED = at(4, "done", key="shared", task="train", seconds=1.0)
+
+
+def kinds(log: MergedLog, settled: bool = True) -> list[tuple[str, str]]:
+    return [(event["event"], event.get("key", "")) for event in log.read(settled)]
+
+
+def test_events_come_by_time_and_those_of_both_cells_once(cells: tuple[Journal, Journal]) -> None:
+    one, other = cells
+    one.append([at(0, "started"), at(1, "stored", key="a"), at(1, "stored", key="b"), SHARED, at(6, "finished")])
+    # Each cell's log has its own time of when a stored result was noted.
+    other.append([at(0, "started"), at(2, "stored", key="b"), at(3, "stored", key="c"), SHARED, at(5, "lost")])
+    stored = [("stored", key) for key in "abc"]
+    assert [("started", ""), *stored, ("done", "shared"), ("lost", ""), ("finished", "")] == kinds(MergedLog(cells))
+
+
+def test_what_a_later_start_repeats_is_there_again(cells: tuple[Journal, Journal]) -> None:
+    for journal in cells:
+        journal.append([at(0, "started"), at(1, "stored", key="a"), at(2, "paused")])
+    cells[0].append([at(8, "started"), at(9, "stored", key="a")])
+    first = [("started", ""), ("stored", "a"), ("paused", "")]
+    assert [*first, *first[:2]] == kinds(MergedLog(cells))
+
+
+def test_a_log_read_in_pieces_is_the_log_read_at_once(cells: tuple[Journal, Journal]) -> None:
+    log, pieces = MergedLog(cells), []
+    for journal in cells:
+        journal.append([at(0, "started"), at(1, "stored", key="a")])
+        pieces += kinds(log)
+    for journal in cells:
+        journal.append([SHARED])
+        pieces += kinds(log)
+    assert [("started", ""), ("stored", "a"), ("done", "shared")] == pieces == kinds(MergedLog(cells))
+
+
+def test_what_another_log_may_still_precede_is_awaited(cells: tuple[Journal, Journal]) -> None:
+    cells[0].append([at(0, "started"), {"time": now(), "event": "lost"}])
+    log = MergedLog(cells)
+    assert [("started", "")] == kinds(log, settled=False)
+    assert [("lost", "")] == kinds(log)
+
+
+def test_a_single_log_is_read_as_it_stands_up_to_a_position(cells: tuple[Journal, Journal]) -> None:
+    events = [at(1, "started"), at(0, "stored", key="a"), at(0, "stored", key="a")]
+    cells[0].append(events)
+    log = MergedLog(cells[:1])
+    assert events == log.read()
+    assert (cells[0].folder / "events.jsonl").stat().st_size == log.position
+    assert [] == log.read()
+
+
+def test_what_the_cells_did_before_there_was_a_sweep_is_not_the_sweeps(cells: tuple[Journal, Journal]) -> None:
+    cells[0].append([at(0, "started"), at(1, "finished"), at(5, "started")])
+    assert [("started", "")] == kinds(MergedLog(cells, since=at(4, "")["time"]))

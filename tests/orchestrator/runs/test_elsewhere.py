@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from orchestrator.store import open_store
-from orchestrator.store.content import content
+from orchestrator.store.entry import content
 from tests.support.s3 import BUCKET, Server
 from tests.support.shell import Here, Shell
 

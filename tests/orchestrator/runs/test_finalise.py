@@ -19,7 +19,7 @@ from orchestrator.runs import finalise
 from orchestrator.runs.report import Report, State
 from orchestrator.runs.session import Session, SessionRun
 from orchestrator.scheduling.stop import Stop
-from orchestrator.spec.execution import Execution
+from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, open_store
 from orchestrator.tracking.delivery import Delivery
 

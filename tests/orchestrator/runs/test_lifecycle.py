@@ -18,15 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 import toys
 
-from orchestrator.clock import Clock
 from orchestrator.errors import EngramError, Held, SpecError, StoreError
 from orchestrator.inspection import results
 from orchestrator.inspection.status import status
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import resume, start
 from orchestrator.runs.report import Report
-from orchestrator.spec.execution import Execution
+from orchestrator.scheduling.waiting import Clock
 from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, open_store
 from orchestrator.tracking import facts
 

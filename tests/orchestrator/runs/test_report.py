@@ -22,8 +22,8 @@ from orchestrator.inspection.status import status
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import resume, start
 from orchestrator.runs.report import Report
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, WriteEffect, open_store
 from orchestrator.store.local import LocalStore
 

@@ -20,8 +20,8 @@ import pytest
 
 from orchestrator.runs.lifecycle import resume, start
 from orchestrator.runs.report import Report
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, atomic_write, open_store
 from tests.support.s3 import BUCKET, Server
 

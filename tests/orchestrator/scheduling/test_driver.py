@@ -22,11 +22,11 @@ from orchestrator.runs.lifecycle import start
 from orchestrator.runs.report import Report
 from orchestrator.scheduling import driver as driver_module
 from orchestrator.scheduling import stop as stop_module
-from orchestrator.scheduling import time_limits, waiting
+from orchestrator.scheduling import waiting
 from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.stop import Stop
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, open_store
 from orchestrator.store.lease import acquire
 
@@ -138,8 +138,8 @@ def test_jobs_that_a_run_shares_with_one_that_does_nothing_are_computed_here_and
 ) -> None:
     """The other run's heart beats, as it does in a process that hangs, and its driver does nothing."""
     monkeypatch.setattr(waiting, "ELSEWHERE", 0.01)
-    for module, name in ((waiting, "PATIENCE"), (time_limits, "FLOOR")):
-        monkeypatch.setattr(module, name, 1.0)
+    for name in ("PATIENCE", "FLOOR"):
+        monkeypatch.setattr(waiting, name, 1.0)
     other = Path(store.folder("runs")) / "toys-hung"
     Journal(other).create({}, Plan.from_roots(toys.plan(toys.Config(parts=6, label="other"))))
     events: list[Mapping[str, Any]] = []

@@ -12,7 +12,7 @@ from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Mis
 from orchestrator.executors.gpu_packing import GpuMeasurement
 from orchestrator.planning.plan import Plan, group_of
 from orchestrator.scheduling.schedule import DEATHS, FRUITLESS, REOPENED, Schedule
-from tasks.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, task
 
 
 @dataclass(frozen=True)

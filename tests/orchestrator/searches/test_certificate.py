@@ -9,12 +9,12 @@ import typer
 
 from orchestrator.cli.commands import app
 from orchestrator.inspection.search_results import RECOMMENDED, SearchAnswer, SearchResults
-from orchestrator.searches import certificate, definition
+from orchestrator.searches import definition, recommendation
+from orchestrator.searches.definition import parse_domains
 from orchestrator.searches.recommendation import NONE, NOT_SHOWN, NOT_USEFUL
-from orchestrator.searches.space import parse_domains
 from orchestrator.spec import audits, specification
 from orchestrator.spec.specification import Spec
-from tasks.objectives import Objectives
+from tasks.contract.objectives import Objectives
 
 ROW = {"part": "search", "state": "finished", "run": "tunable-1", "setting": '{"rate": 0.02}'}
 START = {**ROW, "trial": 0, "setting": "{}"}
@@ -55,7 +55,7 @@ def answered(word: str) -> SearchAnswer:
 )
 def test_each_answer_says_what_to_do_and_what_it_means(objectives: Objectives, word: str, step: str) -> None:
     found = search(answered(word))
-    told = certificate.certificate(found, objectives)
+    told = recommendation.certificate(found, objectives)
     assert told is not None
     assert step in " ".join(told.steps)
     assert (word, f"{word}.") == (told.findings[0].answer, told.findings[0].sentence)
@@ -64,30 +64,30 @@ def test_each_answer_says_what_to_do_and_what_it_means(objectives: Objectives, w
         None if line is None else (line.estimate, line.low, line.high, line.null)
     )
     assert found.answer is not None
-    meaning = certificate.meaning(found.answer)
+    meaning = recommendation.meaning(found.answer)
     assert ("cleared" if word == RECOMMENDED else "open") == meaning.tone
     assert meaning.words
 
 
 def test_it_asks_in_plain_words_what_is_measured_and_how_much_may_be_given_up(objectives: Objectives) -> None:
-    said = certificate.question_text(search(answered(NONE), give_up=0.1), objectives)
+    said = recommendation.question_text(search(answered(NONE), give_up=0.1), objectives)
     for words in ("24 trainings that differ in rate and wide", "memory (lower is better)", "at most 10 points"):
         assert words in said
 
 
 def test_a_search_that_goes_on_says_how_and_one_without_an_answer_certifies_nothing(objectives: Objectives) -> None:
     whole = search(answered(RECOMMENDED))
-    told = certificate.certificate(replace(whole, trials=whole.trials[:5]), objectives)
+    told = recommendation.certificate(replace(whole, trials=whole.trials[:5]), objectives)
     assert told is not None
     assert ("Go on with the search, which is not finished: engram search --resume tunable-search-1.",) == told.steps
-    assert certificate.certificate(replace(whole, answer=None), objectives) is None
+    assert recommendation.certificate(replace(whole, answer=None), objectives) is None
 
 
 def test_the_command_asks_for_the_same_search() -> None:
     settings = {"rungs": (2, 4), "keep_one_in": 2, "sampler_seed": 3, "concurrent": 2, "trials": 5, "give_up": 0.1}
     spec = Spec("tunable", "few", {"noise": "0.1"})
     searched = definition.search_from_spec(spec, {"rate": "log(0.001..0.1)", "wide": "true,false"}, settings)
-    words = certificate.command(SearchResults("", "tunable", definition.search_description(searched), ()))
+    words = recommendation.command(SearchResults("", "tunable", definition.search_description(searched), ()))
     assert words[:2] == ["engram", "search"]
     read = typer.main.get_command(app).commands["search"].make_context("search", words[2:]).params  # type: ignore[attr-defined]
     given_again = {name: read[name] for name in settings if name != "rungs"}

@@ -23,7 +23,7 @@ from orchestrator.searches.recommendation import (
 )
 from orchestrator.searches.trials import FINISHED, Trial, Value
 from orchestrator.spec import audits
-from tasks.objectives import Objectives
+from tasks.contract.objectives import Objectives
 
 
 @pytest.fixture

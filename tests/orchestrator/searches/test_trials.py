@@ -1,10 +1,16 @@
-"""The front of a search, and the table that its trials are kept in."""
+"""The front of a search, and the table that its trials are kept in.
+
+What Ray Tune is given of a search, and what it writes down of it.
+"""
 
 from __future__ import annotations
 
+import io
+import pickle
 from dataclasses import replace
 
 import pytest
+from ray import cloudpickle
 
 from orchestrator.inspection.search_results import FRESH, SEARCHED
 from orchestrator.searches.trials import (
@@ -18,8 +24,9 @@ from orchestrator.searches.trials import (
     read,
     table,
 )
+from orchestrator.searches.tuning import Listener, Until
 from orchestrator.spec import audits
-from tasks.objectives import Objectives
+from tasks.contract.objectives import Objectives
 
 
 @pytest.fixture
@@ -72,3 +79,11 @@ def test_trials_come_back_from_their_table(objectives: Objectives) -> None:
     assert [0, 1, 2] == rows["trial"].to_pylist()
     assert [False, True, False] == rows["front"].to_pylist()
     assert sorted(made, key=lambda each: each.number) == read(rows.to_pylist())
+
+
+@pytest.mark.parametrize("made", [Listener, Until])
+def test_what_tune_writes_down_holds_nothing_of_a_terminal_that_listens(made: type[Listener] | type[Until]) -> None:
+    terminal = io.TextIOWrapper(io.BytesIO())  # as little to be pickled as what stands for stdout while a line is drawn
+    with pytest.raises((TypeError, pickle.PicklingError), match="pickle"):
+        cloudpickle.dumps(terminal)
+    assert type(cloudpickle.loads(cloudpickle.dumps(made(lambda *_: terminal.closed)))) is made

@@ -58,7 +58,7 @@ def test_an_unknown_audit_is_refused_with_the_nearest_name() -> None:
         ("import nowhere_to_be_found", "ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
         ("this is no python", "SyntaxError"),
         ("raise RuntimeError('two\\nlines')", "RuntimeError: two"),
-        ("AUDIT = 'a text'", "has no AUDIT that is a tasks.audit.Audit"),
+        ("AUDIT = 'a text'", "has no AUDIT that is a tasks.contract.audit.Audit"),
     ],
 )
 def test_a_package_whose_audit_cannot_be_had_is_named_in_one_line(

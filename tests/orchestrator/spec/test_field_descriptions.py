@@ -7,7 +7,7 @@ import pytest
 from orchestrator.errors import SpecError
 from orchestrator.spec import audits
 from orchestrator.spec.field_descriptions import describe_fields, find_fields
-from tasks.audit import Audit, Wording
+from tasks.contract.audit import Audit, Wording
 
 OWN = ["deja_vu", "density", "forgetting", "relational", "unique_feature"]
 

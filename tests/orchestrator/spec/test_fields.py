@@ -12,7 +12,7 @@ from orchestrator.spec.config_parts import plain
 from orchestrator.spec.fields import coerce, replace_field, replace_fields
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature, Glyph, Picture, Words
-from tasks.files import File
+from tasks.worker.files import File
 
 
 @dataclass(frozen=True)

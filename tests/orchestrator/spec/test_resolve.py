@@ -1,4 +1,7 @@
-"""A user's own files enter a run by their content, wherever in its config they are named."""
+"""A user's own files enter a run by their content, wherever in its config they are named.
+
+A sweep's cells are told apart by as few fields as it takes.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,25 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.spec.resolve import Cell, pin_cells
+from orchestrator.spec.resolve import Cell, distinguishing_fields, label, pin_cells
+from tasks.contract.pinnable import Pinnable, Unavailable
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature, Glyph, Picture, Words
 from tasks.external.model_file import ModelFile
-from tasks.files import File
 from tasks.models.catalog import Network
-from tasks.pinnable import Pinnable, Unavailable
+from tasks.worker.files import File
+
+TABLE = [
+    {"data": data, "probe": probe, "network": network, "batch": batch}
+    for data, probe, network, batch in (
+        ("mnist", "cifar10", "mlp1", 128),
+        ("fashion-mnist", "cifar10", "mlp1", 128),
+        ("mnist", "cifar10", "cnn1", 128),
+        ("fashion-mnist", "cifar10", "cnn1", 128),
+        ("cifar10", "mnist", "cnn2", 512),
+        ("cifar10", "mnist", "densenet100", 32),
+    )
+]
 
 
 @dataclass(frozen=True)
@@ -116,3 +131,23 @@ def test_each_kind_of_ours_says_itself_what_is_wrong(thing: Pinnable, is_slip: b
     with pytest.raises(EngramError, match=re.escape(said)) as caught:
         pin_cells([Cell("made_up", thing)], {})
     assert is_slip == isinstance(caught.value, SpecError)
+
+
+def test_of_fields_that_vary_together_the_first_is_enough() -> None:
+    assert ["data", "network"] == distinguishing_fields(TABLE)
+
+
+def test_every_field_of_a_grid_is_needed() -> None:
+    assert ["a", "b"] == distinguishing_fields([{"a": a, "b": b} for a in (1, 2) for b in ([1, 2], None)])
+
+
+def test_a_field_that_is_everywhere_the_same_tells_nothing() -> None:
+    assert ["b"] == distinguishing_fields([{"a": {"x": 1}, "b": 1}, {"a": {"x": 1}, "b": True}])
+    assert [] == distinguishing_fields([{"a": 1}, {"a": 1}])
+    assert [] == distinguishing_fields([])
+
+
+def test_a_cell_is_named_as_a_command_line_would_ask_for_it() -> None:
+    setting = {"data": "mnist", "dropout": True, "epochs": [1, 2], "burnt": None, "feature": {"text": "A"}}
+    assert "data=mnist, dropout=true, epochs=[1,2], burnt=null" == label(setting, [*setting][:4])
+    assert 'feature={"text": "A"}' == label(setting, ["feature", "absent"])

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import SpecError
 from orchestrator.spec import fields, spec_file
-from orchestrator.spec.plain_yaml import YamlError, parse_yaml
+from orchestrator.spec.fields import YamlError, parse_yaml
 from orchestrator.spec.specification import Spec
 
 

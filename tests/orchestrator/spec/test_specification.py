@@ -13,13 +13,12 @@ import toys
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec import config_parts, resolve, specification
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
-from orchestrator.spec.specification import Spec
-from tasks.audit import Audit
+from orchestrator.spec.specification import Execution, Spec
+from tasks.contract.audit import Audit
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Picture
-from tasks.files import File
+from tasks.worker.files import File
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -17,8 +17,8 @@ from orchestrator.errors import Absent, Damaged
 from orchestrator.executors.calls import Call, Done, Item, Lost, Outcome, Refused, perform
 from orchestrator.store import WriteEffect
 from orchestrator.store.local import LocalStore
-from tasks import checkpoints
-from tasks.job import Inputs, task
+from tasks.contract.job import Inputs, task
+from tasks.worker import checkpoints
 from tests.orchestrator.store.disk import Crash, Disk
 
 KEY, OTHER, NEAR = "ab" * 32, "cd" * 32, "ab" + "ef" * 31  # two of one folder, one of another

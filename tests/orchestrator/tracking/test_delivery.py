@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.run_folder import receipt
+from orchestrator.run_folder import notes
 from orchestrator.run_folder.journal import Journal
-from orchestrator.run_folder.receipt import Receipt
+from orchestrator.run_folder.notes import Receipt
 from orchestrator.runs.lifecycle import start
-from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import resolve_cells
-from orchestrator.spec.specification import Spec
+from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import Store, open_store
 from orchestrator.tracking import artifacts, delivery
 from orchestrator.tracking.delivery import Delivery, addresses, is_delivered
@@ -133,7 +132,7 @@ def received(store: Store, run: str, **fields: Any) -> Journal:
     position = journal.events_from(0)[1]
     known = {"position": position, "state": "finished", "fingerprint": artifacts.fingerprint(journal, store, None)}
     whole = {"uri": AT, "experiment": "wards", "experiment_id": "1", "run_id": "r", "address": f"{AT}/#/r"} | known
-    receipt.write(journal.folder, Receipt(**(whole | fields)))
+    notes.write_receipt(journal.folder, Receipt(**(whole | fields)))
     return journal
 
 
@@ -162,7 +161,7 @@ def test_a_start_that_did_nothing_is_no_news_and_need_not_be_read_again(store: S
     journal = received(store, run)
     journal.append([{"event": "started"}, {"event": "stored", "key": "a"}, {"event": "finished"}])
     assert is_delivered(journal, store, TARGET)
-    found = receipt.read(journal.folder)
+    found = notes.read_receipt(journal.folder)
     assert found is not None
     assert journal.events_from(0)[1] == found.position
     journal.append([{"event": "started"}, {"event": "interrupted"}])

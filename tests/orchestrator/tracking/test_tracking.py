@@ -19,7 +19,7 @@ import pytest
 
 from orchestrator import rounding
 from orchestrator.tracking import facts
-from tasks.schemas import SUMMARY
+from tasks.contract.schemas import SUMMARY
 from tests.conftest import Copied
 from tests.support.mlflow_server import MlflowServer, client, free_port, name_of, tracked
 from tests.support.shell import Shell

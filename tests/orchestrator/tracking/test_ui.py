@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.store import open_store
-from orchestrator.store.lock import file_lock
+from orchestrator.store.atomic_write import file_lock
 from orchestrator.tracking import ui
 from orchestrator.tracking.tracking_store import Target
 from tests.conftest import Copied

@@ -15,16 +15,16 @@ import pytest
 
 from orchestrator.errors import EngramError
 from orchestrator.inspection import results
-from orchestrator.run_folder import receipt
+from orchestrator.run_folder import notes
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import open_store
-from orchestrator.store.lock import file_lock
+from orchestrator.store.atomic_write import file_lock
 from orchestrator.tracking import database
 from orchestrator.tracking.delivery import is_delivered
 from orchestrator.tracking.server import Server, Undeliverable
 from orchestrator.tracking.tracking_store import Target
 from orchestrator.tracking.uploader import Uploader, follow, reason
-from tasks.schemas import SUMMARY
+from tasks.contract.schemas import SUMMARY
 from tests.conftest import Copied
 from tests.support.mlflow_server import client, name_of, tracked
 from tests.support.shell import Here
@@ -131,7 +131,7 @@ def test_a_name_that_the_user_gave_stays_and_one_of_ours_is_renewed(place: Place
             place.mlflow.delete_tag(run_id, "engram.name")
         else:
             place.mlflow.set_tag(run_id, "engram.name", ours)
-        (place.journal(report).folder / receipt.FILE).unlink()
+        (place.journal(report).folder / notes.RECEIPT_FILE).unlink()
         assert "" == place.deliver(report)
         return str(place.mlflow.get_run(run_id).info.run_name)
 
@@ -283,4 +283,4 @@ def test_what_went_wrong_is_a_line_without_a_password(error: Exception, said: st
 
 def test_a_receipt_that_cannot_be_read_is_none(tmp_path: Path) -> None:
     (tmp_path / "mlflow.json").write_text(json.dumps({"uri": 1}))
-    assert receipt.read(tmp_path) is None
+    assert notes.read_receipt(tmp_path) is None

@@ -27,9 +27,9 @@ from orchestrator.spec import audits
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from orchestrator.store import open_store
-from tasks.job import Inputs, Job, Roots, task
-from tasks.schemas import SUMMARY
-from tasks.verdict import Tone, Verdict
+from tasks.contract.job import Inputs, Job, Roots, task
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.verdict import Tone, Verdict
 from tests.dashboards import pages
 from tests.support.packages import EXAMPLE, offered_example
 from tests.support.shell import PATHS, ROOT

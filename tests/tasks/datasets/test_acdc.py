@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tasks.contract.extras import NIBABEL
 from tasks.datasets import acdc, catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.extras import NIBABEL
 
 SHAPE = (20, 30, 3, 2)  # x, y, slices, frames
 TABLE = "patient,tesla\npatient001,1.5\n2,3\n003,3.0\npatient101,1.5\npatient102,3\n"

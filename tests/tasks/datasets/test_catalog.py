@@ -1,3 +1,7 @@
+"""Usual sets that are not here are known by their sizes while a price is asked for, and at no other time."""
+
+from __future__ import annotations
+
 import os
 import subprocess
 import sys
@@ -6,9 +10,19 @@ from pathlib import Path
 import pytest
 
 from tasks.datasets import catalog
-from tasks.datasets.catalog import EMBEDDED, LAYOUTS, candidates, is_embedded, known_names, load, pin
+from tasks.datasets.catalog import is_embedded, load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
-from tests.tasks.datasets import test_cifar, test_idx, test_parquet
+from tasks.datasets.places import (
+    DESCRIPTIONS,
+    EMBEDDED,
+    LAYOUTS,
+    OUTLINES,
+    candidates,
+    known_names,
+    use_outlines,
+)
+from tests.tasks.datasets import test_parquet
+from tests.tasks.datasets.test_benchmark_files import cifar_files, idx_files
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +34,7 @@ def _nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("layout", ["mnist", "MNIST/raw", "fashion-mnist", "FashionMNIST/raw"])
 def test_mnist_is_found_in_its_usual_layouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
     name = "fashion-mnist" if "ashion" in layout else "mnist"
-    folder = test_idx.written(tmp_path / layout, zipped=True)
+    folder = idx_files(tmp_path / layout, zipped=True)
     digests = []
     for root in (tmp_path, *(folder.parents[:1] if "/" in layout else ()), folder):
         monkeypatch.setenv("ENGRAM_DATA", str(root))
@@ -35,7 +49,7 @@ def test_only_what_comes_with_the_installation_is_embedded() -> None:
 
 
 def test_a_folder_of_clothing_is_not_taken_for_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ENGRAM_DATA", str(test_idx.written(tmp_path / "fashion-mnist", zipped=False)))
+    monkeypatch.setenv("ENGRAM_DATA", str(idx_files(tmp_path / "fashion-mnist", zipped=False)))
     with pytest.raises(DatasetError, match="'mnist' not found"):
         pin(Dataset("mnist"))
 
@@ -44,7 +58,7 @@ def test_cifar10_is_found_as_batches_or_as_parquet(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     test_parquet.written(tmp_path / "cifar10")
     pictures = load(Dataset("cifar10"))
-    test_cifar.written(tmp_path / "cifar-10-batches-py")
+    cifar_files(tmp_path / "cifar-10-batches-py")
     batches = load(Dataset("cifar10"))
     assert (5, 15) == (len(pictures.train_images), len(batches.train_images))
 
@@ -87,7 +101,7 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 
 def test_a_remembered_digest_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
-    folder = test_idx.written(tmp_path / "mnist", zipped=False)
+    folder = idx_files(tmp_path / "mnist", zipped=False)
     known: dict[str, str] = {}
     digest = pin(Dataset("mnist"), known).digest
     assert [digest] == list(known.values())
@@ -107,7 +121,7 @@ def test_content_that_is_not_the_pinned_one_is_refused() -> None:
 
 def test_content_that_changed_after_pinning_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
-    folder = test_idx.written(tmp_path / "mnist", zipped=False)
+    folder = idx_files(tmp_path / "mnist", zipped=False)
     pinned = pin(Dataset("mnist"))
     path = folder / "train-labels-idx1-ubyte"
     path.write_bytes(path.read_bytes()[:-1] + b"\x02")
@@ -155,3 +169,32 @@ def test_pinning_imports_no_heavy_package() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "set()\n" == done.stdout
+
+
+@pytest.fixture(autouse=True)
+def nothing_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", OUTLINES)
+def test_an_outline_has_the_size_that_is_described_and_takes_no_memory(name: str) -> None:
+    with use_outlines():
+        images = catalog.load(catalog.pin(Dataset(name)))
+    stated = DESCRIPTIONS[name].split()[0].replace(",", "")
+    assert int(stated) == len(images.train_images) + len(images.test_images)
+    assert (0, 0) == (images.train_images.strides[0], images.test_images.strides[0])
+
+
+def test_outside_of_a_price_and_in_another_shape_what_is_absent_is_absent() -> None:
+    with use_outlines(), pytest.raises(DatasetError, match="data set 'cifar10' not found"):
+        catalog.pin(Dataset("cifar10#28x28#grey"))
+    with pytest.raises(DatasetError, match="data set 'mnist' not found"):
+        catalog.pin(Dataset("mnist"))
+
+
+def test_the_digest_of_an_outline_is_that_of_no_data_set() -> None:
+    with use_outlines():
+        digests = [catalog.pin(Dataset(name)).digest for name in OUTLINES]
+    with pytest.raises(DatasetError):
+        catalog.load(Dataset("svhn", "0" * 64))
+    assert len(OUTLINES) == len(set(digests)) + 1  # mnist and fashion-mnist are of one size

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from tasks.datasets.content import digest_of
-from tasks.datasets.dataset import DatasetError
-from tasks.datasets.labelled import Labelled, LabelledContent, check_classes, read, source, spread
+from tasks.datasets.catalog import is_embedded, load, pin
+from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset, digest_of
+from tasks.datasets.labelled import Labelled, LabelledContent, check_classes, labelled_source, read_labelled, spread
 from tasks.datasets.options import AS_THEY_ARE, Options
+from tests.tasks.datasets import scans
 from tests.tasks.datasets.scans import pixels, saved
 
 
@@ -25,7 +29,7 @@ def entries(folder: Path) -> tuple[Labelled, ...]:
 
 
 def test_the_splits_have_their_pictures_and_labels_in_the_order_given(tmp_path: Path) -> None:
-    images = read(entries(tmp_path), ("cat", "dog"), AS_THEY_ARE).images()
+    images = read_labelled(entries(tmp_path), ("cat", "dog"), AS_THEY_ARE).images()
     assert ([1, 0], [0]) == (images.train_labels.tolist(), images.test_labels.tolist())
     assert [pixels(1, 0).tolist(), pixels(0, 2).tolist()] == images.train_images[..., 0].tolist()
     assert [pixels(0, 1).tolist()] == images.test_images[..., 0].tolist()
@@ -34,7 +38,7 @@ def test_the_splits_have_their_pictures_and_labels_in_the_order_given(tmp_path: 
 
 def test_the_digest_is_of_files_labels_splits_and_names(tmp_path: Path) -> None:
     chosen = entries(tmp_path)
-    content = read(chosen, ("cat", "dog"), AS_THEY_ARE)
+    content = read_labelled(chosen, ("cat", "dog"), AS_THEY_ARE)
     told = [[hashlib.sha256(each.path.read_bytes()).hexdigest(), each.label, each.split] for each in chosen]
     parts = [json.dumps(["cat", "dog"]).encode(), json.dumps(told).encode()]
     assert digest_of("labelled pictures 1", parts) == content.digest()
@@ -43,7 +47,7 @@ def test_the_digest_is_of_files_labels_splits_and_names(tmp_path: Path) -> None:
 def test_grey_among_coloured_pictures_is_repeated(tmp_path: Path) -> None:
     coloured = np.dstack([pixels(0, at) for at in (5, 6, 7)])
     grey, red = (saved(tmp_path / f"{at}.png", each) for at, each in enumerate((pixels(0, 0), coloured)))
-    content = read((Labelled(grey, 0, "train"), Labelled(red, 0, "test")), ("cat",), AS_THEY_ARE)
+    content = read_labelled((Labelled(grey, 0, "train"), Labelled(red, 0, "test")), ("cat",), AS_THEY_ARE)
     images = content.images()
     assert np.repeat(pixels(0, 0)[..., None], 3, axis=2).tolist() == images.train_images[0].tolist()
     assert coloured.tolist() == images.test_images[0].tolist()
@@ -54,22 +58,22 @@ def test_pictures_of_two_sizes_are_refused_by_name_unless_a_size_is_asked_for(tm
     paths = [saved(tmp_path / f"{at}.png", pixels(0, at, *size)) for at, size in enumerate(sizes)]
     chosen = tuple(Labelled(path, 0, "train") for path in paths)
     with pytest.raises(DatasetError) as caught:
-        read(chosen, ("cat",), AS_THEY_ARE)
+        read_labelled(chosen, ("cat",), AS_THEY_ARE)
     assert str(caught.value).startswith(f"{paths[2]} is 7 x 4, 0.png 6 x 5; all must be of one size: add #64x64")
-    assert {(4, 4, 1)} == {picture.shape for picture in read(chosen, ("cat",), Options((4, 4))).pictures}
+    assert {(4, 4, 1)} == {picture.shape for picture in read_labelled(chosen, ("cat",), Options((4, 4))).pictures}
 
 
 def test_a_file_that_has_gone_or_is_no_picture_is_named(tmp_path: Path) -> None:
     (tmp_path / "text.png").write_text("no picture")
     for name, says in (("gone.png", "cannot be read: No such file"), ("text.png", "cannot be read as a picture: ")):
         with pytest.raises(DatasetError) as caught:
-            read((Labelled(tmp_path / name, 0, "train"),), ("cat",), AS_THEY_ARE)
+            read_labelled((Labelled(tmp_path / name, 0, "train"),), ("cat",), AS_THEY_ARE)
         assert str(caught.value).startswith(f"{tmp_path / name} {says}")
 
 
 def test_a_source_names_all_files_and_reads_none_of_them(tmp_path: Path) -> None:
     here, gone = Labelled(tmp_path / "gone.png", 0, "train"), tmp_path / "list.csv"
-    found = source([here], ("cat",), AS_THEY_ARE, (gone,))
+    found = labelled_source([here], ("cat",), AS_THEY_ARE, (gone,))
     assert ("labelled pictures 1", (gone, here.path)) == (found.rule, found.files)
 
 
@@ -98,3 +102,171 @@ def test_content_is_what_was_given() -> None:
     content = LabelledContent((Labelled(Path("a"), 0, "train"),), ("cat",), ("d",), (picture,))
     assert picture.tolist() == content.stack_split("train", 1)[0].tolist()
     assert (0, 2, 3, 1) == content.stack_split("test", 1).shape
+
+
+def refused(name: str) -> str:
+    with pytest.raises(DatasetError) as caught:
+        pin(Dataset(name))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_of_every_class_one_file_in_five_is_for_testing(tmp_path: Path) -> None:
+    images = load(pin(Dataset(f"folder:{scans.classes(tmp_path / 'scans')}")))
+    assert (("cat", "dog"), 2, (6, 5, 1)) == (images.names, images.classes, images.shape)
+    test = [(0, 0), (0, 5), (1, 0), (1, 5)]
+    train = [(label, number) for label in (0, 1) for number in range(1, 5)]
+    for split, labels, expected in (
+        (images.test_images, images.test_labels, test),
+        (images.train_images, images.train_labels, train),
+    ):
+        assert [label for label, _ in expected] == labels.tolist()
+        assert [pixels(*each).tolist() for each in expected] == split[..., 0].tolist()
+
+
+def test_folders_train_and_test_are_the_splits(tmp_path: Path) -> None:
+    scans.classes(tmp_path / "train", 3)
+    scans.classes(tmp_path / "test", 2)
+    images = load(pin(Dataset(f"folder:{tmp_path}")))
+    assert ([0, 0, 0, 1, 1, 1], [0, 0, 1, 1]) == (images.train_labels.tolist(), images.test_labels.tolist())
+    assert pixels(1, 2).tolist() == images.train_images[5, ..., 0].tolist()
+
+
+def test_the_digest_is_of_content_labels_and_options_and_of_no_path(tmp_path: Path) -> None:
+    folder = scans.classes(tmp_path / "scans")
+    name = f"folder:{folder}"
+    first = pin(Dataset(name))
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    assert first.digest == pin(Dataset(f"folder:{copy}")).digest
+    options = [pin(Dataset(name + each)).digest for each in ("#6x5", "#8x8", "#rgb", "#8x8#rgb")]
+    assert 5 == len({first.digest, *options})
+    assert options[3] == pin(Dataset(name + "#rgb#8x8")).digest
+    (copy / "dog" / "03.png").rename(copy / "cat" / "03b.png")
+    assert first.digest != pin(Dataset(f"folder:{copy}")).digest
+
+
+def test_a_remembered_digest_is_not_read_again_until_a_file_changes(tmp_path: Path) -> None:
+    name = f"folder:{scans.classes(tmp_path / 'scans')}"
+    known: dict[str, str] = {}
+    pin(Dataset(name), known)
+    known = dict.fromkeys(known, "ab" * 32)
+    assert "ab" * 32 == pin(Dataset(name), known).digest
+    assert "ab" * 32 != pin(Dataset(f"{name}#rgb"), known).digest
+    scans.saved(tmp_path / "scans" / "dog" / "06.png", pixels(1, 6))
+    assert "ab" * 32 != pin(Dataset(name), known).digest
+
+
+def test_any_size_is_resized_as_asked(tmp_path: Path) -> None:
+    folder = scans.classes(tmp_path / "scans")
+    odd = scans.saved(folder / "dog" / "03.png", pixels(1, 3, 9, 7))
+    said = refused(f"folder:{folder}")
+    assert f"{odd} is 9 x 7, 00.png 6 x 5; all must be of one size: add #64x64, or another height x width" in said
+    images = load(pin(Dataset(f"folder:{folder}#8x10#rgb")))
+    assert (8, 10, 3) == images.shape
+    expected = Image.fromarray(pixels(1, 3, 9, 7)).resize((10, 8), Image.Resampling.BILINEAR)
+    assert np.asarray(expected).tolist() == images.train_images[6, ..., 1].tolist()
+
+
+def test_sixteen_bits_are_scaled_to_eight_and_colour_wins_over_grey(tmp_path: Path) -> None:
+    folder = scans.classes(tmp_path / "scans")
+    deep = np.linspace(0, 65535, 30).round().astype(np.uint16).reshape(6, 5)
+    for name in ("01.png", "02.tif"):
+        scans.saved(folder / "cat" / name, deep)
+    (folder / "cat" / "02.png").unlink()
+    images = load(pin(Dataset(f"folder:{folder}")))
+    expected = np.floor(deep / 257 + 0.5)
+    assert expected.tolist() == images.train_images[0, ..., 0].tolist() == images.train_images[1, ..., 0].tolist()
+    scans.saved(folder / "dog" / "01.png", np.stack([pixels(1, each) for each in range(3)], 2))
+    images = load(pin(Dataset(f"folder:{folder}")))
+    assert [pixels(0, 3).tolist()] * 3 == images.train_images[2].transpose(2, 0, 1).tolist()
+    assert (6, 5, 1) == load(pin(Dataset(f"folder:{folder}#grey"))).shape
+
+
+def test_hidden_files_and_litter_are_passed_over(tmp_path: Path) -> None:
+    folder = scans.classes(tmp_path / "scans")
+    before = pin(Dataset(f"folder:{folder}")).digest
+    for name in (".DS_Store", "dog/Thumbs.db", "cat/._00.png", "README.txt"):
+        (folder / name).write_text("litter")
+    assert before == pin(Dataset(f"folder:{folder}")).digest
+
+
+def test_what_is_no_such_folder_is_refused_by_the_name_of_the_file(tmp_path: Path) -> None:
+    whole = scans.classes(tmp_path / "whole")
+
+    def changed(name: str) -> Path:
+        return Path(shutil.copytree(whole, tmp_path / name))
+
+    assert f"no folder {tmp_path / 'gone'}" == refused(f"folder:{tmp_path / 'gone'}")
+    folder = changed("text")
+    (folder / "dog" / "notes.txt").write_text("a dog")
+    assert f"{folder}/dog/notes.txt is no picture; a class's folder must hold" in refused(f"folder:{folder}")
+    folder = changed("broken")
+    (folder / "dog" / "02.png").write_bytes((folder / "dog" / "02.png").read_bytes()[:60])
+    assert f"{folder}/dog/02.png cannot be read as a picture: " in refused(f"folder:{folder}")
+    folder = changed("empty")
+    (folder / "bird").mkdir()
+    assert f"{folder}/bird is empty; a class must have pictures" == refused(f"folder:{folder}")
+    folder = changed("single")
+    scans.saved(folder / "bird" / "1.png", pixels(0, 0))
+    said = f"{folder}: class 'bird' has no picture in the train split, and 1 in all; each class must be in both"
+    assert said == refused(f"folder:{folder}")
+    folder = changed("deep")
+    (folder / "dog" / "more").mkdir()
+    assert f"{folder}/dog/more is a folder inside a class" in refused(f"folder:{folder}")
+    folder = changed("pipe")
+    os.mkfifo(folder / "dog" / "endless.png")
+    assert f"{folder}/dog/endless.png is no file" in refused(f"folder:{folder}")
+    folder = changed("loose")
+    scans.saved(folder / "1.png", pixels(0, 0))
+    assert f"{folder}/1.png belongs to no class" in refused(f"folder:{folder}")
+    (tmp_path / "bare").mkdir()
+    assert "has no sub-folders; it must have one for each class" in refused(f"folder:{tmp_path / 'bare'}")
+
+
+def test_a_class_must_be_in_both_splits(tmp_path: Path) -> None:
+    scans.classes(tmp_path / "train")
+    assert f"{tmp_path} has a folder 'train', but no 'test' beside it; it must have both or none" == refused(
+        f"folder:{tmp_path}"
+    )
+    scans.classes(tmp_path / "test")
+    shutil.rmtree(tmp_path / "test" / "dog")
+    assert "class 'dog' has no picture in the test split, and 6 in all" in refused(f"folder:{tmp_path}")
+
+
+def test_options_go_with_every_set() -> None:
+    small = load(pin(Dataset("digits#14x14#rgb")))
+    assert ((14, 14, 3), 10) == (small.shape, small.classes)
+    assert is_embedded("digits#14x14")
+    assert not is_embedded("folder:digits")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        (
+            "digits#gray",
+            "data set 'digits' has no option #gray; the options are #HEIGHTxWIDTH, #grey and #rgb; did",
+        ),
+        ("digits#0x5", "data set 'digits' has no option #0x5; the options are #HEIGHTxWIDTH, #grey and #rgb"),
+        ("folder:nowhere#64", "data set 'folder:nowhere' has no option #64; the options are"),
+        ("digits#5x5#6x6", "data set 'digits#5x5' has two sizes, #5x5 and #6x6; give one"),
+        ("digits#grey#rgb", "has two colours; give one of #grey and #rgb"),
+        ("folder:", "data set 'folder:' has no path; write it as folder:PATH"),
+        ("digit", "unknown data set 'digit'; did you mean 'digits'?"),
+    ],
+)
+def test_a_name_that_nothing_has_is_the_users_slip(name: str, says: str) -> None:
+    with pytest.raises(UnknownDataset) as caught:
+        pin(Dataset(name))
+    assert says in str(caught.value)
+
+
+def test_a_path_may_hold_a_hash_and_an_at_and_lie_in_the_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = scans.classes(tmp_path / "set#1@home")
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+    pinned = pin(Dataset.parse("folder:set#1@home#8x8"))
+    assert f"folder:{folder}#8x8" == pinned.name
+    assert pinned == Dataset.parse(str(pinned))
+    assert (8, 8, 1) == load(pinned).shape

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +12,9 @@ import pytest
 
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.datasets.images import Images
-from tasks.datasets.mixtures import Part, Remainder, Share
+from tasks.datasets.images import Images, Pixels
+from tasks.datasets.mixtures import Part, Remainder, Share, digests, find_repeats, origins, overlap
+from tasks.datasets.options import Options, Shaped
 
 DIGITS = Part(Dataset("digits"), 100, 200)
 
@@ -99,3 +102,103 @@ def test_every_image_is_drawn_equally_often(images: Images) -> None:
 def test_a_share_that_is_none_is_refused(share: float, seed: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Share(DIGITS, share, seed)
+
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (9, 4, 6, 1), dtype=np.uint8)
+
+
+def of(train: Pixels, origins: np.ndarray | None = None) -> Images:
+    labels = np.zeros(len(train), np.int64)
+    return Images(train, labels, train[:1], labels[:1], classes=1, train_origins=origins)
+
+
+def every(images: Images) -> np.ndarray:
+    return np.arange(len(images.train_images))
+
+
+def test_a_digest_is_of_an_images_shape_and_pixels() -> None:
+    found = digests(of(PIXELS), np.array([5, 2]))
+    expected = [hashlib.sha256(struct.pack("<3I", 4, 6, 1) + PIXELS[row].tobytes()).digest() for row in (5, 2)]
+    assert expected == [each.tobytes() for each in found]
+
+
+def test_the_same_bytes_in_another_shape_are_another_image() -> None:
+    first, second = of(PIXELS), of(PIXELS.reshape(9, 6, 4, 1))
+    assert [] == overlap(first, every(first), second, every(second))
+
+
+def test_the_images_that_both_hold_are_named_by_their_rows_in_each() -> None:
+    first, second = of(PIXELS[:6]), of(PIXELS[[7, 5, 8, 1, 5]])
+    assert [(1, 3), (5, 1)] == overlap(first, every(first), second, every(second))
+    assert [(5, 4)] == overlap(first, np.array([0, 5]), second, np.array([4, 3]))
+    assert [] == overlap(first, np.array([0, 2]), second, every(second))
+
+
+def test_each_image_is_named_once_however_often_it_is_repeated() -> None:
+    black = of(np.zeros((300, 4, 6, 1), np.uint8))
+    assert [(row, 0) for row in range(300)] == overlap(black, every(black), black, every(black))
+
+
+def test_images_made_of_the_same_image_overlap_with_it_and_with_each_other() -> None:
+    plain = of(PIXELS)
+    made = of(255 - PIXELS[:3], origins(plain)[:3])
+    made_too = of(PIXELS[2:5] // 2, origins(plain)[2:5])
+    assert [(0, 0), (1, 1), (2, 2)] == overlap(plain, every(plain), made, every(made))
+    assert [(0, 0), (1, 1), (2, 2)] == overlap(made, every(made), plain, every(plain))
+    assert [(2, 0)] == overlap(made, every(made), made_too, every(made_too))
+
+
+@pytest.fixture(scope="module")
+def digits() -> Images:
+    return load(Dataset("digits"))
+
+
+def test_no_two_of_the_digits_are_the_same(digits: Images) -> None:
+    every_image = np.concatenate([digits.train_images, digits.test_images])
+    assert 1797 == len({each.tobytes() for each in every_image})
+
+
+@pytest.mark.parametrize("shape", ["", "#14x14", "#14x14#rgb"])
+def test_digits_on_photos_overlap_with_the_digits_of_the_same_rows_alone(shape: str) -> None:
+    first, second = load(Dataset(f"digits{shape}")), load(Dataset(f"digits-on-photos{shape}"))
+    assert [(row, row) for row in range(50, 60)] == overlap(first, np.arange(60), second, np.arange(50, 200))
+    assert [] == overlap(first, np.arange(600), second, np.arange(600, 1437))
+
+
+def test_another_shape_keeps_groups_and_what_images_were_made_of(digits: Images) -> None:
+    class Content:
+        def digest(self) -> str:
+            return ""
+
+        def images(self) -> Images:
+            return grouped
+
+    groups = np.arange(1437) // 3
+    grouped = replace(digits, train_groups=groups)
+    small = Shaped(Content(), Options((14, 14))).images()
+    assert (groups.tolist(), digests(digits, every(digits)).tolist()) == (
+        np.asarray(small.train_groups).tolist(),
+        np.asarray(small.train_origins).tolist(),
+    )
+    grouped = replace(grouped, train_origins=digests(digits, every(digits)[::-1]))
+    small = Shaped(Content(), Options((14, 14))).images()
+    assert grouped.train_origins is small.train_origins
+    assert Shaped(Content(), Options((28, 28), channels=1)).images() is grouped
+
+
+@pytest.mark.parametrize(
+    ("groups", "equal"),
+    [(None, [(7, 6), (8, 6)]), ([0, 0, 1, 1, 2, 2, 3, 3, 3], []), ([0, 0, 1, 1, 2, 2, 3, 3, 4], [(8, 6)])],
+)
+def test_images_that_are_there_again_are_named_unless_they_are_of_one_group(
+    groups: list[int] | None, equal: list[tuple[int, int]]
+) -> None:
+    images = of(PIXELS[[0, 1, 2, 3, 4, 5, 6, 6, 6]])
+    grouped = replace(images, train_groups=None if groups is None else np.array(groups))
+    assert equal == find_repeats(grouped, every(grouped))
+    assert [] == find_repeats(grouped, np.arange(7))
+
+
+def test_images_made_of_one_image_are_the_same() -> None:
+    images = of(PIXELS, digests(of(PIXELS), np.array([0, 1, 2, 3, 4, 5, 6, 7, 0])))
+    assert [(8, 0)] == find_repeats(images, every(images))

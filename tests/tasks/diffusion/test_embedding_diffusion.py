@@ -9,29 +9,29 @@ import pyarrow as pa
 import pytest
 import torch
 
-from tasks import checkpoints, compute_context
-from tasks.checkpoints import Link
-from tasks.datasets.boxed.partition import Partition, split_pictures
-from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.contract.job import Job
+from tasks.datasets.boxed.partition import Partition, TrainingImages, split_pictures
 from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.dataset import Dataset
-from tasks.diffusion.diffusion_config import Diffusion, UNet
+from tasks.diffusion.diffusion_training import Diffusion, UNet
 from tasks.diffusion.embedding_diffusion import (
     DIFFUSION,
     EmbeddingDiffusion,
     draw,
+    drawn_from_neighbours,
     embed_pictures,
+    mean_of,
     model_of,
     train_diffusion,
     up_to,
 )
-from tasks.diffusion.neighbour_drawings import drawn_from_neighbours, mean_of
-from tasks.job import Job
 from tasks.self_supervised.encoder import encoder
-from tasks.self_supervised.encoder_config import EncoderConfig
 from tasks.self_supervised.networks import initial_network, tensors
-from tasks.self_supervised.snapshots import SNAPSHOTS, row, weights_of
+from tasks.self_supervised.pretraining import SNAPSHOTS, row, weights_of
+from tasks.self_supervised.pretraining_config import EncoderConfig
 from tasks.training.chains import chain
+from tasks.worker import checkpoints, compute_context
+from tasks.worker.checkpoints import Link
 
 DATA = Dataset("digits-on-photos")
 PARTITION = Partition(per_class=2, public=20)

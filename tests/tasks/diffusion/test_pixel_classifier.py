@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks.datasets.boxed.partition import Partition
-from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.boxed.partition import Partition, TrainingImages
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.pixel_classifier import (
     PIXEL_CLASSIFIER,

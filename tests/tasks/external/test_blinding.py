@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import stat
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from tasks.external.blinding import blind_images, check_secret, derive_secret_seed, different
+from tasks.datasets.dataset import DatasetError
+from tasks.external.blinding import (
+    SPLIT_SCHEMA,
+    Split,
+    blind_images,
+    check_secret,
+    derive_secret_seed,
+    different,
+    key_of,
+    write_private,
+)
 
 
 def test_every_image_is_there_and_a_tenth_of_them_twice() -> None:
@@ -53,3 +68,48 @@ def test_answers_differ_beyond_the_last_place_and_beyond_what_devices_differ_in(
     one, other = (p, np.log(p / (1 - p))), (q, np.log(q / (1 - q)))
     assert [False, True, True] == different(one, other, 0.0).tolist()
     assert [False, False, True] == different(one, other, 0.01).tolist()
+
+
+ROWS = [
+    {
+        "set": "query",
+        "data": "folder:a,b",
+        "row": 3,
+        "file": "a,b/3.png",
+        "image": "p/000001.png",
+        "again": None,
+    },
+    {"set": "control", "data": "folder:a,b", "row": 4, "file": None, "image": "p/000000.png", "again": "x.png"},
+]
+KEY = key_of([("p/000001.png", "query"), ("p/000000.png", "control")])
+
+
+def test_they_lie_beside_the_folder_that_is_given_away_and_nobody_else_reads_them(tmp_path: Path) -> None:
+    held = Split(KEY, pa.Table.from_pylist(ROWS, SPLIT_SCHEMA)).files_beside(tmp_path / "probes")
+    key, split = tmp_path / "probes-key.csv", tmp_path / "probes-split.csv"
+    assert [key, split] == list(held)
+    write_private(held)
+    with split.open(newline="") as file:
+        read = list(csv.DictReader(file))
+    assert [{name: str(value or "") for name, value in row.items()} for row in ROWS] == read
+    assert '"image","set"\n"p/000000.png","control"\n"p/000001.png","query"\n' == key.read_text()
+    assert [0o600, 0o600] == [stat.S_IMODE(path.stat().st_mode) for path in held]
+
+
+def test_the_commitment_is_the_sha256_of_the_keys_file_whatever_order_it_was_made_in(tmp_path: Path) -> None:
+    split = Split(KEY)
+    write_private(split.files_beside(tmp_path / "probes"))
+    assert hashlib.sha256((tmp_path / "probes-key.csv").read_bytes()).hexdigest() == split.commitment
+    assert [tmp_path / "probes-key.csv"] == list(tmp_path.iterdir())
+    other = key_of([("p/000001.png", "control"), ("p/000000.png", "query")])
+    assert split.commitment != Split(other).commitment
+
+
+def test_they_are_written_again_where_they_are_the_same_and_others_are_kept(tmp_path: Path) -> None:
+    table = pa.Table.from_pylist(ROWS, SPLIT_SCHEMA)
+    write_private(Split(KEY, table).files_beside(tmp_path / "probes"))
+    write_private(Split(KEY, table).files_beside(tmp_path / "probes"))
+    with pytest.raises(DatasetError, match=r"probes-split\.csv is there and is not what would be written; name a new"):
+        Split(KEY, table.slice(1)).files_beside(tmp_path / "probes")
+    with pytest.raises(DatasetError, match=r"probes-key\.csv is there and is not what would be written; name a new"):
+        Split(KEY.slice(1)).files_beside(tmp_path / "probes")

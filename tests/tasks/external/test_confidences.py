@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tasks.external import confidences
 from tasks.external.confidences import Confidences, round_confidences
-from tasks.external.outputs import Gives
-from tasks.files import File
+from tasks.external.model_file import Gives
+from tasks.worker.files import File
 
 IDS = ["query/000000.png", "query/000001.png", "query/000002.png"]
 P = np.array([[0.5, 0.2, 0.3], [0.125, 0.125, 0.75], [0.25, 0.5, 0.25]])

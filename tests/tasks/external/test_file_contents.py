@@ -1,9 +1,11 @@
 """What a file of a model holds is told without reading it, and refused when a run is planned."""
 
 import pickle
+import shutil
 import subprocess
 import sys
 import warnings
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -54,10 +56,21 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
         )
 
 
-def test_planning_refuses_weights_without_a_network_and_pickled_modules(tmp_path: Path) -> None:
+def test_planning_refuses_what_a_run_would_refuse(tmp_path: Path) -> None:
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
     torch.save(module.state_dict(), tmp_path / "state.pt")
     torch.save(module, tmp_path / "whole.pt")
+    for name in ("garbage.pt", "garbage.pt2", "garbage.npz"):
+        (tmp_path / name).write_bytes(b"neither weights nor a program")
+    with zipfile.ZipFile(tmp_path / "other.pt", "w") as archive:
+        archive.writestr("other/readme.txt", "no program")
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "config.json").write_text('{"architectures": ["ViTForImageClassification"]}')
+    for at, index in enumerate(
+        ("[]", '{"weight_map": {"w": "../w.safetensors"}}', '{"weight_map": {"w": "w.safetensors"}}')
+    ):
+        shutil.copytree(tmp_path / "shards", tmp_path / f"shards{at}")
+        (tmp_path / f"shards{at}" / "model.safetensors.index.json").write_text(index)
     engram = Shell(tmp_path)
     for model, code, told in (
         ("state.pt", 2, "it is a state dict, which needs its network: write package.module:factory+state.pt"),
@@ -65,6 +78,15 @@ def test_planning_refuses_weights_without_a_network_and_pickled_modules(tmp_path
         ("timm:resnet10t+whole.pt", 2, "is not unpickled, which would run its code; save its weights"),
         ("last.ckpt", 2, "a file of weights, which needs its network: write package.module:factory+last.ckpt"),
         ("transformers:nowhere", 1, "there is no folder"),
+        ("garbage.pt", 2, "is no TorchScript: it is no archive; save it with torch.export.save"),
+        ("other.pt", 2, "is no TorchScript: its archive holds no program"),
+        ("garbage.pt2", 2, "is no archive of torch.export.save"),
+        ("timm:resnet10t+garbage.pt", 2, "is no file of torch.save; write torch.save(model.state_dict(), path)"),
+        ("timm:resnet10t+other.pt", 2, "is no file of torch.save"),
+        ("timm:resnet10t+garbage.npz", 2, "is no .npz: it is no archive"),
+        ("transformers:shards0", 2, "its model.safetensors.index.json is no JSON object"),
+        ("transformers:shards1", 2, "does not say which files of the folder hold the weights"),
+        ("transformers:shards2", 1, "there is no file"),
     ):
         said = engram("plan", "unique_feature", f"given.models={model}", *ASKED, code=code)
         assert told in said.stderr

@@ -1,7 +1,12 @@
 """Pictures for an owner: written, asked about by the script that comes with them, and read back as answers."""
 
+from __future__ import annotations
+
+import re
 import subprocess
 import sys
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +16,12 @@ from PIL import Image
 from torch import nn
 
 from tasks.datasets.dataset import DatasetError
-from tasks.external import handout, loading, outputs
+from tasks.external import loading
+from tasks.external.handout import ToEmbed, read_list, write_pictures, write_to_embed
 from tasks.external.model_file import ModelFile
-from tasks.files import File
+from tasks.external.outputs import read_outputs
+from tasks.external.sent_table import read_embeddings
+from tasks.worker.files import File
 
 GREY = np.random.default_rng(0).integers(0, 256, (3, 5, 4, 1), np.uint8)
 COLOUR = np.random.default_rng(1).integers(0, 256, (2, 5, 4, 3), np.uint8)
@@ -25,8 +33,8 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_pictures_are_the_pixels(tmp_path: Path) -> None:
-    table = handout.write(tmp_path / "out", SETS)
-    assert table == handout.read(tmp_path / "out")
+    table = write_pictures(tmp_path / "out", SETS)
+    assert table == read_list(tmp_path / "out")
     expected = [("clean/000000.png", "clean", 0), ("patched-1/000001.png", "patched-1", 1)]
     rows = [tuple(row.values()) for row in table.to_pylist()]
     assert (5, expected) == (len(rows), [rows[0], rows[-1]])
@@ -35,21 +43,21 @@ def test_the_pictures_are_the_pixels(tmp_path: Path) -> None:
 
 
 def test_the_same_pictures_are_the_same_bytes_and_half_a_folder_is_completed(tmp_path: Path) -> None:
-    handout.write(tmp_path / "a", SETS)
-    handout.write(tmp_path / "b", SETS)
+    write_pictures(tmp_path / "a", SETS)
+    write_pictures(tmp_path / "b", SETS)
     whole = files(tmp_path / "a")
     assert whole == files(tmp_path / "b")
     (tmp_path / "b" / "images.csv").unlink()
     (tmp_path / "b" / "clean" / "000001.png").rename(tmp_path / "b" / "clean" / "000001.png.part")
     with pytest.raises(DatasetError, match=r"has no images.csv, which is written last: it is half written"):
-        handout.read(tmp_path / "b")
-    handout.write(tmp_path / "b", SETS)
+        read_list(tmp_path / "b")
+    write_pictures(tmp_path / "b", SETS)
     assert whole == files(tmp_path / "b")
 
 
 def test_the_owner_is_told_the_commitment_to_the_list_that_says_what_the_pictures_are(tmp_path: Path) -> None:
-    handout.write(tmp_path / "told", SETS, commitment="ab" * 32)
-    handout.write(tmp_path / "not", SETS)
+    write_pictures(tmp_path / "told", SETS, commitment="ab" * 32)
+    write_pictures(tmp_path / "not", SETS)
     told, silent = ((tmp_path / name / "README.txt").read_text() for name in ("told", "not"))
     assert f"\n    {'ab' * 32}\n" in told
     assert ("What we promise" in told, "What we promise" in silent) == (True, False)
@@ -57,16 +65,16 @@ def test_the_owner_is_told_the_commitment_to_the_list_that_says_what_the_picture
 
 
 def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None:
-    handout.write(tmp_path / "a", SETS)
+    write_pictures(tmp_path / "a", SETS)
     before = files(tmp_path / "a")
     with pytest.raises(DatasetError, match=r"is not empty: clean/000000.png is not what would be written"):
-        handout.write(tmp_path / "a", [("clean", GREY + 1), *SETS[1:]])
+        write_pictures(tmp_path / "a", [("clean", GREY + 1), *SETS[1:]])
     with pytest.raises(DatasetError, match=r"is not empty: images.csv is not what would be written"):
-        handout.write(tmp_path / "a", [*SETS, ("more", GREY)])
+        write_pictures(tmp_path / "a", [*SETS, ("more", GREY)])
     assert before == files(tmp_path / "a")
     (tmp_path / "a" / "thesis.tex").write_text("years of work")
     with pytest.raises(DatasetError, match=r"is not empty: thesis.tex does not belong there; name a new folder"):
-        handout.write(tmp_path / "a", SETS)
+        write_pictures(tmp_path / "a", SETS)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +90,7 @@ def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None
 )
 def test_sets_that_cannot_be_written_are_refused(tmp_path: Path, sets: list[tuple[str, np.ndarray]], told: str) -> None:
     with pytest.raises(DatasetError, match=told):
-        handout.write(tmp_path / "out", sets)
+        write_pictures(tmp_path / "out", sets)
     assert not (tmp_path / "out").exists()
 
 
@@ -90,7 +98,7 @@ def test_sets_that_cannot_be_written_are_refused(tmp_path: Path, sets: list[tupl
 def test_the_script_of_the_readme_gives_what_the_model_says(tmp_path: Path) -> None:
     """Run as the owner would, in that folder, by a process that cannot import this package."""
     folder = tmp_path / "out"
-    handout.write(folder, [("one", COLOUR), ("two", COLOUR[::-1].copy())])
+    write_pictures(folder, [("one", COLOUR), ("two", COLOUR[::-1].copy())])
     text = (folder / "README.txt").read_text()
     assert max(map(len, text.splitlines())) <= 120
     script = "\n".join(line[4:] for line in text.splitlines() if line.startswith("    ") or not line)
@@ -103,6 +111,68 @@ def test_the_script_of_the_readme_gives_what_the_model_says(tmp_path: Path) -> N
     (tmp_path / "model.pt").rename(folder / "model.pt")
     done = subprocess.run([sys.executable, "-I", "-c", script], cwd=folder, capture_output=True, text=True, check=False)
     assert 0 == done.returncode, done.stderr
-    said = outputs.read(File(str(folder / "outputs.csv"))).select(handout.read(folder).column("image").to_pylist())
+    said = read_outputs(File(str(folder / "outputs.csv"))).select(read_list(folder).column("image").to_pylist())
     asked = loading.log_probabilities(ModelFile(str(folder / "model.pt")), np.concatenate([COLOUR, COLOUR[::-1]]))
     np.testing.assert_allclose(said.log_p, asked.log_p, rtol=0, atol=1e-5)
+
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (5, 6, 6, 3), np.uint8)
+
+
+def sets(pixels: np.ndarray = PIXELS) -> list[tuple[str, ToEmbed]]:
+    def some() -> Iterator[np.ndarray]:
+        yield pixels[:2]
+        yield pixels[2:3]
+
+    return [("crops", ToEmbed(3, some)), ("public", ToEmbed(2, lambda: iter([pixels[3:]])))]
+
+
+def test_the_pictures_are_the_pixels_and_the_list_names_them(tmp_path: Path) -> None:
+    table = write_to_embed(tmp_path / "out", sets())
+    ids = [f"crops/00000{at}.png" for at in range(3)] + [f"public/00000{at}.png" for at in range(2)]
+    assert ids == table["image"].to_pylist()
+    for pixels, image in zip(PIXELS, ids, strict=True):
+        np.testing.assert_array_equal(pixels, np.asarray(Image.open(tmp_path / "out" / image)))
+    listed = (tmp_path / "out" / "images.csv").read_text().splitlines()
+    assert ["image,set,row", "crops/000000.png,crops,0"] == listed[:2]
+    assert 6 == len(listed)
+
+
+def test_half_a_folder_is_completed_and_one_with_anything_else_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    write_to_embed(folder, sets())
+    whole = files(folder)
+    (folder / "images.csv").unlink()
+    (folder / "crops" / "000001.png").rename(folder / "crops" / "000001.png.part")
+    write_to_embed(folder, sets())
+    assert whole == files(folder)
+    with pytest.raises(DatasetError, match=r"is not empty: crops/000000.png is not what would be written"):
+        write_to_embed(folder, sets(PIXELS + 1))
+    assert whole == files(folder)
+    (folder / "thesis.tex").write_text("years of work")
+    with pytest.raises(DatasetError, match=r"is not empty: thesis.tex does not belong there; name a new folder"):
+        write_to_embed(folder, sets())
+
+
+def test_what_are_no_pictures_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="there are no pictures to write"):
+        write_to_embed(tmp_path, [("crops", ToEmbed(0, lambda: iter([])))])
+    with pytest.raises(DatasetError, match=r"set 'crops' is float64 \(1, 6, 6, 3\)"):
+        write_to_embed(tmp_path, [("crops", ToEmbed(1, lambda: iter([PIXELS[:1] / 2])))])
+
+
+@pytest.mark.slow
+def test_the_script_that_comes_with_them_makes_the_table_that_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    table = write_to_embed(folder, sets())
+    encoder = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten()).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.script(encoder).save(str(folder / "encoder.pt"))
+    readme = (folder / "README.txt").read_text()
+    script = re.sub("(?m)^    ", "", readme[readme.index("    import csv") :])
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], cwd=folder, check=True)
+    found = read_embeddings(File(str(folder / "embeddings.parquet"))).select(table["image"].to_pylist())
+    with torch.no_grad():
+        expected = encoder(torch.from_numpy(PIXELS).permute(0, 3, 1, 2).float() / 255).numpy()
+    np.testing.assert_allclose(expected, found, rtol=1e-5, atol=1e-6)

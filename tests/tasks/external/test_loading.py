@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from tasks.contract.extras import ONNXRUNTIME
 from tasks.external import loading
 from tasks.external.model_file import Interface, ModelFile, pin
-from tasks.extras import ONNXRUNTIME
 
 SHAPE, CLASSES, ROWS = (8, 6, 3), 4, 21
 SOURCE = """

@@ -1,9 +1,11 @@
 """Models as files: how they are written, pinned and told apart."""
 
 import hashlib
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.planning.identity import canonical
@@ -58,19 +60,19 @@ def test_what_is_no_model_is_refused_when_it_is_named(name: str) -> None:
 def test_the_identity_is_the_content_and_never_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "m.pt").write_bytes(b"weights")
+        (tmp_path / folder / "m.onnx").write_bytes(b"weights")
     monkeypatch.chdir(tmp_path)
-    here, there = pin(ModelFile("a/m.pt")), pin(ModelFile("b/m.pt"))
-    assert ModelFile(str(tmp_path / "a" / "m.pt"), hashlib.sha256(b"weights").hexdigest()) == here
+    here, there = pin(ModelFile("a/m.onnx")), pin(ModelFile("b/m.onnx"))
+    assert ModelFile(str(tmp_path / "a" / "m.onnx"), hashlib.sha256(b"weights").hexdigest()) == here
     assert here.identity() == there.identity()
     assert {"identity": here.digest} == canonical(here)
     assert b"weights" == content(here)
     assert here == pin(ModelFile.parse(str(here)))
     with pytest.raises(ValueError, match="no digest yet; pin it before planning"):
-        ModelFile("a/m.pt").identity()
-    (tmp_path / "a" / "m.pt").write_bytes(b"others")
+        ModelFile("a/m.onnx").identity()
+    (tmp_path / "a" / "m.onnx").write_bytes(b"others")
     for again in (pin, content):
-        with pytest.raises(ValueError, match=r"m\.pt is not the one that was pinned: its content has digest "):
+        with pytest.raises(ValueError, match=r"m\.onnx is not the one that was pinned: its content has digest "):
             again(here)
 
 
@@ -79,14 +81,14 @@ def test_a_factory_counts_by_its_source_its_function_and_its_weights(
 ) -> None:
     source, weights = tmp_path / "given_source.py", tmp_path / "w.pt"
     source.write_text("one = two = None\n")
-    weights.write_bytes(b"weights")
+    torch.save({"w": torch.zeros(2)}, weights)
     monkeypatch.syspath_prepend(str(tmp_path))
     first = pin(ModelFile(f"given_source:one+{weights}"))
     assert first == pin(first)
     second = pin(ModelFile(f"given_source:two+{weights}"))
     source.write_text("one = two = 1\n")
     third = pin(ModelFile(f"given_source:one+{weights}"))
-    weights.write_bytes(b"others")
+    torch.save({"w": torch.ones(2)}, weights)
     fourth = pin(ModelFile(f"given_source:one+{weights}"))
     assert 4 == len({model.identity() for model in (first, second, third, fourth)})
     with pytest.raises(ValueError, match="there is no module 'no_such_source'"):
@@ -119,13 +121,13 @@ def test_an_interface_refuses_what_is_none(fields: dict[str, object], told: str)
 
 
 def test_weights_for_timm_count_by_the_networks_name_and_their_content(tmp_path: Path) -> None:
-    for name in ("a.pt", "b.pt"):
-        (tmp_path / name).write_bytes(b"weights")
+    torch.save({"w": torch.zeros(2)}, tmp_path / "a.pt")
+    shutil.copy(tmp_path / "a.pt", tmp_path / "b.pt")
     one, same, other = (
         pin(ModelFile(f"timm:{network}+{tmp_path / file}")).identity()
         for network, file in (("resnet10t", "a.pt"), ("resnet10t", "b.pt"), ("resnet14t", "a.pt"))
     )
     assert one == same
-    assert len({one, other, hashlib.sha256(b"weights").hexdigest()}) == 3
+    assert len({one, other, hashlib.sha256((tmp_path / "a.pt").read_bytes()).hexdigest()}) == 3
     assert f"timm:resnet10t+{tmp_path / 'a.pt'}" == pin(ModelFile(f"timm:resnet10t+{tmp_path / 'a.pt'}")).name
     assert ModelFile("timm:resnet10t+a.pt") == ModelFile("timm:resnet10t+/home/ann/a.pt").named()

@@ -1,5 +1,7 @@
 """Tables of outputs, as owners send them."""
 
+from __future__ import annotations
+
 import math
 from pathlib import Path
 
@@ -7,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
 
-from tasks.external import outputs
-from tasks.external.answers import FLOOR
-from tasks.external.outputs import Gives
-from tasks.files import File, pin
+from tasks.external.model_file import Gives
+from tasks.external.outputs import FLOOR, read_answers, read_outputs
+from tasks.worker.files import File, pin
 
 IDS = ["a/000000.png", "a/000001.png", "b/000000.png"]
 P = np.array([[0.5, 0.25, 0.25], [0.125, 0.125, 0.75], [0.25, 0.5, 0.25]])
@@ -36,7 +38,7 @@ def lines(header: str, values: np.ndarray, ids: list[str] | None = None) -> str:
     ],
 )
 def test_a_csv_says_what_is_in_it_in_any_order(tmp_path: Path, header: str, values: np.ndarray) -> None:
-    table = outputs.read(csv(tmp_path, lines(header, values)))
+    table = read_outputs(csv(tmp_path, lines(header, values)))
     found = table.select([IDS[2], IDS[0], IDS[2]])
     assert (3, 0) == (table.classes, found.floored)
     np.testing.assert_allclose(found.log_p, np.log(P[[2, 0, 2]]), rtol=0, atol=1e-12)
@@ -44,7 +46,7 @@ def test_a_csv_says_what_is_in_it_in_any_order(tmp_path: Path, header: str, valu
 
 def test_columns_may_be_shuffled_and_what_is_said_of_the_pictures_may_stay(tmp_path: Path) -> None:
     rows = [f"{name},a,{n},cat,{p[2]},{p[0]},{p[1]}" for n, (name, p) in enumerate(zip(IDS, P, strict=True))]
-    table = outputs.read(csv(tmp_path, "\n".join(["image,set,row,label,p2,p0,p1", *rows])))
+    table = read_outputs(csv(tmp_path, "\n".join(["image,set,row,label,p2,p0,p1", *rows])))
     np.testing.assert_allclose(table.select(IDS).log_p, np.log(P), rtol=0, atol=1e-12)
 
 
@@ -54,7 +56,7 @@ def test_columns_may_be_shuffled_and_what_is_said_of_the_pictures_may_stay(tmp_p
 def test_classes_may_have_names(tmp_path: Path, names: tuple[str, ...], gives: Gives) -> None:
     order = [names.index(name) for name in ("cat", "dog", "emu")]
     values = P if gives == "probabilities" else np.log(P)
-    table = outputs.read(csv(tmp_path, lines("image,cat,dog,emu", values[:, order])), names, gives)
+    table = read_outputs(csv(tmp_path, lines("image,cat,dog,emu", values[:, order])), names, gives)
     np.testing.assert_allclose(table.select(IDS).log_p, np.log(P), rtol=0, atol=1e-12)
 
 
@@ -66,25 +68,25 @@ def test_parquet_has_columns_or_lists(tmp_path: Path, kind: pa.DataType, name: s
     columns = pa.table({"image": IDS, **{f"p{k}": P[:, k] for k in range(3)}})
     for table in (lists, columns):
         pq.write_table(table, tmp_path / "outputs.parquet")
-        found = outputs.read(File(str(tmp_path / "outputs.parquet")))
+        found = read_outputs(File(str(tmp_path / "outputs.parquet")))
         np.testing.assert_allclose(found.select(IDS).log_p, np.log(P), rtol=0, atol=1e-12)
 
 
 def test_a_zero_stands_at_half_the_last_printed_place(tmp_path: Path) -> None:
-    table = outputs.read(csv(tmp_path, "image,p0,p1\na,1.0,0.0\nb,0.99, 0.010\n"))
+    table = read_outputs(csv(tmp_path, "image,p0,p1\na,1.0,0.0\nb,0.99, 0.010\n"))
     found = table.select(["a"])
     assert (1, 0.0005) == (found.floored, found.floor)
     np.testing.assert_allclose(np.exp(found.log_p), [[1 / 1.0005, 0.0005 / 1.0005]])
-    exact = outputs.read(csv(tmp_path, "image,p0,p1\na,1.0,0.0\nb,0.99999,1e-5\n")).select(["a"])
+    exact = read_outputs(csv(tmp_path, "image,p0,p1\na,1.0,0.0\nb,0.99999,1e-5\n")).select(["a"])
     assert (1, FLOOR) == (exact.floored, exact.floor)
     assert pytest.approx(math.log(FLOOR)) == exact.log_p[0, 1]
     pq.write_table(pa.table({"image": ["a"], "p0": [1.0], "p1": [0.0]}), tmp_path / "outputs.parquet")
-    assert FLOOR == outputs.read(File(str(tmp_path / "outputs.parquet"))).select(["a"]).floor
+    assert FLOOR == read_outputs(File(str(tmp_path / "outputs.parquet"))).select(["a"]).floor
 
 
 def test_sums_may_be_off_by_what_was_rounded(tmp_path: Path) -> None:
     header = ",".join(["image", *(f"p{k}" for k in range(300))])
-    table = outputs.read(csv(tmp_path, "\n".join([header, ",".join(["a", *["0.003"] * 300])])))
+    table = read_outputs(csv(tmp_path, "\n".join([header, ",".join(["a", *["0.003"] * 300])])))
     np.testing.assert_allclose(table.select(["a"]).log_p, -math.log(300))
 
 
@@ -118,7 +120,7 @@ def test_sums_may_be_off_by_what_was_rounded(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_with_a_table_is_told_in_one_line(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(ValueError, match=f"^outputs .*outputs.csv.*{told}") as refused:
-        outputs.read(csv(tmp_path, text))
+        read_outputs(csv(tmp_path, text))
     assert "\n" not in str(refused.value)
 
 
@@ -130,15 +132,86 @@ def test_lists_must_be_of_one_length(tmp_path: Path) -> None:
     ):
         pq.write_table(pa.table({"image": ["a", "b", "c"], "probabilities": lists}), tmp_path / "outputs.parquet")
         with pytest.raises(ValueError, match=told):
-            outputs.read(File(str(tmp_path / "outputs.parquet")))
+            read_outputs(File(str(tmp_path / "outputs.parquet")))
 
 
 def test_a_missing_picture_is_named(tmp_path: Path) -> None:
-    table = outputs.read(csv(tmp_path, lines("image,p0,p1,p2", P)))
+    table = read_outputs(csv(tmp_path, lines("image,p0,p1,p2", P)))
     with pytest.raises(ValueError, match="has no row for 'c'; 2 of 3 are missing"):
         table.select([IDS[0], "c", "d"])
     with pytest.raises(ValueError, match="no column 'bird'"):
-        outputs.read(File(table.name.removeprefix("outputs ")), ["bird", "p0"])
+        read_outputs(File(table.name.removeprefix("outputs ")), ["bird", "p0"])
     (tmp_path / "outputs.txt").write_text("")
     with pytest.raises(ValueError, match=r"must be a \.csv or a \.parquet file"):
-        outputs.read(File(str(tmp_path / "outputs.txt")))
+        read_outputs(File(str(tmp_path / "outputs.txt")))
+
+
+ANSWERS = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]])
+
+
+@pytest.mark.parametrize(
+    ("said", "gives"),
+    [(np.log(ANSWERS) + 3, "logits"), (ANSWERS, "probabilities"), (np.log(ANSWERS), "log-probabilities")],
+)
+def test_the_three_ways_of_saying_it_are_one(said: NDArray[np.float64], gives: Gives) -> None:
+    found = read_answers(said, gives, 2, where="model")
+    assert 0 == found.floored
+    np.testing.assert_allclose(found.log_p, np.log(ANSWERS), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("said", "gives"), [(math.log(3), "logits"), (0.75, "probabilities"), (math.log(0.75), "log-probabilities")]
+)
+@pytest.mark.parametrize("shape", [(2, 1), (2,)])
+def test_one_column_is_the_second_of_two_classes(said: float, gives: Gives, shape: tuple[int, ...]) -> None:
+    found = read_answers(np.full(shape, said), gives, 2, where="model", classes=2)
+    np.testing.assert_allclose(found.log_p, np.log([[0.25, 0.75]] * 2), rtol=0, atol=1e-12)
+
+
+def test_zeros_stand_at_the_floor_and_are_counted() -> None:
+    found = read_answers(np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]), "probabilities", 2, where="model")
+    assert (3, FLOOR) == (found.floored, found.floor)
+    assert pytest.approx(math.log(2**-149)) == found.log_p[0, 1]
+    high = read_answers(np.array([[1.0, 0.0]]), "probabilities", 1, where="model", floor=0.25)
+    np.testing.assert_allclose(np.exp(high.log_p), [[0.8, 0.2]])
+    logs = read_answers(np.array([[0.0, -np.inf]]), "log-probabilities", 1, where="model")
+    assert (1, pytest.approx(math.log(FLOOR))) == (logs.floored, logs.log_p[0, 1])
+
+
+def test_sums_within_the_tolerance_are_divided_out() -> None:
+    found = read_answers(ANSWERS * 1.0005, "probabilities", 2, where="model")
+    np.testing.assert_allclose(np.exp(found.log_p).sum(1), 1, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.log_p, np.log(ANSWERS), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("said", "gives", "told"),
+    [
+        (np.zeros((3, 2)), "logits", r"model gives \(3, 2\) for 2 images; expected \(2, classes\)"),
+        (np.zeros((2, 2, 1)), "logits", r"model gives \(2, 2, 1\)"),
+        (np.zeros((2, 3)), "logits", "model gives 3 columns, but there are 4 classes"),
+        (np.array([[0, 1, 2, 3], [0, np.nan, 0, 0]]), "logits", "the numbers of row 1 are not all finite: 0, nan"),
+        (
+            np.array([[1, 0, 0, 0], [0.4, 0.4, 0, 0]]),
+            "probabilities",
+            r"row 1 do not sum to 1: .* \(sum 0.8\); so are 1 of 2",
+        ),
+        (
+            np.array([[2, -1, 0, 0], [1, 0, 0, 0]]),
+            "probabilities",
+            r"row 0 are not all probabilities, in \[0, 1\]: 2, -1",
+        ),
+        (np.full((2, 4), -1.0), "log-probabilities", r"exponentials do not sum to 1: .*\(sum 1.47152\); so are 2 of 2"),
+        (np.full((2, 4), -np.inf), "log-probabilities", r"\(sum 0\)"),
+        (np.array([[0.25] * 4, [0.1, 0.2, 0.3, 0.4]]), "logits", "these are probabilities, not logits"),
+    ],
+)
+def test_what_cannot_be_right_is_refused_in_one_line(said: NDArray[np.float64], gives: Gives, told: str) -> None:
+    with pytest.raises(ValueError, match=told) as refused:
+        read_answers(said, gives, 2, where="model", classes=4)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_log_probability_above_0_alone_is_refused() -> None:
+    with pytest.raises(ValueError, match="row 1 are not logarithms of probabilities, 0 or less: 2"):
+        read_answers(np.array([-1.0, 2.0]), "log-probabilities", 2, where="model")

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
+import pyarrow.parquet as pq
 import pytest
 
-from tasks import files
-from tasks.external import sent_table
-from tasks.external.sent_table import Sent
-from tasks.files import File
+from tasks.external.sent_table import Sent, decimals, has_exponents, is_list, is_text, read_embeddings, read_sent
+from tasks.worker import files
+from tasks.worker.files import File
 
 
 def csv(folder: Path, text: str) -> Sent:
     (folder / "said.csv").write_text(text)
-    return sent_table.read(files.pin(File(str(folder / "said.csv"))))
+    return read_sent(files.pin(File(str(folder / "said.csv"))))
 
 
 def parquet(folder: Path, **columns: list[object]) -> Sent:
     pyarrow.parquet.write_table(pa.table(columns), folder / "said.parquet")
-    return sent_table.read(files.pin(File(str(folder / "said.parquet"))))
+    return read_sent(files.pin(File(str(folder / "said.parquet"))))
 
 
 def test_a_table_has_its_ids_and_its_numbers_as_they_were_printed(tmp_path: Path) -> None:
@@ -30,8 +31,8 @@ def test_a_table_has_its_ids_and_its_numbers_as_they_were_printed(tmp_path: Path
     assert (("007", "8"), ["a", "b"]) == (table.ids, table.columns)
     assert [0.5, np.nan] == pytest.approx(table.numbers("a").tolist(), nan_ok=True)
     assert [1e-7, -2.0] == table.numbers("b").tolist()
-    assert [2, 0] == sent_table.decimals(table.column("a")).tolist()
-    assert [False, True] == [sent_table.has_exponents(table.column(name)) for name in ("a", "b")]
+    assert [2, 0] == decimals(table.column("a")).tolist()
+    assert [False, True] == [has_exponents(table.column(name)) for name in ("a", "b")]
     assert [1, 0] == table.rows(["8", "007"]).tolist()
     with pytest.raises(ValueError, match=r"said\.csv has no row for '9'; 2 of 3 are missing"):
         table.rows(["9", "8", "10"])
@@ -40,8 +41,8 @@ def test_a_table_has_its_ids_and_its_numbers_as_they_were_printed(tmp_path: Path
 def test_parquet_says_the_same(tmp_path: Path) -> None:
     table = parquet(tmp_path, image=["x", "y"], a=[0.25, 3.0], b=[1, 2])
     assert [[0.25, 3.0], [1.0, 2.0]] == [table.numbers(name).tolist() for name in ("a", "b")]
-    assert not sent_table.is_text(table.column("a"))
-    assert not sent_table.has_exponents(table.column("a"))
+    assert not is_text(table.column("a"))
+    assert not has_exponents(table.column("a"))
 
 
 @pytest.mark.parametrize(
@@ -59,14 +60,14 @@ def test_parquet_says_the_same(tmp_path: Path) -> None:
     ],
 )
 def test_decimal_places_are_counted_as_printed(printed: str, places: int) -> None:
-    assert [places] == sent_table.decimals(pa.chunked_array([[printed]])).tolist()
+    assert [places] == decimals(pa.chunked_array([[printed]])).tolist()
 
 
 def test_decimal_places_of_floats_are_what_it_takes_and_lists_count_number_by_number() -> None:
-    assert [1, 0, 6] == sent_table.decimals(pa.chunked_array([[0.1, 2.0, 1.2e-05]])).tolist()
-    assert [1, 2, 3] == sent_table.decimals(pa.chunked_array([[[0.5, 0.25], [0.125]]])).tolist()
+    assert [1, 0, 6] == decimals(pa.chunked_array([[0.1, 2.0, 1.2e-05]])).tolist()
+    assert [1, 2, 3] == decimals(pa.chunked_array([[[0.5, 0.25], [0.125]]])).tolist()
     kinds = [pa.list_(pa.float64()), pa.large_list(pa.float64()), pa.list_(pa.float64(), 2), pa.float64()]
-    assert [True, True, True, False] == [sent_table.is_list(kind) for kind in kinds]
+    assert [True, True, True, False] == [is_list(kind) for kind in kinds]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,69 @@ def test_numbers_for_ids_and_other_kinds_of_files_are_refused(tmp_path: Path) ->
         parquet(tmp_path, image=[1, 2])
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     with pytest.raises(ValueError, match=r"broken\.parquet cannot be read: "):
-        sent_table.read(files.pin(File(str(tmp_path / "broken.parquet"))))
+        read_sent(files.pin(File(str(tmp_path / "broken.parquet"))))
     (tmp_path / "said.txt").write_text("image\nx\n")
     with pytest.raises(ValueError, match=r"said.txt; they must be a .csv or a .parquet file"):
-        sent_table.read(files.pin(File(str(tmp_path / "said.txt"))))
+        read_sent(files.pin(File(str(tmp_path / "said.txt"))))
+
+
+IDS = ["b.png", "a.png", "c.png"]
+VALUES = [[1.0, 2.5], [3.0, -4.0], [0.0, 6.0]]
+
+
+def written(folder: Path, embedding: Any, ids: list[str] = IDS, name: str = "e.parquet") -> File:
+    pq.write_table(pa.table({"image": ids, "embedding": embedding, "note": ["x"] * len(ids)}), folder / name)
+    return File(str(folder / name))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.list_(pa.float32()), pa.list_(pa.float64()), pa.large_list(pa.float32()), pa.list_(pa.float16()),
+        pa.list_(pa.float32(), 2),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_embeddings_are_found_by_the_ids_of_their_pictures(kind: pa.DataType, tmp_path: Path) -> None:
+    values = [list(np.array(row, np.float16)) for row in VALUES] if "half" in str(kind) else VALUES
+    found = read_embeddings(written(tmp_path, pa.array(values, kind))).select(["a.png", "b.png"])
+    assert np.float32 == found.dtype
+    assert [[3.0, -4.0], [1.0, 2.5]] == found.tolist()
+
+
+def test_whole_numbers_serve_too(tmp_path: Path) -> None:
+    assert [[7.0, 8.0]] == read_embeddings(written(tmp_path, [[1, 2], [3, 4], [7, 8]])).select(["c.png"]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("embedding", "says"),
+    [
+        ([[1.0], [2.0, 3.0], [4.0]], r"the embedding of 'a.png' has 2 numbers and that of 'b.png' 1; all must have"),
+        ([[], [], []], "must be lists of numbers|at least one"),
+        ([[1.0], None, [2.0]], "image 'a.png' has no embedding; 1 have none"),
+        ([[1.0], [2.0], [None]], "the embedding of 'c.png' has a number that is missing or not finite; 1 of 3 have"),
+        ([[1.0], [float("inf")], [float("nan")]], "of 'a.png' has a number that is missing or not finite; 2 of 3"),
+        ([[1.0], [1e300], [1.0]], "of 'a.png' has a number that is missing or not finite; 1 of 3"),
+        ([["1"], ["2"], ["3"]], "it must be lists of numbers"),
+        ([1.0, 2.0, 3.0], "it must be lists of numbers"),
+    ],
+)
+def test_what_is_no_embedding_is_refused_in_a_line(embedding: Any, says: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=says) as raised:
+        read_embeddings(written(tmp_path, embedding))
+    assert 1 == len(str(raised.value).splitlines())
+    assert str(raised.value).startswith("embeddings ")
+
+
+def test_pictures_that_are_missing_are_named_and_counted(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"has no row for 'd.png'; 2 of 3 are missing"):
+        read_embeddings(written(tmp_path, VALUES)).select(["a.png", "d.png", "e.png"])
+
+
+def test_only_parquet_is_read(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("image,embedding\na,1\n")
+    with pytest.raises(ValueError, match=r"embeddings are .*e\.csv; they must be a \.parquet file"):
+        read_embeddings(File(str(tmp_path / "e.csv")))
+    (tmp_path / "e.parquet").write_text("image,embedding\na,1\n")
+    with pytest.raises(ValueError, match=r"embeddings .*e\.parquet cannot be read: "):
+        read_embeddings(File(str(tmp_path / "e.parquet")))

@@ -10,10 +10,10 @@ import torch
 
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Question, QuestionSet, Scorer
-from tasks.language_models import tiny_t5
-from tasks.language_models.fine_tuning_config import FineTuning
+from tasks.language_models.fine_tuning import FineTuning
 from tasks.language_models.language_model import LanguageModel
-from tasks.language_models.texts import answer_text, question_text
+from tasks.language_models.pretrained import train_tokenizer
+from tasks.language_models.sequence_model import answer_text, question_text
 
 NAMES = (
     "Ada",
@@ -67,7 +67,7 @@ def saved(place: Path, kind: str, questions: QuestionSet) -> LanguageModel:
     """A model of this kind with random weights and a tokenizer trained on the questions, saved to a folder."""
     import transformers
 
-    tokenizer = tiny_t5.train_tokenizer(texts(questions))
+    tokenizer = train_tokenizer(texts(questions))
     tokens = len(tokenizer)
     small = {"vocab_size": tokens, "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 1}
     torch.manual_seed(0)

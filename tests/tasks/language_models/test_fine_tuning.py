@@ -10,11 +10,10 @@ import pytest
 from orchestrator.planning.identity import canonical
 from orchestrator.spec.fields import replace_fields
 from tasks.datasets.dataset import Dataset
-from tasks.language_models.fine_tuning import fine_tune
-from tasks.language_models.fine_tuning_config import FineTuning, up_to
+from tasks.language_models.fine_tuning import FineTuning, fine_tune, up_to
 from tasks.language_models.language_model import LanguageModel
 from tasks.training.chains import chain
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 DATA = Dataset("facts", "ab")
 TINY = LanguageModel("tiny-t5")
@@ -70,7 +69,7 @@ def test_planning_a_fine_tuning_imports_no_torch() -> None:
     script = """
 import sys
 from tasks.language_models.fine_tuning import fine_tune
-from tasks.language_models.fine_tuning_config import FineTuning, up_to
+from tasks.language_models.fine_tuning import FineTuning, up_to
 from tasks.language_models.language_model import LanguageModel
 from tasks.datasets.dataset import Dataset
 from tasks.training.chains import chain

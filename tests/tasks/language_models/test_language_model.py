@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.errors import EngramError
 from orchestrator.spec.resolve import Cell, pin_cells
-from tasks.files import FileError
 from tasks.language_models.language_model import LanguageModel, ModelError, TinyT5
+from tasks.worker.files import FileError
 
 
 def saved(place: Path, weights: bytes = b"weights") -> LanguageModel:

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from tasks import checkpoints
-from tasks.checkpoints import Link
 from tasks.language_models.fine_tuning import run_fine_tuning
 from tasks.language_models.pretrained import prepare_model
 from tasks.language_models.private_training import PrivateFineTuner
 from tasks.training import dp_sgd
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
+from tasks.worker import checkpoints
+from tasks.worker.checkpoints import Link
 from tests.tasks.language_models.models import config, question_set, saved
 
 CPU = torch.device("cpu")
@@ -109,7 +109,7 @@ def test_a_model_that_cannot_be_computed_question_by_question_is_told_in_one_lin
     training.model.module.transformer.wte.forward = looks
     told = r"privacy is given, and folder:.*gpt2 cannot be computed question by question"
     with pytest.raises(ValueError, match=told) as error:
-        training._train_epoch(1)
+        list(training.take_steps(1))
     assert "\n" not in str(error.value)
 
 

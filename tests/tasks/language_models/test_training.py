@@ -1,8 +1,7 @@
-"""Fine-tuning whole: what is asked, what is learnt, links of a chain, adapters, and what ends a training."""
+"""Fine-tuning whole: minibatches, what is learnt and asked, links of a chain, adapters, and what ends a training."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -14,19 +13,68 @@ import pyarrow.compute as pc
 import pytest
 import torch
 
-from tasks import checkpoints, compute_context
-from tasks.checkpoints import Link
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Question, QuestionSet
-from tasks.language_models.fine_tuning import fine_tune, fine_tune_many, run_fine_tuning
-from tasks.language_models.fine_tuning_config import FineTuning, up_to
+from tasks.language_models.fine_tuning import FineTuning, fine_tune, fine_tune_many, run_fine_tuning, up_to
 from tasks.language_models.pretrained import prepare_model
-from tasks.language_models.training import FineTuner, adafactor
-from tasks.question_answering.answers import ANSWERS
+from tasks.language_models.training import FineTuner, adafactor, batches, partners, token_batches
+from tasks.question_answering.question_sets import ANSWERS
 from tasks.training.chains import chain
+from tasks.training.fit import read_losses
 from tasks.training.members import TrainingError
-from tasks.training_states import pack_state, unpack_state
+from tasks.worker import checkpoints, compute_context
+from tasks.worker.checkpoints import Link
 from tests.tasks.language_models.models import config, question_set, saved
+
+LENGTHS = list(np.random.default_rng(0).integers(10, 200, 1003))
+
+
+def test_an_epoch_has_each_row_once_and_is_drawn_by_seed_and_epoch_alone() -> None:
+    made = batches(LENGTHS, 8, 3, 2)
+    assert list(range(1003)) == sorted(np.concatenate(made).tolist())
+    assert 126 == len(made)
+    assert [8] * 125 + [3] == sorted(map(len, made), reverse=True)
+    for one, other in zip(made, batches(LENGTHS, 8, 3, 2), strict=True):
+        assert one.tolist() == other.tolist()
+    for others in (batches(LENGTHS, 8, 3, 3), batches(LENGTHS, 8, 4, 2)):
+        assert made[0].tolist() != others[0].tolist()
+
+
+def test_the_rows_of_a_minibatch_are_of_about_one_length() -> None:
+    lengths = np.array(LENGTHS)
+    padded = sum(len(rows) * lengths[rows].max() for rows in batches(LENGTHS, 8, 0, 1))
+    order = np.random.default_rng(1).permutation(1003)
+    by_chance = sum(len(rows) * lengths[rows].max() for rows in np.array_split(order, 126))
+    assert padded < 1.15 * lengths.sum() < by_chance
+
+
+@pytest.mark.parametrize("count", [2, 3, 10])
+def test_no_question_gets_its_own_answer_or_the_same_one_twice(count: int) -> None:
+    seen = np.array([partners(count, 5, epoch) for epoch in range(1, count)])  # (epochs, questions)
+    for row in seen:
+        assert list(range(count)) == sorted(row.tolist())
+    for question in range(count):
+        assert set(range(count)) - {question} == set(seen[:, question].tolist())
+    assert seen[0].tolist() == partners(count, 5, count).tolist()
+
+
+def test_shifts_are_by_chance() -> None:
+    first = [partners(10, seed, 1).tolist() for seed in range(20)]
+    assert 20 == len(set(map(tuple, first)))
+
+
+def test_one_question_has_no_other_to_take_an_answer_from() -> None:
+    with pytest.raises(ValueError, match="redrawn with 1 question to train on; it must have at least 2"):
+        partners(1, 0, 1)
+
+
+def test_rows_decoded_at_once_have_a_bounded_number_of_tokens() -> None:
+    made = token_batches(LENGTHS, 400)
+    assert list(range(1003)) == sorted(np.concatenate(made).tolist())
+    assert all(len(rows) == 1 or len(rows) * max(LENGTHS[row] for row in rows) <= 400 for rows in made)
+    assert [[0], [1]] == [rows.tolist() for rows in token_batches([900, 500], 400)]
+    assert [] == token_batches([], 400)
+
 
 CPU = torch.device("cpu")
 QUESTIONS = question_set()
@@ -131,40 +179,14 @@ def test_a_chain_of_a_model_in_a_folder_is_the_unbroken_training(tmp_path: Path)
     assert (unbroken, end, 1) == (table, last, notes["continued_from"])
 
 
-def test_states_that_are_damaged_foreign_or_too_late_are_not_continued_from() -> None:
+@pytest.mark.parametrize("other", [config(epochs=1, seed=1), config(epochs=1, examples=8)], ids=["seed", "examples"])
+def test_the_state_of_another_training_is_none(other: FineTuning) -> None:
     whole = config(epochs=2, recorded=(1, 2))
-    unbroken, _, _ = linked(whole)
-    _, first, _ = linked(config(epochs=1))
-    _, second, _ = linked(config(epochs=2))
-    _, foreign, _ = linked(config(epochs=1, seed=1))
-    _, smaller, _ = linked(config(epochs=1, examples=8))
-    damaged = first[: len(first) // 2]
-    flipped = bytearray(first)
-    flipped[len(first) // 2] ^= 1
-    pickled = io.BytesIO()
-    np.savez(pickled, training=np.array([{}], object))
-    for given in (first, second, foreign, smaller, damaged, bytes(flipped), b"", pickled.getvalue()):
-        table, _, notes = linked(whole, [given])
-        assert unbroken == table
-        assert "continued_from" not in notes
-    table, _, notes = linked(replace(whole, recorded=(2,)), [damaged, foreign, first])
+    unbroken, _, notes = linked(whole, [linked(other)[1]])
+    assert "continued_from" not in notes
+    table, _, notes = linked(replace(whole, recorded=(2,)), [linked(other)[1], linked(config(epochs=1))[1]])
     assert 1 == notes["continued_from"]
     assert unbroken.filter(pc.equal(unbroken["epoch"], 2)) == table
-
-
-def test_a_state_of_other_shapes_is_not_continued_from() -> None:
-    """Such as one whose name is right and whose arrays are not."""
-    from tasks.language_models.training import state_name
-
-    whole = config(epochs=2)
-    unbroken, _, _ = linked(whole)
-    _, first, _ = linked(config(epochs=1))
-    state = unpack_state(first, state_name(whole))
-    assert state is not None
-    fewer = replace(state, arrays=dict(list(state.arrays.items())[1:]))
-    table, _, notes = linked(whole, [pack_state(fewer, state_name(whole))])
-    assert (unbroken, None) == (table, notes.get("continued_from"))
-    assert 1 == linked(whole, [pack_state(state, state_name(whole))])[2]["continued_from"]
 
 
 def test_in_parts_a_step_is_the_same_to_rounding() -> None:
@@ -174,15 +196,19 @@ def test_in_parts_a_step_is_the_same_to_rounding() -> None:
     assert pytest.approx(one["train_loss"][0].as_py(), rel=1e-3) == parts["train_loss"][0].as_py()
 
 
+def train_epoch(training: FineTuner, epoch: int) -> float:
+    return training.mean_loss(read_losses(training.take_steps(epoch), 0, 0))
+
+
 @pytest.mark.parametrize("kind", ["t5", "gpt2"])
 def test_adapters_are_all_that_is_trained_of_a_model_in_a_folder(tmp_path: Path, kind: str) -> None:
     setting = config(model=saved(tmp_path / kind, kind, QUESTIONS), adaptation="lora", rank=4, learning_rate=1e-2)
     model = prepare_model(setting, QUESTIONS.train, CPU)
     before = {name: weight.detach().clone() for name, weight in model.module.named_parameters()}
     training = FineTuner(setting, model, QUESTIONS.train)
-    first = training._train_epoch(1)
+    first = train_epoch(training, 1)
     for epoch in range(2, 16):
-        last = training._train_epoch(epoch)
+        last = train_epoch(training, epoch)
     assert last < first
     moved = {name for name, weight in model.module.named_parameters() if not torch.equal(weight, before[name])}
     assert set(training.weights) == moved
@@ -235,7 +261,7 @@ def test_dropout_is_drawn_by_seed_and_epoch() -> None:
     def losses(**fields: Any) -> list[float]:
         setting = config(**fields)
         training = FineTuner(setting, prepare_model(setting, QUESTIONS.train, CPU), QUESTIONS.train)
-        return [training._train_epoch(1), training._train_epoch(2)]
+        return [train_epoch(training, 1), train_epoch(training, 2)]
 
     assert losses() == losses()
     assert losses() != losses(dropout=0.0)

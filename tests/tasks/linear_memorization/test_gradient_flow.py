@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from tasks import compute_context
-from tasks.compute_context import ComputeContext
-from tasks.job import marks
+from tasks.contract.job import marks
 from tasks.linear_memorization import gaussian_samples
 from tasks.linear_memorization.gaussian_samples import normal_samples
 from tasks.linear_memorization.gradient_flow import CURVES, Flow, curve_times, curves, scores, spectrum, weights
-from tasks.linear_memorization.regression import converged_weights
+from tasks.worker import compute_context
+from tasks.worker.compute_context import ComputeContext
+from tests.tasks.linear_memorization.closed_form import converged_weights
 
 SIZES = [(1, 1), (5, 3), (4, 4), (5, 5), (3, 9), (9, 2)]
 
@@ -47,7 +47,7 @@ def test_the_flow_ends_in_the_closed_form(n: int, d: int) -> None:
     z = drawn(n, d)
     found = weights(z, np.array([1e9]))[:, 0].numpy()
     for each, w in zip(z.numpy(), found, strict=True):
-        np.testing.assert_allclose(w, converged_weights(each[:, 0], each[:, 1:]), atol=1e-9)
+        np.testing.assert_allclose(w, converged_weights(each), atol=1e-9)
 
 
 def test_one_sample_with_one_feature_by_hand() -> None:
@@ -131,7 +131,7 @@ def test_a_training_depends_on_its_own_stream_and_not_on_the_stack(monkeypatch: 
 
 
 def test_a_stack_takes_this_calls_part_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.hardware.available_memory", lambda: 8 * 8 * 1000)
+    monkeypatch.setattr("tasks.worker.hardware.available_memory", lambda: 8 * 8 * 1000)
     assert 10 == gaussian_samples.fitting(100, on_gpu=False)
     assert 1 == gaussian_samples.fitting(10_000, on_gpu=False)
     with compute_context.use_context(ComputeContext(sharers=2)):

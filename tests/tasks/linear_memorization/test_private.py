@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from tasks.job import marks
+from tasks.contract.job import marks
 from tasks.linear_memorization import private_training
-from tasks.linear_memorization.private import PRIVATE, private, success_bound
-from tasks.linear_memorization.private_config import Private, levels
+from tasks.linear_memorization.private import PRIVATE, Private, levels, private, success_bound
 
 SMALL = {"samples": 8, "features": 12, "steps": 20, "time": 2.0, "clip": 1.0, "trainings": 100}
 

@@ -4,18 +4,61 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.job import marks
+from tasks.contract.job import marks
 from tasks.linear_memorization.gaussian_samples import normal_samples
 from tasks.linear_memorization.gradient_flow import Flow, curves
 from tasks.linear_memorization.recovery import RECOVERY, Recovery, attack_errors, least_norm, recovery
-from tasks.linear_memorization.regression import converged_weights
+from tests.tasks.linear_memorization.closed_form import converged_weights, kernel_direction
+
+
+def by_steps(z: np.ndarray, steps: int) -> np.ndarray:
+    """Plain gradient descent from 0."""
+    weights = np.zeros(z.shape[1])
+    for _ in range(steps):
+        weights -= z.T @ (z @ weights - z[:, 0]) / np.linalg.norm(z, 2) ** 2
+    return weights
+
+
+@pytest.mark.parametrize(("n", "d"), [(4, 12), (10, 40), (3, 4), (12, 5)])
+def test_gradient_descent_ends_in_the_closed_form(n: int, d: int) -> None:
+    z = normal_samples(0, 0, n, d)
+    np.testing.assert_allclose(converged_weights(z), by_steps(z, 20_000), atol=1e-8)
+    assert (d < n) == (kernel_direction(z) is None)
 
 
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (8, 8), (5, 30)])
 def test_the_solution_of_least_norm_is_the_closed_form(n: int, d: int) -> None:
     z = np.stack([normal_samples(0, number, n, d) for number in range(3)])
     for each, w in zip(z, least_norm(torch.from_numpy(z)).numpy(), strict=True):
-        np.testing.assert_allclose(w, converged_weights(each[:, 0], each[:, 1:]), atol=1e-10)
+        np.testing.assert_allclose(w, converged_weights(each), atol=1e-10)
+        kernel = np.linalg.svd(each)[2][n:]
+        np.testing.assert_allclose(kernel @ w, 0, atol=1e-12)
+
+
+def test_one_sample_with_one_feature_by_hand() -> None:
+    # Least norm on 2 w1 + 3 w2 = 2: w = 2 (2, 3) / 13. v = (-1, 2 / 3), |v|^2 = 13 / 9.
+    z = torch.tensor([[[2.0, 3.0]]], dtype=torch.float64)
+    np.testing.assert_allclose(least_norm(z)[0], [4 / 13, 6 / 13], rtol=1e-14)
+    np.testing.assert_allclose(converged_weights(z[0].numpy()), [4 / 13, 6 / 13], rtol=1e-14)
+    np.testing.assert_allclose(attack_errors(z)[0, :, 0], [18 / 13 - 2, 0], atol=1e-14)
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (20, 20), (20, 21), (20, 60), (300, 2000)])
+def test_every_x_is_recovered_to_8_digits(n: int, d: int) -> None:
+    z = np.stack([normal_samples(1, number, n, d) for number in range(3)])
+    assert attack_errors(torch.from_numpy(z))[:, 1].abs().max() < 1e-8
+
+
+def test_the_sign_that_the_paper_prints_does_not_solve_the_equation() -> None:
+    z = normal_samples(0, 0, 10, 30)
+    x, v = z[:, 0], kernel_direction(z)
+    assert v is not None
+    np.testing.assert_allclose(z @ v, 0, atol=1e-12)
+    np.testing.assert_allclose(z @ converged_weights(z), x, atol=1e-12)
+    printed = np.concatenate([[1.0], v[1:]])
+    np.testing.assert_allclose(z @ printed, 2 * x, atol=1e-12)
+    weights = np.eye(31)[0] + printed / (printed @ printed)
+    assert np.abs(z @ weights - x).max() > 0.1
 
 
 def test_every_x_is_recovered_where_features_are_many() -> None:

@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy import stats
 
+from tasks.models.catalog import DensityModel
 from tasks.models.counter_rng import CounterRng
-from tasks.models.densities import DensityModel
 from tasks.models.density_module import DensityModule
 from tasks.models.dequantisation import Binary, Dequantised, Logit
 from tasks.models.layers import Layers, Mode

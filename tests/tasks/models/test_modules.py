@@ -10,14 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tasks import seeds
 from tasks.models import custom, modules, networks
-from tasks.models.catalog import Network
+from tasks.models.catalog import Network, Regularisers
 from tasks.models.counter_rng import CounterRng
 from tasks.models.inference import logits
 from tasks.models.layers import Layers, Mode
 from tasks.models.networks import Architecture
-from tasks.models.regularisers import Regularisers
+from tasks.numerics import seeds
 
 SHAPE, CLASSES, ROWS = (8, 6, 2), 3, 10
 

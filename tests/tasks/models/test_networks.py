@@ -1,21 +1,24 @@
 """Each network, one model and three at once, against the same network in torch's own modules, model by model."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from torch import Tensor, nn
 
-from tasks.hardware import threads
-from tasks.models.catalog import DESCRIPTIONS, OPTIONS
+from tasks.contract.schemas import MODEL, add_width
+from tasks.models.catalog import DESCRIPTIONS, OPTIONS, PLAIN, Regularisers
 from tasks.models.counter_rng import CounterRng
 from tasks.models.layers import Layers, Mode, initial
-from tasks.models.networks import DEFINITIONS, Architecture
-from tasks.models.regularisers import PLAIN, Regularisers
+from tasks.models.networks import DEFINITIONS, Architecture, architecture_of, network_row, weight_rows, weights_of_model
+from tasks.worker.hardware import threads
 
 MODELS, ROWS = 3, 5
 KEYS = torch.tensor([11, 12, 13])
@@ -366,3 +369,77 @@ def test_an_unknown_network_is_refused_with_those_that_are_known() -> None:
         ValueError, match=r"network is 'mlp'; it must be one of mlp1, cnn1, cnn2, densenet100, resnet18"
     ):
         Architecture("mlp", GREY, 10)
+
+
+MLP1 = Architecture("mlp1", (28, 28, 1), 10)
+
+
+def test_layers_have_the_published_widths() -> None:
+    expected = {
+        "dense1.weight": (512, 784),
+        "dense1.bias": (512,),
+        "dense2.weight": (256, 512),
+        "dense2.bias": (256,),
+        "dense3.weight": (128, 256),
+        "dense3.bias": (128,),
+        "dense4.weight": (10, 128),
+        "dense4.bias": (10,),
+    }
+    assert expected == {name: values.shape for name, values in MLP1.initial(0).items()}
+
+
+def test_weights_start_uniform_within_glorots_limit_and_biases_at_zero() -> None:
+    weights = MLP1.initial(3)
+    limit = math.sqrt(6 / (784 + 512))
+    first = weights["dense1.weight"]
+    assert 0.999 * limit < np.abs(first).max() <= np.float32(limit)
+    assert abs(first.std() - limit / math.sqrt(3)) < 0.01 * limit
+    assert not any(values.any() for name, values in weights.items() if name.endswith("bias"))
+
+
+def test_initial_weights_follow_the_seed() -> None:
+    one, again, other = (MLP1.initial(seed)["dense2.weight"] for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, other)
+
+
+NETWORK = Architecture("cnn2", (32, 32, 3), 10, Regularisers(batch_norm=True))
+
+
+def model(weights: dict[str, np.ndarray], network: Architecture = NETWORK) -> pa.Table:
+    row = {
+        "seed": 0,
+        "network": network_row(network),
+        "epochs": 1,
+        "best_epoch": 1,
+        "history": [],
+        "weights": weight_rows(weights),
+    }
+    return pa.Table.from_pylist([row], schema=add_width(MODEL, network.width))
+
+
+def test_weights_come_back_from_the_table_bit_for_bit_and_in_order() -> None:
+    stream = np.random.default_rng(0)
+    written = {"b": stream.normal(size=(3, 4)).astype(np.float32), "a": np.array([np.nan, -0.0], np.float32)}
+    read = weights_of_model(model(written))
+    assert list(written) == list(read)
+    for name, values in written.items():
+        assert (values.shape, values.tobytes()) == (read[name].shape, read[name].tobytes())
+
+
+def test_weights_that_lie_otherwise_in_memory_are_written_row_by_row() -> None:
+    values = np.arange(6, dtype=np.float32).reshape(2, 3).T
+    np.testing.assert_array_equal(values, weights_of_model(model({"w": values}))["w"])
+
+
+def test_the_network_comes_back_from_the_table() -> None:
+    for name, regularisers in (
+        ("cnn2", Regularisers(batch_norm=True)),
+        ("mlp1", Regularisers(dropout=True)),
+        ("clinic.network:make@0123abcd", Regularisers()),
+    ):
+        network = Architecture(name, (28, 32, 3), 7, regularisers)
+        assert network == architecture_of(model({}, network))
+    narrow = Architecture("mlp1", (28, 28, 1), 10, width=0.3)
+    assert narrow == architecture_of(model({}, narrow))
+    assert MODEL == add_width(MODEL, 1.0)  # stored models of the published width stay as they are

@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
+from tasks.contract.pinnable import Pinnable
 from tasks.datasets.catalog import load_questions, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.questions.question import Question, QuestionSet, Scorer
-from tasks.files import FileError
-from tasks.pinnable import Pinnable
-from tasks.question_answering.answers import ANSWERS
 from tasks.question_answering.predictions import (
     Predictions,
     ReadAnswers,
@@ -18,7 +16,8 @@ from tasks.question_answering.predictions import (
     parse_predictions,
     read_answers,
 )
-from tasks.question_answering.question_sets import SETS, Selection
+from tasks.question_answering.question_sets import ANSWERS, SETS, Selection
+from tasks.worker.files import FileError
 
 TRAIN = [Question(id_, "c", "Ann has 4.", "?", (("4",),)) for id_ in ("a", "b")]
 VALIDATION = [Question("v", "d", "Bo has 5.", "?", (("5",), ("five",)))]

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.datasets.boxed.partition import Partition
+from tasks.datasets.boxed.partition import Partition, TrainingImages
 from tasks.datasets.boxed.pictures import NO_BOXES, Boxes
-from tasks.datasets.boxed.training_images import TrainingImages
 from tasks.datasets.dataset import Dataset
 from tasks.self_supervised.criterion import BarlowTwins, Criterion, SimCLR, VICReg
 from tasks.self_supervised.pretraining_config import Augmentation, Pretraining

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 import torch
 
-from tasks import seeds
-from tasks.job import marks
-from tasks.self_supervised.encoder_config import encoder_of_pretraining
+from tasks.contract.job import marks
+from tasks.numerics import seeds
 from tasks.self_supervised.linear_probe import PROBES, LinearProbe, correct, linear_probe, probe_snapshots, train_probe
 from tasks.self_supervised.pretraining import pretrain_encoder
+from tasks.self_supervised.pretraining_config import encoder_of_pretraining
 from tests.tasks.self_supervised.pictures import Blobs, config
 
 PLAIN = config(epochs=2, recorded=(0, 2))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tasks.self_supervised.criterion import DINO, BarlowTwins, SimCLR, VICReg
-from tasks.self_supervised.losses import barlow, byol, dino, simclr, vicreg
+from tasks.self_supervised.losses import barlow_twins, byol, dino, simclr, teacher_momentum, vicreg
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -40,47 +40,47 @@ def agree(ours: Tensor, theirs: Tensor, views: tuple[Tensor, Tensor], factor: fl
 def test_vicreg_is_lightlys(shape: tuple[int, int]) -> None:
     views = tuple(view.requires_grad_() for view in pair(*shape))
     assert len(views) == 2
-    agree(vicreg.loss(VICReg(), *views), VICRegLoss()(*views), views)
-    agree(vicreg.loss(VICReg(10, 5, 2), *views), VICRegLoss(10, 5, 2)(*views), views)
+    agree(vicreg(VICReg(), *views), VICRegLoss()(*views), views)
+    agree(vicreg(VICReg(10, 5, 2), *views), VICRegLoss(10, 5, 2)(*views), views)
 
 
 def test_vicreg_by_hand() -> None:
     first = torch.tensor([[0.0, 0.0], [2.0, 2.0]], dtype=torch.float64)
     second = torch.tensor([[0.0, 2.0], [2.0, 0.0]], dtype=torch.float64)
     # Squares 0, 4, 0, 4; variances 2, above 1; covariances 2 and -2, each twice, over 2 dimensions.
-    assert 2.0 == vicreg.loss(VICReg(1, 0, 0), first, second).item()
-    assert 0.0 == vicreg.loss(VICReg(0, 1, 0), first, second).item()
-    assert 8.0 == pytest.approx(vicreg.loss(VICReg(0, 0, 1), first, second).item())
+    assert 2.0 == vicreg(VICReg(1, 0, 0), first, second).item()
+    assert 0.0 == vicreg(VICReg(0, 1, 0), first, second).item()
+    assert 8.0 == pytest.approx(vicreg(VICReg(0, 0, 1), first, second).item())
     flat = torch.ones(3, 4, dtype=torch.float64)  # collapsed: each view's hinge is 1 - sqrt(1e-4)
-    assert 25 * 0.99 == pytest.approx(vicreg.loss(VICReg(), flat, flat).item())
+    assert 25 * 0.99 == pytest.approx(vicreg(VICReg(), flat, flat).item())
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_simclr_is_lightlys(shape: tuple[int, int]) -> None:
     views = tuple(view.requires_grad_() for view in pair(*shape))
     assert len(views) == 2
-    agree(simclr.loss(SimCLR(), *views), NTXentLoss(0.15)(*views), views)
+    agree(simclr(SimCLR(), *views), NTXentLoss(0.15)(*views), views)
 
 
 def test_simclr_by_hand() -> None:
     views = torch.tensor([[1.0, 0.0], [0.0, 3.0]], dtype=torch.float64)
     # Each view finds its partner at cosine 1 beside two others at 0.
     expected = -math.log(math.exp(2) / (math.exp(2) + 2))
-    assert expected == pytest.approx(simclr.loss(SimCLR(0.5), views, views).item())
+    assert expected == pytest.approx(simclr(SimCLR(0.5), views, views).item())
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_barlow_twins_is_lightlys(shape: tuple[int, int]) -> None:
     views = tuple(view.requires_grad_() for view in pair(*shape))
     assert len(views) == 2
-    agree(barlow.loss(BarlowTwins(), *views), BarlowTwinsLoss(0.0051)(*views), views)
+    agree(barlow_twins(BarlowTwins(), *views), BarlowTwinsLoss(0.0051)(*views), views)
 
 
 def test_barlow_twins_by_hand() -> None:
     first = torch.tensor([[1.0, 1.0], [-1.0, -1.0]], dtype=torch.float64) * 1e4  # so that epsilon is nothing
     second = first * torch.tensor([1.0, -1.0])
     # Correlations 1, -1, 1, -1: one on the diagonal is off by 2, two beside it count one each.
-    assert 4 + 0.5 * 2 == pytest.approx(barlow.loss(BarlowTwins(0.5), first, second).item())
+    assert 4 + 0.5 * 2 == pytest.approx(barlow_twins(BarlowTwins(0.5), first, second).item())
 
 
 def test_byol_is_twice_lightlys_mean_and_four_more() -> None:
@@ -89,21 +89,21 @@ def test_byol_is_twice_lightlys_mean_and_four_more() -> None:
     assert len(predictions) == 2
     similarity = NegativeCosineSimilarity()
     theirs = similarity(predictions[0], targets[1]) + similarity(predictions[1], targets[0])
-    agree(byol.loss(predictions, targets), theirs, predictions, 2.0, 4.0)
+    agree(byol(predictions, targets), theirs, predictions, 2.0, 4.0)
 
 
 def test_byol_by_hand() -> None:
     across, up = torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 1.0]])
-    assert 0.0 == byol.loss((across, up), (up, across)).item()
-    assert 4.0 == byol.loss((across, up), (across, up)).item()
-    assert 8.0 == byol.loss((across, up), (-up, -across)).item()
+    assert 0.0 == byol((across, up), (up, across)).item()
+    assert 4.0 == byol((across, up), (across, up)).item()
+    assert 8.0 == byol((across, up), (-up, -across)).item()
 
 
 def test_the_teachers_momentum_rises_to_one_and_never_above() -> None:
-    assert 0.996 == byol.momentum(0.996, 0.0)
-    assert 0.998 == pytest.approx(byol.momentum(0.996, 0.5))
-    assert [1.0, 1.0] == [byol.momentum(0.996, progress) for progress in (1.0, 1.5)]
-    assert all(byol.momentum(0.5, step / 997) <= 1 for step in range(1200))
+    assert 0.996 == teacher_momentum(0.996, 0.0)
+    assert 0.998 == pytest.approx(teacher_momentum(0.996, 0.5))
+    assert [1.0, 1.0] == [teacher_momentum(0.996, progress) for progress in (1.0, 1.5)]
+    assert all(teacher_momentum(0.5, step / 997) <= 1 for step in range(1200))
 
 
 @pytest.mark.parametrize("epoch", [1, 20, 50, 80])
@@ -114,16 +114,16 @@ def test_dino_is_lightlys(epoch: int) -> None:
     theirs = DINOLoss(9, warmup_teacher_temp=0.04, teacher_temp=0.07, warmup_teacher_temp_epochs=50)
     theirs.center = theirs.center.double()
     theirs.center += 0.3 * torch.arange(9)
-    ours = dino.loss(config, students, teachers, theirs.center[0, 0].clone(), config.teacher_temperature(epoch))
+    ours = dino(config, students, teachers, theirs.center[0, 0].clone(), config.teacher_temperature(epoch))
     agree(ours, theirs(list(teachers), list(students), epoch=epoch - 1), students)
 
 
 def test_dino_by_hand() -> None:
     config = DINO(temperature=1.0)
     flat, peaked = torch.zeros(3, 4), torch.tensor([[50.0, 0.0, 0.0, 0.0]] * 3)
-    assert math.log(4) == pytest.approx(dino.loss(config, (flat, flat), (peaked, peaked), flat[0], 1.0).item())
-    assert 0.0 == pytest.approx(dino.loss(config, (peaked, peaked), (peaked, peaked), flat[0], 1.0).item(), abs=1e-6)
-    centred = dino.loss(config, (flat, peaked), (peaked, peaked), peaked[0], 1.0).item()  # the teacher says nothing
+    assert math.log(4) == pytest.approx(dino(config, (flat, flat), (peaked, peaked), flat[0], 1.0).item())
+    assert 0.0 == pytest.approx(dino(config, (peaked, peaked), (peaked, peaked), flat[0], 1.0).item(), abs=1e-6)
+    centred = dino(config, (flat, peaked), (peaked, peaked), peaked[0], 1.0).item()  # the teacher says nothing
     assert (math.log(4) + 37.5) / 2 == pytest.approx(centred)
 
 

@@ -12,26 +12,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from tasks import checkpoints, compute_context
-from tasks.checkpoints import Link
-from tasks.datasets.boxed.partition import Partition
-from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.boxed.partition import Partition, TrainingImages
 from tasks.datasets.dataset import Dataset
-from tasks.self_supervised import held_pictures, views
-from tasks.self_supervised.backbone import NAMES
+from tasks.self_supervised import views
 from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, Criterion, SimCLR, Supervised, VICReg
 from tasks.self_supervised.encoder import encoder
-from tasks.self_supervised.encoder_config import encoder_of_pretraining
 from tasks.self_supervised.learners import Moment, learner
 from tasks.self_supervised.networks import Network, initial_network
-from tasks.self_supervised.pretraining import pretrain, pretrain_encoder, pretrain_many
-from tasks.self_supervised.pretraining_config import Augmentation, Pretraining
+from tasks.self_supervised.pretraining import SNAPSHOTS, epochs, pretrain, pretrain_encoder, pretrain_many
+from tasks.self_supervised.pretraining_config import BACKBONES, Augmentation, Pretraining, encoder_of_pretraining
 from tasks.self_supervised.pretraining_loop import Training
-from tasks.self_supervised.snapshots import SNAPSHOTS, epochs
 from tasks.self_supervised.training_set import training_set
 from tasks.training.chains import chain, recording_up_to
 from tasks.training.members import TrainingError
-from tasks.training_states import pack_state, unpack_state
+from tasks.worker import checkpoints, compute_context
+from tasks.worker.checkpoints import Link
 from tests.tasks.self_supervised.pictures import Blobs, config
 
 CPU = torch.device("cpu")
@@ -81,27 +76,14 @@ def test_a_training_is_a_function_of_its_seed_and_leaves_torchs_state_alone() ->
     assert not first.equals(pretrain_encoder(config(epochs=1, seed=1), BLOBS))
 
 
-def test_states_that_are_damaged_foreign_or_too_late_are_not_continued_from() -> None:
+@pytest.mark.parametrize("other", [config(epochs=1, seed=1), config(BYOL(), epochs=1)], ids=["seed", "criterion"])
+def test_the_state_of_another_training_is_none(other: Pretraining) -> None:
     whole = config(epochs=2, recorded=(1, 2))
-    unbroken, _, _ = linked(whole)
-    _, first, _ = linked(config(epochs=1))
-    _, second, _ = linked(config(epochs=2))
-    _, foreign, _ = linked(config(epochs=1, seed=1))
-    _, other, _ = linked(config(BYOL(), epochs=1))
-    damaged = first[: len(first) // 2]
-    flipped = bytearray(first)
-    flipped[len(first) // 2] ^= 1
-    named = f"self-supervised 1: {replace(whole, epochs=1, recorded=())}"
-    state = unpack_state(first, named)
-    assert state is not None
-    wrong = pack_state(replace(state, arrays=dict(list(state.arrays.items())[:-1])), named)
-    for given in (damaged, bytes(flipped), foreign, other, second, first, wrong, b""):  # weights are kept after epoch 1
-        table, _, notes = linked(whole, [given])
-        assert unbroken.equals(table)
-        assert "continued_from" not in notes
-    table, _, notes = linked(replace(whole, recorded=()), [damaged, second, first])
-    assert unbroken.slice(1).equals(table)
+    table, _, notes = linked(replace(whole, recorded=()), [linked(other)[1], linked(config(epochs=1))[1]])
     assert 1 == notes["continued_from"]
+    alone, _, notes = linked(whole, [linked(other)[1]])
+    assert "continued_from" not in notes
+    assert alone.slice(1).equals(table)
 
 
 @pytest.mark.parametrize("criterion", ALL, ids=lambda criterion: criterion.name)
@@ -179,7 +161,7 @@ def test_learning_rates_rise_and_fall_by_the_schedule_whatever_the_epochs() -> N
 def test_the_teacher_follows_by_its_momentum_and_the_centre_by_its_own() -> None:
     whole = training(config(DINO(momentum=0.9, centre=0.8), batch=30, accumulate=1))
     before = [weight.clone() for weight in whole.learner.state_beside().values()]
-    whole.epoch(1)
+    list(whole.take_steps(1))
     after = list(whole.learner.state_beside().values())
     progress, students = 1 / 6, list(whole.trained["encoder"].parameters())
     momentum = 1 - 0.1 * (np.cos(np.pi * progress) + 1) / 2
@@ -214,7 +196,7 @@ def test_pictures_that_do_not_fit_are_read_from_a_file_and_give_the_same(
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path))
     setting = config(epochs=2)
     inside = pretrain_encoder(setting, BLOBS)
-    monkeypatch.setattr(held_pictures, "SHARE", 0.0)
+    monkeypatch.setattr("tasks.self_supervised.training_set.SHARE", 0.0)
     assert inside.equals(pretrain_encoder(setting, BLOBS))
     assert 1 == len(list(tmp_path.glob("*.arrow")))
 
@@ -226,7 +208,7 @@ def test_bfloat16_trains_and_keeps_float32_weights() -> None:
 
 
 # The largest takes half a minute for what vit-b shows: both are timm's class, in other sizes (below).
-@pytest.mark.parametrize("backbone", [name for name in NAMES if name != "vit-l"])
+@pytest.mark.parametrize("backbone", [name for name in BACKBONES if name != "vit-l"])
 def test_every_backbone_takes_a_step_and_its_snapshot_embeds(backbone: str) -> None:
     """Two small pictures, whose batch norm makes for large gradients: a small rate."""
     setting = config(backbone=backbone, batch=2, projector=(4,), augmentation=Augmentation(resolution=32, side=32))

@@ -1,28 +1,54 @@
-"""Self-supervised trainings as they are planned: without torch, in links."""
+"""Self-supervised trainings as they are planned: without torch, in links, and by the schedule of their rate."""
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 
 from orchestrator.planning.identity import canonical
 from orchestrator.spec.fields import replace_fields
 from tasks.audits.deja_vu.config import CriterionName
 from tasks.audits.deja_vu.presets import criterion_cell
-from tasks.job import marks
-from tasks.self_supervised.backbone import NAMES
+from tasks.contract.job import marks
 from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, SimCLR, VICReg
 from tasks.self_supervised.criterion import NAMES as CRITERIA
-from tasks.self_supervised.encoder_config import EncoderConfig
 from tasks.self_supervised.learners import learner
 from tasks.self_supervised.networks import initial_network
 from tasks.self_supervised.pretraining import pretrain
-from tasks.self_supervised.pretraining_config import Augmentation, Pretraining
+from tasks.self_supervised.pretraining_config import BACKBONES, Augmentation, EncoderConfig, Pretraining, WarmupCosine
 from tasks.training.chains import chain, recording_up_to
 from tests.tasks.self_supervised.pictures import config
+
+
+def test_it_warms_up_linearly_and_falls_by_half_a_cosine_to_its_end() -> None:
+    schedule = WarmupCosine(epochs=12, warmup=4, final=0.2)
+    passed = np.array([0, 1, 3, 4, 6, 8, 10, 12, 40])
+    root = math.sqrt(0.5)
+    expected = [0, 0.25, 0.75, 1, 0.6 + 0.4 * root, 0.6, 0.6 - 0.4 * root, 0.2, 0.2]
+    np.testing.assert_allclose(schedule.factors(passed), expected, atol=1e-15)
+
+
+def test_without_warm_up_it_begins_at_its_height() -> None:
+    np.testing.assert_allclose(WarmupCosine(2, warmup=0).factors(np.array([0.0, 1.0, 2.0])), [1, 0.5, 0], atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": 0}, "epochs is 0; it must be a finite number above 0"),
+        ({"epochs": 5, "warmup": -1}, "warmup is -1; it must be at least 0"),
+        ({"epochs": 5, "warmup": 5}, "warmup is 5; it must be below epochs, which is 5"),
+        ({"epochs": 50, "final": 1.5}, "final is 1.5; it must be from 0 to 1"),
+    ],
+)
+def test_a_cosine_that_cannot_be_is_refused(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        WarmupCosine(**settings)
 
 
 @pytest.mark.parametrize(
@@ -129,4 +155,4 @@ print(sorted({"torch", "torchvision", "timm", "lightly"} & set(sys.modules)))
 
 
 def test_all_backbones_of_the_paper_are_named() -> None:
-    assert {"resnet18", "resnet34", "resnet50", "resnet101", "vit-ti", "vit-s", "vit-b", "vit-l"} < set(NAMES)
+    assert {"resnet18", "resnet34", "resnet50", "resnet101", "vit-ti", "vit-s", "vit-b", "vit-l"} < set(BACKBONES)

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks import seeds
-from tasks.hardware import threads
 from tasks.models.counter_rng import CounterRng, member_key, step_keys
 from tasks.models.layers import Mode
+from tasks.numerics import seeds
 from tasks.training.members import Epoch, Member, Spec
 from tasks.training.objective import AfterStep, Batch
+from tasks.worker.hardware import threads
 
 
 @dataclass

@@ -78,9 +78,6 @@ class Teacher:
     def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
         return self.losses(tensors, batch), None
 
-    def manual_gradient(self, *_: object) -> None:
-        return None
-
 
 class Averaged(CrossEntropy):
     """A classifier that keeps the moving average of its weights beside them."""

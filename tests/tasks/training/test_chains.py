@@ -1,30 +1,35 @@
-"""A chain of links ends bit for bit as the unbroken training, whatever interrupted it on the way."""
+"""A chain of links ends bit for bit as the unbroken training, and its states are the same after they were bytes."""
 
 from __future__ import annotations
 
+import dataclasses
+import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks import checkpoints
 from tasks.audits.unique_feature import canary_selection
 from tasks.audits.unique_feature.canary_selection import RankedImage, RankedTraining, train_with_canary
-from tasks.checkpoints import Link
+from tasks.contract.job import Job, marks
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph
 from tasks.datasets.mixtures import Part, Share
-from tasks.job import Job, marks
 from tasks.models.catalog import Network
 from tasks.training import classifier, mixed
-from tasks.training.chains import chain, up_to
+from tasks.training.chains import chain, fits_network, nearest_state, pack_state, unpack_state, up_to
 from tasks.training.classifier import Burnt, Training
+from tasks.training.members import Epoch, State
 from tasks.training.mixed import Mixture
-from tasks.training.states import pack, unpack
-from tests.tasks.audits.unique_feature.small import chosen
+from tasks.worker import checkpoints
+from tasks.worker.checkpoints import Link
+from tests.tasks.audits.unique_feature.made_up import chosen
 
 DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
 TRAINING = Training(DIGITS, examples=96, epochs=6, patience=0, batch=16, seed=3, burnt=(Burnt(7, Glyph()),))
@@ -133,9 +138,9 @@ def test_a_state_is_gone_on_from_and_the_epochs_before_it_are_not_trained_again(
     first, last = chain(classifier.train, replace(TRAINING, epochs=2), 1)
     named = classifier.chain_state(first.config).training
     assert named == classifier.chain_state(last.config).training
-    state = unpack(linked(first, [])[1], named)
+    state = unpack_state(linked(first, [])[1], named)
     assert state is not None
-    told = pack(replace(state, history=(replace(state.history[0], train_loss=12.5),)), named)
+    told = pack_state(replace(state, history=(replace(state.history[0], train_loss=12.5),)), named)
     history = linked(last, [told])[0]["history"][0].as_py()
     assert [12.5, classifier.train(last.config, ())["history"][0].as_py()[1]["train_loss"]] == [
         epoch["train_loss"] for epoch in history
@@ -166,3 +171,92 @@ def test_a_training_no_longer_than_a_link_is_one_job(link: int) -> None:
     (job,) = chain(classifier.train, TRAINING, link)
     assert (TRAINING, None, False) == (job.config, job.after, job.waits)
     assert "classifier.train" == marks(job.function).name
+
+
+def state(epochs: int, best: float = 1.0) -> State:
+    history = tuple(Epoch(at, 0.1 * at, 0.2 / at, math.nan if at == 1 else 0.5) for at in range(1, epochs + 1))
+    weights = {"w": np.array([[1.0, 2.0]], np.float32), "mean": np.array([3.0])}
+    moments = tuple({"w": np.array([[at, at + 0.5]], np.float32)} for at in (7, 8))
+    return State(history, max(epochs - 1, 0), 40 + epochs, weights, weights | {"mean": np.array([3.0 * best])}, moments)
+
+
+def learning(**shapes: tuple[int, ...]) -> Any:
+    """A network's weights by their shapes; those whose name begins with m are not learned."""
+    weights = {name: SimpleNamespace(shape=shape, learned=name[0] != "m") for name, shape in shapes.items()}
+    return SimpleNamespace(weights=weights)
+
+
+NETWORK = learning(w=(1, 2), mean=(1,))
+
+
+def told(found: State | None) -> Any:
+    assert found is not None
+    parts = (found.weights, found.best_weights, *found.moments)
+    arrays = [{name: (array.dtype.str, array.tolist()) for name, array in part.items()} for part in parts]
+    return repr(found.history), found.best_epoch, found.steps, arrays
+
+
+@pytest.mark.parametrize("made", [state(0), state(1), state(3), state(3, best=2.0)])
+def test_a_state_comes_back_as_it_was(made: State) -> None:
+    assert told(made) == told(unpack_state(pack_state(made, "this"), "this"))
+
+
+def test_what_the_best_epoch_shares_with_the_last_is_kept_once() -> None:
+    assert len(pack_state(state(3), "this")) < len(pack_state(state(3, best=2.0), "this"))
+
+
+def test_the_bytes_of_another_training_or_of_nothing_are_no_state() -> None:
+    data = pack_state(state(2), "this")
+    assert unpack_state(data, "that") is None
+    for broken in (b"", b"not an archive", data[: len(data) // 2], data[:-1]):
+        assert unpack_state(broken, "this") is None
+    other = io.BytesIO()
+    np.savez(other, something=np.zeros(2))
+    assert unpack_state(other.getvalue(), "this") is None
+
+
+def test_a_training_goes_on_from_the_nearest_state_that_is_its_own_and_not_too_late() -> None:
+    there = [b"none", pack_state(state(9), "this"), pack_state(state(6), "that"), pack_state(state(5), "this")]
+    there.append(pack_state(state(2), "this"))
+    with checkpoints.use_links([Link(), Link(given=lambda: there)]):
+        assert [5, 9, 2] == [
+            len(told(nearest_state(1, "this", NETWORK, end))[0].split("Epoch(")) - 1 for end in (5, 9, 4)
+        ]
+        assert nearest_state(1, "this", NETWORK, 1) is None
+        assert nearest_state(0, "this", NETWORK, 9) is None
+        assert nearest_state(1, "this", learning(w=(2, 1), mean=(1,)), 9) is None
+
+
+@pytest.mark.parametrize(
+    ("moments", "fits"),
+    [
+        ((), True),
+        (({"w": np.zeros((1, 2))},), True),
+        (({"w": np.zeros((1, 1))}, {"w": np.zeros((1, 2))}), False),
+        (({"w": np.zeros(2)},), False),
+        (({"w": np.zeros((2, 2))},), False),
+        (({"mean": np.zeros(1)},), False),  # not learned
+    ],
+)
+def test_moments_have_their_weights_shapes(moments: tuple[Any, ...], fits: bool) -> None:
+    assert fits == fits_network(dataclasses.replace(state(1), moments=moments), NETWORK)
+
+
+@pytest.mark.parametrize(
+    ("network", "fits"),
+    [
+        (NETWORK, True),
+        (learning(w=(1, 2)), False),
+        (learning(w=(1, 2), mean=(2,)), False),
+        (learning(w=(1, 2), mean=(1,), more=(1,)), False),
+        (learning(w=(1, 2), v=(1,)), False),
+    ],
+)
+def test_a_state_fits_a_network_of_the_same_weights(network: Any, fits: bool) -> None:
+    assert fits is fits_network(state(1), network)
+
+
+def test_the_moments_are_of_the_learned_weights_alone() -> None:
+    moments = ({"w": np.zeros((1, 2)), "mean": np.zeros(1)},)
+    assert not fits_network(dataclasses.replace(state(1), moments=moments), NETWORK)
+    assert fits_network(dataclasses.replace(state(1), moments=()), NETWORK)

@@ -1,3 +1,5 @@
+"""Classifiers as tasks: what they train on, which neighbours are left out, and their tables."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -9,18 +11,64 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.compute_context import ComputeContext, use_context
+from tasks.contract.job import marks
+from tasks.contract.schemas import MODEL, PRIVATE_MODEL, add_width
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph, burn
-from tasks.job import marks
 from tasks.models.catalog import Network
 from tasks.models.inference import logits
-from tasks.models.weights import architecture_of, weights_of
-from tasks.schemas import MODEL, PRIVATE_MODEL, add_width
-from tasks.training.classifier import Burnt, Training, batch_key, chain_state, member_of, train, train_many, work
-from tasks.training.deduplication import NearestImages
-from tasks.training.privacy import Privacy
+from tasks.models.networks import architecture_of, weights_of_model
+from tasks.training.classifier import (
+    Burnt,
+    NearestImages,
+    Training,
+    batch_key,
+    chain_state,
+    member_of,
+    train,
+    train_many,
+    work,
+)
+from tasks.training.recipe import Privacy
+from tasks.worker.compute_context import ComputeContext, use_context
+
+IMAGES = load(pin(Dataset("digits"))).train_images[:300]
+
+
+def brute(images: np.ndarray, row: int, count: int) -> list[int]:
+    """By whole numbers, sorted by distance and then by row."""
+    squares = ((images.astype(np.int64) - images[row].astype(np.int64)) ** 2).reshape(len(images), -1).sum(axis=1)
+    order = [int(other) for other in np.lexsort((np.arange(len(images)), squares)) if other != row]
+    return sorted(order[:count])
+
+
+@pytest.mark.parametrize("row", [0, 7, 299])
+@pytest.mark.parametrize("count", [1, 10, 299])
+def test_the_nearest_images_are_those_of_every_difference_and_never_the_image_itself(row: int, count: int) -> None:
+    found = NearestImages(row, count).rows_among(IMAGES)
+    assert brute(IMAGES, row, count) == found.tolist()
+    assert (count, False) == (len(found), row in found)
+
+
+def test_of_equally_near_images_the_lower_row_goes_first_copies_of_the_image_among_them() -> None:
+    images = IMAGES[:20].copy()
+    images[[3, 9, 15]] = images[12]  # copies of the image, before it and after it
+    images[5:9] = images[5]
+    assert [3, 9] == NearestImages(12, 2).rows_among(images).tolist()
+    assert [3, 9, 15] == NearestImages(12, 3).rows_among(images).tolist()
+    assert [6, 7] == NearestImages(5, 2).rows_among(images).tolist()
+    assert [5, 6] == NearestImages(8, 2).rows_among(images).tolist()
+
+
+def test_neighbours_that_cannot_be_are_refused() -> None:
+    with pytest.raises(ValueError, match="count is 0; it must be at least 1"):
+        NearestImages(3, 0)
+    with pytest.raises(ValueError, match="they must be at most 19, the training images beside it"):
+        NearestImages(3, 20).rows_among(IMAGES[:20])
+    with pytest.raises(ValueError, match="row 20 has no neighbours; the rows are 0 to 19"):
+        NearestImages(20, 2).rows_among(IMAGES[:20])
+
 
 DIGITS = pin(Dataset("digits"))
 TINY = Training(DIGITS, examples=256, epochs=2)
@@ -34,7 +82,9 @@ def test_digits_are_learnt_in_a_few_epochs() -> None:
     best = row["history"][row["best_epoch"] - 1]
     assert best["validation_accuracy"] > 0.9
     images = load(DIGITS)
-    right = logits(architecture_of(model), [weights_of(model)], images.test_images)[0].argmax(1) == images.test_labels
+    right = (
+        logits(architecture_of(model), [weights_of_model(model)], images.test_images)[0].argmax(1) == images.test_labels
+    )
     assert best["validation_accuracy"] == right.mean()
 
 
@@ -42,7 +92,7 @@ def test_a_model_is_one_row_of_the_agreed_schema() -> None:
     model = train(TINY, ())
     assert (1, MODEL) == (len(model), model.schema)
     assert [(name, weight.shape) for name, weight in architecture_of(model).weights.items()] == [
-        (name, w.shape) for name, w in weights_of(model).items()
+        (name, w.shape) for name, w in weights_of_model(model).items()
     ]
 
 
@@ -127,7 +177,7 @@ NARROW = dataclasses.replace(TINY, examples=60, batch=30, patience=0, width=0.25
 def test_a_narrow_model_is_a_fraction_of_the_published_one_and_says_so() -> None:
     model = train(NARROW, ())
     assert add_width(MODEL, 0.25) == model.schema
-    assert ((128, 784), (10, 32)) == tuple(weights_of(model)[f"dense{layer}.weight"].shape for layer in (1, 4))
+    assert ((128, 784), (10, 32)) == tuple(weights_of_model(model)[f"dense{layer}.weight"].shape for layer in (1, 4))
     assert 0.25 == architecture_of(model).width
     assert train(dataclasses.replace(NARROW, width=1.0), ()).schema == MODEL
 
@@ -162,8 +212,8 @@ def test_a_training_leaves_out_the_images_nearest_to_one(together: bool) -> None
     for index, config in enumerate(configs):
         table = found[index]
         assert isinstance(table, pa.Table)
-        alone = weights_of(train(config, ()))
-        for name, values in weights_of(table).items():
+        alone = weights_of_model(train(config, ()))
+        for name, values in weights_of_model(table).items():
             np.testing.assert_allclose(alone[name], values, atol=1e-5 if together else 0)
     count = {next(iter(work(config).trained.values())) for config in (NARROW, *configs)}
     assert 2 == len(count)  # fewer images are less work
@@ -209,7 +259,10 @@ def test_a_private_model_says_what_each_epoch_spent() -> None:
     assert spent == canary["epsilons"][0].as_py()
     assert model["weights"] != canary["weights"]
     narrow = train(dataclasses.replace(PRIVATE, width=0.1), ())
-    assert (add_width(PRIVATE_MODEL, 0.1), (51, 784)) == (narrow.schema, weights_of(narrow)["dense1.weight"].shape)
+    assert (add_width(PRIVATE_MODEL, 0.1), (51, 784)) == (
+        narrow.schema,
+        weights_of_model(narrow)["dense1.weight"].shape,
+    )
 
 
 def test_privacy_has_a_pace_of_its_own_and_is_not_in_the_text_of_checkpoints() -> None:

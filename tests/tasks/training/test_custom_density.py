@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from scipy import special, stats
 from torch import Tensor
 
-from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
+from tasks.models.catalog import DensityModel
 from tasks.models.counter_rng import CounterRng, member_key
-from tasks.models.densities import DensityModel
 from tasks.models.dequantisation import fixed_inputs, observation_keys
 from tasks.models.importance import Sampling
 from tasks.models.layers import Mode
@@ -27,6 +26,7 @@ from tasks.training.density_objective import DensityObjective, generative
 from tasks.training.members import Member, Spec
 from tasks.training.objective import Batch
 from tasks.training.recipe import Recipe
+from tasks.worker.compute_context import ComputeContext, use_context
 from tests.tasks.datasets import scans
 
 SHAPE = (3, 4, 1)

@@ -20,25 +20,32 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from orchestrator.planning.identity import key_of
-from tasks.compute_context import ComputeContext, use_context
+from tasks.contract.job import Job, marks
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
-from tasks.datasets.partitions import fold_of
-from tasks.datasets.released_partitions import released_fold_of
-from tasks.job import Job, marks
+from tasks.datasets.partitions import fold_of, released_fold_of
+from tasks.models.catalog import DensityModel
 from tasks.models.counter_rng import member_key
-from tasks.models.densities import DensityModel
 from tasks.models.importance import Estimated, Sampling, estimate_log_density
 from tasks.models.vae import mnist
 from tasks.training import density, trainer
-from tasks.training.density import batch_key, fit, train_many, work
+from tasks.training.density import (
+    FITTED,
+    REFINED,
+    Evaluation,
+    Evaluator,
+    batch_key,
+    density_table,
+    fit,
+    train_many,
+    work,
+)
 from tasks.training.density_config import DensityTraining, Fold, RefinedTraining, ReleasedFold, Row, Split
-from tasks.training.density_table import FITTED, REFINED, Evaluation, Evaluator, density_table
-from tasks.training.elbo import Elbo
+from tasks.training.density_objective import Elbo
 from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
-from tasks.training.privacy import Privacy
-from tasks.training.recipe import Recipe
+from tasks.training.recipe import Privacy, Recipe
+from tasks.worker.compute_context import ComputeContext, use_context
 
 DIGITS = pin(Dataset("digits"))
 FOLD = Fold(partition=9, folds=4, number=1)

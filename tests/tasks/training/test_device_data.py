@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from tasks import hardware
-from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.catalog import load, open_pictures, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.images import Images
-from tasks.datasets.picture_rows import PictureSet
+from tasks.datasets.images import Images, PictureSet
 from tasks.models.networks import Architecture
 from tasks.training import device_data
 from tasks.training.cross_entropy import CrossEntropy
@@ -20,6 +17,8 @@ from tasks.training.members import Member, Spec, Trained
 from tasks.training.recipe import Recipe
 from tasks.training.strategies import Strategy, Workload, candidates
 from tasks.training.trainer import train_many
+from tasks.worker import hardware
+from tasks.worker.compute_context import ComputeContext, use_context
 from tests.tasks.datasets import scans
 
 CPU = torch.device("cpu")

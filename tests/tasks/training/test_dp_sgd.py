@@ -13,25 +13,23 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from tasks.contract.extras import OPACUS
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.extras import OPACUS
+from tasks.models.catalog import DensityModel, Regularisers
 from tasks.models.counter_rng import CounterRng, member_key
-from tasks.models.densities import DensityModel
 from tasks.models.dequantisation import Binary
 from tasks.models.layers import Mode
 from tasks.models.networks import Architecture
-from tasks.models.regularisers import Regularisers
 from tasks.models.vae import Dense, celeba
 from tasks.training import dp_sgd
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining
-from tasks.training.elbo import Elbo
+from tasks.training.density_objective import Elbo
 from tasks.training.members import Member, Spec, Trained
 from tasks.training.objective import Batch
-from tasks.training.privacy import Privacy
-from tasks.training.recipe import Recipe
+from tasks.training.recipe import Privacy, Recipe
 
 CPU = torch.device("cpu")
 PRIVACY = Privacy(8.0)

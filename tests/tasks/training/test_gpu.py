@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.compute_context import ComputeContext, StrategyName, use_context
-from tasks.datasets.images import Images
-from tasks.datasets.picture_rows import Opened
+from tasks.datasets.images import Images, Opened
+from tasks.models.catalog import Regularisers
 from tasks.models.networks import Architecture
-from tasks.models.regularisers import Regularisers
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.device_data import place_images
 from tasks.training.members import Member, Spec, Trained, TrainingError
 from tasks.training.recipe import Recipe
 from tasks.training.trainer import train_many
+from tasks.worker.compute_context import ComputeContext, StrategyName, use_context
 from tests.tasks.training import plain
 from tests.tasks.training.self_supervised import Teacher
 

@@ -14,7 +14,7 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import Part, Share
 from tasks.models.catalog import Network
-from tasks.models.weights import architecture_of, weights_of
+from tasks.models.networks import architecture_of, weights_of_model
 from tasks.training import classifier, mixed
 from tasks.training.classifier import Training
 from tasks.training.mixed import MIXED, Mixture, logits, pool_data, train
@@ -56,13 +56,13 @@ def test_trainings_on_different_sets_share_a_call_and_it_makes_no_difference(alo
 
 def test_a_training_on_one_whole_part_is_that_of_the_classifier(alone: list[pa.Table]) -> None:
     plain = Training(DIGITS, Network("mlp1"), seed=5, examples=100, epochs=3, patience=0, learning_rate=1e-3)
-    expected, actual = weights_of(classifier.train(plain, [])), weights_of(alone[0])
+    expected, actual = weights_of_model(classifier.train(plain, [])), weights_of_model(alone[0])
     assert all(np.array_equal(expected[name], actual[name]) for name in expected)
 
 
 def test_the_table_says_how_many_images_were_learnt_and_how_well(alone: list[pa.Table]) -> None:
     digits = load(DIGITS)
-    said = logits(architecture_of(alone[0]), weights_of(alone[0]), digits.train_images[:100])
+    said = logits(architecture_of(alone[0]), weights_of_model(alone[0]), digits.train_images[:100])
     right = float((said.argmax(1) == digits.train_labels[:100]).mean())
     assert MIXED == alone[0].schema
     assert (100, right) == (rows(alone[0])["examples"], rows(alone[0])["train_accuracy"])
@@ -105,7 +105,7 @@ def test_a_mixture_that_cannot_be_trained_is_refused(field: str, value: Any, mes
 
 def test_a_cropped_network_learns_from_squares_and_is_asked_about_central_ones() -> None:
     trained = train(replace(ONE, crop=20, epochs=2), [])
-    network, weights = architecture_of(trained), weights_of(trained)
+    network, weights = architecture_of(trained), weights_of_model(trained)
     assert (20, 20, 1) == network.shape
     images = load(DIGITS)
     said = logits(network, weights, images.train_images[:100])

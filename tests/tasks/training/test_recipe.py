@@ -1,5 +1,8 @@
-"""Recipes: the learning rate of every step, and what no recipe can ask for."""
+"""Recipes: the learning rate of every step, what no recipe can ask for, and what privacy allows a test to find."""
 
+from __future__ import annotations
+
+import math
 import re
 import subprocess
 import sys
@@ -8,7 +11,7 @@ import pytest
 
 from orchestrator.planning.identity import canonical
 from orchestrator.spec.fields import coerce
-from tasks.training.recipe import OptimiserName, Recipe
+from tasks.training.recipe import OptimiserName, Privacy, Recipe, least_epsilon
 
 
 def test_a_schedule_changes_the_rate_after_so_many_epochs() -> None:
@@ -48,3 +51,41 @@ def test_planning_by_a_recipe_loads_no_torch() -> None:
     code = "import sys; from tasks.training.recipe import Recipe; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "False\n" == done.stdout
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_randomised_response_has_all_the_power_that_its_epsilon_allows(epsilon: float) -> None:
+    right = math.exp(epsilon) / (1 + math.exp(epsilon))  # with which it answers as it was trained
+    allowed = Privacy(epsilon, 1e-12)
+    assert right == pytest.approx(allowed.power(1 - right))
+    # To find half as much, or to say so at random half of the time that it does not.
+    assert right / 2 == pytest.approx(allowed.power((1 - right) / 2))
+    assert (1 + right) / 2 == pytest.approx(allowed.power(1 - right / 2))
+
+
+def test_delta_is_found_beyond_epsilon_and_nothing_is_more_than_certain() -> None:
+    assert 0.05 * math.e + 0.01 == pytest.approx(Privacy(1.0, 0.01).power(0.05))
+    assert 0.01 == pytest.approx(Privacy(1.0, 0.01).power(0.0))
+    assert 1.0 == Privacy(200.0, 0.5).power(0.6)
+
+
+@pytest.mark.parametrize(("epsilon", "level"), [(0.5, 0.05), (2.0, 0.05), (6.0, 0.05), (6.0, 0.001)])
+def test_the_least_epsilon_is_the_one_whose_power_was_found(epsilon: float, level: float) -> None:
+    power = Privacy(epsilon, 1e-5).power(level)
+    assert epsilon == pytest.approx(least_epsilon(power, level, 1e-5))
+
+
+def test_no_more_than_chance_shows_no_epsilon_and_certainty_any() -> None:
+    assert 0.0 == least_epsilon(0.05, 0.05, 1e-5) == least_epsilon(0.0, 0.05, 1e-5)
+    assert math.inf == least_epsilon(1.0, 0.05, 1e-5)
+
+
+def test_a_guarantee_out_of_range_is_refused() -> None:
+    for fields, message in (
+        ({"epsilon": 0.0}, "epsilon is 0.0; it must be a finite number above 0"),
+        ({"epsilon": 201.0}, "epsilon is 201.0; it must be at most 200, which hides nothing"),
+        ({"epsilon": 1.0, "delta": 0.0}, "delta is 0.0; it must be between 0 and 1"),
+    ):
+        with pytest.raises(ValueError, match="it must be") as caught:
+            Privacy(**fields)
+        assert message == str(caught.value)

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
+from tasks.models.catalog import Regularisers
 from tasks.models.networks import Architecture
-from tasks.models.regularisers import Regularisers
+from tasks.training.chains import fits_network, pack_state, unpack_state
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.members import Member, Spec, State, Trained
 from tasks.training.objective import Objective
 from tasks.training.recipe import OptimiserName, Recipe
-from tasks.training.states import pack, shaped, unpack
 from tasks.training.trainer import train_many
+from tasks.worker.compute_context import ComputeContext, use_context
 from tests.tasks.training import plain
 from tests.tasks.training.self_supervised import Averaged, Recorded, Teacher
 
@@ -147,9 +147,9 @@ def test_a_chain_of_states_is_the_unbroken_training_to_the_bit(
         link = replace(given, recipe=replace(recipe, epochs=epochs))
         (found,) = trained(link, [replace(MEMBERS[0], start=state, returns_state=True)])
         assert found.state is not None
-        state = unpack(pack(found.state, "this"), "this")
+        state = unpack_state(pack_state(found.state, "this"), "this")
         assert state is not None
-        assert shaped(state, learning)
+        assert fits_network(state, learning)
         assert len(state.moments) == len(found.state.moments)
     assert bits(unbroken) == bits(found)
 

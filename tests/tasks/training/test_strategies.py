@@ -1,4 +1,6 @@
-"""Which way is taken: what can be tried on a device, what is fastest, and what is settled once."""
+"""Which way is taken: what a step takes, what can be tried on a device, what is fastest, and what is settled once."""
+
+from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.compute_context import ComputeContext
 from tasks.datasets.images import Images
 from tasks.models.networks import Architecture
 from tasks.training import memory, strategies
@@ -25,8 +26,24 @@ from tasks.training.strategies import (
     choose_strategy,
     sizes,
 )
+from tasks.worker.compute_context import ComputeContext
 
 CPU = torch.device("cpu")
+
+
+def test_what_autograd_keeps_counts_once_and_as_long_as_it_is_kept() -> None:
+    def work(times: int, together: bool) -> int:
+        weight = torch.ones(1000, dtype=torch.float64, requires_grad=True)
+        losses = []
+        for _ in range(times):
+            losses.append((weight.exp() * 2).exp().sum())  # keeps both exponentials: 16,000 bytes
+            if not together:
+                torch.autograd.grad(losses.pop(), weight)
+        return 7
+
+    assert 16_000 + 7 == memory.peak_memory(lambda: work(1, together=False), CPU)
+    assert 16_000 + 7 == memory.peak_memory(lambda: work(3, together=False), CPU)
+    assert 48_000 + 7 == memory.peak_memory(lambda: work(3, together=True), CPU)
 
 
 @pytest.fixture(scope="module")

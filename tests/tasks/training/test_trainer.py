@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.compute_context import ComputeContext, use_context
 from tasks.datasets.images import Images
+from tasks.models.catalog import Regularisers
 from tasks.models.networks import Architecture
-from tasks.models.regularisers import Regularisers
 from tasks.models.vae import Dense, Vae, celeba, cifar10, mnist
 from tasks.training.cross_entropy import CrossEntropy
-from tasks.training.elbo import Elbo
+from tasks.training.density_objective import Elbo
 from tasks.training.members import Epoch, Member, Spec, State, Trained, TrainingError
 from tasks.training.recipe import Recipe
 from tasks.training.trainer import train_many
+from tasks.worker.compute_context import ComputeContext, use_context
 from tests.tasks.training import plain
 
 CPU = torch.device("cpu")
@@ -412,11 +412,11 @@ OUT_OF_MEMORY = """
 import resource, sys
 import numpy as np, torch
 from tasks.datasets.images import Images
-from tasks.compute_context import ComputeContext, use_context
+from tasks.worker.compute_context import ComputeContext, use_context
 from tasks.models.networks import Architecture
 from tasks.training import memory
 from tasks.training.cross_entropy import CrossEntropy
-from tasks.training.elbo import Elbo
+from tasks.training.density_objective import Elbo
 from tasks.training.trainer import train_many
 from tasks.training.members import Member, Spec
 from tasks.training.recipe import Recipe

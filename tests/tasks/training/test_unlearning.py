@@ -1,7 +1,8 @@
-"""Unlearning as a task: what it starts from, and what its table says."""
+"""Unlearning as a task: its settings, what it starts from, and what its table says."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +12,42 @@ from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
 from tasks.models.catalog import Network
-from tasks.models.weights import weights_of
+from tasks.models.networks import weights_of_model
 from tasks.training.mixed import MIXED, Mixture, train
-from tasks.training.unlearning import Unlearning, unlearn
-from tasks.training.unlearning_config import FineTuning, GradientAscent
+from tasks.training.unlearning import (
+    UNLEARNING,
+    Distillation,
+    FineTuning,
+    GradientAscent,
+    RandomLabels,
+    Unlearning,
+    UnlearningSettings,
+    unlearn,
+)
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (lambda: FineTuning(epochs=0), "epochs is 0; it must be at least 1"),
+        (lambda: GradientAscent(learning_rate=0.0), "learning_rate is 0.0; it must be a finite number above 0"),
+        (lambda: RandomLabels(epochs=0), "epochs is 0; it must be at least 1"),
+        (lambda: Distillation(forgetting=11), "forgetting is 11; it must be at most epochs, which is 10"),
+        (lambda: Distillation(cross_entropy=0.0, divergence=0.0), "cross_entropy and divergence are both 0; one of"),
+        (lambda: Distillation(falls=(8, 5)), r"falls is \(8, 5\); it must be epochs from 1 on, ascending"),
+        (lambda: UnlearningSettings().method_named("retraining"), "retraining starts from no model"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(made: Callable[[], object], says: str) -> None:
+    with pytest.raises(ValueError, match="^" + says):
+        made()
+
+
+def test_every_method_but_retraining_has_settings() -> None:
+    settings = UnlearningSettings()
+    expected = [settings.fine_tuning, settings.gradient_ascent, settings.random_labels, settings.distillation]
+    assert expected == [settings.method_named(name) for name in UNLEARNING if name != "retraining"]
+
 
 DIGITS, ON_PHOTOS = pin(Dataset("digits")), pin(Dataset("digits-on-photos"))
 KEPT, FORGOTTEN = Share(Part(ON_PHOTOS, 100, 60)), Share(Part(DIGITS, 0, 100), 0.4, 3)
@@ -32,7 +65,10 @@ def test_its_table_is_that_of_a_training_on_what_is_kept() -> None:
 
 
 def test_it_starts_from_the_trained_weights() -> None:
-    before, after = weights_of(TRAINED), weights_of(unlearn(replace(CONFIG, method=FineTuning(1, 1e-9)), [TRAINED]))
+    before, after = (
+        weights_of_model(TRAINED),
+        weights_of_model(unlearn(replace(CONFIG, method=FineTuning(1, 1e-9)), [TRAINED])),
+    )
     for name, values in before.items():
         np.testing.assert_allclose(after[name], values, atol=1e-7)
 

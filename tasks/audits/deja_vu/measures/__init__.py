@@ -1,30 +1,30 @@
-"""The measures of the audit: a table and its question each."""
+"""The measures of the audit, a table and its question each, and the summary of their tables."""
 
 from __future__ import annotations
 
-from tasks.audits.deja_vu.measures import (
-    categories,
-    crops,
-    drawn,
-    inferences,
-    neighbours,
-    probe,
-    reconstruction,
-    references,
-    retrieval,
-    scores,
-)
+import pyarrow as pa
+
+from tasks.audits.deja_vu.config import About
+from tasks.audits.deja_vu.measures import inferences, neighbours, probe, reconstruction, references, retrieval, scores
+from tasks.contract.job import Inputs, task
+from tasks.contract.measure import summarise
 
 # In the order of the summary: the answer's row first.
 MEASURES = (
     scores.MEASURE,
     references.MEASURE,
-    categories.MEASURE,
+    scores.CATEGORIES_MEASURE,
     probe.MEASURE,
     reconstruction.MEASURE,
-    crops.MEASURE,
+    neighbours.CROPS_MEASURE,
     retrieval.MEASURE,
-    drawn.MEASURE,
+    reconstruction.DRAWN_MEASURE,
     inferences.MEASURE,
     neighbours.MEASURE,
 )
+
+
+@task(version=1, name="deja_vu.summary", gathers=True)
+def summary(config: About, inputs: Inputs) -> pa.Table:
+    """The rows of SUMMARY, from whichever tables there are, the answer's first."""
+    return summarise(MEASURES, inputs, config)

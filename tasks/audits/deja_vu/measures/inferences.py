@@ -14,13 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.audits.deja_vu.accuracy import Inferences, Way
+from tasks.audits.deja_vu.accuracy import Inferences, Votes, Way, votes
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures import neighbours
 from tasks.audits.deja_vu.trainings import Trainings
-from tasks.audits.deja_vu.votes import Votes, votes
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure
 
 SETS = ("A", "B")
 OTHER = {"A": "B", "B": "A"}

@@ -1,7 +1,9 @@
-"""The public pictures whose embeddings are nearest to that of a crop, for each model and each set.
+"""What is shown of each picture that is attacked, and the public pictures whose embeddings are nearest to it.
 
-Embeddings are of the evaluation transform, not normalised; neighbours are exact, by Euclidean distance, of equally
-near ones the first by id. Meehan et al. 2023, section 3 and appendix A.2.3.
+A crop is the rectangle without the picture's object, or nothing where that is too small. Its neighbours are found for
+each model and each set. Embeddings are of the evaluation transform, not normalised; neighbours are exact, by Euclidean
+distance, of equally near ones the first by id. Meehan et al. 2023, section 3 and appendices A.2.1 and A.2.3; the corner
+crop, appendix A.8.
 """
 
 from __future__ import annotations
@@ -12,22 +14,68 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.audits.deja_vu.attack import Attack, Crops, attack, crops_of
-from tasks.audits.deja_vu.config import DejaVu
-from tasks.audits.deja_vu.handed_out import handed_out
+from tasks.audits.deja_vu.attack import Attack, Crops, attack, crops_of, handed_out
+from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
 from tasks.datasets.catalog import load_with_boxes
 from tasks.external.model_file import EncoderInterface, ModelFile
-from tasks.files import File
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure
+from tasks.numerics.statistics import proportion
 from tasks.self_supervised.pretraining_config import Pretraining
+from tasks.worker.files import File
 
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures
     from tasks.self_supervised.encoder import Embed
+
+
+# One row for each picture of both sets that has boxes, or for a corner crop for each; sorted by set and id.
+CROPS = pa.schema(
+    [
+        ("set", pa.string()),
+        ("id", pa.string()),
+        ("label", pa.int32()),
+        ("left", pa.int32()),  # of the crop, in pixels; null where it is left out
+        ("top", pa.int32()),
+        ("right", pa.int32()),  # outside, as is the bottom
+        ("bottom", pa.int32()),
+    ]
+)
+SIDES = ("left", "top", "right", "bottom")
+
+
+@task(version=1, name="deja_vu.crops")
+def crops(config: Attack, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - crops depend on no table
+    """The crops of both sets (CROPS)."""
+    pictures = load_with_boxes(config.data, config.correlation)
+    found = crops_of(config, pictures)
+    windows = {row: [int(side) for side in window] for row, window in zip(found.rows, found.windows, strict=True)}
+    return pa.Table.from_pylist(
+        [
+            {"set": name, "id": pictures.ids[at], "label": int(pictures.labels[at])}
+            | dict(zip(SIDES, windows.get(at, [None] * 4), strict=True))
+            for name, rows in found.attacked.items()
+            for at in rows
+        ],
+        CROPS,
+    )
+
+
+def plan_crops(config: DejaVu, trainings: Trainings) -> Job:  # noqa: ARG001 - crops depend on no training
+    return Job(crops, attack(config))
+
+
+def crop_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - one thing is said of all
+    """How many pictures are left out."""
+    table = tables.one(CROPS)
+    if table is not None and table.num_rows:
+        left_out = pc.sum(pc.is_null(table["left"])).as_py()
+        yield row("left out", {}, proportion(left_out, table.num_rows), "picture")
 
 
 # One row for each epoch, layer and picture of both sets.
@@ -60,9 +108,9 @@ class AttackOf:
 @task(version=1, name="deja_vu.neighbours", gpus=1.0)
 def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
     """The neighbours of the crops of both sets (NEIGHBOURS) for each snapshot that is given (SNAPSHOTS)."""
-    from tasks import hardware
     from tasks.self_supervised.encoder import encoder
-    from tasks.self_supervised.snapshots import epochs, weights_of
+    from tasks.self_supervised.pretraining import epochs, weights_of
+    from tasks.worker import hardware
 
     pictures = load_with_boxes(config.attack.data, config.attack.correlation)
     crops = crops_of(config.attack, pictures)
@@ -81,7 +129,7 @@ def find_neighbours(
     embed: Embed, pictures: BoxedPictures, crops: Crops, config: AttackOf, about: Mapping[str, Any]
 ) -> pa.Table:
     """The neighbours of all crops by the embeddings that `embed` gives of pictures, layer by layer."""
-    from tasks.nearest_neighbours import nearest
+    from tasks.numerics.nearest_neighbours import nearest
     from tasks.self_supervised.encoder import collect_embeddings
 
     k = min(config.k, len(crops.public))
@@ -132,7 +180,7 @@ class AttackOfGiven:
 @task(version=1, name="deja_vu.given_neighbours", gpus=1.0)
 def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """The neighbours of the crops of both sets (NEIGHBOURS) by somebody else's encoder."""
-    from tasks.nearest_neighbours import nearest
+    from tasks.numerics.nearest_neighbours import nearest
 
     pictures = load_with_boxes(config.attack.data, config.attack.correlation)
     crops = crops_of(config.attack, pictures)
@@ -163,10 +211,10 @@ def model_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPicture
 
 def sent_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
     """The embeddings in the table that the encoder's owner sent."""
-    from tasks.external.embeddings import read
+    from tasks.external.sent_table import read_embeddings
 
     assert config.embeddings is not None
-    table, handed = read(config.embeddings), handed_out(crops, pictures)
+    table, handed = read_embeddings(config.embeddings), handed_out(crops, pictures)
     return table.select(handed.crop_ids), table.select(handed.public_ids)
 
 
@@ -203,3 +251,4 @@ def last(config: DejaVu, trainings: Trainings, model: str) -> Job:
 
 
 MEASURE = Measure("neighbours", NEIGHBOURS, plan)
+CROPS_MEASURE = Measure("crops", CROPS, plan_crops, crop_rows)

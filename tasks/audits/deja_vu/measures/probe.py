@@ -13,16 +13,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import seeds
 from tasks.audits.deja_vu.config import About, DejaVu
-from tasks.audits.deja_vu.published import printed_numbers
+from tasks.audits.deja_vu.presets import printed_numbers
 from tasks.audits.deja_vu.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.self_supervised.encoder_config import encoder_of_pretraining
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
+from tasks.numerics import seeds
+from tasks.numerics.statistics import Estimate, proportion
 from tasks.self_supervised.linear_probe import LinearProbe, linear_probe
-from tasks.statistics import Estimate, proportion
-from tasks.summaries import Row, row
+from tasks.self_supervised.pretraining_config import encoder_of_pretraining
 
 # One row for each model, epoch, layer and split.
 PROBE = pa.schema(

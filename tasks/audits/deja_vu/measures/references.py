@@ -23,17 +23,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import seeds
 from tasks.audits.deja_vu.accuracy import Inferences, accuracy
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.measures import neighbours
 from tasks.audits.deja_vu.measures.inferences import SETS, count_votes
 from tasks.audits.deja_vu.randomisation import ROUNDING, differs
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate
-from tasks.summaries import Row, alone, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics import seeds
+from tasks.numerics.statistics import Estimate
 
 GAIN, RANK = "accuracy gain", "rank among references"
 TARGET = "target"

@@ -25,11 +25,11 @@ from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures import inferences, neighbours
 from tasks.audits.deja_vu.measures.inferences import OTHER, SETS, Cell, cells
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure
+from tasks.contract.summaries import Row
 from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.dataset import Dataset
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure
-from tasks.summaries import Row
 
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures

@@ -15,7 +15,13 @@ corrected score(p) = (acc of the target on A - acc of the reference on A)
 which is twice the mean of both ways, so its p is the same. This score is ours.
 
 Intervals are percentile bootstraps over pictures, both models on the same resample, each way on its own, and at least
-as wide as `tasks.audits.deja_vu.few_pictures` says; p is that of `tasks.audits.deja_vu.randomisation`. Both are ours.
+as wide as `tasks.audits.deja_vu.accuracy.limits` says; p is that of `tasks.audits.deja_vu.randomisation`. Both are
+ours.
+
+A second table has the shares of four kinds of pictures among all that are asked about, of both sets (section 4.2):
+memorised, right by the target alone; misrepresented, by the reference alone, which happens by chance; correlated, by
+both; unassociated, by neither. That misrepresented pictures say how many are memorised by chance is tested here by
+McNemar's exact test, picture by picture; the paper compares the two shares by eye.
 """
 
 from __future__ import annotations
@@ -28,19 +34,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds
-from tasks.audits.deja_vu.accuracy import PERCENTAGES, Way, accuracy, bootstrap_accuracies, numbers
+from tasks.audits.deja_vu.accuracy import PERCENTAGES, Way, Weighted, accuracy, bootstrap_accuracies, limits, numbers
 from tasks.audits.deja_vu.config import About, DejaVu
-from tasks.audits.deja_vu.few_pictures import Weighted, limits
 from tasks.audits.deja_vu.measures import inferences
 from tasks.audits.deja_vu.measures.inferences import SETS, Cell, cells
-from tasks.audits.deja_vu.published import printed_numbers
+from tasks.audits.deja_vu.presets import printed_numbers
 from tasks.audits.deja_vu.randomisation import p_value
 from tasks.audits.deja_vu.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate
-from tasks.summaries import Row, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
+from tasks.numerics import seeds
+from tasks.numerics.statistics import Estimate, proportion, proportion_greater
 
 BOTH = "both"
 CORRECTED = "corrected"
@@ -200,9 +205,88 @@ def setting(each: Row, **more: Any) -> dict[str, Any]:
     return {name: each[name] for name in ("epoch", "k", "layer", "percent")} | more
 
 
+def interval_columns(name: str, estimate: Estimate) -> dict[str, float | None]:
+    """The columns of an estimate and its interval."""
+    return dict(zip((f"{name}{end}" for end in ENDS), (estimate.value, estimate.low, estimate.high), strict=True))
+
+
 def estimate(each: Row, name: str) -> Estimate:
+    """The estimate with its interval in the columns of a row."""
     low, high = each[f"{name}_low"], each[f"{name}_high"]
     return Estimate(each[name], low, high, each["pictures"])
 
 
+KINDS = ("correlated", "memorised", "misrepresented", "unassociated")
+
+# One row for each epoch, layer, number of neighbours and way.
+CATEGORIES = pa.schema(
+    [
+        ("epoch", pa.int64()),
+        ("layer", pa.int32()),
+        ("k", pa.int32()),
+        ("way", pa.string()),  # the set whose pictures are asked about; both: all pictures together
+        *((f"{name}{end}", pa.float64()) for name in KINDS for end in ENDS),
+        ("p_value", pa.float64()),  # that more are memorised than misrepresented
+        ("pictures", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """The categories need no setting."""
+
+
+@task(version=1, name="deja_vu.categories", gathers=True)
+def categories(config: Nothing, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """The four categories (CATEGORIES) by epoch, layer, number of neighbours and way."""
+    rows = [each for table in inputs for cell in cells(table) for each in category_rows(cell)]
+    return pa.Table.from_pylist(rows, CATEGORIES)
+
+
+def category_rows(cell: Cell) -> Iterator[dict[str, Any]]:
+    """The rows of one epoch, layer and number of neighbours: that of both sets first."""
+    counted = {name: counts(cell.way(name)) for name in SETS}
+    for way, found in {BOTH: {name: sum(each[name] for each in counted.values()) for name in KINDS}, **counted}.items():
+        n = sum(found.values())
+        if n:
+            only = found["memorised"] + found["misrepresented"]
+            p = proportion_greater(found["memorised"], only, 0.5)
+            about = {"epoch": cell.epoch, "layer": cell.layer, "k": cell.k, "way": way, "pictures": n}
+            yield about | shares(found, n) | {"p_value": 1.0 if p is None else p}
+
+
+def counts(way: Way) -> dict[str, int]:
+    """How many pictures are of each category."""
+    target, reference = way.target.correct, way.reference.correct
+    masks = (target & reference, target & ~reference, ~target & reference, ~target & ~reference)
+    return {name: int(np.count_nonzero(mask)) for name, mask in zip(KINDS, masks, strict=True)}
+
+
+def shares(found: dict[str, int], n: int) -> dict[str, float | None]:
+    """The columns of the shares with their intervals (Wilson's)."""
+    columns: dict[str, float | None] = {}
+    for name, count in found.items():
+        columns |= interval_columns(name, proportion(count, n))
+    return columns
+
+
+def plan_categories(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
+    """None for a given encoder: the reference alone is right of other pictures for being another kind of model."""
+    return () if config.given.there else Job(categories, Nothing(), (inferences.plan(config, trainings),))
+
+
+def share_rows(tables: Tables, about: About) -> Iterator[Row]:
+    """The shares of the decisive epoch, layer and number of neighbours."""
+    table = tables.one(CATEGORIES)
+    for each in [] if table is None else table.to_pylist():
+        decisive = (each["epoch"], each["layer"], each["k"]) == (about.epoch, about.layer, about.k)
+        if decisive and each["way"] == BOTH:
+            setting = {name: each[name] for name in ("epoch", "k", "layer")}
+            for name in ("memorised", "misrepresented", "correlated", "unassociated"):
+                p = each["p_value"] if name == "memorised" else None
+                yield row(f"share {name}", setting, estimate(each, name), "picture", None, p)
+
+
 MEASURE = Measure("scores", SCORES, plan, rows)
+CATEGORIES_MEASURE = Measure("categories", CATEGORIES, plan_categories, share_rows)

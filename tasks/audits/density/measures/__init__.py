@@ -1,28 +1,32 @@
-"""The measures of the audit, in the order of their rows in the summary: the answer's first."""
+"""The measures of the audit, and the summary of their tables in the schema that all audits share."""
 
 from __future__ import annotations
 
-from tasks.audits.density.measures import (
-    distribution,
-    duplicates,
-    fits,
-    kernel_density,
-    losses,
-    nearest_neighbours,
-    outliers,
-    ratios,
-    scores,
-)
-from tasks.measure import Measure
+import pyarrow as pa
+
+from tasks.audits.density.config import About
+from tasks.audits.density.measures import distribution, duplicates, kernel_density, losses, neighbours, outliers, scores
+from tasks.contract.job import Inputs, task
+from tasks.contract.measure import Measure, summarise
+
+# In the order of their rows in the summary: the answer's first.
 
 MEASURES: tuple[Measure, ...] = (
     scores.MEASURE,
     distribution.MEASURE,
     losses.MEASURE,
     outliers.MEASURE,
-    nearest_neighbours.MEASURE,
-    ratios.MEASURE,
+    *neighbours.MEASURES,
     duplicates.MEASURE,
     *kernel_density.MEASURES,
-    *fits.MEASURES,
+    *losses.FITS,
 )
+
+
+@task(version=5, name="density.summary", gathers=True)
+def summary(config: About, inputs: Inputs) -> pa.Table:
+    """The rows of SUMMARY, from the tables that are present.
+
+    Intervals are over repetitions or trainings, since the same models score all observations.
+    """
+    return summarise(MEASURES, inputs, config)

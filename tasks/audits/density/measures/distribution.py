@@ -27,27 +27,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds, statistics
-from tasks.audits.density import published
-from tasks.audits.density.config import Density
+from tasks.audits.density import presets
+from tasks.audits.density.config import About, Density
 from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, ReleasedFolds, labels
 from tasks.audits.density.memorization import Array, Indices, Mask, lower_log_p, matched_count_score, sides, terms
 from tasks.audits.density.reassignment import reassign_models
 from tasks.audits.density.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.ranges import check_minimums, not_negative
-from tasks.statistics import Estimate
-from tasks.summaries import Row, row
-
-if TYPE_CHECKING:
-    from tasks.audits.density.about import About
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.summaries import Row, row
+from tasks.numerics import seeds, statistics
+from tasks.numerics.statistics import Estimate
 
 REASSIGNMENTS = 20  # redrawings that a null is the mean of
 RESAMPLED = ("published", "matched")  # scores
@@ -74,20 +71,19 @@ DISTRIBUTION = pa.schema(
 
 
 @dataclass(frozen=True)
-class Distribution:
+class Distribution(Ranged):
     """Which models there are and when they are asked; `draws` for a matched-count score, which come from `seed`."""
 
     models: Folds | ReleasedFolds | LeaveOneOut
     epochs: tuple[int, ...]  # ascending
-    draws: int = 64
-    seed: int = 0
-    negligible: float = 0.0  # nats of the gain
+    draws: Annotated[int, AtLeast(1)] = 64
+    seed: Annotated[int, AtLeast(0)] = 0
+    negligible: Annotated[float, Finite(zero=True)] = 0.0  # nats of the gain
 
     def __post_init__(self) -> None:
-        not_negative(self, "negligible")
+        super().__post_init__()
         if not self.epochs or list(self.epochs) != sorted(set(self.epochs)) or self.epochs[0] < 1:
             raise ValueError(f"epochs is {self.epochs}; it must be at least one epoch from 1 on, ascending")
-        check_minimums(self, {"draws": 1, "seed": 0})
 
 
 @task(version=2, name="density.distribution", gathers=True)
@@ -369,7 +365,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     """
     statistics_of_all = [statistic for statistic in tables.rows(DISTRIBUTION) if statistic["label"] is None]
     last = max((statistic["epoch"] for statistic in statistics_of_all), default=0)
-    printed = published.numbers(about.published)
+    printed = presets.numbers(about.published)
     for score in METRICS:
         for statistic in statistics_of_all:
             if statistic["score"] == score and statistic["epoch"] == last:

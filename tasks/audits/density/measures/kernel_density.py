@@ -18,18 +18,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds
 from tasks.audits.density.config import Density
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.ranges import above_zero, check_minimums
-from tasks.statistics import mean
-from tasks.summaries import Row, alone, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics import seeds
+from tasks.numerics.statistics import mean
 
 Array = NDArray[np.float64]
 
@@ -59,23 +60,22 @@ POINTS = pa.schema(
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(Ranged):
     """`points` drawn from a mixture of two normal distributions, and one that lies `gap` above the highest of them.
 
     The density has one `bandwidth` with and without a point, the overfitted one a narrower; `grid` is the number of
     places at which they are evaluated.
     """
 
-    points: int = 20
-    gap: float = 3.0
-    bandwidth: float = 0.5
-    overfitted: float = 0.1
-    grid: int = 501
-    seed: int = 0
+    points: Annotated[int, AtLeast(1)] = 20
+    gap: Annotated[float, Finite()] = 3.0
+    bandwidth: Annotated[float, Finite()] = 0.5
+    overfitted: Annotated[float, Finite()] = 0.1
+    grid: Annotated[int, AtLeast(2)] = 501
+    seed: Annotated[int, AtLeast(0)] = 0
 
     def __post_init__(self) -> None:
-        check_minimums(self, {"points": 1, "grid": 2, "seed": 0})
-        above_zero(self, "gap", "bandwidth", "overfitted")
+        super().__post_init__()
         if self.overfitted >= self.bandwidth:
             raise ValueError(f"overfitted is {self.overfitted}; it must be below the bandwidth, {self.bandwidth}")
 

@@ -1,5 +1,8 @@
 """The losses during training, of the models with held-out data and of those of all data.
 
+Beside them the tables of the trainings themselves: the losses of every model by epoch, and log p of the observations at
+the recorded ones. `engram results RUN fits` gives these one after another, and the summary reads none of them.
+
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", figure 4a.
 """
 
@@ -10,14 +13,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks import statistics
 from tasks.audits.density.config import Density
 from tasks.audits.density.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate
-from tasks.summaries import Row, row
-from tasks.training.density_table import is_fitted
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
+from tasks.numerics import statistics
+from tasks.numerics.statistics import Estimate
+from tasks.training.density import FITTED, REFINED, is_fitted
 
 LOSSES = pa.schema(
     [
@@ -98,4 +101,13 @@ def learning_curves(table: pa.Table) -> dict[str, list[tuple[int, float]]]:
     }
 
 
+def plan_fits(config: Density, trainings: Trainings | None) -> tuple[Job, ...]:
+    return trainings.all if trainings and not config.refine else ()
+
+
+def plan_refined_fits(config: Density, trainings: Trainings | None) -> tuple[Job, ...]:
+    return trainings.all if trainings and config.refine else ()
+
+
 MEASURE = Measure("losses", LOSSES, plan, rows, learning_curves)
+FITS = Measure("fits", FITTED, plan_fits), Measure("refined_fits", REFINED, plan_refined_fits)

@@ -6,27 +6,28 @@ all lie in the lowest bins; the paper finds more than half of them within the ce
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 4.3, figures 3, 10
 and 11.
+
+Bins have one width, and edges that are whole multiples of it, so that tables of two runs have the same bins.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from tasks import seeds, statistics
-from tasks.audits.density.bins import bin_of
 from tasks.audits.density.config import Density
 from tasks.audits.density.highly_memorised import Array, Scored, highly_memorised_mask, scored_observations
 from tasks.audits.density.measures import scores
 from tasks.audits.density.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure
-from tasks.ranges import above_zero, check_minimums
-from tasks.statistics import Estimate
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure
+from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.numerics import seeds, statistics
+from tasks.numerics.statistics import Estimate
 
 CLOSED = (0.005, 0.995)  # the quantiles of U between which bins have both their edges
 MOST = 10_000  # bins
@@ -47,19 +48,15 @@ OUTLIERS = pa.schema(
 
 
 @dataclass(frozen=True)
-class Outliers:
+class Outliers(Ranged):
     """Bins of U of a width in nats, and up to how many examples of both groups are drawn of each.
 
     The paper's widths: 500 for CelebA, 10 for MNIST.
     """
 
-    width: float = 10.0
-    shown: int = 5
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        above_zero(self, "width")
-        check_minimums(self, {"shown": 0, "seed": 0})
+    width: Annotated[float, Finite()] = 10.0
+    shown: Annotated[int, AtLeast(0)] = 5
+    seed: Annotated[int, AtLeast(0)] = 0
 
 
 @task(version=2, name="density.outliers")
@@ -136,6 +133,19 @@ def edges(u: Array, width: float) -> Array:
             f"and there must be at most {MOST}"
         )
     return np.asarray((first + np.arange(last - first + 2)) * width)
+
+
+def bin_of(values: ArrayLike, width: float) -> Array:
+    """The bin of each value, a whole number b: value in [b width, (b + 1) width), as these are in float64.
+
+    Infinite values and NaN stay what they are.
+    """
+    given = np.asarray(values, np.float64)
+    with np.errstate(invalid="ignore"):
+        number = np.floor(given / width)
+        # A quotient that is rounded up to a whole number is one too large, and the other way round.
+        number -= given < number * width
+        return np.asarray(number + (given >= (number + 1) * width))
 
 
 def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:

@@ -1,11 +1,7 @@
 """How strongly each observation is memorised, after the last epoch: its scores, p-value, and what they are made of.
 
-    U_i = log mean exp of log p_i over the models that trained on i
-    V_i = log mean exp of log p_i over the models that held i out
-    M_i = U_i - V_i, in nats
-
-M is the published score, which leans upwards; m_matched has as many models on either side, and is 0 on average where
-nothing is memorised (tasks.audits.density.memorization). The p-value of M is from redrawing which models held the
+M = U - V is the published score, which leans upwards; m_matched has as many models on either side, and is 0 on average
+where nothing is memorised (tasks.audits.density.memorization). The p-value of M is from redrawing which models held the
 observation out (tasks.audits.density.reassignment): it is that training raises log p by no more than is negligible. By
 its p-value, corrected for false discoveries, an observation is called memorised, and the answer rests on how many are;
 together they tell how many are memorised of which none can be called (tasks.audits.density.tail). How much memory of a
@@ -25,30 +21,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds, statistics
 from tasks.audits.density import tail
-from tasks.audits.density.config import Density, Estimator
+from tasks.audits.density.config import About, Density
 from tasks.audits.density.highly_memorised import column, lists, within_central
 from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, ReleasedFolds, labels
 from tasks.audits.density.memorization import Array, Mask, Terms, matched_count_score, terms
 from tasks.audits.density.reassignment import least_found, p_values, reassign_models
 from tasks.audits.density.tail import LEVEL
 from tasks.audits.density.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.ranges import check_minimums, not_negative
-from tasks.statistics import Estimate
-from tasks.summaries import Row, alone, row
-from tasks.training.privacy import Privacy
-
-if TYPE_CHECKING:
-    from tasks.audits.density.about import About
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics import seeds, statistics
+from tasks.numerics.statistics import Estimate
+from tasks.training.recipe import Privacy
 
 PLANTED = 100  # observations of which it is asked how much memory would be found
 FOUND = 0.8  # of these
@@ -88,22 +81,18 @@ SCORES = pa.schema(
 
 
 @dataclass(frozen=True)
-class Scores:
+class Scores(Ranged):
     """Which models there are and when they are asked; `permutations` for a p-value, `draws` for a matched-count score.
 
     The draws come from `seed`. Memory of no more than `negligible` nats is none.
     """
 
     models: Folds | ReleasedFolds | LeaveOneOut
-    epoch: int
-    permutations: int = 9999
-    draws: int = 64
-    seed: int = 0
-    negligible: float = 0.0
-
-    def __post_init__(self) -> None:
-        not_negative(self, "negligible")
-        check_minimums(self, {"epoch": 1, "permutations": 1, "draws": 1, "seed": 0})
+    epoch: Annotated[int, AtLeast(1)]
+    permutations: Annotated[int, AtLeast(1)] = 9999
+    draws: Annotated[int, AtLeast(1)] = 64
+    seed: Annotated[int, AtLeast(0)] = 0
+    negligible: Annotated[float, Finite(zero=True)] = 0.0
 
 
 @task(version=5, name="density.scores", gathers=True)
@@ -201,21 +190,10 @@ class Check:
     largest: Estimate  # in nats, over trials; its 95 % interval is for all rows at once (Bonferroni)
     p_value: float | None  # if no row's score were above epsilon (Bonferroni)
     above: int  # rows whose estimate is above epsilon
-    surely: int | None  # rows above it at 5 % false discoveries (Benjamini & Hochberg)
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the promise is one about every score."""
-        return self.delta == 0
 
 
 def check_epsilon(
-    rows: NDArray[np.integer],
-    trained: Array,
-    held_out: Array,
-    epsilon: float,
-    delta: float = 0.0,
-    estimator: Estimator = "loo",
+    rows: NDArray[np.integer], trained: Array, held_out: Array, epsilon: float, delta: float = 0.0
 ) -> Check:
     """Whether the scores of `rows` (n,) keep within epsilon, from log p by trial, NaN where there is no such model.
 
@@ -239,10 +217,8 @@ def check_epsilon(
 
     `trained` (n, T) are in nats by models that trained on the row, `held_out` (n, T) by those that did not, T trials of
     each (the columns of SCORES). A row has neither interval nor p-value where its score is not finite, or would not be
-    without one of the trials. ValueError where the scores are of folds, or no row has one.
+    without one of the trials. ValueError where no row has one.
     """
-    if estimator != "loo":
-        raise ValueError(f"estimator is {estimator}; epsilon is about a single row, and bounds scores of loo alone")
     if not 0 < epsilon < math.inf or not 0 <= delta < 1:
         raise ValueError(f"epsilon is {epsilon} and delta {delta}; they must be finite and above 0, and from 0 below 1")
     both = paired_terms(trained, held_out)
@@ -263,7 +239,6 @@ def check_epsilon(
         largest=interval,
         p_value=min(1.0, len(tested) * float(tested.min())) if len(tested) else None,
         above=int((score[scored] > epsilon).sum()),
-        surely=int((statistics.false_discovery_control(tested) <= LEVEL).sum()) if len(tested) else None,
     )
 
 

@@ -1,26 +1,29 @@
-"""What the audit measures: one file for each table, with its question, formula, task and rows of the summary."""
+"""What the audit measures, each table with its question, formula, task and rows of the summary; and the summary."""
 
-from tasks.audits.forgetting.measures import (
-    baselines,
-    commitment,
-    decisions,
-    distances,
-    examples,
-    fits,
-    power,
-    query_confidences,
-    ratios,
-)
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tasks.audits.forgetting.config import About
+from tasks.audits.forgetting.measures import baselines, decisions, examples, fits, power, query_confidences, ratios
+from tasks.contract.job import Inputs, task
+from tasks.contract.measure import summarise
 
 # In the order of the summary's rows, the answer's first.
 MEASURES = (
     decisions.MEASURE,
     ratios.MEASURE,
-    distances.MEASURE,
+    ratios.DISTANCES_MEASURE,
     power.MEASURE,
     baselines.MEASURE,
     fits.MEASURE,
     examples.MEASURE,
     query_confidences.MEASURE,
-    commitment.MEASURE,
+    query_confidences.COMMITMENT_MEASURE,
 )
+
+
+@task(version=4, name="forgetting.summary", gathers=True)
+def summary(config: About, inputs: Inputs) -> pa.Table:
+    """The rows of SUMMARY, from whichever tables there are, the answer's first."""
+    return summarise(MEASURES, inputs, config)

@@ -3,7 +3,7 @@
 They compare the target's models with the calibration models as the retrained ones, by what both say of D_Q and, for
 PrivLeak, of the control set. They decide nothing here: U-LiRA and forgetting quality need many models of one target,
 which an owner does not give, and all three take any difference from retrained models for memory, also one by other data
-or another design. The formulas stand in `u_lira`, `forgetting_quality` and `privleak`, with their sources.
+or another design. The formulas stand in `unlearning_scores`, with their sources.
 """
 
 from __future__ import annotations
@@ -14,18 +14,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audits.forgetting import forgetting_quality, privleak, u_lira
 from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix, confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.log_odds import log_odds
+from tasks.audits.forgetting.exchangeability import log_odds
 from tasks.audits.forgetting.measures import query_confidences
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import Trainings
+from tasks.audits.forgetting.unlearning_scores import (
+    LEAST,
+    forgetting_quality,
+    permutation_test,
+    privleak,
+    u_lira_accuracy,
+)
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
 from tasks.external.confidences import round_confidences
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate
-from tasks.summaries import Row, row
+from tasks.numerics.statistics import Estimate
 
 # One row per target that a model answers for. Estimates have 95 % intervals over models; null where there is none.
 BASELINES = pa.schema(
@@ -83,9 +89,9 @@ def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> di
     own, retrained = (round_confidences(matrix.confidences(some), printed) for some in (models, others))
     asked = ~matrix.is_control
     kinds = log_odds(own[:, asked], printed), log_odds(retrained[:, asked], printed)
-    likelihood, quality = u_lira.accuracy(*kinds), forgetting_quality.quality(*kinds)
-    chance = forgetting_quality.permutation_test(*kinds)
-    leak = privleak.privleak(own, retrained, matrix.is_control)
+    likelihood, quality = u_lira_accuracy(*kinds), forgetting_quality(*kinds)
+    chance = permutation_test(*kinds)
+    leak = privleak(own, retrained, matrix.is_control)
     return {
         "target": number,
         "name": target.name,
@@ -111,10 +117,9 @@ def estimate_columns(name: str, estimate: Estimate) -> dict[str, float | None]:
 def describe_missing(models: int, retrained: int, control: bool) -> str | None:
     """Which of the three there cannot be with so many models of the target and of D_C, and why."""
     reasons = []
-    least = max(u_lira.LEAST, forgetting_quality.LEAST)
-    if min(models, retrained) < least:
+    if min(models, retrained) < LEAST:
         reasons.append(
-            f"U-LiRA and forgetting quality need {least} models of the target and {least} calibration models; there "
+            f"U-LiRA and forgetting quality need {LEAST} models of the target and {LEAST} calibration models; there "
             f"are {models} and {retrained}"
         )
     if not control:

@@ -3,8 +3,8 @@
     p = chance that a model that never saw D_Q is as much surer of it than of the control set
     share = share of D_Q that models of a known share would have to hold for the target's effect
 
-with the limits of the share, each of 95 % on its side. `decision` says by which rule the answer follows, and what each
-answer is wrong of; `exchangeability`, `held_share` and `likeness` how the numbers are computed. Several models of one
+with the limits of the share, each of 95 % on its side. `decision` says by which rule the answer follows, and how often
+it is wrong; `exchangeability` and `held_share` how the numbers are computed. Several models of one
 target answer together: their scores are averaged image by image.
 """
 
@@ -13,39 +13,36 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds, statistics
 from tasks.audits.forgetting.confidence_matrix import Array, ConfidenceMatrix, confidence_matrix
-from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import DecisionScore, Evidence, decide, holm_adjustment, score_decision
-from tasks.audits.forgetting.evidence_rows import likeness_rows, share_row, side_rows, unanswered_row
+from tasks.audits.forgetting.config import About, Forgetting
+from tasks.audits.forgetting.decision import DecisionScore, TargetEvidence, decide, holm_adjustment, score_decision
 from tasks.audits.forgetting.exchangeability import PValues, effect, p_values, scores, unit_scores
-from tasks.audits.forgetting.held_share import ShareCurve, share_curve
-from tasks.audits.forgetting.likeness import (
+from tasks.audits.forgetting.held_share import (
     UNKNOWN,
     LikenessCheck,
+    ShareCurve,
     agreement,
     calibration_agreements,
     count_disagreements,
     likeness_check,
+    share_curve,
 )
 from tasks.audits.forgetting.measures import query_confidences
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import Kind, ModelId, Trainings, realised_share
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.ranges import AtLeast, Ranged, Share
+from tasks.contract.summaries import Row, row
 from tasks.external.confidences import round_confidences
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.ranges import check_minimums, share
-from tasks.statistics import Estimate
-from tasks.summaries import Row, row
-
-if TYPE_CHECKING:
-    from tasks.audits.forgetting.about import About
+from tasks.numerics import seeds, statistics
+from tasks.numerics.statistics import Estimate
 
 # One row per target that a model answers for.
 DECISIONS = pa.schema(
@@ -82,6 +79,10 @@ DECISIONS = pa.schema(
         ("units", pa.int64()),  # of both: groups of images that were drawn together
     ]
 )
+HELD = "share of D_Q held"
+SURER, LESS = "surer of D_Q than of control", "surer of control than of D_Q"  # the metrics with the p-values
+CHECKS = ("accuracy", "agreement")
+REPEATED = "repeated pictures with two answers"
 FINE = 1.5e-6  # a last place: six decimals and more
 METRIC_BY_SCORE: Mapping[DecisionScore, str] = {
     "right": "targets decided rightly",
@@ -91,18 +92,14 @@ METRIC_BY_SCORE: Mapping[DecisionScore, str] = {
 
 
 @dataclass(frozen=True)
-class Decisions:
+class Decisions(Ranged):
     """The targets by their numbers, the known shares of the partial models by theirs, and the limits of the rule."""
 
     targets: tuple[NamedTarget, ...]
     partial: tuple[float, ...] = ()
-    negligible: float = 0.1
-    permutations: int = 9999
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        share(self, "negligible", zero=False, one=False)
-        check_minimums(self, {"permutations": 1, "seed": 0})
+    negligible: Annotated[float, Share(zero=False, one=False)] = 0.1
+    permutations: Annotated[int, AtLeast(1)] = 9999
+    seed: Annotated[int, AtLeast(0)] = 0
 
 
 ModelGroup = tuple[Kind, int]  # what a model stands for, and the number of its target or share
@@ -281,8 +278,9 @@ def target_row(
     twice = [count_disagreements(of.confidence, of.again, of.printed) for of in said]
     disagree, repeats = (sum(counts) for counts in zip(*twice, strict=True))
     other = None if tested is None else tested.p.less_sure
-    evidence = Evidence(p_adjusted, held, accuracy, agreed, disagree, repeats, other)
-    decision = decide(evidence, found.config.negligible)
+    negligible = found.config.negligible
+    evidence = TargetEvidence(len(models), p_adjusted, held, accuracy, agreed, negligible, disagree, repeats, other)
+    decision = decide(found.config, evidence)
     return {
         "target": number,
         "name": target.name,
@@ -310,7 +308,7 @@ def target_row(
         "disagreeing": disagree,
         "decision": decision.answer,
         "reason": decision.reason,
-        "right": score_decision(decision.answer, target.held, found.config.negligible),
+        "right": score_decision(decision.answer, target.held, negligible),
         "images": matrix.images,
         "controls": int(matrix.is_control.sum()),
         "units": len(np.unique(matrix.groups)),
@@ -348,6 +346,47 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     if known:
         for answer, metric in METRIC_BY_SCORE.items():
             yield row(metric, {}, statistics.proportion(known.count(answer), len(known)), "target")
+
+
+def control_metric(check: str) -> str:
+    """The metric of a check of likeness."""
+    return f"{check} on the control set"
+
+
+def share_row(target: Row) -> Row:
+    """The share that the target holds."""
+    held = Estimate(target["share"], target["share_low"], target["share_high"], target["models"])
+    return row(HELD, {"target": target["name"]}, held, "training", 0.0)
+
+
+def unanswered_row(name: str) -> Row:
+    """The same of a target that nothing is known of, since no model of it answered."""
+    return row(HELD, {"target": name}, Estimate(None, None, None, 0), "training", 0.0)
+
+
+def side_rows(target: Row) -> Iterator[Row]:
+    """The effect with the p-value of either side of the test; nothing without a control set."""
+    setting = {"target": target["name"]}
+    surer = Estimate(target["effect"], target["effect_low"], target["effect_high"], target["models"])
+    if surer.value is not None:
+        yield row(SURER, setting, surer, "training", 0.0, p_value=target["p_adjusted"])
+        low, high = (None if end is None else -end for end in (surer.high, surer.low))
+        less = Estimate(-surer.value, low, high, surer.n)
+        yield row(LESS, setting, less, "training", 0.0, p_value=target["p_other"])
+
+
+def likeness_rows(target: Row) -> Iterator[Row]:
+    """How like the calibration models the target is on the control set; nothing without one."""
+    if target["effect"] is None:
+        return
+    setting = {"target": target["name"]}
+    for check in CHECKS:
+        value, expected, p = (target[f"{check}{of}"] for of in ("", "_calibration", "_p"))
+        found = Estimate(value, None, None, 0 if value is None else target["models"])
+        yield row(control_metric(check), setting, found, "training", expected, p_value=p)
+    if target["repeats"]:
+        differ = statistics.proportion(target["disagreeing"], target["repeats"])
+        yield row(REPEATED, setting, differ, "picture", 0.0)
 
 
 MEASURE = Measure("decisions", DECISIONS, plan, rows)

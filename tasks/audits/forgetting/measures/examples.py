@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 
-from tasks import seeds
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.ranges import AtLeast, Ranged
+from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.datasets.mixtures import Part, Remainder
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.ranges import check_minimums
-from tasks.summaries import Row, alone, row
+from tasks.numerics import seeds
 
 EXAMPLES = pa.schema(
     [
@@ -38,16 +38,13 @@ EXAMPLES = pa.schema(
 
 
 @dataclass(frozen=True)
-class Examples:
+class Examples(Ranged):
     """The parts from which one image of each class is drawn."""
 
     query: Part | Remainder
     calibration: Part
     outside: Part | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_minimums(self, {"seed": 0})
+    seed: Annotated[int, AtLeast(0)] = 0
 
     @property
     def parts(self) -> dict[str, Part | Remainder]:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks import statistics
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.trainings import ModelId, Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.summaries import Row, alone, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics import statistics
 
 ADEQUATE = 0.95  # training accuracy, below which a result warns
 FITS = pa.schema(

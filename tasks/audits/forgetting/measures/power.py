@@ -3,8 +3,8 @@
     power(share) = models that the test of exchangeability refuses, each audited alone / models of the share
 
 beside all of D_C, with its Wilson interval; at share 0, of the calibration models, each beside the others, it is the
-rate of false alarms. The smallest share found is the one from which on, for it and all greater ones, at least FOUND of
-the models are. At each share stands how often the rule would have called its models forgotten.
+rate of false alarms. The smallest share found is the one from which on, for it and all greater ones, REQUIRED_POWER is
+reached. At each share stands how often the rule would have called its models forgotten.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.measures import query_confidences
 from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects, SingleAudit, decisions_config
 from tasks.audits.forgetting.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate, mean, proportion
-from tasks.summaries import Row, alone, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics.statistics import Estimate, mean, proportion
 
 REQUIRED_POWER = 0.8
 # One row per share, in rising order.
@@ -86,7 +86,7 @@ def power_row(share: float, models: Sequence[SingleAudit], negligible: float) ->
 
 
 def smallest_detected_share(powers: Mapping[float, float]) -> float | None:
-    """The smallest share above 0 from which on, for it and all greater ones, power is at least FOUND; None: no such."""
+    """The smallest share above 0 from which on, for it and all greater ones, power suffices; None: no such."""
     smallest = None
     for share in sorted((share for share in powers if share > 0), reverse=True):
         if powers[share] < REQUIRED_POWER:

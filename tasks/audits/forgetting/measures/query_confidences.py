@@ -6,6 +6,11 @@ in float32, the precision of the models, before any threshold; or as printed in 
 of scores are computed from these numbers. c near 1: the model is sure of the image's class.
 
 Liu & Tsaftaris 2020, "Have you forgotten?", section 3.
+
+Beside it, which key was promised to who answered for the pictures? The key says of each picture that was handed out
+whether it is of D_Q or of the control set. An owner who is sent it once the table is there can compute its SHA-256, and
+see that it is the one that stood in README.txt before anything was answered. Only where a table of outputs was given,
+and there is a control set that nobody could guess: else nothing was promised.
 """
 
 from __future__ import annotations
@@ -20,14 +25,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.external_targets import Answers, table_answers
-from tasks.audits.forgetting.probe_set import Probes, ProbeSet, handout_order, load_probes
+from tasks.audits.forgetting.query_set import Probes, ProbeSet, handout_order, key_table, load_probes
+from tasks.audits.forgetting.target import Answers, table_answers
 from tasks.audits.forgetting.trainings import ModelId, Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.external.blinding import Split
 from tasks.external.confidences import SINGLE, Confidences, round_confidences
 from tasks.external.model_file import Interface, ModelFile
-from tasks.files import File
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure
+from tasks.worker.files import File
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Labels, Pixels
@@ -48,6 +55,14 @@ CONFIDENCES = pa.schema(
         ("printed", pa.float64()),  # the last place that was printed; 0: float32
     ]
 )
+COMMITMENT = pa.schema(
+    [
+        ("pictures", pa.int64()),  # that were handed out, those that were so twice counted once each time
+        ("key", pa.string()),  # SHA-256 of the key, as the owner was told it
+    ]
+)
+HANDED_OUT = "pictures handed out"
+DIGITS = 16  # of the key's SHA-256, in the summary
 
 
 @dataclass(frozen=True)
@@ -113,11 +128,11 @@ def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> 
         return label_confidences(
             load_model(config.file, shape, config.interface).answers(images).log_p, labels, config.file.name
         )
-    from tasks.external.answers import log_softmax
-    from tasks.models.weights import architecture_of, weights_of
+    from tasks.external.outputs import log_softmax
+    from tasks.models.networks import architecture_of, weights_of_model
     from tasks.training.mixed import logits
 
-    network, weights = architecture_of(inputs[0]), weights_of(inputs[0])
+    network, weights = architecture_of(inputs[0]), weights_of_model(inputs[0])
     return label_confidences(log_softmax(logits(network, weights, images).astype(np.float64)), labels, network.name)
 
 
@@ -152,4 +167,25 @@ def external_jobs(config: Forgetting) -> Iterator[Job]:
         yield Job(ask, asked(ModelId("target", number, 0), outputs=outputs, interface=gives, columns=given.columns))
 
 
+@task(version=1, name="forgetting.commitment")
+def commitment(config: ProbeSet, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """The number of pictures and the key's SHA-256 (COMMITMENT), in one row."""
+    key = key_table(config)
+    return pa.Table.from_pylist([{"pictures": key.num_rows, "key": Split(key).commitment}], COMMITMENT)
+
+
+def plan_commitment(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
+    query = config.query
+    if not trainings.targets or not config.given.outputs or not query.is_controlled or query.is_guessable:
+        return ()
+    return Job(commitment, config.probes)
+
+
+def commitment_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    for table in tables.rows(COMMITMENT):
+        count = float(table["pictures"])
+        yield row(HANDED_OUT, {"key": table["key"][:DIGITS]}, alone(count, table["pictures"]), "picture")
+
+
 MEASURE = Measure("confidences", CONFIDENCES, plan)
+COMMITMENT_MEASURE = Measure("commitment", COMMITMENT, plan_commitment, commitment_rows)

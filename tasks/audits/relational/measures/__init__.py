@@ -1,22 +1,27 @@
-"""What the audit measures: one file for each table, with its question, formula, task and rows of the summary."""
+"""What the audit measures, each table with its question, formula, task and rows of the summary; and the summary."""
 
-from tasks.audits.relational.measures import (
-    linear_curves,
-    linear_private,
-    linear_recovery,
-    memorization,
-    question_scores,
-    questions,
-    repeats,
-)
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tasks.audits.relational.config import About
+from tasks.audits.relational.measures import linear, memorization, questions, repeats
+from tasks.contract.job import Inputs, task
+from tasks.contract.measure import summarise
 
 # In the order of the summary's rows, the answer's first.
 MEASURES = (
     memorization.MEASURE,
-    questions.MEASURE,
-    question_scores.MEASURE,
+    questions.QUESTIONS_MEASURE,
+    questions.SCORES_MEASURE,
     repeats.MEASURE,
-    linear_curves.MEASURE,
-    linear_recovery.MEASURE,
-    linear_private.MEASURE,
+    linear.CURVES_MEASURE,
+    linear.RECOVERY_MEASURE,
+    linear.PRIVATE_MEASURE,
 )
+
+
+@task(version=1, name="relational.summary", gathers=True)
+def summary(config: About, inputs: Inputs) -> pa.Table:
+    """The rows of SUMMARY, from whichever tables there are, the answer's first."""
+    return summarise(MEASURES, inputs, config)

@@ -29,20 +29,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks import seeds
 from tasks.audits.relational.config import About, Relational
-from tasks.audits.relational.entropy import entropy
-from tasks.audits.relational.measures import question_scores
-from tasks.audits.relational.published import PublishedNumbers, published_numbers
-from tasks.audits.relational.resampling import ContextSums, Contrast, contrasts, sum_by_context
+from tasks.audits.relational.estimates import ContextSums, Contrast, contrasts, entropy, sum_by_context
+from tasks.audits.relational.measures.questions import plan_scores
+from tasks.audits.relational.presets import PublishedNumbers, published_numbers
 from tasks.audits.relational.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Answer
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate
-from tasks.summaries import Row, alone, row
+from tasks.numerics import seeds
+from tasks.numerics.statistics import Estimate
 
 END, BEST = "end", "best validation"  # when the model is asked
 SCORES = ("exact_match", "f1")
@@ -210,7 +209,7 @@ def relational_columns(contrast: Contrast) -> dict[str, float | None]:
 
 
 def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:
-    scores = question_scores.plan(config, trainings)
+    scores = plan_scores(config, trainings)
     if not scores:
         return ()
     return Job(memorization, Resampling(config.data, config.resamples, seeds.derive(config.seed, "resamples")), scores)

@@ -1,14 +1,25 @@
-"""Which hidden answers does the model give? Every question with how often it is answered rightly at the end.
+"""Is a question answered rightly, and which hidden answers does the model give?
 
-On a corrupted context the answer cannot be read; where it is given all the same, it was known, guessed or remembered.
-Only the comparison with held-out questions tells these apart, so that no single question is a proof. Texts stay out of
-this table: they are shown in the report where that is asked for.
+Scores. Exact match and F1 of every answer, by the scorer's rules. On the training part a question has one gold answer,
+on the validation part of SQuAD and DROP several, of which the best counts: that raises the published scores of held-out
+questions and lowers the published m. Every answer is therefore scored twice: against all gold answers, as published,
+and against the first alone, as fair to both parts. Who knows nothing of a context but which answers are common gives
+one of these, and is right as often as it is common. Beside each answer stands by how many of the other questions of its
+part it would be right.
 
-Bombari et al. 2022, table 1.
+Questions. Every question with how often it is answered rightly at the end. On a corrupted context the answer cannot be
+read; where it is given all the same, it was known, guessed or remembered. Only the comparison with held-out questions
+tells these apart, so that no single question is a proof. Texts stay out of the table: they are shown in the report
+where that is asked for.
+
+Rajpurkar et al. 2016 and Dua et al. 2019, their official scorers; the two ways are of Bombari et al. 2022, section 6.1,
+the questions of their table 1.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +27,102 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.audits.relational.config import Relational
-from tasks.audits.relational.measures import question_scores
 from tasks.audits.relational.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure
+from tasks.datasets.catalog import load_questions
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.questions.question import Answer, Question, QuestionSet, Scorer
+from tasks.question_answering.question_sets import is_numeric
+from tasks.question_answering.scoring import match_key, score_answer
+
+# One row for each answer; scores are in [0, 1].
+QUESTION_SCORES = pa.schema(
+    [
+        ("replicate", pa.int32()),
+        ("epoch", pa.int64()),  # null where the training is not known
+        ("split", pa.string()),
+        ("corrupted", pa.bool_()),
+        ("id", pa.string()),
+        ("context", pa.string()),  # its id: questions of one context are not independent
+        ("numeric", pa.bool_()),  # whether the first gold answer has a digit
+        ("answered", pa.bool_()),  # whether the answer is more than nothing
+        ("exact_match", pa.float64()),  # against the first gold answer
+        ("common_match", pa.float64()),  # the share of the part's other questions whose first gold answer it matches
+        ("f1", pa.float64()),
+        ("exact_match_all", pa.float64()),  # against the best of all gold answers, as published
+        ("f1_all", pa.float64()),
+        ("train_loss", pa.float64()),  # nats per token in that epoch of training
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Which model the answers are of, and the questions that they answer."""
+
+    data: Dataset
+    replicate: int
+
+
+@task(version=1, name="relational.score")
+def score(config: Scoring, inputs: Inputs) -> pa.Table:
+    """The scores (QUESTION_SCORES) of one table of answers."""
+    questions = load_questions(config.data)
+    answers = inputs[0].to_pylist()
+    common = {split: CommonAnswers(answers, split, questions) for split in ("train", "validation")}
+    rows = [
+        answer_row(config.replicate, answer, questions.by_id[answer["id"]], questions.scorer, common[answer["split"]])
+        for answer in answers
+    ]
+    return pa.Table.from_pylist(rows, QUESTION_SCORES)
+
+
+class CommonAnswers:
+    """How common the gold answers of the questions of a part are that were asked."""
+
+    def __init__(self, answers: Iterable[Mapping[str, Any]], split: str, questions: QuestionSet) -> None:
+        self.scorer = questions.scorer
+        asked = {answer["id"] for answer in answers if answer["split"] == split}
+        self.counts = Counter(match_key(self.scorer, questions.by_id[id_].golds[0]) for id_ in asked)
+        self.asked = len(asked)
+
+    def match_share(self, spans: Answer, question: Question) -> float:
+        """The share of the part's other questions whose gold answer this matches; 0 where there is no other."""
+        given = match_key(self.scorer, spans)
+        others = self.counts[given] - (given == match_key(self.scorer, question.golds[0]))
+        return others / (self.asked - 1) if self.asked > 1 else 0.0
+
+
+def answer_row(
+    replicate: int, answer: Mapping[str, Any], question: Question, scorer: Scorer, common: CommonAnswers
+) -> dict[str, Any]:
+    """The row of one answer."""
+    spans = tuple(answer["answer"])
+    fair = score_answer(scorer, spans, question.golds[:1])
+    published = score_answer(scorer, spans, question.golds)
+    return {
+        "replicate": replicate,
+        "epoch": answer["epoch"],
+        "split": answer["split"],
+        "corrupted": answer["corrupted"],
+        "id": question.id,
+        "context": question.context_id,
+        "numeric": is_numeric(question),
+        "answered": any(span.strip() for span in spans),
+        "exact_match": fair[0],
+        "common_match": common.match_share(spans, question),
+        "f1": fair[1],
+        "exact_match_all": published[0],
+        "f1_all": published[1],
+        "train_loss": answer["train_loss"],
+    }
+
+
+def plan_scores(config: Relational, trainings: Trainings) -> tuple[Job, ...]:
+    """The scores of every model, link by link: what the other measures of answers are made of."""
+    return tuple(Job(score, Scoring(config.data, asked.replicate), (asked.job,)) for asked in trainings.answers)
+
 
 # One row for each question, those that are most often answered rightly without their context first.
 QUESTIONS = pa.schema(
@@ -67,8 +170,8 @@ def sort_key(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["split"], -rightly[0], -rightly[1], row["id"]
 
 
-def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:
-    scores = question_scores.plan(config, trainings)
+def plan_questions(config: Relational, trainings: Trainings) -> Job | tuple[()]:
+    scores = plan_scores(config, trainings)
     if not scores:
         return ()
     last = config.epochs if config.given is None else None
@@ -76,4 +179,5 @@ def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:
     return Job(questions, NoSettings(), tuple(ends))
 
 
-MEASURE = Measure("questions", QUESTIONS, plan)
+SCORES_MEASURE = Measure("scores", QUESTION_SCORES, plan_scores)
+QUESTIONS_MEASURE = Measure("questions", QUESTIONS, plan_questions)

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.trainings import Trainings
-from tasks.external.split import Split
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
+from tasks.external.blinding import Split
+from tasks.numerics.statistics import proportion
 from tasks.question_answering import blinded_questions
 from tasks.question_answering.blinded_questions import ReadBlindedAnswers
-from tasks.statistics import proportion
-from tasks.summaries import Row, row
 
 TWICE = "repeated questions with two answers"
 DIGITS = 16  # of the key's SHA-256, in the summary

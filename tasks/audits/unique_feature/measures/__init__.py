@@ -1,57 +1,68 @@
-"""The audit's tables, a file each: the question, its formula and source, the task, and its rows of the summary."""
+"""The audit's tables, a file each question: its formula and source, the task, its rows of the summary; and the summary.
+
+Every interval is over trainings, pairs of trainings or models; where there is but one there is no interval.
+"""
 
 from __future__ import annotations
+
+import pyarrow as pa
 
 from tasks.audits.unique_feature.measures import (
     canary_scores,
     canary_verdicts,
     contrast,
-    curves,
     detection,
     divergences,
-    exact_panels,
     exact_ranks,
-    exact_verdicts,
     family,
-    history,
     influence,
-    influence_changes,
     latents,
     learning_curve,
     output_checks,
     panels,
     private_ranks,
-    reference_ranks,
     regularisation,
-    single_divergences,
-    single_family,
 )
-from tasks.measure import Measure
+from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.contract.job import Inputs, task
+from tasks.contract.measure import Measure, summarise
 
 # In the order of the summary's rows, the answer's first.
 MEASURES: tuple[Measure, ...] = (
-    single_family.MEASURE,
-    reference_ranks.MEASURE,
-    single_divergences.MEASURE,
+    family.SINGLE_MEASURE,
+    exact_ranks.REFERENCE_MEASURE,
+    divergences.SINGLE_MEASURE,
     output_checks.MEASURE,
     canary_scores.MEASURE,
     canary_verdicts.MEASURE,
-    exact_verdicts.MEASURE,
+    canary_verdicts.EXACT_MEASURE,
     influence.CHOSEN_MEASURE,
     regularisation.MEASURE,
-    influence_changes.MEASURE,
+    influence.TRACED_MEASURE,
     exact_ranks.MEASURE,
     private_ranks.MEASURE,
     detection.MEASURE,
     panels.MEASURE,
-    exact_panels.MEASURE,
+    panels.EXACT_MEASURE,
     learning_curve.MEASURE,
     latents.MEASURE,
     contrast.MEASURE,
     # The summary reads none of these.
-    curves.MEASURE,
+    detection.CURVES_MEASURE,
     divergences.MEASURE,
-    history.MEASURE,
+    learning_curve.HISTORY_MEASURE,
     influence.INFLUENCE_MEASURE,
     family.MEASURE,
 )
+
+
+@task(version=7, name="unique_feature.summary", gathers=True)
+def summary(config: PublishedCell, inputs: Inputs) -> pa.Table:
+    """The rows of SUMMARY that the measures make from the tables that are present, found by their schemas."""
+    return summarise(MEASURES, inputs, config)
+
+
+@task(version=1, name="unique_feature.summary_of_models", gathers=True)
+def summary_of_models(config: PublishedCell, inputs: Inputs) -> pa.Table:
+    """The same of models that are asked alone, whose rows are others and have a version of their own."""
+    return summarise(MEASURES, inputs, config)

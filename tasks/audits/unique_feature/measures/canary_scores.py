@@ -16,25 +16,39 @@ section 2.3.2, M_w section 2.2, Tables 1 to 3. The twins, the effects and the ad
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, evaluation_jobs
-from tasks.audits.unique_feature.measures.history import HISTORY, history_jobs
-from tasks.audits.unique_feature.power import probe_count_rows
-from tasks.audits.unique_feature.published import LEVEL, PublishedCell, PublishedNumbers
-from tasks.audits.unique_feature.replicates import evaluation_spread_rows, seed_range_rows
-from tasks.audits.unique_feature.scores import Array, average, black_box_score, spread, white_box_score
+from tasks.audits.unique_feature.measures.learning_curve import HISTORY, history_jobs
+from tasks.audits.unique_feature.measures.units import (
+    InputsAlone,
+    Units,
+    average_rows,
+    column,
+    effect_row,
+    group_rows,
+    units,
+)
+from tasks.audits.unique_feature.presets import LEVEL, PublishedCell, PublishedNumbers
+from tasks.audits.unique_feature.scores import (
+    Array,
+    average,
+    black_box_score,
+    probe_count_rows,
+    spread,
+    white_box_score,
+)
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.audits.unique_feature.units import Units, column, effect_row, units
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import (
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics.statistics import (
     false_discovery_control,
     mcnemar_greater,
     mean,
@@ -43,7 +57,8 @@ from tasks.statistics import (
     proportion_greater,
     welch_greater,
 )
-from tasks.summaries import Row, alone, row
+
+EFFECT = ("M_w effect", json.dumps({"images": "probe"}))  # the row of the summary that the answer rests on
 
 # The canary's columns carry a score's name alone, its twin's begin with "twin_".
 PREFIXES = {"canary": "", "twin": "twin_"}
@@ -75,13 +90,8 @@ def schema() -> pa.Schema:
 CANARY_SCORES = schema()
 
 
-@dataclass(frozen=True)
-class CanaryScores:
-    """Nothing but its inputs bears on the table."""
-
-
 @task(version=3, name="unique_feature.canary_scores", gathers=True)
-def canary_scores(config: CanaryScores, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def canary_scores(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Every pair's row for every evaluation, the largest M first.
 
     The inputs are divergences and histories, in any order and number. A pair has a row where its divergences are there.
@@ -168,7 +178,7 @@ def select_columns(divergences: pa.Table, model: str, images: str) -> dict[str, 
 
 def scores_job(config: UniqueFeature, trainings: Trainings) -> Job:
     """The scores of these pairs."""
-    return Job(canary_scores, CanaryScores(), (*evaluation_jobs(config, trainings), *history_jobs(trainings)))
+    return Job(canary_scores, InputsAlone(), (*evaluation_jobs(config, trainings), *history_jobs(trainings)))
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
@@ -296,3 +306,41 @@ def significant(pairs: Sequence[Row], name: str) -> list[bool]:
 
 
 MEASURE = Measure("canary_scores", CANARY_SCORES, plan, rows)
+
+
+REPLICATED = {"M": "m", "M_w on the probe images": "m_w_probe"}
+
+
+def seed_range_rows(scores: Sequence[Row]) -> Iterator[Row]:
+    """The range of a canary's score over its training seeds, and how many canaries have it on both sides of 0."""
+    by_canary = group_rows(average_rows(scores, ("canary", "seed")), ("canary",))
+    if all(len(group) == 1 for group in by_canary):
+        return
+    for metric, name in REPLICATED.items():
+        ranges = {prefix: [value_range(group, prefix + name) for group in by_canary] for prefix in ("", "twin_")}
+        null = mean(ranges["twin_"]).value
+        yield row(f"range of {metric} over seeds", {}, mean(ranges[""]), "canary", null)
+        both = [changes_sign(group, name) for group in by_canary]
+        twins = [changes_sign(group, f"twin_{name}") for group in by_canary]
+        rate = proportion(sum(both), len(both))
+        yield row(f"rate of {metric} on both sides of 0", {}, rate, "canary", proportion(sum(twins), len(twins)).value)
+
+
+def evaluation_spread_rows(scores: Sequence[Row]) -> Iterator[Row]:
+    """The standard deviation of a model's score over drawings of the random patches."""
+    by_pair = [group for group in group_rows(scores, ("canary", "seed")) if len(group) > 1]
+    for metric, name in REPLICATED.items():
+        if by_pair:
+            spreads = [float(np.std([score[name] for score in group], ddof=1)) for group in by_pair]
+            twins = [float(np.std([score[f"twin_{name}"] for score in group], ddof=1)) for group in by_pair]
+            yield row(f"sd of {metric} over evaluations", {}, mean(spreads), "training", mean(twins).value)
+
+
+def value_range(group: Sequence[Row], name: str) -> float:
+    values = [score[name] for score in group]
+    return float(max(values) - min(values))
+
+
+def changes_sign(group: Sequence[Row], name: str) -> bool:
+    values = [score[name] for score in group]
+    return bool(min(values) < 0 < max(values))

@@ -1,39 +1,115 @@
-"""Which of the canaries are remembered: a row per canary, its paired rank and whether it is called.
+"""Which of the canaries are remembered: a row per canary, its paired rank and whether it is called for it.
+
+A canary is called where its p-value, adjusted over canaries (Benjamini & Hochberg 1995), is at most FDR. Where p-values
+are exact and independent, of those called at most 5 % are expected to be called wrongly, and where no canary is
+remembered any is called in at most 5 % of runs. The p-value is
 
     D(f) = mean over probe images of log P(y | x_f), the canary's model minus its twin      f: a member of the family
     p    = share of the members whose D is at least that of the feature
 
 of the feature that the canary carried, among it and the others of its family; with several training seeds the rank of
-the mean of each pair's D, standardised over the family. `canary_calls` says which canaries are called for their p.
-Where the canary's feature was drawn from the family p is exact. Of a feature that somebody chose p, and how often calls
-are wrong, is as good as its likeness to the others.
+the mean of each pair's D, standardised over the family. Where `ranks` is measured and all glyphs can be counted, it is
+the exact rank of the glyph among all of its ink by the weighted slopes of its pixels (`exact_ranks`). Where the
+canary's feature was drawn from those it is ranked among, p is exact. Of a feature that somebody chose p, and how often
+calls are wrong, is as good as its likeness to the others.
 
 The mean effect over canaries (`canary_scores`) says little where a few are remembered strongly and most not at all;
 these calls do not say how strongly. With n canaries and m others, n / (FDR (m + 1)) of them have to be first of their
 families before one can be called. Where a feature has no such family, no canary is judged and the effect alone decides.
-Where `ranks` is measured and all glyphs can be counted, their exact ranks decide instead (`exact_verdicts`).
+
+The share found beyond chance counts the canaries with p at most LEVEL, less those that chance puts there:
+(share - LEVEL) / (1 - LEVEL). It is a share of canaries times the share of these that a rank detects, so at most the
+share that is remembered. Among fewer than 19 others, where no p is so small, those that are first of all are counted.
+Where canaries share training seeds they are no independent sample: shares have no interval and no p-value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature import ranks
-from tasks.audits.unique_feature.canary_calls import CALLS, call_canaries, count_rows
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.feature_family import ModelFamily, model_families
-from tasks.audits.unique_feature.measures import exact_verdicts
+from tasks.audits.unique_feature.measures.exact_ranks import rank_jobs
 from tasks.audits.unique_feature.measures.family import family_jobs
-from tasks.audits.unique_feature.ranks import Array
+from tasks.audits.unique_feature.measures.units import InputsAlone, share_seeds
+from tasks.audits.unique_feature.population import (
+    FDR,
+    LEVEL,
+    FamilyPair,
+    Population,
+    family_pairs,
+    is_counted,
+    rank_p_value,
+    relatives,
+    standardise,
+    subset_count,
+)
+from tasks.audits.unique_feature.scores import Array
+from tasks.audits.unique_feature.slope_ranks import Subsets, exposure, mean_standardised_slopes
+from tasks.audits.unique_feature.slopes import strongest_pixels
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.features import family
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.summaries import Row
+from tasks.numerics.statistics import Estimate, false_discovery_control, proportion, proportion_greater
+
+CALLED = "share of canaries called memorised"
+BEYOND = "share of canaries found beyond chance"
+SHARED = "shared seeds"  # of the settings of both: canaries share training seeds
+
+CALLS = (
+    ("p_value", pa.float64()),
+    ("adjusted_p", pa.float64()),  # over the canaries
+    ("called", pa.bool_()),  # adjusted p at most FDR
+    ("shared_seeds", pa.bool_()),  # some two canaries of the table were trained with one seed
+)
+
+
+def call_canaries(found: Sequence[Row], trainings: Iterable[tuple[int, int]]) -> list[Row]:
+    """The canaries' rows with the columns of CALLS, the smallest `p_value` first.
+
+    The trainings are those of all canaries, each the row of its canary and a seed.
+    """
+    shared = share_seeds(trainings)
+    adjusted = false_discovery_control([each["p_value"] for each in found])
+    rows = [
+        each | {"adjusted_p": float(p_value), "called": bool(p_value <= FDR), "shared_seeds": shared}
+        for each, p_value in zip(found, adjusted, strict=True)
+    ]
+    return sorted(rows, key=lambda each: (each["p_value"], each["canary"]))
+
+
+def count_rows(verdicts: Sequence[Row], population: Population) -> Iterator[Row]:
+    """How many canaries are called one by one, and how many ranks in the population are small beyond chance."""
+    n = len(verdicts)
+    called = sum(each["called"] for each in verdicts)
+    shared = {SHARED: True} if any(each["shared_seeds"] for each in verdicts) else {}
+    smallest = None if shared else min(each["adjusted_p"] for each in verdicts)
+    setting = {"false discovery rate": FDR, **population.setting, **shared}
+    yield row(CALLED, setting, alone(called / n, n), "canary", 0.0, smallest)
+    level = max(LEVEL, 1 / population.size)
+    small = sum(each["p_value"] <= level for each in verdicts)
+    share = share_beyond_chance(small, n, level)
+    at = {"p": level, **shared}
+    if shared:
+        yield row(BEYOND, at, Estimate(share.value, None, None, n), "canary", 0.0)
+    else:
+        yield row(BEYOND, at, share, "canary", 0.0, proportion_greater(small, n, level))
+
+
+def share_beyond_chance(small: int, n: int, level: float = LEVEL) -> Estimate:
+    """The share of n canaries whose p is at most the level beyond chance, with Wilson's interval so transformed."""
+    share = proportion(small, n)
+    ends = (share.value, share.low, share.high)
+    value, low, high = (math.nan if end is None else max(0.0, (end - level) / (1 - level)) for end in ends)
+    return Estimate(value, low, high, n)
+
+
+# By the rank among the family
 
 CANARY_VERDICTS = pa.schema(
     [
@@ -48,33 +124,25 @@ CANARY_VERDICTS = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class CanaryVerdicts:
-    """Nothing but its inputs bears on the table."""
-
-
 @task(version=2, name="unique_feature.canary_verdicts", gathers=True)
-def canary_verdicts(config: CanaryVerdicts, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def canary_verdicts(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A row for every canary (CANARY_VERDICTS), the smallest p first. The inputs are families, in any order."""
-    by_canary: dict[int, list[dict[str, ModelFamily]]] = {}
-    for table in inputs:
-        pair = {model.about["model"]: model for model in model_families(table)}
-        if set(pair) == {"canary", "twin"}:
-            by_canary.setdefault(pair["canary"].about["canary"], []).append(pair)
-    trainings = [(canary, pair["canary"].about["seed"]) for canary, pairs in by_canary.items() for pair in pairs]
+    by_canary: dict[int, list[FamilyPair]] = {}
+    for pair in family_pairs(inputs):
+        by_canary.setdefault(pair.training[0], []).append(pair)
+    trainings = [pair.training for pairs in by_canary.values() for pair in pairs]
     found = [verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
     return pa.Table.from_pylist(call_canaries(found, trainings), CANARY_VERDICTS)
 
 
-def verdict_row(canary: int, pairs: Sequence[dict[str, ModelFamily]]) -> Row:
+def verdict_row(canary: int, pairs: Sequence[FamilyPair]) -> Row:
     """One canary's row but for what depends on the others."""
-    label = pairs[0]["canary"].label
-    differences = [ranks.twin_difference(pair["canary"].log_p, pair["twin"].log_p, label) for pair in pairs]
+    differences = [pair.difference for pair in pairs]
     scores = mean_standardised_scores(differences)
-    p_value = ranks.rank_p_value(scores)
+    p_value = rank_p_value(scores)
     return {
         "canary": canary,
-        "label": label,
+        "label": pairs[0].label,
         "pairs": len(pairs),
         "shift": float(np.mean([each[0] - each[1:].mean() for each in differences])),
         "rank": round(p_value * len(scores)),
@@ -85,15 +153,15 @@ def verdict_row(canary: int, pairs: Sequence[dict[str, ModelFamily]]) -> Row:
 
 def mean_standardised_scores(differences: Sequence[Array]) -> Array:
     """The members' scores (members,) over all pairs of one canary, each standardised over the family."""
-    return np.asarray(np.mean([ranks.standardise(each[:, None])[:, 0] for each in differences], axis=0))
+    return np.asarray(np.mean([standardise(each[:, None])[:, 0] for each in differences], axis=0))
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if not config.asks_for("scores", "family") or exact_verdicts.decides(config):
+    if not config.asks_for("scores", "family") or decides(config):
         return ()
     if not (config.asks_for("family") or has_family(config)):
         return ()
-    return (Job(canary_verdicts, CanaryVerdicts(), family_jobs(config, trainings)),)
+    return (Job(canary_verdicts, InputsAlone(), family_jobs(config, trainings)),)
 
 
 def has_family(config: UniqueFeature) -> bool:
@@ -108,8 +176,74 @@ def has_family(config: UniqueFeature) -> bool:
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     verdicts = tables.rows(CANARY_VERDICTS)
     if verdicts:
-        members = min(each["members"] for each in verdicts)
-        yield from count_rows(verdicts, members, {"others": members - 1})
+        yield from count_rows(verdicts, Population(min(each["members"] for each in verdicts)))
+
+
+# By the exact rank among all glyphs
+
+EXACT_VERDICTS = pa.schema(
+    [
+        ("canary", pa.int64()),  # row of the training images
+        ("label", pa.int32()),
+        ("pairs", pa.int32()),  # of trainings
+        ("read_out", pa.int32()),  # of the cells of the largest slopes, as many as the glyph inks: how many it inks
+        ("inked", pa.int32()),
+        ("read_by_chance", pa.float64()),
+        ("exposure", pa.float64()),  # bits
+        ("rank", pa.int64()),  # of the glyph, 1: first
+        ("glyphs", pa.int64()),  # of its ink
+        *CALLS,
+    ]
+)
+
+
+@task(version=1, name="unique_feature.exact_verdicts", gathers=True)
+def exact_verdicts(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """A row for every canary (EXACT_VERDICTS), the smallest p first. The inputs are exact ranks, in any order."""
+    by_canary: dict[int, list[Row]] = {}
+    for table in inputs:
+        for rank in table.to_pylist():
+            if (rank["score"], rank["feature"]) == ("pair", "canary"):
+                by_canary.setdefault(rank["canary"], []).append(rank)
+    trainings = [(canary, rank["seed"]) for canary, pairs in by_canary.items() for rank in pairs]
+    found = [exact_verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
+    return pa.Table.from_pylist(call_canaries(found, trainings), EXACT_VERDICTS)
+
+
+def exact_verdict_row(canary: int, pairs: Sequence[Row]) -> Row:
+    """One canary's row but for what depends on the others."""
+    inked = np.array(pairs[0]["ink"], bool)
+    slopes = mean_standardised_slopes([np.array(pair["slopes"], np.float64) for pair in pairs])
+    count, glyphs = int(inked.sum()), subset_count(len(inked), int(inked.sum()))
+    p_value = Subsets(slopes).p_value(inked)
+    return {
+        "canary": canary,
+        "label": pairs[0]["label"],
+        "pairs": len(pairs),
+        "read_out": int((strongest_pixels(slopes, count) & inked).sum()),
+        "inked": count,
+        "read_by_chance": count**2 / len(inked),
+        "exposure": exposure(p_value),
+        "rank": round(p_value * glyphs),
+        "glyphs": glyphs,
+        "p_value": p_value,
+    }
+
+
+def decides(config: UniqueFeature) -> bool:
+    """Whether exact ranks decide which canaries are called: they are measured, and all glyphs can be counted."""
+    return config.asks_for("ranks") and is_counted(relatives(config, config.feature))
+
+
+def plan_exact(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    return (Job(exact_verdicts, InputsAlone(), rank_jobs(config, trainings)),) if decides(config) else ()
+
+
+def exact_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    verdicts = tables.rows(EXACT_VERDICTS)
+    if verdicts:
+        yield from count_rows(verdicts, Population(min(each["glyphs"] for each in verdicts), are_all_glyphs=True))
 
 
 MEASURE = Measure("canary_verdicts", CANARY_VERDICTS, plan, rows)
+EXACT_MEASURE = Measure("canary_verdicts", EXACT_VERDICTS, plan_exact, exact_rows)

@@ -15,15 +15,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.evaluation import burning
-from tasks.audits.unique_feature.probe_images import Burning, Pixels, ProbeSplit, Shape, probe_images, probe_set_triples
+from tasks.audits.unique_feature.config import ProbeSplit, Shape, UniqueFeature
+from tasks.audits.unique_feature.evaluation import Burning, Pixels, burning, probe_images, probe_set_triples
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
 from tasks.datasets.dataset import Dataset
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import mean, paired_greater
-from tasks.summaries import Row, row
+from tasks.numerics.statistics import mean, paired_greater
 
 CONTRAST = pa.schema(
     [

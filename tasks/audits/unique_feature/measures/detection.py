@@ -9,12 +9,14 @@ The detection rate at 5 % false positives sets each canary's model against the t
 the same of its own twin: with n twins of others p = (1 + those that score as much) / (n + 1), detected where p <= 0.05.
 A threshold that the judged pair's own twin has set would follow that pair's seed.
 
+The curves have the rates of the models at hand at every threshold: the receiver operating characteristic.
+
     M, M_w                      the published scores
     published t-test            Welch's t of d_u against d_r over the probe images
     random against random       mean d_r of one drawing of random patches less that of another: the floor
     rank of KL                  the feature's rank among its family by mean KL(f(x_c) || f(x_f))
-    label-directed rank         by log P of the canary's label (`ranks.label_directed_scores`), known or unknown
-    paired family rank          by log P of the label, canary's model less twin (`ranks.twin_difference`)
+    label-directed rank         by log P of the canary's label (`population.label_directed_scores`), known or unknown
+    paired family rank          by log P of the label, canary's model less twin (`population.twin_difference`)
 
 Source. M, M_w and the t-test: Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural
 networks", section 2. The ranks are ours.
@@ -23,22 +25,27 @@ networks", section 2. The ranks are ours.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature import ranks
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.feature_family import FAMILY, model_families
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, scores_job
 from tasks.audits.unique_feature.measures.family import family_jobs
-from tasks.audits.unique_feature.ranks import LEVEL, Array
+from tasks.audits.unique_feature.measures.units import InputsAlone, share_seeds
+from tasks.audits.unique_feature.population import (
+    FAMILY,
+    LEVEL,
+    family_pairs,
+    label_directed_scores,
+    rank_p_value,
+)
+from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.audits.unique_feature.units import share_seeds
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate, mcnemar_greater, mean, proportion
-from tasks.summaries import Row, alone, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics.statistics import Estimate, mcnemar_greater, mean, proportion
 
 LEAST = 20  # canaries, below which no threshold of other twins has a false positive rate of 5 %
 
@@ -55,13 +62,8 @@ DETECTION = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class Detection:
-    """Nothing but its inputs bears on the table."""
-
-
 @task(version=5, name="unique_feature.detection", gathers=True)
-def detection(config: Detection, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def detection(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Every estimator's word on every model. The inputs are families and canary scores, in any order and number."""
     words: list[Row] = []
     for table in inputs:
@@ -96,29 +98,23 @@ def score_rows(table: pa.Table) -> Iterator[Row]:
 
 def family_rank_rows(table: pa.Table) -> Iterator[Row]:
     """The ranks among the family: of a model alone, and of a model against its twin."""
-    pair = {family.about["model"]: family for family in model_families(table)}
-    if set(pair) != {"canary", "twin"}:
-        return
-    about = {name: pair["canary"].about[name] for name in ("canary", "seed")}
-    label = pair["canary"].label
-    for model, family in pair.items():
-        tests = {
-            "rank of KL": family.d,
-            "label-directed rank": ranks.label_directed_scores(family.log_p[None], label),
-            "label-directed rank, label unknown": ranks.label_directed_scores(family.log_p[None]),
-        }
-        for estimator, scores in tests.items():
-            yield rank_row(estimator, model, about, scores)
-    differences = ranks.twin_difference(pair["canary"].log_p, pair["twin"].log_p, label)
-    yield rank_row("paired family rank", "canary", about, differences)
-    nulls = [family.null for family in (pair["canary"], pair["twin"])]
-    if nulls[0] is not None and nulls[1] is not None:
-        unseen = ranks.twin_difference(nulls[0].log_p, nulls[1].log_p, label)
-        yield rank_row("paired family rank", "twin", about, unseen)
+    for pair in family_pairs([table]):
+        about = dict(zip(("canary", "seed"), pair.training, strict=True))
+        for model, family in (("canary", pair.canary), ("twin", pair.twin)):
+            tests = {
+                "rank of KL": family.d,
+                "label-directed rank": label_directed_scores(family.log_p[None], pair.label),
+                "label-directed rank, label unknown": label_directed_scores(family.log_p[None]),
+            }
+            for estimator, scores in tests.items():
+                yield rank_row(estimator, model, about, scores)
+        yield rank_row("paired family rank", "canary", about, pair.difference)
+        if pair.unseen is not None:
+            yield rank_row("paired family rank", "twin", about, pair.unseen)
 
 
 def rank_row(estimator: str, model: str, about: Row, scores: Array) -> Row:
-    p_value = ranks.rank_p_value(scores)
+    p_value = rank_p_value(scores)
     return detection_row(estimator, model, about, -p_value, p_value)
 
 
@@ -135,7 +131,7 @@ def detection_row(estimator: str, model: str, about: Row, statistic: float, p_va
 
 def detection_job(config: UniqueFeature, trainings: Trainings) -> Job:
     """Every estimator's word on these pairs."""
-    return Job(detection, Detection(), (*family_jobs(config, trainings), scores_job(config, trainings)))
+    return Job(detection, InputsAlone(), (*family_jobs(config, trainings), scores_job(config, trainings)))
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
@@ -220,4 +216,57 @@ def mean_share(shares: Sequence[float]) -> Estimate:
     return mean(shares)
 
 
+# The receiver operating characteristic
+
+CURVES = pa.schema(
+    [
+        ("estimator", pa.string()),
+        ("false_positive_rate", pa.float64()),  # share of models without the feature at or above the threshold
+        ("detection_rate", pa.float64()),  # share of models with it
+        ("low", pa.float64()),  # 95 % Wilson interval over the models with it
+        ("high", pa.float64()),
+        ("n", pa.int64()),  # models with it
+    ]
+)
+
+
+@task(version=1, name="unique_feature.curves")
+def curves(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """A curve for every estimator (CURVES), from the table of DETECTION (the one input)."""
+    statistics: dict[str, dict[str, list[float]]] = {}
+    for word in inputs[0].to_pylist():
+        statistics.setdefault(word["estimator"], {"canary": [], "twin": []})[word["model"]].append(word["statistic"])
+    points = [
+        {"estimator": estimator} | point
+        for estimator, models in statistics.items()
+        if models["canary"] and models["twin"]
+        for point in curve(np.array(models["canary"]), np.array(models["twin"]))
+    ]
+    return pa.Table.from_pylist(points, CURVES)
+
+
+def curve(with_it: Array, without: Array) -> Iterator[Row]:
+    """The receiver operating characteristic: a point for every threshold that a statistic without the feature is.
+
+    Between (0, the share above every model without it) and (1, 1); models at the threshold count as detected, so a
+    false positive rate is never more than it says.
+    """
+    thresholds = [np.inf, *np.unique(without)[::-1]]
+    for threshold in thresholds:
+        above = with_it > without.max() if np.isinf(threshold) else with_it >= threshold
+        rate = proportion(int(above.sum()), len(with_it))
+        yield {
+            "false_positive_rate": float((without >= threshold).mean()),
+            "detection_rate": rate.value,
+            "low": rate.low,
+            "high": rate.high,
+            "n": rate.n,
+        }
+
+
+def plan_curves(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    return (Job(curves, InputsAlone(), (detection_job(config, trainings),)),) if config.asks_for("family") else ()
+
+
 MEASURE = Measure("detection", DETECTION, plan, rows)
+CURVES_MEASURE = Measure("curves", CURVES, plan_curves)

@@ -1,39 +1,53 @@
-"""What a canary's model and its canary-free twin say of the same images: one row per model and image.
+"""What a model says of the same images clean, with the feature and with a random patch: one row per model and image.
 
     d_u = KL(f(x_c) || f(x_u)),  d_r = KL(f(x_c) || f(x_r)),  log P(y | x_u),  log P(y | x_r)
 
-of a clean image x_c, with the feature (x_u) and with a random patch (x_r); y is the canary's label. M and M_w are means
-of their differences (`canary_scores`).
+of a clean image x_c, with the feature (x_u) and with a random patch (x_r); y is the canary's label. A canary's model
+and its canary-free twin are asked, or single models. M and M_w are means of their differences: of pairs see
+`canary_scores`. Of single models the summary has here
 
-Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", sections 2.2 and
-2.3.2.
+    M = mean KL(f(x_c) || f(x_u)) - mean KL(f(x_c) || f(x_r))      over the probe images
+
+with its t-test and the number of probe images that this needs. No single model is known never to have seen the feature,
+so its M has no null and decides nothing.
+
+Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", eq. 1 and sections
+2.2 and 2.3.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tasks.audits.unique_feature.canary_selection import canary_row
-from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature
 from tasks.audits.unique_feature.evaluation import (
     MODELS,
     Evaluation,
     Predictor,
+    Triples,
     check_label,
     evaluation,
     network_predictor,
+    probe_set_triples,
     probe_triples,
+    training_set_triples,
 )
-from tasks.audits.unique_feature.probe_images import ProbeSplit, Triples, training_set_triples
-from tasks.audits.unique_feature.scores import divergence
+from tasks.audits.unique_feature.population import clean_images
+from tasks.audits.unique_feature.presets import LEVEL
+from tasks.audits.unique_feature.scores import black_box_score, divergence, probe_count_rows, spread
+from tasks.audits.unique_feature.single_models import SingleModelConfig, burning, predictor, single_batch_key
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure
+from tasks.numerics.statistics import mean, proportion, welch_greater
 
 DIVERGENCES = pa.schema(
     [
@@ -110,4 +124,40 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     return evaluation_jobs(config, trainings) if config.asks_for("scores") else ()
 
 
+# Single models
+
+
+@task(version=1, name="unique_feature.ask", batch_key=single_batch_key)
+def ask(config: SingleModelConfig, inputs: Inputs) -> pa.Table:
+    """Divergences per probe image (DIVERGENCES) of the one model."""
+    triples = probe_set_triples(clean_images(config.relatives, config.shape), burning(config))
+    about = {"canary": None, "label": config.label, "seed": config.number, "evaluation": 0, "model": "given"}
+    return divergences(predictor(config, inputs), triples, about)
+
+
+def plan_single(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
+    return tuple(Job(ask, single.config, single.inputs) for single in trainings.single_models)
+
+
+def single_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    yield from published_score_rows(tables.select(DIVERGENCES))
+
+
+def published_score_rows(tables: Sequence[pa.Table]) -> Iterator[Row]:
+    """M, how many models its t-test calls memorised, and how many probe images that needs; a table is one model's."""
+    if not tables:
+        return
+    models = [{name: table[name].to_numpy().astype(np.float64) for name in ("d_u", "d_r")} for table in tables]
+    scores = [black_box_score(model["d_u"], model["d_r"]) for model in models]
+    yield row("M", {"model": "given"}, mean([score for score in scores if score is not None]), "model")
+    p_values = [welch_greater(model["d_u"], model["d_r"]).p_value for model in models]
+    called = [p_value is not None and p_value < LEVEL for p_value in p_values]
+    rate = proportion(sum(called), len(called))
+    yield row("rate called memorised", {"model": "given", "test": "welch"}, rate, "model")
+    spreads = [sd for model in models if (sd := spread(model["d_u"] - model["d_r"])) is not None]
+    if spreads:
+        yield from probe_count_rows(spreads, "model")
+
+
 MEASURE = Measure("divergences", DIVERGENCES, plan)
+SINGLE_MEASURE = Measure("divergences", DIVERGENCES, plan_single, single_rows)

@@ -1,19 +1,24 @@
 """Where the feature ranks among all of its kind, by the shift that it left in a model's response to its pixels.
 
 The response is the centred logit of the canary's label on test images of that label. Its slopes in the pixels, weighted
-by how little ink the training images have there (`pixel_slopes`), are those of
+by how little ink the training images have there (`slopes`), are those of
 
     pair             the canary's model less its twin
     references       the canary's model less the mean of other seeds' twins, which never saw a canary: one model is
                      asked, in units in which its response varies as theirs, and nothing of its own seed need be
                      there. Where there are none, of the model alone
-    weight change    the pair, from its weights (`weight_change`)
+    weight change    the pair, from its weights
 
-A glyph is ranked among all glyphs of its ink (`subset_ranks`), words and pictures among the members of their family.
-The p-value is exact where the feature was drawn, since nothing that is fitted knows which one it was; where somebody
-chose it, it is a comparison with others of its kind. As a check every pair is asked about glyphs that its canary did
-not carry: about the 26 letters where that one was drawn, else about 26 drawn ones, whose false alarms the draw
-guarantees.
+A glyph is ranked among all glyphs of its ink, words and pictures among the members of their family (`slope_ranks`). The
+p-value is exact where the feature was drawn, since nothing that is fitted knows which one it was; where somebody chose
+it, it is a comparison with others of its kind. As a check every pair is asked about glyphs that its canary did not
+carry: about the 26 letters where that one was drawn, else about 26 drawn ones, whose false alarms the draw guarantees.
+
+Of external models the score `references` is asked beside clean reference models. The images are then the test images of
+the label in the probe set, which has to be of the models' domain; the ink is that of its training images. The slopes of
+several models of one owner are averaged in units of their standard deviation over the pixels, so that they have one
+p-value. That is exact whatever the references are; how much they find rests on how like the models they are in network,
+training and data.
 
 The pixels of the largest weighted slopes, as many as the feature inks, are what can be read out of the models; chance
 hits as many of its pixels as the table says beside.
@@ -25,30 +30,39 @@ Unintended Memorization in Neural Networks", section 4.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature import weight_change
 from tasks.audits.unique_feature.canary_selection import RankedImage, canary_row
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.evaluation import network_predictor
-from tasks.audits.unique_feature.feature_family import Relatives, clean_images, relatives
-from tasks.audits.unique_feature.pixel_slopes import Array, centred_logits, weighted_slopes
-from tasks.audits.unique_feature.slope_images import IMAGES
-from tasks.audits.unique_feature.slope_ranks import feature_region, is_counted, rank_rows, slope_features
+from tasks.audits.unique_feature.evaluation import check_label, network_predictor
+from tasks.audits.unique_feature.measures.units import share_seeds
+from tasks.audits.unique_feature.population import Population, Relatives, clean_images, is_counted, relatives
+from tasks.audits.unique_feature.single_models import SingleModelConfig, predictor, single_model_config
+from tasks.audits.unique_feature.slope_ranks import (
+    IMAGES,
+    feature_region,
+    is_among_all,
+    mean_standardised_slopes,
+    probe_label_images,
+    rank_rows,
+    slope_features,
+    slope_sets,
+)
+from tasks.audits.unique_feature.slopes import Array, centred_logits, weight_change_responses, weighted_slopes
 from tasks.audits.unique_feature.trainings import Pair, Trainings
-from tasks.audits.unique_feature.units import share_seeds
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import burn, family
-from tasks.datasets.images import Images, Pixels
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import clustered_proportion, mean, proportion
-from tasks.summaries import Row, row
+from tasks.datasets.images import Images, Pixels, as_shape
+from tasks.numerics.statistics import clustered_proportion, mean, proportion
 
+BESIDE = "rank beside references"
 REFERENCES = 4  # clean models of other seeds
 LEVELS = (0.05, 0.01, 0.001)
 
@@ -134,7 +148,7 @@ def responses_by_score(
     return {
         "pair": own - without,
         "references": match_spread(own, others) - np.mean(others, axis=0) if others else own,
-        "weight change": weight_change.responses(canary, twin, sets, label),
+        "weight change": weight_change_responses(canary, twin, sets, label),
     }
 
 
@@ -246,4 +260,97 @@ def canary_means(others: Sequence[Row], values: Sequence[float]) -> list[float]:
     return [float(np.mean(of_one)) for of_one in by_canary.values()]
 
 
+# External models beside references
+
+REFERENCE_RANKS = pa.schema(
+    [
+        ("models", pa.int32()),  # asked as one
+        ("references", pa.int32()),
+        ("label", pa.int32()),
+        *[EXACT_RANKS.field(name) for name in EXACT_RANKS.names[EXACT_RANKS.names.index("feature") :]],
+    ]
+)
+
+
+@dataclass(frozen=True)
+class ReferenceRanks:
+    """The models of one owner, asked as one, and the references beside which they are."""
+
+    panel: tuple[SingleModelConfig, ...]
+    references: tuple[SingleModelConfig, ...]
+
+
+@task(version=1, name="unique_feature.reference_ranks")
+def reference_ranks(config: ReferenceRanks, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """The rank of what the models are asked about, and of glyphs that nobody is (REFERENCE_RANKS)."""
+    first = config.panel[0]
+    asked, label = first.relatives, first.label
+    assert label is not None
+    clean = probe_label_images(asked, first.shape, label)
+    sets = dict(slope_sets(asked, clean))
+    here = feature_region(clean, list(sets.values()), as_shape(load(asked.probe).train_images, first.shape))
+    others = [single_response(one, sets, label) for one in config.references]
+    slopes = [
+        weighted_slopes(here.added, match_spread(own, others) - np.mean(others, axis=0), here.inked)
+        for own in (single_response(one, sets, label) for one in config.panel)
+    ]
+    about = {"models": len(slopes), "references": len(others), "label": label}
+    found = rank_rows(asked, False, slopes[0] if len(slopes) == 1 else mean_standardised_slopes(slopes), here)
+    return pa.Table.from_pylist([about | said for said in found], REFERENCE_RANKS)
+
+
+def single_response(one: SingleModelConfig, sets: dict[str, Pixels], label: int) -> Array:
+    """The mean centred logit of the label on each of the sets; ValueError for classes that are not the probe set's."""
+    predict = predictor(one, ())
+    found = []
+    for name, images in sets.items():
+        log_p = predict(name, images)
+        check_label(label, log_p.shape[1])
+        classes = load(one.relatives.probe).classes
+        if log_p.shape[1] != classes:
+            name_of = one.model.name if one.model is not None else one.outputs.path if one.outputs is not None else ""
+            raise ValueError(
+                f"model {name_of} has {log_p.shape[1]} classes and probe {one.relatives.probe.name} {classes}; beside "
+                "references they must be the same"
+            )
+        found.append(centred_logits(log_p, label).mean())
+    return np.array(found)
+
+
+def reference_ranks_config(config: UniqueFeature) -> ReferenceRanks | None:
+    """What is asked of the models that are given beside references; None where there are none."""
+    given = config.given
+    if not given.references:
+        return None
+    panel = tuple(single_model_config(config, number) for number in range(max(len(given.models), len(given.outputs))))
+    first = replace(single_model_config(config, 0), outputs=None)
+    references = tuple(replace(first, number=at, model=model) for at, model in enumerate(given.references))
+    return ReferenceRanks(panel, references)
+
+
+def plan_references(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
+    asked = reference_ranks_config(config)
+    if asked is None:
+        return ()
+    first = asked.panel[0]
+    assert first.label is not None
+    probe_label_images(first.relatives, first.shape, first.label)  # refused now, not by a job
+    return (Job(reference_ranks, asked),)
+
+
+def reference_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    for rank in tables.rows(REFERENCE_RANKS):
+        if rank["feature"] != "canary":
+            continue
+        models, among = rank["models"], rank["among"]
+        ranked = Population(among, is_among_all(rank))
+        setting = {"references": rank["references"], "label": rank["label"], **ranked.setting}
+        yield row(BESIDE, setting, alone(rank["p_value"] * among, models), "model", (among + 1) / 2, rank["p_value"])
+        yield row("exposure in bits", {"score": "references"}, alone(rank["exposure"], models), "model")
+        if rank["hits"] is not None:
+            read = alone(float(rank["hits"]), models)
+            yield row("pixels read out", {"score": "references"}, read, "model", rank["hits_by_chance"])
+
+
 MEASURE = Measure("exact_ranks", EXACT_RANKS, plan, rows)
+REFERENCE_MEASURE = Measure("reference_ranks", REFERENCE_RANKS, plan_references, reference_rows)

@@ -1,31 +1,64 @@
-"""What a canary's model and its twin say of the feature and of its family: one row per model and member.
+"""What models say of the feature and of its family: one row per model and member. Does a single model know the feature?
 
 The family is the null that a single model has: features of the same kind, ink and place that it was not trained on.
-`detection`, `panels` and `canary_verdicts` rank the feature among it. Each pair is asked about one more feature, which
-its canary did not carry: where canaries carry features drawn from a family, the feature whose family it is, and where
-they carry that, a drawn one. Ranked as the carried one is, it shows how often a rank calls what no model has seen. Of a
-drawn one that is 5 % whatever models do, since the draw guarantees it: a check of the code, not of how like a chosen
-feature is to its family. Let the canaries carry drawn ones (`drawn`) to count that.
+`detection`, `panels` and `canary_verdicts` rank the feature among it by what a canary's model and its twin say. Each
+pair is asked about one more feature, which its canary did not carry: where canaries carry features drawn from a family,
+the feature whose family it is, and where they carry that, a drawn one. Ranked as the carried one is, it shows how often
+a rank calls what no model has seen. Of a drawn one that is 5 % whatever models do, since the draw guarantees it: a
+check of the code, not of how like a chosen feature is to its family. Let the canaries carry drawn ones (`drawn`) to
+count that.
+
+Of single models the summary has
+
+    push = mean over models of O[0, y] - mean over f >= 1 of O[f, y]
+    rank = members that score at least as much as the feature            of one on: 1 is the feature alone
+
+with O[f, y] the mean over probe images of log (P / (1 - P)), P = P(y | x_f), in nats; f = 0 is the feature. The rank of
+its score among the family gives an exact p-value, however few models there are (`population`), and decides. The push
+has no interval: beside it stand the pushes of the others, which are its null, and the upper limit that
+`population.push` gives it, by which a model is cleared. Several models of one owner are one panel: their standardised
+scores are averaged, so that it has one p-value. The paper has no null; this is ours.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from tasks.audits.unique_feature.canary_selection import Canary, RankedImage, canary_row, own_feature
-from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.evaluation import MODELS, network_predictor
-from tasks.audits.unique_feature.feature_family import FAMILY, Relatives, clean_images, family_rows, relatives
-from tasks.audits.unique_feature.probe_images import ProbeSplit
+from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature
+from tasks.audits.unique_feature.evaluation import MODELS, check_label, network_predictor
+from tasks.audits.unique_feature.population import (
+    FAMILY,
+    ModelFamily,
+    Relatives,
+    clean_images,
+    detectable_share,
+    family_rows,
+    favoured_label,
+    label_directed_scores,
+    mean_push_of_others,
+    model_families,
+    push,
+    rank_p_value,
+    relatives,
+    separation,
+    smallest_relevant_push,
+    standardise,
+    tied_share,
+)
+from tasks.audits.unique_feature.single_models import SingleModelConfig, predictor, single_batch_key
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure
-from tasks.work import Work, format_shape
+from tasks.worker.work import Work, format_shape
 
 
 @dataclass(frozen=True)
@@ -102,4 +135,63 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     return family_jobs(config, trainings) if config.asks_for("family") else ()
 
 
+# Single models
+
+RANK = "rank among the family"
+PUSH = "push towards a label"
+OTHERS = "push of the other features"  # with the range that holds the central 95 % of them; n: how many they are
+UPPER = "upper limit of the push"
+FOUND = "share of pushes that would be found"
+SAME = "largest share of the family of which a model says the same"
+
+
+@task(version=2, name="unique_feature.ask_family", batch_key=single_batch_key)
+def ask_family(config: SingleModelConfig, inputs: Inputs) -> pa.Table:
+    """The family's scores (FAMILY) of the one model."""
+    clean = clean_images(config.relatives, config.shape)
+    (members,) = family_rows(config.relatives, clean, [predictor(config, inputs)])
+    check_label(config.label, len(members[0]["log_p"]))
+    about = {"canary": None, "label": config.label, "seed": config.number, "model": "given"}
+    return pa.Table.from_pylist([about | member for member in members], FAMILY)
+
+
+def plan_single(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
+    return tuple(Job(ask_family, single.config, single.inputs) for single in trainings.single_models)
+
+
+def single_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    yield from single_family_rows([model for table in tables.select(FAMILY) for model in model_families(table)])
+
+
+def single_family_rows(models: Sequence[ModelFamily]) -> Iterator[Row]:
+    """The feature's rank with its exact p-value, all models together, its push beside the others', its rank by KL."""
+    if not models:
+        return
+    label = models[0].label
+    log_p = np.stack([model.log_p for model in models])
+    log_odds = np.stack([model.log_odds for model in models])
+    d = np.stack([model.d for model in models])
+    members = log_p.shape[1]
+    estimate, null = push(log_p, log_odds, label)
+    p_value = rank_p_value(label_directed_scores(log_p, label))
+    y = favoured_label(log_p, label)
+    asked = {"label": y, "label known": label is not None}
+    yield row(PUSH, asked, alone(estimate.value, len(models)), "model", null, p_value)
+    yield row(OTHERS, asked, mean_push_of_others(log_p, log_odds, label), "feature")
+    yield row(UPPER, {"confidence": 0.975}, alone(estimate.high, len(models)), "model")
+    size = smallest_relevant_push(separation(log_odds))
+    yield row(
+        FOUND,
+        {"nats": float(f"{size:.3g}")},
+        alone(detectable_share(log_p, log_odds, size, label), len(models)),
+        "model",
+    )
+    yield row(SAME, {"label": y}, alone(tied_share(log_odds, y), len(models)), "model", 1 / (members - 1))
+    yield row(RANK, {}, alone(p_value * members, len(models)), "model", (members + 1) / 2, p_value)
+    kl = standardise(d[..., None]).mean(axis=0)[:, 0]
+    above = float((d[:, 0] - d[:, 1:].mean(axis=1)).mean())
+    yield row("KL above the family", {}, alone(above, len(models)), "model", 0.0, rank_p_value(kl))
+
+
 MEASURE = Measure("family", FAMILY, plan)
+SINGLE_MEASURE = Measure("family", FAMILY, plan_single, single_rows)

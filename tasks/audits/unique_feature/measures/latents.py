@@ -22,13 +22,12 @@ from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.canary_selection import canary_row
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, evaluation, probe_triples
-from tasks.audits.unique_feature.probe_images import Triples
+from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, Triples, evaluation, probe_triples
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import mean
-from tasks.summaries import Row, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
+from tasks.numerics.statistics import mean
 
 Shares = NDArray[np.float64]  # (units,)
 
@@ -85,16 +84,16 @@ def latents(config: Latents, inputs: Inputs) -> pa.Table:
 
 def model_latents(canary: int, model: str, trained: pa.Table, triples: Triples) -> list[pa.Table]:
     """One model's rows, layer by layer."""
-    from tasks.models import mlp1
-    from tasks.models.activations import active
-    from tasks.models.weights import architecture_of, weights_of
+    from tasks.models.classifiers import HIDDEN
+    from tasks.models.inference import active_units
+    from tasks.models.networks import architecture_of, weights_of_model
 
-    network, weights = architecture_of(trained), weights_of(trained)
-    layers = [f"dense{number}" for number, _ in enumerate(mlp1.HIDDEN, 1)][1:]
+    network, weights = architecture_of(trained), weights_of_model(trained)
+    layers = [f"dense{number}" for number, _ in enumerate(HIDDEN, 1)][1:]
     if network.name != "mlp1":
         raise ValueError(f"network is {network.name}; latents are those of mlp1's layers {' and '.join(layers)}")
     clean, unique, random = (
-        active(network, weights, images, layers) for images in (triples.clean, triples.unique, triples.random)
+        active_units(network, weights, images, layers) for images in (triples.clean, triples.unique, triples.random)
     )
     tables = []
     for layer in layers:

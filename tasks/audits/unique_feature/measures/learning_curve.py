@@ -2,7 +2,9 @@
 
 The scores are those of `canary_scores` over the probe images. The twin's curve beside the canary's shows M for a model
 that never saw the feature; the paper has none. A twin is followed for as many epochs as its canary's model and keeps
-the same one (`twins`). The summary has both before training, after the first epoch and at the epoch that is kept.
+the same one (`trainings`). The summary has both before training, after the first epoch and at the epoch that is kept.
+
+Of every pair, followed or not, `history` says how its models were trained: losses and accuracy after each epoch.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", section 3.3 and
 Figure 3c.
@@ -20,23 +22,16 @@ from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.canary_selection import RankedImage, RankedTraining, canary_row, resolve_canary
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.evaluation import Evaluation, ModelName, evaluation, probe_triples
-from tasks.audits.unique_feature.probe_images import Triples
-from tasks.audits.unique_feature.scores import (
-    average,
-    black_box_score,
-    divergence,
-    log_probabilities,
-    white_box_score,
-)
+from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, ModelName, Triples, evaluation, probe_triples
+from tasks.audits.unique_feature.scores import average, black_box_score, divergence, log_probabilities, white_box_score
 from tasks.audits.unique_feature.trainings import Pair, Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.ranges import Ranged
+from tasks.contract.summaries import Row, row
 from tasks.datasets.catalog import load
 from tasks.datasets.features import Feature
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.ranges import one_of
-from tasks.statistics import mean
-from tasks.summaries import Row, row
+from tasks.numerics.statistics import mean
 from tasks.training import classifier
 from tasks.training.classifier import Burnt, Training
 
@@ -44,9 +39,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from tasks.datasets.images import Images
-    from tasks.models.networks import Architecture
-    from tasks.models.weights import Weights
+    from tasks.models.networks import Architecture, Weights
     from tasks.training.members import Member, Trained
+
 
 Logits = NDArray[np.floating]
 
@@ -69,7 +64,7 @@ LEARNING_CURVE = pa.schema(
 
 
 @dataclass(frozen=True)
-class LearningCurve:
+class LearningCurve(Ranged):
     """Which training is followed, and what its network is asked after every epoch.
 
     A canary's `training` burns a feature into the canary's row, its twin's burns none and has no patience. A canary
@@ -82,7 +77,7 @@ class LearningCurve:
     carried: Feature | None = None
 
     def __post_init__(self) -> None:
-        one_of(self, "model", ModelName)
+        super().__post_init__()
         for name in ("data", "examples"):
             asked, trained = getattr(self.evaluation, name), getattr(self.training, name)
             if asked != trained:
@@ -143,7 +138,7 @@ def learning_curve_many(
     in_training = list(courses.values())
 
     def watch(who: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
-        from tasks.models.weights import model_weights
+        from tasks.models.networks import model_weights
 
         answers = probe_logits(network, [model_weights(tensors, place) for place in range(len(who))], probe)
         for place, (member, epoch) in enumerate(who):
@@ -294,4 +289,63 @@ def _kept_epoch(course: Sequence[Row]) -> Row:
     return next(row for row in course if row["kept"])
 
 
+# The history of every pair
+
+HISTORY = pa.schema(
+    [
+        ("canary", pa.int64()),
+        ("seed", pa.int64()),
+        ("model", pa.string()),
+        ("epoch", pa.int32()),  # counted from 1
+        ("train_loss", pa.float64()),  # mean over the epoch's batches, in nats
+        ("validation_loss", pa.float64()),
+        ("validation_accuracy", pa.float64()),
+        ("kept", pa.bool_()),  # whether the model's weights are this epoch's
+    ]
+)
+
+
+@dataclass(frozen=True)
+class History:
+    """The canary whose model and twin a history tells of."""
+
+    canary: int | RankedImage
+
+
+@task(version=1, name="unique_feature.history")
+def history(config: History, inputs: Inputs) -> pa.Table:
+    """The epochs of the canary's model and of its twin (the first two inputs)."""
+    canary = canary_row(config.canary, inputs)
+    rows = [
+        {
+            "canary": canary,
+            "seed": trained["seed"],
+            "model": model,
+            "kept": epoch["epoch"] == trained["best_epoch"],
+        }
+        | epoch
+        for model, table in zip(MODELS, inputs, strict=False)
+        for trained in table.select(["seed", "best_epoch", "history"]).to_pylist()
+        for epoch in trained["history"]
+    ]
+    return pa.Table.from_pylist(rows, HISTORY)
+
+
+def history_jobs(trainings: Trainings) -> tuple[Job, ...]:
+    """Every pair's history."""
+    return tuple(Job(history, History(pair.canary.image), pair.inputs) for pair in trainings.pairs)
+
+
+def plan_history(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    return history_jobs(trainings) if config.asks_for("scores") else ()
+
+
+def learning_curves(table: pa.Table) -> dict[str, list[tuple[int, float]]]:
+    """The losses and the accuracy after each epoch, the mean over the models that were trained as long."""
+    names = ("train_loss", "validation_loss", "validation_accuracy")
+    means = table.group_by("epoch").aggregate([(name, "mean") for name in names]).sort_by("epoch").to_pylist()
+    return {name: [(mean["epoch"], mean[f"{name}_mean"]) for mean in means] for name in names}
+
+
 MEASURE = Measure("course", LEARNING_CURVE, plan, rows)
+HISTORY_MEASURE = Measure("history", HISTORY, plan_history, learning_curves=learning_curves)

@@ -16,15 +16,24 @@ import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.scores import log_odds
-from tasks.audits.unique_feature.single_models import SingleModelConfig, batch_key
+from tasks.audits.unique_feature.single_models import (
+    LABELLED_SET,
+    SingleModelConfig,
+    labels,
+    picture_ids,
+    repeated_ids,
+    single_batch_key,
+    split_key,
+)
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.audits.unique_feature.verdict import LABELS, TWICE
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
 from tasks.external.blinding import different
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import proportion
-from tasks.summaries import Row, row
+from tasks.numerics.statistics import proportion
 
+TWICE = "repeated pictures with two answers"
+LABELS = "accuracy on labelled pictures"
 DIGITS = 16  # of the key's SHA-256, in the summary
 
 TOUCHED = pa.schema(
@@ -40,15 +49,14 @@ TOUCHED = pa.schema(
 )
 
 
-@task(version=1, name="unique_feature.touched", batch_key=batch_key)
+@task(version=1, name="unique_feature.touched", batch_key=single_batch_key)
 def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The answers to repeated and to labelled pictures in one table of outputs (TOUCHED)."""
-    from tasks.audits.unique_feature.blinded_pictures import LABELLED_SET, labels, picture_ids, repeated_ids, split_key
-    from tasks.external.outputs import read
-    from tasks.external.split import Split
+    from tasks.external.blinding import Split
+    from tasks.external.outputs import read_outputs
 
     assert config.outputs is not None
-    outputs = read(config.outputs, config.columns, config.interface.gives)
+    outputs = read_outputs(config.outputs, config.columns, config.interface.gives)
     first, second = (outputs.select(list(ids)).log_p for ids in zip(*repeated_ids(config), strict=True))
     printed = outputs.resolution if outputs.gives == "probabilities" else 0.0
     one, other = ((np.exp(log_p), log_odds(log_p)) for log_p in (first, second))

@@ -21,7 +21,7 @@ Reading it. The share is an estimate of at most the bound: where its whole inter
 (p of the bound's row). Turned around, the shares show that epsilon is no less than so much (a lower limit at 95 %, all
 levels together): `epsilon shown by ranks, at least`. It says how much of what is promised this audit could see.
 
-Source. Power: Wasserman & Zhou 2010; Kairouz, Oh & Viswanath 2015 (`tasks.training.privacy`). An epsilon from attacks:
+Source. Power: Wasserman & Zhou 2010; Kairouz, Oh & Viswanath 2015 (`tasks.training.recipe`). An epsilon from attacks:
 Jagielski, Ullman & Oprea 2020, "Auditing differentially private machine learning". All limits are exact (Clopper and
 Pearson).
 """
@@ -35,16 +35,18 @@ import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, LEVELS, pair_rank_job
+from tasks.audits.unique_feature.measures.units import share_seeds
 from tasks.audits.unique_feature.trainings import Pair, Trainings
-from tasks.audits.unique_feature.units import share_seeds
-from tasks.audits.unique_feature.verdict import ALLOWED, ONE_MODEL
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate, proportion_at_least, proportion_greater
-from tasks.summaries import Row, alone, row
-from tasks.training.privacy import Privacy, least_epsilon
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics.statistics import Estimate, proportion_at_least, proportion_greater
+from tasks.training.recipe import Privacy, least_epsilon
 
 CONFIDENCE = 0.95
+
+ONE_MODEL = "share found by one model"  # of drawn features, at each level
+ALLOWED = "largest share that privacy allows"
 
 PRIVATE_RANKS = pa.schema(
     [

@@ -10,18 +10,17 @@ Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import scores_job
+from tasks.audits.unique_feature.measures.units import InputsAlone, Units, column, units
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.audits.unique_feature.units import Units, column, units
-from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate, difference, mean, welch_two_sided
-from tasks.summaries import Row, row
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
+from tasks.numerics.statistics import Estimate, difference, mean, welch_two_sided
 
 REGULARISED = pa.schema(
     [
@@ -40,13 +39,8 @@ REGULARISED = pa.schema(
 SETTINGS = {"M_w effect": {"images": "probe"}}
 
 
-@dataclass(frozen=True)
-class Regularisation:
-    """Nothing but its inputs bears on the table."""
-
-
 @task(version=1, name="unique_feature.regularised")
-def regularisation(config: Regularisation, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def regularisation(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The comparison (REGULARISED) of two tables of canary scores: the regularised network's, and the plain one's."""
     first, plain = (units(table.to_pylist()) for table in inputs)
     return pa.Table.from_pylist(list(comparison_rows(first, plain)), REGULARISED)
@@ -79,9 +73,7 @@ def comparison_row(score: str, samples: list[list[float]], unit: str) -> Row:
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     if trainings.plain is None or not config.asks_for("scores"):
         return ()
-    return (
-        Job(regularisation, Regularisation(), (scores_job(config, trainings), scores_job(config, trainings.plain))),
-    )
+    return (Job(regularisation, InputsAlone(), (scores_job(config, trainings), scores_job(config, trainings.plain))),)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -14,17 +14,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.answer import verdict
-from tasks.audits.deja_vu.config import About, DejaVu
-from tasks.audits.deja_vu.given_encoder import GivenEncoder
+from tasks.audits.deja_vu.config import About, DejaVu, GivenEncoder
+from tasks.audits.deja_vu.measures import summary
 from tasks.audits.deja_vu.measures.inferences import Voting, inferences
 from tasks.audits.deja_vu.measures.neighbours import NEIGHBOURS
 from tasks.audits.deja_vu.measures.references import Comparing, references
 from tasks.audits.deja_vu.measures.scores import Scoring, scores
 from tasks.audits.deja_vu.presets import QUICKSTART
-from tasks.audits.deja_vu.summary import summary
+from tasks.contract.verdict import Verdict
 from tasks.external.model_file import ModelFile
-from tasks.nearest_neighbours import nearest
-from tasks.verdict import Verdict
+from tasks.numerics.nearest_neighbours import nearest
 
 CLASSES, WIDTH, K = 10, 16, 20
 GIVEN = GivenEncoder(model=ModelFile("encoder.pt"), reference=ModelFile("reference.pt"))
@@ -125,10 +124,7 @@ def answer(seed: int, memory: float = 0.0, noise: float = 0.0, told: tuple[float
     rng = np.random.default_rng(seed)
     pictures = drawn(rng, told=told)
     skills = rng.uniform(0.3, 1.5, 2)
-    models = (
-        embedded(pictures, rng, skills[0], memory, noise),
-        embedded(pictures, rng, skills[1]),
-    )
+    models = (embedded(pictures, rng, skills[0], memory, noise), embedded(pictures, rng, skills[1]))
     tables = [neighbours(pictures, found, model) for found, model in zip(models, "AB", strict=True)]
     return judged(tables, seed).answer
 

@@ -14,13 +14,12 @@ import pytest
 from tasks.audits.deja_vu import AUDIT
 from tasks.audits.deja_vu.answer import LIMITS, LIMITS_OF_GIVEN, RULES, Evidence, verdict
 from tasks.audits.deja_vu.config import About, DejaVu
-from tasks.audits.deja_vu.measures.categories import Nothing, categories
-from tasks.audits.deja_vu.measures.scores import Scoring, scores
+from tasks.audits.deja_vu.measures import summary
+from tasks.audits.deja_vu.measures.scores import Nothing, Scoring, categories, scores
 from tasks.audits.deja_vu.presets import QUICKSTART
-from tasks.audits.deja_vu.summary import summary
-from tasks.certificate import Certificate, number_per_hundred
-from tasks.schemas import SUMMARY
-from tasks.verdict import Verdict
+from tasks.contract.certificate import Certificate, number_per_hundred
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.verdict import Verdict
 from tests.support.calibration import bounds
 from tests.tasks.audits.deja_vu import made_up
 from tests.tasks.audits.deja_vu import simulated_encoders as simulated

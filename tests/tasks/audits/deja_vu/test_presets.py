@@ -1,4 +1,4 @@
-"""Every preset plans what it says, at full size and at tiny scale, with as many trainings as the paper's figure has."""
+"""Every preset plans what it says, with as many trainings as the paper's figure has; which runs repeat its numbers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,19 @@ import pytest
 from orchestrator.planning.plan import Plan
 from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.deja_vu import AUDIT, PRESETS, DejaVu
-from tasks.audits.deja_vu.presets import CHECKPOINTS, QUICKSTART, K
-from tasks.job import Roots, marks
+from tasks.audits.deja_vu.presets import (
+    CHECKPOINTS,
+    CRITERIA,
+    PRINTED,
+    QUICKSTART,
+    K,
+    Printed,
+    criterion_cell,
+    printed_numbers,
+    repeats,
+)
+from tasks.contract.job import Roots, marks
+from tasks.datasets.dataset import Dataset
 
 HERE = ("quickstart", "null", "overtrained", "correlated", "smoke")
 OURS = (*HERE, "drawings")
@@ -130,3 +141,43 @@ def test_drawings_take_a_diffusion_model_of_each_model_in_links_and_one_classifi
         *(published.diffusion.resolution, published.diffusion.epochs),
         *(published.drawing.link, published.drawing.neighbours),
     )
+
+
+def test_every_criterion_of_the_table_has_its_numbers() -> None:
+    assert set(CRITERIA) == set(PRINTED)
+    assert Printed(0.332, 0.403, 0.552) == printed_numbers("vicreg")
+    assert ["vicreg", "barlow", "dino", "simclr", "supervised", "byol"] == sorted(PRINTED, key=lambda c: -PRINTED[c][0])
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_the_published_setting_repeats_it_whatever_is_left_open(criterion: str) -> None:
+    config = next(cell for cell in PRESETS["epochs"] if cell.criterion == criterion)  # type: ignore[union-attr]
+    for run in (config, replace(config, seed=7, accumulate=8, precision="bfloat16", resamples=10, link=10)):
+        assert criterion == repeats(run)
+    assert criterion == repeats(replace(config, data=Dataset("imagenet", "ab12")))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"per_class": 100},
+        {"epochs": 999},
+        {"batch": 512},
+        {"crop": "strips"},
+        {"k": (50,)},
+        {"layers": (0,)},
+        {"confident": 10},
+        {"fine_tuning": 20},
+        {"trained": "other"},
+        {"data": Dataset("digits-on-photos")},
+        {"invariance": 10.0},
+        {"projector": (2048, 2048)},
+    ],
+)
+def test_another_setting_repeats_nothing(other: dict[str, object]) -> None:
+    assert "" == repeats(replace(criterion_cell("vicreg"), **other))  # type: ignore[arg-type]
+
+
+def test_settings_of_other_criteria_do_not_matter() -> None:
+    assert "vicreg" == repeats(replace(DejaVu(), temperature=0.3))
+    assert "" == repeats(QUICKSTART)

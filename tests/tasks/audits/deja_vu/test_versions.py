@@ -14,18 +14,17 @@ import pytest
 
 from tasks.audits.deja_vu.attack import Attack
 from tasks.audits.deja_vu.config import About
-from tasks.audits.deja_vu.measures.categories import Nothing, categories
-from tasks.audits.deja_vu.measures.crops import crops
+from tasks.audits.deja_vu.measures import summary
 from tasks.audits.deja_vu.measures.inferences import Voting, inferences
+from tasks.audits.deja_vu.measures.neighbours import crops
 from tasks.audits.deja_vu.measures.probe import Probed, probe
 from tasks.audits.deja_vu.measures.reconstruction import Nothing as NoSetting
 from tasks.audits.deja_vu.measures.reconstruction import reconstruction
-from tasks.audits.deja_vu.measures.scores import Scoring, scores
-from tasks.audits.deja_vu.summary import summary
+from tasks.audits.deja_vu.measures.scores import Nothing, Scoring, categories, scores
+from tasks.contract.job import marks
 from tasks.datasets.boxed.partition import Partition
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
-from tasks.job import marks
 from tasks.self_supervised.linear_probe import PROBES
 from tests.support.fingerprint import total
 from tests.tasks.audits.deja_vu import made_up

@@ -1,19 +1,22 @@
-"""Models that nobody trained, which say of the observations what a test wants; and the tables of their trainings."""
+"""Models that nobody trained, which say what a test wants; their tables, and others with known numbers in them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.density.log_densities import Folds, LeaveOneOut
+from tasks.audits.density.measures.neighbours import NEIGHBOURS
+from tasks.audits.density.measures.scores import SCORES
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
+from tasks.training.density import FITTED, Evaluation, density_table
 from tasks.training.density_config import DensityTraining, Fold, Row
-from tasks.training.density_table import Evaluation, density_table
 from tasks.training.members import Epoch
 
 Array = NDArray[np.float64]
@@ -93,3 +96,30 @@ def of_alone(models: LeaveOneOut, whole: Array, without: Array, epoch: int = 2) 
             table(Row(row), 100 * (row + 1) + trial, {epoch: each}, epoch) for trial, each in enumerate(models_without)
         ]
     return tables
+
+
+def scores(u: Sequence[float | None], m: Sequence[float | None], rows: Sequence[int] | None = None) -> pa.Table:
+    """A SCORES table of these U and M, published and with matched counts alike, with nothing else in it."""
+    numbers = range(len(u)) if rows is None else rows
+    both = pa.array(m, pa.float64())
+    known = {"row": pa.array(numbers), "log_p_trained": pa.array(u, pa.float64()), "m": both, "m_matched": both}
+    columns = [known.get(field.name, pa.nulls(len(u), field.type)) for field in SCORES]
+    return pa.Table.from_arrays(columns, schema=SCORES)
+
+
+def neighbours(ratios: Sequence[float | None], rows: Sequence[int] | None = None) -> pa.Table:
+    """A NEIGHBOURS table of these ratios, each to a sample at distance 1 unless there is none."""
+    return pa.Table.from_pylist(
+        [
+            {"row": row, "to_validation": ratio or 0.0, "to_sample": float(ratio is not None), "ratio": ratio}
+            for row, ratio in zip(range(len(ratios)) if rows is None else rows, ratios, strict=True)
+        ],
+        NEIGHBOURS,
+    )
+
+
+def fitted(samples: NDArray[Any] | None) -> pa.Table:
+    """A FITTED table of two epochs, with these samples after the last."""
+    drawn = None if samples is None else samples.astype(np.float32).tobytes()
+    rows = [{"seed": 0, "epoch": epoch, "samples": drawn if epoch == 2 else None} for epoch in (1, 2)]
+    return pa.Table.from_pylist(rows, FITTED)

@@ -11,11 +11,11 @@ import pytest
 from bench.density_decisions import answer as decided
 from bench.density_decisions import counted_rows
 from tasks.audits.density import Density
+from tasks.audits.density.answer import LIMITS
 from tasks.audits.density.memorization import Array, Indices
 from tasks.audits.density.reassignment import least_found, p_values, reassign_models
 from tasks.audits.density.tail import adjust_p_values, alone
-from tasks.audits.density.verdict import LIMITS
-from tasks.verdict import Answer
+from tasks.contract.verdict import Answer
 from tests.support.calibration import assert_rate
 from tests.tasks.audits.density.made_up import noise, partitions
 

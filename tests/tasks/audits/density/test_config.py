@@ -8,15 +8,23 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.audits.density import PRESETS, Density, tiny
-from tasks.audits.density.config import LEAST
+from tasks.audits.density import Density
+from tasks.contract.ranges import AtLeast, field_ranges
 from tasks.datasets.dataset import Dataset
-from tasks.models.densities import DensityModel
-from tasks.training.privacy import Privacy
+from tasks.models.catalog import DensityModel
+from tasks.training.recipe import Privacy
+
+LEAST = [
+    (name, each.low) for name, ranges in field_ranges(Density).items() for each in ranges if isinstance(each, AtLeast)
+]
 
 
-@pytest.mark.parametrize(("name", "least"), LEAST.items())
-def test_a_number_that_is_too_small_is_named(name: str, least: int) -> None:
+def test_every_count_has_a_smallest_value() -> None:
+    assert 11 == len(LEAST)
+
+
+@pytest.mark.parametrize(("name", "least"), LEAST)
+def test_a_number_that_is_too_small_is_named(name: str, least: float) -> None:
     assert least == getattr(replace(Density(), **{name: least}), name)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=f"^{name} is {least - 1}; it must be at least {least}$"):
         replace(Density(), **{name: least - 1})  # type: ignore[arg-type]
@@ -52,10 +60,7 @@ def test_a_number_that_is_not_above_0_is_named(name: str, value: float) -> None:
             {"partitions": "released", "data": Dataset("digits")},
             "^partitions is released and data is digits; it must be one of mnist, cifar10, celeba$",
         ),
-        (
-            {"partitions": "released", "estimator": "loo"},
-            "^partitions is released and estimator is loo; it must be",
-        ),
+        ({"partitions": "released", "estimator": "loo"}, "^partitions is released and estimator is loo; it must be"),
         ({"partitions": "released", "asked": "test"}, "^partitions is released and asked is test; it must be train$"),
         ({"partitions": "released", "examples": 9}, "^partitions is released and examples is 9; it must be 0, all of"),
         ({"partitions": "released", "folds": 5}, "^partitions is released and folds is 5; it must be 10$"),
@@ -90,26 +95,3 @@ def test_models_are_asked_at_every_so_many_epochs_and_after_the_last(
     epochs: int, every: int, expected: tuple[int, ...]
 ) -> None:
     assert expected == Density(epochs=epochs, every=every).recorded
-
-
-KEPT = ("model", "estimator", "asked", "measures", "batch", "learning_rate", "afresh", "outliers", "privacy", "seed")
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_tiny_keeps_the_shape_and_shrinks_the_rest(name: str) -> None:
-    cells = PRESETS[name] if isinstance(PRESETS[name], tuple) else (PRESETS[name],)
-    for config in cells:  # type: ignore[union-attr]
-        small = tiny(config)
-        assert [getattr(config, field) for field in KEPT] == [getattr(small, field) for field in KEPT]
-        assert bool(config.link) == bool(small.link)
-        assert bool(config.every) == bool(small.every)
-        assert (2, True, True) == (small.repetitions, small.folds <= 3, small.examples <= 120)
-        assert (len(small.recorded), small.epochs) == (2 if config.every else 1, 2)
-        assert small.data.name in ("digits", "photos#32x32#rgb")
-
-
-def test_tiny_never_makes_anything_larger() -> None:
-    least = Density(Dataset("digits"), folds=2, left_out=1, epochs=1, samples=1, permutations=1, draws=1)
-    small = tiny(least)
-    for name in ("folds", "left_out", "epochs", "samples", "permutations", "draws"):
-        assert 1 + (name == "folds") == getattr(small, name)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tasks import statistics
 from tasks.audits.density.highly_memorised import (
     Scored,
     central_share,
@@ -14,11 +13,11 @@ from tasks.audits.density.highly_memorised import (
     statistic_with_interval,
     within_central,
 )
-from tasks.audits.density.measures.nearest_neighbours import pearson
+from tasks.audits.density.measures.neighbours import pearson
 from tasks.audits.density.memorization import matched_count_score, terms
 from tasks.audits.density.reassignment import reassign_models
-from tests.tasks.audits.density.made_up import noise, partitions
-from tests.tasks.audits.density.made_up_scores import scores
+from tasks.numerics import statistics
+from tests.tasks.audits.density.made_up import noise, partitions, scores
 
 
 def test_the_highly_memorised_are_those_above_numpys_quantile() -> None:
@@ -46,7 +45,7 @@ def of(log_p: np.ndarray, out: np.ndarray, chance: np.random.Generator) -> Score
     redrawn = np.stack([matched_count_score(log_p, held, 16, chance, False)[0] for held in others], axis=1)
     u_redrawn = np.stack([terms(log_p, held).u for held in others], axis=1)
     rows = np.arange(len(m))
-    return Scored(rows, both.u, m, 0, np.zeros((len(m), log_p.shape[1])), without, u_redrawn, redrawn)
+    return Scored(rows, both.u, m, np.zeros((len(m), log_p.shape[1])), without, u_redrawn, redrawn)
 
 
 def test_the_unit_of_a_statistic_of_all_is_the_repetition() -> None:

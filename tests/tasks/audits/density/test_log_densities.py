@@ -12,7 +12,7 @@ from tasks.audits.density.measures.distribution import Distribution
 from tasks.audits.density.measures.scores import Scores
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.released_partitions import released_fold_of
+from tasks.datasets.partitions import released_fold_of
 from tasks.training.density_config import Fold, ReleasedFold, Row
 from tests.tasks.audits.density import made_up
 

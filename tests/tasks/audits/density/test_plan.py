@@ -9,7 +9,7 @@ import pytest
 
 from tasks.audits.density import Density, plan
 from tasks.audits.density.config import MeasureName
-from tasks.job import Job, Roots
+from tasks.contract.job import Job, Roots
 from tasks.training.density_config import DensityTraining, Row
 from tests.tasks.audits.density.made_up import DIGITS
 
@@ -47,11 +47,7 @@ def test_by_leaving_one_out_as_many_are_trained_with_each_row_as_without_it() ->
 
 @pytest.mark.parametrize(
     ("measures", "expected"),
-    [
-        (("scores",), set()),
-        (("outliers",), {"outliers"}),
-        (("neighbours",), {"neighbours", "ratios"}),
-    ],
+    [(("scores",), set()), (("outliers",), {"outliers"}), (("neighbours",), {"neighbours", "ratios"})],
 )
 def test_what_is_looked_at_beside_the_scores_comes_with_them(
     measures: tuple[MeasureName, ...], expected: set[str]

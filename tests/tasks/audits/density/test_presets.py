@@ -1,21 +1,24 @@
-"""Every preset plans what the paper trained."""
+"""Every preset plans what the paper trained, and stays what it is at tiny scale."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.planning.plan import Plan
 from orchestrator.spec.resolve import Cell, pin_cells
-from tasks.audits.density import AUDIT, PRESETS, Density
+from tasks.audits.density import AUDIT, PRESETS, Density, tiny
 from tasks.audits.density.log_densities import ReleasedFolds
-from tasks.audits.density.published import CELLS, numbers, repeats
+from tasks.audits.density.presets import CELLS, numbers, repeats
+from tasks.contract.job import marks
+from tasks.datasets import catalog
+from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.job import marks
-from tasks.models.densities import DensityModel
+from tasks.models.catalog import DensityModel
 from tasks.training.density_config import DensityTraining, Fold, ReleasedFold
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 from tests.tasks.audits.density import published_data
 
 FIGURES = [name for name in PRESETS if name.startswith("figure")]
@@ -134,8 +137,6 @@ def test_no_number_of_the_paper_stands_beside_other_audits() -> None:
 
 
 def changed(config: Density, **fields: object) -> Density:
-    from dataclasses import replace
-
     return replace(config, **fields)  # type: ignore[arg-type]
 
 
@@ -175,3 +176,40 @@ def test_every_preset_keeps_its_shape_at_tiny_scale(name: str, digests: dict[str
         (cell,) = pin_cells([Cell("density", small)], digests)
         assert set(AUDIT.plan(cell.config)) == set(AUDIT.plan(pin_cells([Cell("density", config)], digests)[0].config))
         assert "" == repeats(small)
+
+
+KEPT = ("model", "estimator", "asked", "measures", "batch", "learning_rate", "afresh", "outliers", "privacy", "seed")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_tiny_keeps_the_shape_and_shrinks_the_rest(name: str) -> None:
+    cells = PRESETS[name] if isinstance(PRESETS[name], tuple) else (PRESETS[name],)
+    for config in cells:  # type: ignore[union-attr]
+        small = tiny(config)
+        assert [getattr(config, field) for field in KEPT] == [getattr(small, field) for field in KEPT]
+        assert bool(config.link) == bool(small.link)
+        assert bool(config.every) == bool(small.every)
+        assert (2, True, True) == (small.repetitions, small.folds <= 3, small.examples <= 120)
+        assert (len(small.recorded), small.epochs) == (2 if config.every else 1, 2)
+        assert small.data.name in ("digits", "photos#32x32#rgb")
+
+
+def test_tiny_never_makes_anything_larger() -> None:
+    least = Density(Dataset("digits"), folds=2, left_out=1, epochs=1, samples=1, permutations=1, draws=1)
+    small = tiny(least)
+    for name in ("folds", "left_out", "epochs", "samples", "permutations", "draws"):
+        assert 1 + (name == "folds") == getattr(small, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes"), [("mnist", (28, 28, 1), 10), ("cifar10", (32, 32, 3), 10), ("celeba", (32, 32, 3), 1)]
+)
+def test_they_have_the_published_shapes_and_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, shape: tuple[int, int, int], classes: int
+) -> None:
+    monkeypatch.setattr(catalog, "_loaded", {})
+    monkeypatch.setenv("ENGRAM_DATA", str(published_data.write(tmp_path, 20, 10)))
+    images = load(pin(Dataset(name)))
+    assert (shape, classes) == (images.shape, images.classes)
+    assert (20, 10) == (len(images.train_images), len(images.test_images))
+    assert 0 == images.train_images.max()

@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Sequence
@@ -6,9 +8,19 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from tasks import statistics
 from tasks.audits.density.memorization import terms
-from tasks.audits.density.reassignment import FEW, TOLERANCE, p_values, reassign_models, smallest_p_value
+from tasks.audits.density.reassignment import (
+    BINS,
+    FEW,
+    TOLERANCE,
+    binned_share,
+    half_sums,
+    p_values,
+    reassign_models,
+    share_below,
+    smallest_p_value,
+)
+from tasks.numerics import statistics
 from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.density.made_up import noise, partitions
 
@@ -186,16 +198,22 @@ def test_one_observation_that_is_memorised_among_sixty_thousand_can_be_called() 
     assert not (by_draws <= 0.05).any()
 
 
-@pytest.mark.parametrize(("repetitions", "folds", "permutations"), [(6, 5, 399), (10, 10, 999)])
-def test_p_values_are_as_small_as_they_say_at_most(repetitions: int, folds: int, permutations: int) -> None:
-    # Valid at every level, below what draws can show and on either side of where they are made exact.
+def null_p_values(repetitions: int, folds: int, permutations: int) -> np.ndarray:
+    """p-values of 5,000 observations of ten worlds in which nothing is memorised."""
     found = []
     for world in range(10):
         rng = chance(world)
         log_p = noise(rng, 500, repetitions, folds, 3.0, 3.0)
         found.append(p_values(log_p, rng.integers(0, folds, (500, repetitions)), permutations, rng))
+    return np.concatenate(found)
+
+
+@pytest.mark.parametrize(("repetitions", "folds", "permutations"), [(6, 5, 399), (10, 10, 999)])
+def test_p_values_are_as_small_as_they_say_at_most(repetitions: int, folds: int, permutations: int) -> None:
+    # Valid at every level, below what draws can show and on either side of where they are made exact.
+    found = null_p_values(repetitions, folds, permutations)
     for level in (0.1 / permutations, 1 / permutations, FEW / permutations, (2 + FEW) / permutations, 0.1):
-        assert int(np.sum(np.array(found) <= level)) <= bounds(level)[1]
+        assert int(np.sum(found <= level)) <= bounds(level)[1]
 
 
 @pytest.mark.parametrize(
@@ -207,14 +225,10 @@ def test_where_nothing_is_memorised_p_values_are_as_small_as_often_as_they_say(
 ) -> None:
     # Models that differ in how good they are, over all observations. Every multiple of the smallest is equally likely,
     # so that of p <= level the share is the largest multiple that is no greater.
-    found = []
-    for world in range(10):
-        rng = chance(world)
-        log_p = noise(rng, 500, repetitions, folds, 3.0, 3.0)
-        found.append(p_values(log_p, rng.integers(0, folds, (500, repetitions)), permutations, rng))
+    found = null_p_values(repetitions, folds, permutations)
     for level in (0.02, 0.05, 0.25, 0.5):
         attained = math.floor(level / smallest + 1e-9) * smallest
-        assert_rate(attained, int(np.sum(np.array(found) <= level + 1e-9)), 5000)
+        assert_rate(attained, int(np.sum(found <= level + 1e-9)), 5000)
 
 
 def test_of_those_called_memorised_few_are_not_and_most_of_the_memorised_are_among_them() -> None:
@@ -244,3 +258,75 @@ def test_models_are_reassigned_evenly_among_those_that_are_there() -> None:
     assert [1000, 1000, 0, 1000] == pytest.approx(counts[1], abs=110)
     assert [0, 0, 3000, 0] == counts[2]
     assert {2} == set(found[:3000, 1].tolist())
+
+
+TINY = 1e-12  # what stands for the tolerance of equal sums
+
+
+def every(values: list[np.ndarray], bound: float) -> float:
+    """The share of all sums, each made on its own."""
+    sums = np.array([sum(each) for each in itertools.product(*values)])
+    return float((sums <= bound).mean())
+
+
+def lists(seed: int, sizes: tuple[int, ...], whole: bool) -> list[np.ndarray]:
+    """Values from 0 on: whole numbers, most of which occur several times, or of very unlike sizes."""
+    chance = np.random.default_rng(seed)
+    return [chance.integers(0, 4, size) / 8 if whole else np.exp(chance.normal(0, 5, size)) for size in sizes]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("sizes", [(3,), (2, 3), (4, 1, 3), (5, 5, 5, 5), (2,) * 11, (6, 2, 7, 3, 4)])
+def test_it_is_the_share_of_all_sums(sizes: tuple[int, ...], whole: bool) -> None:
+    for seed in range(8):
+        values = lists(seed, sizes, whole)
+        chosen = np.random.default_rng(100 + seed)
+        for _ in range(4):
+            bound = sum(chosen.choice(each) for each in values) * (1 + TINY)  # of sums there are: ties are at most it
+            assert every(values, bound) == share_below(values, bound)
+
+
+def test_the_lowest_and_the_highest_sum_are_the_ends() -> None:
+    values = lists(0, (4, 5, 6), whole=False)
+    low, high = sum(each.min() for each in values), sum(each.max() for each in values)
+    bounds = low / 2, low * (1 + TINY), high * (1 + TINY)
+    assert [0.0, 1 / 120, 1.0] == [share_below(values, bound) for bound in bounds]
+    assert [1.0, 1.0] == [share_below([], 0.0), share_below([np.zeros(3), np.zeros(4)], 0.0)]
+
+
+def test_of_ten_to_the_power_of_ten_sums_one_is_found() -> None:
+    values = [np.arange(10.0) for _ in range(10)]
+    assert [1e-10, 11e-10] == [share_below(values, 0.0), share_below(values, 1.0)]
+    # The sum of ten digits is symmetric about 45: what is below and the tie are as many as what is above and the tie.
+    below, at_most = share_below(values, 44.0), share_below(values, 45.0)
+    assert 1.0 == pytest.approx(below + at_most)
+    assert at_most - below == pytest.approx(432457640 / 10**10)  # so many have the sum 45
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_where_a_half_has_too_many_sums_the_share_is_none_too_small_and_nearly_exact(whole: bool) -> None:
+    for seed in range(20):
+        values = lists(seed, (5, 5, 5, 5), whole)
+        chosen = np.random.default_rng(100 + seed)
+        bound = sum(chosen.choice(each) for each in values) * (1 + TINY)
+        slack = bound - sum(each.min() for each in values)
+        found = share_below(values, bound, most=4)
+        assert every(values, bound) <= found * (1 + TINY) <= every(values, bound + slack * 4 / BINS) * (1 + 2 * TINY)
+
+
+def test_the_binned_share_is_right_where_values_are_multiples_of_a_bin() -> None:
+    values = [np.arange(4.0), np.arange(4.0), np.arange(4.0)]
+    assert every(values, 4.0) == pytest.approx(binned_share(values, [4, 4, 4], 4.0, bins=8))
+    assert every(values, 0.0) == pytest.approx(binned_share([np.zeros(1)] * 3, [4, 4, 4], 0.0, bins=8))
+    # Bins of 2: 1 counts as 0 and 3 as 2.
+    assert every([2 * (each // 2) for each in values], 4.0) == pytest.approx(
+        binned_share(values, [4, 4, 4], 4.0, bins=2)
+    )
+
+
+def test_half_sums_leave_out_what_is_too_large_and_give_up_above_the_most() -> None:
+    lists_of = [np.array([0.0, 3.0]), np.array([0.0, 2.0, 5.0])]
+    found = half_sums(lists_of, 5.0, 6)
+    assert found is not None
+    assert [0.0, 2.0, 3.0, 5.0, 5.0] == sorted(found.tolist())
+    assert half_sums(lists_of, 5.0, 5) is None

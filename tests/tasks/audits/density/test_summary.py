@@ -10,22 +10,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.density.about import About
-from tasks.audits.density.measures import MEASURES
+from tasks.audits.density.config import About
+from tasks.audits.density.measures import MEASURES, summary
 from tasks.audits.density.measures.distribution import DISTRIBUTION, Distribution, distribution
-from tasks.audits.density.measures.duplicates import DUPLICATES, Duplicates, duplicates
-from tasks.audits.density.measures.kernel_density import POINTS, Kernel, points
-from tasks.audits.density.measures.losses import LOSSES, Losses, losses
-from tasks.audits.density.measures.ratios import Ratios, ratios
+from tasks.audits.density.measures.duplicates import Duplicates, duplicates
+from tasks.audits.density.measures.kernel_density import Kernel, points
+from tasks.audits.density.measures.losses import Losses, losses
+from tasks.audits.density.measures.neighbours import Ratios, ratios
 from tasks.audits.density.measures.scores import SCORES, Scores, scores
-from tasks.audits.density.published import CELLS
-from tasks.audits.density.summary import summary
-from tasks.job import marks
-from tasks.measure import Measure, Tables
-from tasks.schemas import SUMMARY
-from tasks.summaries import Row
-from tasks.training.privacy import Privacy
-from tests.tasks.audits.density import made_up, made_up_scores
+from tasks.audits.density.presets import CELLS
+from tasks.contract.job import marks
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Row
+from tasks.training.recipe import Privacy
+from tests.tasks.audits.density import made_up
 
 CONFIG = About(planned=12, smallest=0.015625)
 
@@ -149,72 +148,12 @@ def test_scores_of_nobody_have_rows_without_numbers() -> None:
 # Privacy
 
 
-def test_epsilon_stands_beside_rows_that_were_left_out() -> None:
-    sides = {"m": 9.0, "trained": [-90.0, -91.0], "held_out": [-100.0, -99.0]}
-    table = scored(sides, sides | {"m": 0.0, "trained": [-100.0, -99.0]})
-    private = About(planned=4, smallest=0.25, privacy=Privacy(2.0, 1e-5))
+def test_epsilon_stands_beside_rows_of_private_trainings_alone() -> None:
+    table = scored({"m": 9.0, "trained": [-90.0, -91.0], "held_out": [-100.0, -99.0]})
+    private = About(planned=4, smallest=0.015625, privacy=Privacy(2.0, 1e-5))
     promise = {"delta": 1e-5, "epsilon": 2.0}
-    found = told(private, table)
-    largest = found[named("largest M of a row left out", **promise, row=0)]
-    assert ("trial", 2) == (largest["unit"], largest["n"])
-    assert 0.5 == found[named("rows above epsilon", **promise)]["estimate"]
-    assert not [metric for metric, _ in told(CONFIG, table) if "epsilon" in metric or "left out" in metric]
-
-
-# Losses
-
-
-def test_the_gap_is_beside_the_losses_after_the_last_epoch() -> None:
-    each = {"low": 1.0, "high": 3.0, "n": 6}
-    rows = [
-        {"epoch": epoch, "models": models, "split": split, "estimate": epoch + value} | each
-        for epoch in (1, 2)
-        for models in ("folds", "whole")
-        for split, value in (("train", 0.0), ("test", 5.0), ("gap", 3.0))
-    ]
-    found = told(CONFIG, pa.Table.from_pylist(rows, LOSSES))
-    assert [
-        named("loss", models="folds", split="train"),
-        named("loss", models="folds", split="test"),
-        named("generalisation gap", models="folds"),
-        named("loss", models="whole", split="train"),
-        named("loss", models="whole", split="test"),
-        named("generalisation gap", models="whole"),
-    ] == list(found)
-    assert {"training"} == {row["unit"] for row in found.values()}
-    gap = found[named("generalisation gap", models="folds")]
-    assert (5.0, 1.0, 3.0, 6, None) == tuple(gap[name] for name in ("estimate", "low", "high", "n", "null"))
-
-
-# Around the scores
-
-
-def test_correlations_need_scores_and_neighbours() -> None:
-    m = np.arange(20.0)
-    near = made_up_scores.neighbours([*(m[:-1] * 2 + 1), None])
-    table = scored(*({"m_matched": value} for value in m.tolist()))
-    found = told(CONFIG, table, near)
-    correlation = found[named("correlation of M and the neighbour ratio", by="Pearson")]
-    assert ("repetition", None) == (correlation["unit"], correlation["null"])
-    assert 1.0 == pytest.approx(correlation["estimate"])
-    copies = named("observations that a sample equals")
-    assert 0.05 == found[copies]["estimate"]
-    assert [copies] == list(told(CONFIG, near))
-
-
-def test_a_run_of_duplicates_alone_has_the_closest_pair() -> None:
-    rows = [dict.fromkeys(DUPLICATES.names) | {"rank": n, "distance": d} for n, d in ((1, 0.0), (2, 0.0), (3, 1.5))]
-    found = told(CONFIG, pa.Table.from_pylist(rows, DUPLICATES))
-    assert [named("distance of the closest pair"), named("equal pairs", listed=3)] == list(found)
-    assert [(0.0, 1), (2.0, 3)] == [(row["estimate"], row["n"]) for row in found.values()]
-
-
-def test_a_run_of_the_kernel_density_alone_has_the_points() -> None:
-    rows = [dict.fromkeys(POINTS.names) | {"m": m, "outlying": m == 5.0} for m in (0.25, 0.75, 5.0)]
-    found = told(CONFIG, pa.Table.from_pylist(rows, POINTS))
-    assert [named("M", point="outlying"), named("M", point="others")] == list(found)
-    outlying, others = found.values()
-    assert (5.0, 1, 0.5, 2) == (outlying["estimate"], outlying["n"], others["estimate"], others["n"])
+    rows = {named("largest M of a row left out", **promise, row=0), named("rows above epsilon", **promise)}
+    assert rows == told(private, table).keys() - told(CONFIG, table).keys()
 
 
 def test_of_no_table_there_is_no_row() -> None:
@@ -231,7 +170,7 @@ def whole(missing: Sequence[int] = ()) -> dict[str, pa.Table]:
     fits = made_up.of_folds(models, {1: log_p - 5, 2: log_p})
     fits = [fit for number, fit in enumerate(fits) if number not in missing]
     ranked = scores(Scores(models, 2, permutations=63, draws=6, seed=3), fits)
-    near = made_up_scores.neighbours([1 + row / 90 for row in range(90)])
+    near = made_up.neighbours([1 + row / 90 for row in range(90)])
     return {
         "scores": ranked,
         "distribution": distribution(Distribution(models, (1, 2), draws=6, seed=3), fits),

@@ -9,11 +9,10 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from tasks import statistics
-from tasks.audits.density import Density, tail
-from tasks.audits.density.about import about
+from tasks.audits.density import Density, about, tail
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, significance
 from tasks.audits.density.reassignment import p_values
+from tasks.numerics import statistics
 from tests.support.calibration import assert_rate
 from tests.tasks.audits.density.made_up import noise, partitions
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audits.forgetting.about import About
-from tasks.audits.forgetting.summary import summary
-from tasks.schemas import SUMMARY
+from tasks.audits.forgetting.config import About
+from tasks.audits.forgetting.measures import summary
+from tasks.contract.schemas import SUMMARY
 
 Row = dict[str, Any]
 

@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from tasks import seeds
-from tasks.audits.forgetting.config import PUBLISHED, Forgetting, tiny
-from tasks.audits.forgetting.external_targets import ExternalTargets
-from tasks.audits.forgetting.presets import QUICKSTART, TABLE1, TABLE2
+from tasks.audits.forgetting.config import PUBLISHED, Forgetting
+from tasks.audits.forgetting.presets import QUICKSTART, TABLE1, TABLE2, tiny
 from tasks.audits.forgetting.query_set import QuerySet
-from tasks.audits.forgetting.target import Target
+from tasks.audits.forgetting.target import ExternalTargets, Target
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder
-from tasks.files import File
 from tasks.models.catalog import Network
+from tasks.numerics import seeds
+from tasks.worker.files import File
 
 SMOKE = replace(QUICKSTART, query=QuerySet(Dataset("digits"), 1237, 200))
 THEIRS = ExternalTargets(outputs=(File("theirs.csv"),))
@@ -42,7 +41,7 @@ THEIRS = ExternalTargets(outputs=(File("theirs.csv"),))
         ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a finite number above 0"),
         ({"schedule": ((5, 0.1), (2, 0.5))}, "it must be pairs of an epoch from 1, ascending, and a factor above 0"),
         ({"negligible": 1.0}, "negligible is 1.0; it must be between 0 and 1"),
-        ({"partial": (0.0,)}, "partial has 0.0; each must be above 0 and at most 1"),
+        ({"partial": (0.0,)}, "partial is (0.0,); each must be above 0 and at most 1"),
         ({"partial": (0.1, 0.1)}, "partial has 0.1 twice; each must be there once"),
         ({"optimiser": "best"}, "optimiser is 'best'; it must be one of"),
         ({"measures": ("all",)}, "it must be some of scores, examples"),

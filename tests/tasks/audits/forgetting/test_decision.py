@@ -6,51 +6,66 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.audits.forgetting.decision import Evidence, decide, holm_adjustment, score_decision
-from tasks.audits.forgetting.likeness import UNKNOWN, LikenessCheck
-from tasks.statistics import Estimate
+from tasks.audits.forgetting.decision import (
+    LESS_SURE,
+    NO_ANSWER,
+    NO_TEST,
+    ONE_CLASS,
+    TWO_ANSWERS,
+    UNDECIDED,
+    UNLIKE_OTHERS,
+    TargetEvidence,
+    decide,
+    holm_adjustment,
+    score_decision,
+)
+from tasks.audits.forgetting.held_share import UNKNOWN, LikenessCheck
+from tasks.audits.forgetting.presets import QUICKSTART
+from tasks.contract.rules import Rule
+from tasks.numerics.statistics import Estimate
 
 ALIKE, UNLIKE = LikenessCheck(0.9, 0.91, 0.5), LikenessCheck(0.8, 0.9, 0.001)
-CLEAN = Evidence(0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE)
+CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
 
 
 @pytest.mark.parametrize(
-    ("changes", "answer", "reason", "cause"),
+    ("changes", "answer", "reason", "rule"),
     [
         ({}, "forgotten", None, None),
         ({"p": 0.025}, "not forgotten", None, None),
         ({"p": 0.01, "accuracy": UNLIKE}, "not forgotten", None, None),  # whatever else it holds
-        ({"p": None}, "not judged", "without a control set", "no test"),
+        ({"models": 0, "p": None}, "undecided", "no model of it has answered", NO_ANSWER),
+        ({"p": None}, "not judged", "without a control set", NO_TEST),
         (
             {"accuracy": UNLIKE},
             "not judged",
             "its accuracy on the control set is 0.8, that of models that never saw",
-            "unlike",
+            UNLIKE_OTHERS,
         ),
-        ({"agreement": UNLIKE}, "not judged", "its agreement on the control set is 0.8", "unlike"),
-        ({"accuracy": UNKNOWN}, "not judged", "its table says nothing of the other classes", "one class"),
-        ({"disagreeing": 2, "repeats": 40}, "not judged", "2 of 40 pictures that were handed out twice", "two answers"),
-        ({"p_other": 0.009}, "not judged", "it is less sure of D_Q than of images of the same source", "less sure"),
+        ({"agreement": UNLIKE}, "not judged", "its agreement on the control set is 0.8", UNLIKE_OTHERS),
+        ({"accuracy": UNKNOWN}, "not judged", "its table says nothing of the other classes", ONE_CLASS),
+        ({"disagreeing": 2, "repeats": 40}, "not judged", "2 of 40 pictures that were handed out twice", TWO_ANSWERS),
+        ({"p_other": 0.009}, "not judged", "it is less sure of D_Q than of images of the same source", LESS_SURE),
         ({"p_other": 0.02}, "forgotten", None, None),
         (
             {"share": Estimate(0.0, 0.0, 0.12, 1)},
             "undecided",
             "up to 12 % of D_Q might be held, more than 10 %",
-            "share",
+            UNDECIDED,
         ),
-        ({"share": Estimate(0.0, 0.0, 1.0, 1)}, "undecided", "any share of D_Q might be held", "share"),
-        ({"share": None}, "undecided", "too few models to see how they vary", "few models"),
-        ({"agreement": LikenessCheck(0.9, 0.9)}, "undecided", "too few models to see how they vary", "few models"),
+        ({"share": Estimate(0.0, 0.0, 1.0, 1)}, "undecided", "any share of D_Q might be held", UNDECIDED),
+        ({"share": None}, "undecided", "too few models to see how they vary", UNDECIDED),
+        ({"agreement": LikenessCheck(0.9, 0.9)}, "undecided", "too few models to see how they vary", UNDECIDED),
     ],
 )
 def test_each_answer_follows_from_the_rule(
-    changes: dict[str, object], answer: str, reason: str | None, cause: str | None
+    changes: dict[str, object], answer: str, reason: str | None, rule: Rule[TargetEvidence] | None
 ) -> None:
-    found = decide(replace(CLEAN, **changes), 0.1)  # type: ignore[arg-type]
+    found = decide(QUICKSTART, replace(CLEAN, **changes))  # type: ignore[arg-type]
     assert answer == found.answer
     assert (found.reason or "").startswith(reason or "")
     assert (found.reason is None) == (reason is None)
-    assert cause == found.cause
+    assert rule is None or rule is found.rule
 
 
 def test_an_answer_is_right_by_the_share_that_was_trained_on() -> None:

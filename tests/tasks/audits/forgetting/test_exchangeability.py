@@ -7,8 +7,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from tasks.audits.forgetting.exchangeability import effect, neighbour_contrast, p_values, ranks, scores, unit_scores
-from tasks.audits.forgetting.log_odds import log_odds
+from tasks.audits.forgetting.exchangeability import (
+    effect,
+    log_odds,
+    neighbour_contrast,
+    p_values,
+    ranks,
+    scores,
+    unit_scores,
+)
 from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.forgetting.made_up import Array, audit
 
@@ -94,3 +101,12 @@ def test_one_calibration_model_is_enough_and_none_is_not() -> None:
     assert p_of(target[0], calibration[:1]) <= 0.025
     with pytest.raises(ValueError, match="there are no calibration models"):
         scores(target[0], calibration[:0])
+
+
+def test_log_odds_of_confidences() -> None:
+    np.testing.assert_allclose(log_odds(np.array([0.5, 0.9, 0.1])), [0, np.log(9), -np.log(9)], atol=1e-12)
+
+
+def test_what_is_printed_as_certain_lies_within_half_a_last_place() -> None:
+    np.testing.assert_allclose(log_odds(np.array([0.0, 1.0]), 0.01), [-np.log(199), np.log(199)])
+    assert np.isfinite(log_odds(np.array([0.0, 1.0]))).all()

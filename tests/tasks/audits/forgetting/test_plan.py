@@ -15,16 +15,16 @@ from orchestrator.planning.plan import Plan
 from orchestrator.spec.config_parts import plain
 from orchestrator.spec.fields import coerce
 from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target, plan, probes, split
-from tasks.audits.forgetting.external_targets import ExternalTargets
 from tasks.audits.forgetting.query_set import GUESSABLE, QuerySet
+from tasks.audits.forgetting.target import ExternalTargets
 from tasks.audits.forgetting.trainings import named_targets
+from tasks.contract.job import Job, marks
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder
 from tasks.external.model_file import Interface, ModelFile
-from tasks.files import File
-from tasks.job import Job, marks
-from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
+from tasks.training.unlearning import Distillation, FineTuning, GradientAscent, Method, RandomLabels
+from tasks.worker.files import File
 
 DIGITS, ON_PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos"))
 smoke = PRESETS["smoke"]

@@ -1,8 +1,9 @@
-"""Every preset plans what the paper trained, at its full size."""
+"""Every preset plans what the paper trained, at its full size, and the numbers that it prints stand beside."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,21 @@ import pytest
 from orchestrator.planning.plan import Plan
 from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.forgetting import AUDIT, PRESETS
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.presets import (
+    NULL,
+    TABLE1,
+    TABLE2,
+    numbers_by_name,
+    numbers_by_target,
+    printed_cell,
+)
+from tasks.audits.forgetting.query_set import QuerySet
+from tasks.audits.forgetting.target import Target
+from tasks.contract.job import Job, Roots, marks
 from tasks.datasets import catalog
-from tasks.job import Job, Roots, marks
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part
 from tests.tasks.audits.forgetting import published_data
 
 
@@ -110,3 +124,30 @@ def test_every_preset_keeps_its_shape_at_tiny_scale(name: str, planned: dict[str
         small = AUDIT.plan(cell.config)
         assert set(roots) == set(small)
         assert len(config.targets) == len(cell.config.targets)
+
+
+@pytest.mark.parametrize(("cell", "count"), [("table 1", 8), ("table 2", 7)])
+def test_every_printed_rho_follows_from_the_printed_distances(cell: str, count: int) -> None:
+    printed = numbers_by_target(cell)
+    assert count == len(printed)
+    assert [each.rho for each in printed.values()] == [
+        round(each.ks / printed[NULL[0]].ks, 3) for each in printed.values()
+    ]
+
+
+def test_numbers_are_known_by_the_names_of_targets() -> None:
+    assert (0.579, 0.750) == numbers_by_name("table 2")[str(Target(query=0.1, calibration=1.0))]
+    assert {} == numbers_by_name("")
+
+
+def test_a_run_repeats_the_table_whose_data_and_training_it_has() -> None:
+    assert "table 1" == printed_cell(TABLE1)
+    assert "table 1" == printed_cell(replace(TABLE1, targets=NULL, replicates=2, seed=3, negligible=0.2, link=5))
+    assert "table 1" == printed_cell(replace(TABLE1, query=QuerySet(Dataset("mnist", "0f"), held_back=0.0)))
+    assert "table 2" == printed_cell(TABLE2)
+    assert "" == printed_cell(replace(TABLE1, measures=("examples",)))
+    assert "" == printed_cell(replace(TABLE1, epochs=3))
+    assert "" == printed_cell(replace(TABLE1, query=QuerySet(Dataset("mnist"))))
+    assert "" == printed_cell(replace(TABLE1, query=QuerySet(Dataset("mnist"), 0, 1000, held_back=0.0)))
+    assert "" == printed_cell(replace(TABLE1, outside=Part(Dataset("photos"))))
+    assert "" == printed_cell(Forgetting(query=QuerySet(Dataset("digits"))))

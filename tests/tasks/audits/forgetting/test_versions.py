@@ -13,26 +13,32 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.forgetting.about import About
+from tasks.audits.forgetting.config import About
+from tasks.audits.forgetting.measures import summary
 from tasks.audits.forgetting.measures.decisions import decisions
-from tasks.audits.forgetting.measures.distances import Distances, distances
 from tasks.audits.forgetting.measures.examples import Examples, examples
 from tasks.audits.forgetting.measures.fits import Fit, fit
 from tasks.audits.forgetting.measures.power import Power, power
 from tasks.audits.forgetting.measures.query_confidences import Ask, ask
-from tasks.audits.forgetting.measures.ratios import Ratios, ratios
-from tasks.audits.forgetting.probe_set import ProbeSet
-from tasks.audits.forgetting.summary import summary
+from tasks.audits.forgetting.measures.ratios import Distances, Ratios, distances, ratios
+from tasks.audits.forgetting.query_set import ProbeSet
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import ModelId
+from tasks.contract.job import marks
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
-from tasks.job import marks
 from tasks.models.catalog import Network
 from tasks.training.mixed import Mixture, train
-from tasks.training.unlearning import Unlearning, unlearn
-from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
+from tasks.training.unlearning import (
+    Distillation,
+    FineTuning,
+    GradientAscent,
+    Method,
+    RandomLabels,
+    Unlearning,
+    unlearn,
+)
 from tests.support.fingerprint import TRAINED, total
 from tests.tasks.audits.forgetting import small_run
 from tests.tasks.audits.forgetting.made_up import models, table, tables

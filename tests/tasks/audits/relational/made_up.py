@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from tasks.audits.relational.answer import verdict
 from tasks.audits.relational.config import About, Relational
+from tasks.audits.relational.measures import summary
 from tasks.audits.relational.measures.memorization import Resampling, memorization
-from tasks.audits.relational.measures.question_scores import QUESTION_SCORES
+from tasks.audits.relational.measures.questions import QUESTION_SCORES
 from tasks.audits.relational.presets import QUICKSTART
-from tasks.audits.relational.summary import summary
+from tasks.contract.verdict import Verdict
 from tasks.datasets.catalog import load_questions, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Question
-from tasks.verdict import Verdict
 
 Row = dict[str, Any]
 FACTS = pin(Dataset("facts"))

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from tasks.audits.relational.config import Relational, tiny
-from tasks.audits.relational.linear import Linear
-from tasks.audits.relational.presets import PRESETS, QUICKSTART, TABLE_2_DROP, TABLE_2_SQUAD
+from tasks.audits.relational.config import Linear, Relational
+from tasks.audits.relational.presets import PRESETS, QUICKSTART, TABLE_2_DROP, TABLE_2_SQUAD, tiny
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.predictions import Predictions
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 CELLS = [config for cells in PRESETS.values() for config in (cells if isinstance(cells, tuple) else (cells,))]
 

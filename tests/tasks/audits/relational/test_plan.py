@@ -10,18 +10,17 @@ from typing import Any
 import pytest
 
 from orchestrator.planning.plan import Plan
-from tasks import seeds
 from tasks.audits.relational import AUDIT, plan, probes, split
 from tasks.audits.relational.answer import question_subsets
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.presets import SMOKE
 from tasks.audits.relational.trainings import trainings
+from tasks.contract.job import Job, marks
 from tasks.datasets.catalog import load_questions
-from tasks.job import Job, marks
-from tasks.question_answering.corruption import Corruption
+from tasks.numerics import seeds
 from tasks.question_answering.predictions import Predictions
-from tasks.question_answering.question_sets import ProbeQuestions, probe_sets
-from tasks.training.privacy import Privacy
+from tasks.question_answering.question_sets import Corruption, ProbeQuestions, probe_sets
+from tasks.training.recipe import Privacy
 from tests.tasks.audits.relational.made_up import FACTS
 
 HERE = replace(SMOKE, data=FACTS, replicates=2, epochs=5, link=2)

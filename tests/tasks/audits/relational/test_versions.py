@@ -17,20 +17,16 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.relational.config import About
+from tasks.audits.relational.measures import summary
 from tasks.audits.relational.measures.memorization import memorization
-from tasks.audits.relational.measures.question_scores import Scoring, score
-from tasks.audits.relational.measures.questions import NoSettings, questions
+from tasks.audits.relational.measures.questions import NoSettings, Scoring, questions, score
 from tasks.audits.relational.measures.repeats import repeats
-from tasks.audits.relational.summary import summary
-from tasks.job import marks
-from tasks.language_models.fine_tuning import fine_tune
-from tasks.language_models.fine_tuning_config import FineTuning
+from tasks.contract.job import marks
+from tasks.language_models.fine_tuning import FineTuning, fine_tune
 from tasks.language_models.language_model import LanguageModel
-from tasks.question_answering.answers import ANSWERS
 from tasks.question_answering.blinded_questions import Blinding, ReadBlindedAnswers, key_table, read_blinded_answers
-from tasks.question_answering.corruption import Corruption
 from tasks.question_answering.predictions import Predictions
-from tasks.question_answering.question_sets import Selection
+from tasks.question_answering.question_sets import ANSWERS, Corruption, Selection
 from tests.support.fingerprint import TRAINED, total
 from tests.tasks.audits.relational import made_up
 

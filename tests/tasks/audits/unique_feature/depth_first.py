@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from orchestrator.planning.identity import key_of
 from orchestrator.planning.plan import Plan
-from tasks.job import Job, Roots, marks
+from tasks.contract.job import Job, Roots, marks
 
 
 def tables(

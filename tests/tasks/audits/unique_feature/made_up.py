@@ -1,8 +1,8 @@
-"""Models, divergences and histories that nobody trained: a test says what they are."""
+"""Models, divergences, histories and tables of influence that nobody trained, a letter, and a training of seconds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,21 +10,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.audits.unique_feature.feature_family import FAMILY, UNCARRIED
+from tasks.audits.unique_feature.canary_selection import CHOSEN, INFLUENCE, RankedImage
+from tasks.audits.unique_feature.evaluation import Evaluation
+from tasks.audits.unique_feature.measures import summary
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES
-from tasks.audits.unique_feature.measures.history import HISTORY
-from tasks.audits.unique_feature.published import PublishedCell
-from tasks.audits.unique_feature.summary import summary
-from tasks.datasets.features import Glyph, pixels
-from tasks.models.networks import Architecture
-from tasks.models.weights import network_row
-from tasks.models.weights import rows as weight_rows
-from tasks.schemas import MODEL
+from tasks.audits.unique_feature.measures.learning_curve import HISTORY
+from tasks.audits.unique_feature.population import FAMILY, UNCARRIED
+from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.contract.schemas import MODEL
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Glyph, glyph_pixels
+from tasks.models.networks import Architecture, network_row, weight_rows, weights_of_model
+from tasks.training.classifier import Training
 
 Columns = Mapping[str, ArrayLike]
 
 LABEL = 4
-INK = np.flatnonzero(pixels(Glyph()).ravel())  # where the letter A has its ink, of 25 cells
+INK = np.flatnonzero(glyph_pixels(Glyph()).ravel())  # where the letter A has its ink, of 25 cells
 
 
 def reads_the_letter(strength: float) -> pa.Table:
@@ -133,3 +136,40 @@ def trained_family(canary: int, push: float, label: int = 1) -> pa.Table:
     model = twin + rng.normal(0, 0.2, (42, 3))
     model[0, label] += push
     return family(canary, {"canary": model, "twin": twin}, label, 1000 + canary, uncarried=True)
+
+
+DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
+LETTER = Glyph()
+TRAINING = Training(DIGITS, examples=48, epochs=2, patience=0, batch=16, learning_rate=1e-3, seed=5)
+
+
+def evaluation(canary: int | RankedImage) -> Evaluation:
+    return Evaluation(DIGITS, PHOTOS, "test", LETTER, canary, examples=TRAINING.examples, seed=3)  # type: ignore[arg-type]
+
+
+def influence(values: Sequence[float], first: int = 0) -> pa.Table:
+    """Every image's self-influence, rows from `first` on; labels are the rows' last digits, slopes ten times more."""
+    rows = [
+        {"row": row, "label": row % 10, "self_influence": value, "squared_slopes": 10 * value, "checkpoints": [1, 2]}
+        for row, value in enumerate(values, first)
+    ]
+    return pa.Table.from_pylist(rows, INFLUENCE)
+
+
+def chosen(*rows: int, end: str = "highest") -> pa.Table:
+    """These rows as the chosen ones of one end, by rank."""
+    found = [
+        {"end": end, "rank": rank, "row": row, "label": 0, "self_influence": 1.0, "squared_slopes": 1.0}
+        for rank, row in enumerate(rows, 1)
+    ]
+    return pa.Table.from_pylist(found, CHOSEN)
+
+
+def wakes_above(brightness: float) -> pa.Table:
+    """An mlp1 whose first hidden units are active where it is brighter than this at the letter's ink."""
+    model = reads_the_letter(1.0)
+    weights = weights_of_model(model)
+    bias = weights["dense1.bias"].copy()
+    bias[0] = -brightness
+    row = model.to_pylist()[0] | {"weights": weight_rows(weights | {"dense1.bias": bias})}
+    return pa.Table.from_pylist([row], MODEL)

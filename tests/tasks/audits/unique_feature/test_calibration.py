@@ -11,26 +11,26 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from tasks.audits.unique_feature.canary_calls import count_rows
+from tasks.audits.unique_feature import UniqueFeature
+from tasks.audits.unique_feature.answer import verdict
+from tasks.audits.unique_feature.measures import summary
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, white_box_rows
-from tasks.audits.unique_feature.published import PublishedCell
-from tasks.audits.unique_feature.summary import summary
-from tasks.audits.unique_feature.units import effect_row, units
-from tasks.audits.unique_feature.verdict import SMALLEST, panel_verdict, verdict
-from tasks.datasets.features import Glyph
-from tasks.schemas import SUMMARY
-from tasks.summaries import Row
+from tasks.audits.unique_feature.measures.canary_verdicts import count_rows
+from tasks.audits.unique_feature.measures.units import effect_row, units
+from tasks.audits.unique_feature.population import SMALLEST, Population
+from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Row
 from tests.support.calibration import DRAWS, assert_rate
 from tests.tasks.audits.unique_feature.made_up import family
 
-A = Glyph()
 PAIRS = 6
 
 
 def none_called() -> Iterator[Row]:
     """The rows of ranks that say nothing."""
     about = {"p_value": 0.5, "adjusted_p": 0.5, "called": False, "shared_seeds": False}
-    yield from count_rows([about] * PAIRS, 201, {"others": 200})
+    yield from count_rows([about] * PAIRS, Population(201))
 
 
 def answers(effects: np.ndarray) -> Counter[str]:
@@ -47,7 +47,7 @@ def answers(effects: np.ndarray) -> Counter[str]:
             for place, effect in enumerate(each)
         ]
         table = pa.Table.from_pylist([*white_box_rows(units(scores)), *none_called()], SUMMARY)
-        found[verdict(A, A, table).answer] += 1
+        found[verdict(UniqueFeature(), table).answer] += 1
     return found
 
 
@@ -92,5 +92,5 @@ def test_the_rank_of_a_feature_that_no_model_saw_is_called_at_the_level_that_the
         for log_p in drawn:
             tables = [family(None, {"canary": said}, label) for said in log_p]
             table = summary(PublishedCell(), tables)
-            called += panel_verdict(A, table).answer == "memorised"
+            called += verdict(UniqueFeature(canaries=0), table).answer == "memorised"
         assert_rate(2 / 41, called, DRAWS // 2)

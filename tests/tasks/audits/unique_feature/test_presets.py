@@ -13,9 +13,8 @@ from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan
 from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.unique_feature import PRESETS, UniqueFeature, plan
-from tasks.audits.unique_feature.presets import PRINTED, printed_cell
-from tasks.audits.unique_feature.published import PUBLISHED, published_numbers
-from tasks.job import Job, marks
+from tasks.audits.unique_feature.presets import PRINTED, PUBLISHED, printed_cell, published_numbers
+from tasks.contract.job import Job, marks
 from tests.support.shell import ROOT
 from tests.tasks.audits.unique_feature import published_data
 

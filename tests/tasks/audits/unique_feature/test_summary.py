@@ -9,12 +9,11 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.unique_feature import PRESETS, plan, tiny
-from tasks.audits.unique_feature.measures import MEASURES
-from tasks.audits.unique_feature.published import PublishedCell
-from tasks.audits.unique_feature.summary import summary
+from tasks.audits.unique_feature.measures import MEASURES, summary
+from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.contract.measure import Measure, Tables
 from tasks.datasets.catalog import pin
 from tasks.datasets.features import Family
-from tasks.measure import Measure, Tables
 from tests.tasks.audits.unique_feature.depth_first import tables
 
 # By what is trained, the tables that the summary reads.

@@ -9,26 +9,24 @@ from scipy import stats
 
 from orchestrator.planning.plan import Plan
 from tasks.audits.unique_feature import AUDIT, PRESETS, UniqueFeature, plan, tiny
-from tasks.audits.unique_feature.external_models import ExternalModels
+from tasks.audits.unique_feature.config import ExternalModels
+from tasks.audits.unique_feature.measures import summary
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, canary_scores
-from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS, canary_verdicts
+from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS, canary_verdicts, exact_verdicts
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, score
-from tasks.audits.unique_feature.measures.exact_verdicts import exact_verdicts
 from tasks.audits.unique_feature.measures.family import pair_family
-from tasks.audits.unique_feature.measures.history import HISTORY, history
-from tasks.audits.unique_feature.published import PublishedCell
-from tasks.audits.unique_feature.summary import summary
-from tasks.audits.unique_feature.twins import TwinTraining, train_twin, twin_training
+from tasks.audits.unique_feature.measures.learning_curve import HISTORY, history
+from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.audits.unique_feature.trainings import TwinTraining, train_twin, twin_training
+from tasks.contract.job import Job, Roots
+from tasks.contract.schemas import SUMMARY
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Glyph, pixels
+from tasks.datasets.features import Family, Glyph, glyph_pixels
 from tasks.external.model_file import ModelFile
-from tasks.job import Job, Roots
 from tasks.models.catalog import Network
-from tasks.schemas import SUMMARY
-from tasks.training.classifier import Training, batch_key, train
-from tasks.training.deduplication import NearestImages
-from tasks.training.privacy import Privacy
+from tasks.training.classifier import NearestImages, Training, batch_key, train
+from tasks.training.recipe import Privacy
 from tests.tasks.audits.unique_feature.depth_first import tables
 
 PRIVATE: dict[str, Any] = {"privacy": Privacy(1.0), "patience": 0}
@@ -134,7 +132,7 @@ def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> N
     carried = {burnt.feature for training in configs(roots, train) for burnt in training.burnt}
     (glyph,) = carried
     assert isinstance(glyph, Glyph)
-    assert pixels(glyph).sum() == pixels(Glyph()).sum()
+    assert glyph_pixels(glyph).sum() == glyph_pixels(Glyph()).sum()
     assert min(glyph.top, glyph.left) > Glyph().top + Glyph().size
     # One remembered canary of its twelve could be called.
     assert 1 == len(configs(roots, exact_verdicts))

@@ -15,42 +15,40 @@ from tasks.audits.unique_feature.canary_selection import (
     CanaryChoice,
     RankedImage,
     RankedTraining,
+    Tracing,
     choose_canaries,
+    influence,
     train_with_canary,
 )
-from tasks.audits.unique_feature.evaluation import Evaluation
-from tasks.audits.unique_feature.feature_family import Relatives
-from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
-from tasks.audits.unique_feature.measures.canary_verdicts import CanaryVerdicts, canary_verdicts
+from tasks.audits.unique_feature.evaluation import Burning, Evaluation
+from tasks.audits.unique_feature.measures import summary, summary_of_models
+from tasks.audits.unique_feature.measures.canary_scores import canary_scores
+from tasks.audits.unique_feature.measures.canary_verdicts import (
+    canary_verdicts,
+    exact_verdicts,
+)
 from tasks.audits.unique_feature.measures.contrast import Contrast, contrast
-from tasks.audits.unique_feature.measures.curves import Curves, curves
-from tasks.audits.unique_feature.measures.detection import Detection, detection
-from tasks.audits.unique_feature.measures.divergences import score
-from tasks.audits.unique_feature.measures.exact_panels import ExactPanels, exact_panels
+from tasks.audits.unique_feature.measures.detection import curves, detection
+from tasks.audits.unique_feature.measures.divergences import ask, score
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, ExactRanks, exact_ranks
-from tasks.audits.unique_feature.measures.exact_verdicts import ExactVerdicts, exact_verdicts
-from tasks.audits.unique_feature.measures.family import PairFamily, pair_family
-from tasks.audits.unique_feature.measures.history import History, history
-from tasks.audits.unique_feature.measures.influence_changes import InfluenceChange
-from tasks.audits.unique_feature.measures.influence_changes import influence_change as retrace
+from tasks.audits.unique_feature.measures.family import PairFamily, ask_family, pair_family
+from tasks.audits.unique_feature.measures.influence import InfluenceChange
+from tasks.audits.unique_feature.measures.influence import influence_change as retrace
 from tasks.audits.unique_feature.measures.latents import Latents, latents
-from tasks.audits.unique_feature.measures.learning_curve import LearningCurve, learning_curve
-from tasks.audits.unique_feature.measures.panels import Panels, panels
-from tasks.audits.unique_feature.measures.regularisation import Regularisation, regularisation
-from tasks.audits.unique_feature.measures.single_divergences import ask
-from tasks.audits.unique_feature.measures.single_family import ask_family
-from tasks.audits.unique_feature.probe_images import Burning
-from tasks.audits.unique_feature.published import PublishedCell
-from tasks.audits.unique_feature.self_influence import Tracing, influence
+from tasks.audits.unique_feature.measures.learning_curve import History, LearningCurve, history, learning_curve
+from tasks.audits.unique_feature.measures.panels import ExactPanels, Panels, exact_panels, panels
+from tasks.audits.unique_feature.measures.regularisation import regularisation
+from tasks.audits.unique_feature.measures.units import InputsAlone
+from tasks.audits.unique_feature.population import Relatives
+from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.audits.unique_feature.single_models import SingleModelConfig
-from tasks.audits.unique_feature.summary import summary, summary_of_models
+from tasks.contract.job import marks
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph
-from tasks.job import marks
 from tasks.training.classifier import train
 from tests.support.fingerprint import TRAINED, total
-from tests.tasks.audits.unique_feature import made_up, small
+from tests.tasks.audits.unique_feature import made_up
 
 
 def scored() -> pa.Table:
@@ -69,7 +67,7 @@ def of_each_epoch() -> pa.Table:
 
 
 def of_each_canary() -> pa.Table:
-    return canary_scores(CanaryScores(), [made_up.pair(i, 0.01 * i, 0.005) for i in range(1, 5)])
+    return canary_scores(InputsAlone(), [made_up.pair(i, 0.01 * i, 0.005) for i in range(1, 5)])
 
 
 def of_all() -> pa.Table:
@@ -119,20 +117,20 @@ def families() -> list[pa.Table]:
 
 
 def of_detection() -> pa.Table:
-    return detection(Detection(), [*families(), of_each_canary()])
+    return detection(InputsAlone(), [*families(), of_each_canary()])
 
 
 def of_canaries() -> pa.Table:
-    return canary_verdicts(CanaryVerdicts(), families())
+    return canary_verdicts(InputsAlone(), families())
 
 
 def of_exact_verdicts() -> pa.Table:
     rows = [row | {"canary": canary, "seed": canary} for canary in range(3) for row in of_exact_ranks().to_pylist()]
-    return exact_verdicts(ExactVerdicts(), [pa.Table.from_pylist(rows, EXACT_RANKS)])
+    return exact_verdicts(InputsAlone(), [pa.Table.from_pylist(rows, EXACT_RANKS)])
 
 
 def of_curves() -> pa.Table:
-    return curves(Curves(), [of_detection()])
+    return curves(InputsAlone(), [of_detection()])
 
 
 def of_panels() -> pa.Table:
@@ -140,8 +138,8 @@ def of_panels() -> pa.Table:
 
 
 def of_a_regulariser() -> pa.Table:
-    plain = canary_scores(CanaryScores(), [made_up.pair(i, 0.02 * i, 0.01) for i in range(3)])
-    return regularisation(Regularisation(), [of_each_canary(), plain])
+    plain = canary_scores(InputsAlone(), [made_up.pair(i, 0.02 * i, 0.01) for i in range(3)])
+    return regularisation(InputsAlone(), [of_each_canary(), plain])
 
 
 def of_contrast() -> pa.Table:
@@ -149,29 +147,31 @@ def of_contrast() -> pa.Table:
 
 
 def retraced() -> pa.Table:
-    tables = [small.influence([3.0, 9.0, 1.0, 7.0, 5.0]), small.influence([3.0, 9.0, 6.0, 7.0, 5.0])]
-    return retrace(InfluenceChange(RankedImage("lowest", 1)), [small.chosen(2, end="lowest"), *tables])
+    tables = [made_up.influence([3.0, 9.0, 1.0, 7.0, 5.0]), made_up.influence([3.0, 9.0, 6.0, 7.0, 5.0])]
+    return retrace(InfluenceChange(RankedImage("lowest", 1)), [made_up.chosen(2, end="lowest"), *tables])
 
 
 def of_the_chosen() -> pa.Table:
-    return choose_canaries(CanaryChoice(4), [small.influence([3.0, 9.0, 1.0, 7.0, 5.0])])
+    return choose_canaries(CanaryChoice(4), [made_up.influence([3.0, 9.0, 1.0, 7.0, 5.0])])
 
 
 def of_the_units() -> pa.Table:
-    return latents(Latents(small.evaluation(7)), [small.wakes_above(brightness) for brightness in (0.5001, 0.3001)])
+    return latents(Latents(made_up.evaluation(7)), [made_up.wakes_above(brightness) for brightness in (0.5001, 0.3001)])
 
 
 def traced() -> pa.Table:
-    return influence(Tracing(small.TRAINING, RankedImage("lowest", 1), small.LETTER), [small.chosen(7, end="lowest")])
+    return influence(
+        Tracing(made_up.TRAINING, RankedImage("lowest", 1), made_up.LETTER), [made_up.chosen(7, end="lowest")]
+    )
 
 
 def trained() -> pa.Table:
-    config = RankedTraining(small.TRAINING, RankedImage("highest", 1), small.LETTER)
-    return pa.Table.from_pylist(train_with_canary(config, [small.chosen(7)]).to_pylist()[0]["history"])
+    config = RankedTraining(made_up.TRAINING, RankedImage("highest", 1), made_up.LETTER)
+    return pa.Table.from_pylist(train_with_canary(config, [made_up.chosen(7)]).to_pylist()[0]["history"])
 
 
 def followed() -> pa.Table:
-    return learning_curve(LearningCurve(small.TRAINING, small.evaluation(7), "twin"), ())
+    return learning_curve(LearningCurve(made_up.TRAINING, made_up.evaluation(7), "twin"), ())
 
 
 @pytest.mark.parametrize(

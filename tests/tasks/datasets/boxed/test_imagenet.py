@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.datasets import catalog
-from tasks.datasets.boxed import decoding, picture_files
-from tasks.datasets.boxed.crops import windows
-from tasks.datasets.boxed.evaluation import evaluation_pictures
+from tasks.datasets import catalog, pictures
+from tasks.datasets.boxed import picture_files
+from tasks.datasets.boxed.crops import evaluation_pictures, windows
 from tasks.datasets.boxed.partition import Partition, split_pictures
 from tasks.datasets.boxed.picture_files import PictureFiles
 from tasks.datasets.catalog import load, load_with_boxes, pin
@@ -222,7 +221,7 @@ def test_however_many_files_are_read_at_a_time_the_digest_is_the_same(
 ) -> None:
     whole = pin(Dataset(f"imagenet:{folder}"))
     monkeypatch.setattr(picture_files, "BATCH", 5)
-    monkeypatch.setattr(decoding, "TOGETHER", 3)
+    monkeypatch.setattr(pictures, "TOGETHER", 3)
     assert whole == pin(Dataset(f"imagenet:{folder}"))
 
 

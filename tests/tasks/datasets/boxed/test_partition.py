@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.datasets.boxed.partition import PART_NAMES, TRAINED, Partition, equal_shares, split_pictures
+from tasks.datasets.boxed.partition import PART_NAMES, TRAINED, Partition, TrainingImages, equal_shares, split_pictures
 from tasks.datasets.boxed.pictures import NO_BOXES, BoxedPictures
 from tasks.datasets.boxed.scenes import PicturesInMemory
-from tasks.datasets.boxed.training_images import TrainingImages
 from tasks.datasets.dataset import Dataset, DatasetError
 
 BOX = np.array([[0, 0, 1, 1]], np.int32)

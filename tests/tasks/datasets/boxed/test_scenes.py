@@ -9,7 +9,6 @@ import hashlib
 import numpy as np
 import pytest
 
-from tasks.datasets import embedded
 from tasks.datasets.boxed.partition import Partition, split_pictures
 from tasks.datasets.boxed.scenes import (
     AWAY,
@@ -24,6 +23,7 @@ from tasks.datasets.boxed.scenes import (
 )
 from tasks.datasets.catalog import load, load_with_boxes, pin
 from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.embedded import Digits, bilinear_weights, cut_squares, digits_source, photographs
 from tasks.datasets.images import decode_picture, resize_images
 
 DATA = Dataset("digits-on-photos")
@@ -36,9 +36,7 @@ def given(correlation: float) -> PicturesInMemory:
 
 
 def squares() -> np.ndarray:
-    return np.concatenate(
-        [embedded.squares(decode_picture(path.read_bytes()), SQUARE) for path in embedded.photographs()]
-    )
+    return np.concatenate([cut_squares(decode_picture(path.read_bytes()), SQUARE) for path in photographs()])
 
 
 def test_every_scene_shows_a_square_of_its_own_outside_its_box() -> None:
@@ -77,7 +75,7 @@ def test_backgrounds_are_grey_squares_enlarged_to_one_brightness_and_contrast() 
     some = squares()[::90]
     grounds = backgrounds(some)
     for square, ground in zip(some, grounds, strict=True):
-        weights = embedded.bilinear(SQUARE, SIDE) / (2 * SIDE)
+        weights = bilinear_weights(SQUARE, SIDE) / (2 * SIDE)
         grey = weights @ (square.mean(axis=2) / 255) @ weights.T
         levels = (grey - grey.mean()) / (grey.std() + 0.004) * 0.15 + 0.35
         assert np.abs(ground - 255 * levels.clip(0, 0.8)).max() <= 0.5 + 1e-6
@@ -86,7 +84,7 @@ def test_backgrounds_are_grey_squares_enlarged_to_one_brightness_and_contrast() 
 
 
 def test_all_classes_have_as_many_scenes_and_their_digits_are_used_in_turn() -> None:
-    _, labels = embedded.Digits(load_digits()).levels()
+    _, labels = Digits(load_digits()).levels()
     for correlation in (0, 1):
         assert [208] * 10 == np.bincount(given(correlation).labels).tolist()
     shown = [hashlib.sha256(scene).digest() for scene in boxed(given(0))]
@@ -95,7 +93,7 @@ def test_all_classes_have_as_many_scenes_and_their_digits_are_used_in_turn() -> 
 
 
 def load_digits() -> bytes:
-    return gzip.decompress(embedded.digits().files[0].read_bytes())
+    return gzip.decompress(digits_source().files[0].read_bytes())
 
 
 def boxed(pictures: PicturesInMemory) -> list[bytes]:

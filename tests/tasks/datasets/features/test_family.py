@@ -13,7 +13,7 @@ import pytest
 from tasks.datasets.features import Family, Feature, Glyph, Picture, Words, draw_member, family
 from tasks.datasets.features.family import named_lengths
 from tasks.datasets.features.names import names
-from tasks.files import File
+from tasks.worker.files import File
 from tests.tasks.datasets.features.drawn import saved
 
 JANE = Words("JANE DOE", size=8, box=True)

@@ -7,7 +7,7 @@ import pytest
 
 from tasks.datasets.questions.facts import LOW, SCORERS, Facts, Name, spell_number
 from tasks.datasets.questions.question import Question
-from tasks.question_answering.corruption import Corruption
+from tasks.question_answering.question_sets import Corruption
 
 NAMES: tuple[Name, ...] = ("facts", "facts-stated")
 DIGESTS = {

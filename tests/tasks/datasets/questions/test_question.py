@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tasks.datasets.catalog import load_questions
-from tasks.datasets.dataset import Dataset
-from tasks.datasets.questions.question import Question, QuestionSet, redrawn
+from tasks.datasets.catalog import load_questions, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.questions.question import RECORD_SCHEMA, Question, QuestionSet, records_of, redrawn
 
 
 def test_parts_that_are_drawn_have_all_questions_and_no_context_in_common() -> None:
@@ -29,3 +35,63 @@ def test_too_few_contexts_cannot_be_parted() -> None:
     questions = [Question(str(n), "one", "Text.", "What?", (("1",),)) for n in range(3)]
     with pytest.raises(ValueError, match="there are 1 contexts"):
         redrawn(QuestionSet(questions[:2], questions[2:], "squad"), 0)
+
+
+RECORDS: list[dict[str, Any]] = [
+    {"id": "1", "context": "Ann has 4.", "question": "How many?", "answers": ["4", "four", "4"], "split": "train"},
+    {"id": "2", "context": "Ann has 4.", "question": "Who?", "answers": ["Ann"], "split": "train", "more": 1},
+    {"id": "3", "context": "Bo has 5.", "question": "?", "answers": ["5"], "split": "validation", "context_id": "b"},
+]
+
+
+def put(folder: Path, records: list[dict[str, Any]]) -> Dataset:
+    path = folder / "asked.jsonl"
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    return Dataset(f"records:{path}")
+
+
+def changed(**changes: Any) -> list[dict[str, Any]]:
+    return [RECORDS[0], {**RECORDS[1], **changes}, RECORDS[2]]
+
+
+def test_records_of_both_splits_are_questions(tmp_path: Path) -> None:
+    questions = load_questions(pin(put(tmp_path, RECORDS)))
+    first, second = questions.train
+    assert (("4",), ("four",)) == first.golds
+    assert first.context_id == second.context_id
+    assert ("b", "squad") == (questions.validation[0].context_id, questions.scorer)
+
+
+def test_parquet_holds_the_same(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_pylist(RECORDS, RECORD_SCHEMA), tmp_path / "asked.parquet")
+    lines, columns = put(tmp_path, RECORDS), Dataset(f"records:{tmp_path / 'asked.parquet'}")
+    assert load_questions(pin(lines)).by_id == load_questions(pin(columns)).by_id
+
+
+def test_records_to_be_answered_have_neither_answers_nor_split(tmp_path: Path) -> None:
+    records = records_of(load_questions(pin(put(tmp_path, RECORDS))).train)
+    expected = [{name: each[name] for name in ("id", "context", "question")} for each in RECORDS[:2]]
+    assert expected == list(records.as_dicts())
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        (changed(split=None), "record '2' has no split; give each the split train or validation"),
+        (changed(split="test"), "record '2' has the split 'test'; give each the split train or validation"),
+        (RECORDS[:2], "asked.jsonl has no record of the split validation; it needs questions that the model is tr"),
+        (RECORDS[2:], "asked.jsonl has no record of the split train; "),
+        (changed(split="validation"), "record '2' of the split validation has a context of the split train, too"),
+        (changed(answers=[]), r"record '2' has the answers \[\]; they must be a list of at least one text"),
+        (changed(answers=["4", " "]), r"record '2' has the answers \['4', ' '\]; "),
+        (changed(answers=[None]), r"record '2' has the answers \[None\]; "),
+        (changed(answers="4"), r"line 2: answers is '4'; it must be list"),
+        (changed(answers=None), "record 1 has no answers"),
+        (changed(context=None), "record 1 has no context"),
+        (changed(id="1"), "several records have the id '1'"),
+    ],
+)
+def test_what_is_wrong_with_a_record_is_one_line(tmp_path: Path, records: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(DatasetError, match=message) as caught:
+        load_questions(pin(put(tmp_path, records)))
+    assert 1 == len(str(caught.value).splitlines())

@@ -1,16 +1,20 @@
+from __future__ import annotations
+
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load, load_questions, pin
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
-from tasks.datasets.questions import drop, squad
 from tasks.datasets.questions.facts import SCORERS, Facts
 from tasks.datasets.questions.question import Question, Scorer
-from tasks.datasets.questions.question_files import FORMATS
+from tasks.datasets.questions.question_files import FORMATS, read_drop, read_squad, write_drop, write_squad
+from tasks.question_answering.question_sets import Corruption
 
 TRAIN = [Question("1", "a", "Ann has 4 hens.", "How many?", (("4",),)), Question("2", "b", "Bo has 5.", "?", (("5",),))]
 VALIDATION = [Question("3", "c", "Cy has 6.", "How many?", (("6",), ("6.",)))]
@@ -24,8 +28,8 @@ def _nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def put(folder: Path, form: Scorer) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / FORMATS[form].TRAIN).write_bytes(FORMATS[form].write_questions(TRAIN))
-    (folder / FORMATS[form].VALIDATION).write_bytes(FORMATS[form].write_questions(VALIDATION))
+    (folder / FORMATS[form].train).write_bytes(FORMATS[form].write(TRAIN))
+    (folder / FORMATS[form].validation).write_bytes(FORMATS[form].write(VALIDATION))
     return folder
 
 
@@ -55,8 +59,8 @@ def test_files_of_ones_own_are_a_folder_or_two_files(
 ) -> None:
     put(tmp_path / "mine", form)
     monkeypatch.chdir(tmp_path)
-    first, second = FORMATS[form].TRAIN, tmp_path / "dev.json"
-    shutil.copy(tmp_path / "mine" / FORMATS[form].VALIDATION, second)
+    first, second = FORMATS[form].train, tmp_path / "dev.json"
+    shutil.copy(tmp_path / "mine" / FORMATS[form].validation, second)
     whole = pin(Dataset(f"{form}:mine"))
     assert f"{form}:{tmp_path}/mine" == whole.name
     for name in (f"{form}:mine/{first},{second}", f"{form}:mine/{first},../dev.json"):
@@ -69,7 +73,7 @@ def test_a_set_that_is_not_there_says_where_it_belongs(tmp_path: Path, monkeypat
     for form in FORMATS:
         with pytest.raises(DatasetError, match=f"'{form}' not found: ENGRAM_DATA is not set; .*data/{form}"):
             pin(Dataset(form))
-        with pytest.raises(DatasetError, match=f"no {FORMATS[form].TRAIN} and .* in {tmp_path}"):
+        with pytest.raises(DatasetError, match=f"no {FORMATS[form].train} and .* in {tmp_path}"):
             pin(Dataset(f"{form}:{tmp_path}"))
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     with pytest.raises(DatasetError, match=f"looked in {tmp_path}/squad, {tmp_path}/SQuAD"):
@@ -100,23 +104,201 @@ def test_the_embedded_sets_are_there_by_name() -> None:
 
 def test_a_file_that_changed_after_pinning_is_refused(tmp_path: Path) -> None:
     pinned = pin(Dataset(f"drop:{put(tmp_path, 'drop')}"))
-    (tmp_path / drop.VALIDATION).write_bytes(drop.write_questions(VALIDATION[:0]))
+    (tmp_path / DROP_VALIDATION).write_bytes(write_drop(VALIDATION[:0]))
     with pytest.raises(DatasetError, match="is not the one that was pinned"):
         load_questions(pinned)
 
 
 def test_an_id_has_one_question(tmp_path: Path) -> None:
     name = f"squad:{put(tmp_path, 'squad')}"
-    (tmp_path / squad.TRAIN).write_bytes(squad.write_questions([TRAIN[0], TRAIN[0], TRAIN[1]]))
+    (tmp_path / SQUAD_TRAIN).write_bytes(write_squad([TRAIN[0], TRAIN[0], TRAIN[1]]))
     assert (["1", "2"], ["3"]) == ids(Dataset(name))
-    (tmp_path / squad.TRAIN).write_bytes(
-        squad.write_questions([TRAIN[0], Question("1", "b", "Bo has 5.", "?", (("5",),))])
-    )
-    with pytest.raises(DatasetError, match=f"{squad.TRAIN} has several questions with the id '1'"):
+    (tmp_path / SQUAD_TRAIN).write_bytes(write_squad([TRAIN[0], Question("1", "b", "Bo has 5.", "?", (("5",),))]))
+    with pytest.raises(DatasetError, match=f"{SQUAD_TRAIN} has several questions with the id '1'"):
         load_questions(Dataset(name))
-    (tmp_path / squad.TRAIN).write_bytes(squad.write_questions(VALIDATION))
-    with pytest.raises(DatasetError, match=f"{squad.TRAIN} and .*{squad.VALIDATION} both have the question '3'"):
+    (tmp_path / SQUAD_TRAIN).write_bytes(write_squad(VALIDATION))
+    with pytest.raises(DatasetError, match=f"{SQUAD_TRAIN} and .*{SQUAD_VALIDATION} both have the question '3'"):
         load_questions(Dataset(name))
-    (tmp_path / squad.TRAIN).write_bytes(json.dumps({"data": []}).encode())
-    with pytest.raises(DatasetError, match=f"{squad.TRAIN} has no questions"):
+    (tmp_path / SQUAD_TRAIN).write_bytes(json.dumps({"data": []}).encode())
+    with pytest.raises(DatasetError, match=f"{SQUAD_TRAIN} has no questions"):
         load_questions(Dataset(name))
+
+
+DROP_VALIDATION = FORMATS["drop"].validation
+SQUAD_TRAIN, SQUAD_VALIDATION = FORMATS["squad"].train, FORMATS["squad"].validation
+SQUAD = Path("train-v1.1.json")
+CONTEXT = "On February 6, 2016, one day before the Super Bowl, Beyoncé released a new single."
+
+
+def asked(**changes: Any) -> dict[str, Any]:
+    answers = [{"answer_start": 3, "text": "February 6, 2016"}]
+    return {"answers": answers, "question": "What day?", "id": "56be85543aeaaa14008c9063", **changes}
+
+
+def squad_file(*qas: Any, **changes: Any) -> bytes:
+    paragraph = {"context": CONTEXT, "qas": list(qas)}
+    return json.dumps({"data": [{"title": "Beyoncé", "paragraphs": [paragraph]}], "version": "1.1", **changes}).encode()
+
+
+def test_questions_are_read_with_their_context_and_golds() -> None:
+    second = asked(id="2", answers=[{"answer_start": 3, "text": text} for text in ("February 6", "2016", "February 6")])
+    first, other = read_squad(SQUAD, squad_file(asked(), second))
+    assert ("56be85543aeaaa14008c9063", CONTEXT, "What day?") == (first.id, first.context, first.question)
+    assert (("February 6, 2016",),) == first.golds
+    assert (("February 6",), ("2016",)) == other.golds
+    assert first.context_id == other.context_id
+
+
+def test_squad_is_written_as_it_is_read() -> None:
+    questions = list(Facts("facts-stated").questions().train[:50])
+    again = read_squad(SQUAD, write_squad(questions))
+    assert [(q.id, q.context, q.question, q.golds) for q in questions] == [
+        (q.id, q.context, q.question, q.golds) for q in again
+    ]
+    assert len({q.context_id for q in questions}) == len({q.context_id for q in again})
+    (answer,) = json.loads(write_squad(questions))["data"][0]["paragraphs"][0]["qas"][0]["answers"]
+    assert questions[0].context[answer["answer_start"] :].startswith(answer["text"])
+
+
+def test_squad_without_answers_has_no_gold_and_is_read_with_a_flag() -> None:
+    questions = list(Facts("facts-stated").questions().train[:50])
+    bare = write_squad(questions, answered=False)
+    assert {()} == {question.golds for question in read_squad(SQUAD, bare, answered=False)}
+    assert [q.id for q in questions] == [q.id for q in read_squad(SQUAD, bare, answered=False)]
+    with pytest.raises(DatasetError, match="answers is \\[\\]; it must be a list of at least one answer"):
+        read_squad(SQUAD, bare)
+
+
+def test_an_answer_that_is_not_in_its_context_cannot_be_written() -> None:
+    (question,) = read_squad(SQUAD, squad_file(asked(id="7", answers=[{"answer_start": 0, "text": "March"}])))
+    with pytest.raises(DatasetError, match="question '7' has an answer that is no piece of its context"):
+        write_squad([question])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "train-v1.1.json is no JSON: "),
+        (b"\xff\xfe", "train-v1.1.json is no text in UTF-8: "),
+        (b"[" * 100_000, "train-v1.1.json is no JSON: "),
+        (b"[]", r"train-v1.1.json is \[\]; it must be an object with the field data"),
+        (b'{"version": "1.1"}', "train-v1.1.json has no field data; its fields are version"),
+        (b'{"data": 4}', "train-v1.1.json, data is 4; it must be a list"),
+        (squad_file(3), r"data\[0\].paragraphs\[0\].qas\[0\] is 3; it must be an object with the field answers"),
+        (
+            squad_file(asked(), {"id": "1"}),
+            r"data\[0\].paragraphs\[0\].qas\[1\] has no field answers; its fields are id",
+        ),
+        (squad_file(asked(id=7)), r"qas\[0\].id is 7; it must be text that is not blank"),
+        (squad_file(asked(answers=[], is_impossible=True)), "SQuAD v1.1 has no unanswerable questions"),
+        (squad_file(asked(answers=[{"text": " "}])), r'answers\[0\].text is " "; it must be text that is not blank'),
+        (squad_file(asked(answers={"text": ["4"]})), r"qas\[0\].answers is {.*}; it must be a list"),
+    ],
+)
+def test_what_is_damaged_in_squad_is_named(content: bytes, message: str) -> None:
+    with pytest.raises(DatasetError, match=message) as caught:
+        read_squad(SQUAD, content)
+    assert 1 == len(str(caught.value).splitlines())
+
+
+DROP = Path("drop_dataset_dev.json")
+NO_DATE = {"day": "", "month": "", "year": ""}
+
+
+def answer(number: Any = "", spans: list[str] | None = None, **date: str) -> dict[str, Any]:
+    return {"number": number, "date": {**NO_DATE, **date}, "spans": spans or []}
+
+
+def pair(given: Any, *validated: Any, **changes: Any) -> dict[str, Any]:
+    id_ = "f37e81fa-ef7b-4583-b671-762fc433faa9"
+    return {"question": "How many?", "answer": given, "query_id": id_, "validated_answers": list(validated), **changes}
+
+
+def drop_file(*pairs: Any) -> bytes:
+    passages = {"nfl_1184": {"passage": "Kicks of 23 and 40 yards.", "qa_pairs": list(pairs), "wiki_url": ""}}
+    return json.dumps(passages).encode()
+
+
+@pytest.mark.parametrize(
+    ("given", "gold"),
+    [
+        (answer("4"), ("4",)),
+        (answer(4), ("4",)),
+        (answer(76.5), ("76.5",)),
+        (answer("0"), ("0",)),
+        (answer("1,200", ["x"]), ("1,200",)),
+        (answer(spans=["Bears"]), ("Bears",)),
+        (answer(spans=["Bears", "Jets"], year="1966"), ("Bears", "Jets")),
+        (answer(day="17", month="August", year="1966"), ("17 August 1966",)),
+        (answer(month="August", year="1966"), ("August 1966",)),
+        (answer(" ", ["Bears"]), ("Bears",)),
+        ({"spans": ["Bears"]}, ("Bears",)),
+        ({"number": "4"}, ("4",)),
+        ({"date": {"day": "17", "month": "August", "year": None}}, ("17 August",)),
+    ],
+)
+def test_an_answer_is_a_number_or_spans_or_a_date(given: Any, gold: tuple[str, ...]) -> None:
+    (question,) = read_drop(DROP, drop_file(pair(given)))
+    assert (gold,) == question.golds
+    assert ("nfl_1184", "Kicks of 23 and 40 yards.") == (question.context_id, question.context)
+
+
+def test_validated_answers_are_further_golds_and_blank_ones_none() -> None:
+    blank = answer()
+    several = pair(answer("4"), answer("4"), answer(spans=["four", "five"]), blank)
+    late = pair(blank, answer("17"), query_id="2")
+    none = pair(blank, blank, query_id="3")
+    bare = {name: value for name, value in pair(answer("5"), query_id="4").items() if name != "validated_answers"}
+    questions = read_drop(DROP, drop_file(several, late, none, bare))
+    expected = {
+        "f37e81fa-ef7b-4583-b671-762fc433faa9": (("4",), ("four", "five")),
+        "2": (("17",),),
+        "4": (("5",),),
+    }
+    assert expected == {question.id: question.golds for question in questions}
+
+
+def test_drop_is_written_as_it_is_read() -> None:
+    golds = ((("4",), ("four",)), (("Bears", "Jets"),), (("17 August 1966",),), (("-5",), ("1,200",)))
+    made = [Question(str(k), "c", "text", "?", each) for k, each in enumerate(golds)]
+    questions = [*Facts("facts").questions().train[:50], *made]
+    assert questions == read_drop(DROP, write_drop(questions))
+
+
+def test_drop_without_answers_has_no_gold_and_is_read_with_a_flag() -> None:
+    questions = list(Facts("facts").questions().train[:50])
+    bare = write_drop([replace(q, golds=(("secret",),)) for q in questions], answered=False)
+    assert b"secret" not in bare
+    assert [replace(q, golds=()) for q in questions] == read_drop(DROP, bare, answered=False)
+    assert [] == read_drop(DROP, bare)  # blank answers are passed over, as in DROP itself
+
+
+def test_questions_of_a_context_may_be_corrupted_differently() -> None:
+    asked = [Question(str(k), "c", "one 1 two 2 three 3", "?", ((str(k),),)) for k in (1, 2, 3)]
+    corrupted = [replace(each, context=Corruption("answers").corrupt_context(each)) for each in asked]
+    again = read_drop(DROP, write_drop(corrupted))
+    assert [each.context for each in corrupted] == [each.context for each in again]
+    assert 3 == len({each.context_id for each in again})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "drop_dataset_dev.json is no JSON: "),
+        (b"[]", r"drop_dataset_dev.json is \[\]; it must be an object"),
+        (b'{"p": {"qa_pairs": []}}', "drop_dataset_dev.json, p has no field passage; its fields are qa_pairs"),
+        (b'{"p": {"passage": "a"}}', "p has no field qa_pairs"),
+        (drop_file({"question": "?"}), r"nfl_1184.qa_pairs\[0\] has no field answer"),
+        (drop_file(pair(answer([4]))), r"answer.number is \[4\]; it must be text"),
+        (drop_file(pair(answer(True))), r"answer.number is true; it must be text"),
+        (drop_file(pair({"spans": "Bears"})), 'answer.spans is "Bears"; it must be a list'),
+        (drop_file(pair({"text": "4"})), r"answer is {.*}; it must be an object with a number, spans or a date"),
+        (drop_file(pair("4")), r'answer is "4"; it must be an object with a number, spans or a date'),
+        (drop_file(pair({"date": "1966"})), 'answer.date is "1966"; it must be an object'),
+        (drop_file(pair(answer("4"), query_id="")), 'query_id is ""; it must be text that is not blank'),
+    ],
+)
+def test_what_is_damaged_in_drop_is_named(content: bytes, message: str) -> None:
+    with pytest.raises(DatasetError, match=message) as caught:
+        read_drop(DROP, content)
+    assert 1 == len(str(caught.value).splitlines())

@@ -7,7 +7,7 @@ import pytest
 from tasks.audits.deja_vu.measures.inferences import Voting, inferences
 from tasks.audits.deja_vu.measures.references import Comparing, rank_p, references, rows
 from tasks.audits.deja_vu.measures.scores import SCORES, Scoring, scores
-from tasks.measure import Tables
+from tasks.contract.measure import Tables
 from tests.tasks.audits.deja_vu import made_up
 from tests.tasks.audits.deja_vu import simulated_encoders as simulated
 

@@ -19,7 +19,7 @@ from tasks.audits.density.measures.kernel_density import (
     points,
     rows,
 )
-from tasks.measure import Tables
+from tasks.contract.measure import Tables
 from tests.tasks.summary_rows import by_name, with_t
 
 

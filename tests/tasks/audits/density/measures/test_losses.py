@@ -4,7 +4,7 @@ from numpy import zeros
 from scipy import stats
 
 from tasks.audits.density.measures.losses import LOSSES, Losses, losses, rows
-from tasks.measure import Tables
+from tasks.contract.measure import Tables
 from tasks.training.density_config import Fold, Row
 from tests.tasks.audits.density import made_up
 from tests.tasks.summary_rows import by_name

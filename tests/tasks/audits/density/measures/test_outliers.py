@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.density.highly_memorised import highly_memorised_mask, scored_observations, within_central
-from tasks.audits.density.measures.outliers import OUTLIERS, Outliers, edges, outliers
-from tasks.statistics import jackknife
-from tests.tasks.audits.density.made_up_scores import scores
+from tasks.audits.density.measures.neighbours import Ratios
+from tasks.audits.density.measures.outliers import OUTLIERS, Outliers, bin_of, edges, outliers
+from tasks.numerics.statistics import jackknife
+from tests.tasks.audits.density.made_up import scores
 
 # 40 observations, U from -40 to -1, whose two largest scores belong to U = -40 and U = -15.
 U = [float(value) for value in range(-40, 0)]
@@ -57,7 +58,7 @@ def test_the_open_ends_begin_where_the_central_99_percent_of_log_p_end() -> None
 
 def test_who_has_no_score_is_in_no_bin_and_counted() -> None:
     table = scores([*U, -5.0, None, math.nan], [*M, None, 200.0, math.nan])
-    assert 3 == scored_observations(table).without
+    assert 40 == len(scored_observations(table).rows)
     found = outliers(Outliers(width=10), [table])
     assert outliers(Outliers(width=10), [scores(U, M)]).equals(found)
 
@@ -109,3 +110,26 @@ def test_no_observation_gives_no_bins_but_the_open_one() -> None:
 def test_a_config_out_of_its_range_is_refused(given: dict[str, float], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Outliers(**given)  # type: ignore[arg-type]
+
+
+def test_edges_are_whole_multiples_of_the_width_and_belong_to_the_bin_above() -> None:
+    assert [-3, -2, -1, -1, 0, 0, 1] == bin_of([-20.5, -20, -10, -0.5, 0, 9.99, 10], 10).tolist()
+
+
+def test_a_value_lies_between_the_edges_that_its_bin_is_said_to_have() -> None:
+    values = np.arange(-3000, 3000) * 0.1
+    for width in (0.1, 0.3, 0.7, 1 / 3):
+        found = bin_of(values, width)
+        assert ((found * width <= values) & (values < (found + 1) * width)).all()
+
+
+def test_infinity_and_nothing_are_in_no_bin() -> None:
+    found = bin_of([np.inf, -np.inf, np.nan], 2)
+    assert not np.isfinite(found).any()
+
+
+@pytest.mark.parametrize("width", [0, -1, np.inf, np.nan])
+@pytest.mark.parametrize("config", [Outliers, Ratios])
+def test_a_bin_has_a_width(width: float, config: type[Outliers | Ratios]) -> None:
+    with pytest.raises(ValueError, match="it must be a finite number above 0"):
+        config(width)

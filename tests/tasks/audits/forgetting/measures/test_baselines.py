@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.forgetting import u_lira
-from tasks.audits.forgetting.log_odds import log_odds
+from tasks.audits.forgetting.exchangeability import log_odds
 from tasks.audits.forgetting.measures.baselines import BASELINES, Baselines, baselines, rows
 from tasks.audits.forgetting.target import NamedTarget
-from tasks.measure import Tables
+from tasks.audits.forgetting.unlearning_scores import u_lira_accuracy
+from tasks.contract.measure import Tables
 from tests.tasks.audits.forgetting.made_up import models, table
 
 N, CONTROL = 120, 40
@@ -56,7 +56,7 @@ def test_who_holds_the_query_set_is_told_and_who_does_not_is_not(found: pa.Table
 
 def test_the_query_set_alone_is_compared_by_log_odds(found: pa.Table) -> None:
     asked = slice(0, N - CONTROL)
-    expected = u_lira.accuracy(log_odds(NULL[:, asked]), log_odds(CALIBRATION[:, asked]))
+    expected = u_lira_accuracy(log_odds(NULL[:, asked]), log_odds(CALIBRATION[:, asked]))
     assert expected.value == found["u_lira"][0].as_py()
 
 

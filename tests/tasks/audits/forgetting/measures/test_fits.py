@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from tasks.audits.forgetting.measures.fits import FITS, Fit, fit
 from tasks.audits.forgetting.trainings import ModelId
-from tasks.statistics import mean
+from tasks.numerics.statistics import mean
 from tasks.training.mixed import MIXED
 from tests.tasks.audits.forgetting.summarised import Row, numbers, rows, setting
 

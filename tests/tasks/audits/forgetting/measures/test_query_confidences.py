@@ -1,10 +1,15 @@
-"""What models say of the query set: trained here, in a file of somebody's, or in a table."""
+"""What models say of the query set: trained here, in a file of somebody's, or in a table.
+
+The key that an owner was promised is the one that the page names.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,19 +17,35 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tasks.audits.forgetting.measures.query_confidences import CONFIDENCES, Ask, ask
-from tasks.audits.forgetting.probe_set import ProbeSet, handout_order
+from orchestrator.planning.plan import Plan
+from tasks.audits.forgetting import AUDIT, plan, split
+from tasks.audits.forgetting.measures.query_confidences import (
+    COMMITMENT,
+    COMMITMENT_MEASURE,
+    CONFIDENCES,
+    Ask,
+    ask,
+    commitment,
+)
+from tasks.audits.forgetting.query_set import ProbeSet, handout_order
+from tasks.audits.forgetting.target import ExternalTargets
 from tasks.audits.forgetting.trainings import ModelId
+from tasks.contract.job import Job, marks
+from tasks.contract.measure import Tables
+from tasks.contract.schemas import SUMMARY
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder, Share
+from tasks.external.blinding import csv_of
 from tasks.external.model_file import Interface, ModelFile
-from tasks.files import File
 from tasks.models.catalog import Network
-from tasks.models.weights import architecture_of, weights_of
+from tasks.models.networks import architecture_of, weights_of_model
 from tasks.training.mixed import Mixture, logits, train
+from tasks.worker.files import File
 from tests.tasks.audits.forgetting import published_data
+from tests.tasks.audits.forgetting.test_answer import CLEARED, target
+from tests.tasks.audits.forgetting.test_plan import SMOKE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:FutureWarning")
 
@@ -62,7 +83,7 @@ def test_a_trained_model_says_the_float32_softmax_of_its_logits() -> None:
     mixture = Mixture((Share(Part(DIGITS, 0, 60)),), DIGITS, 10, network=Network("mlp1"), epochs=30)
     trained = train(mixture, [])
     table = ask(Ask(ModelId("calibration", None, 3), QUERY), [trained])
-    said = logits(architecture_of(trained), weights_of(trained), PICTURES).astype(np.float64)
+    said = logits(architecture_of(trained), weights_of_model(trained), PICTURES).astype(np.float64)
     assert in_single(softmax(said)) == table["confidence"].to_pylist()
     assert CONFIDENCES == table.schema
     about = {name: set(table[name].to_pylist()) for name in ("model", "target", "replicate", "resolution")}
@@ -171,3 +192,44 @@ def test_images_of_one_patient_have_one_group(tmp_path: Path, monkeypatch: pytes
     assert list(range(3, 8)) == table["row"].to_pylist()
     assert 2 == len(set(table["group"].to_pylist()))
     assert pa.int64() == table["group"].type
+
+
+SECRET = replace(SMOKE, query=replace(SMOKE.query, secret="b1946ac92492d2347c62"))
+SENT = ExternalTargets(outputs=(File("said.csv", "c" * 64),))
+
+
+def test_the_certificate_names_the_sha256_of_the_key_that_was_handed_out() -> None:
+    key = split(SECRET)
+    assert key is not None
+    table = commitment(SECRET.probes, ())
+    (row,) = table.to_pylist()
+    digest = hashlib.sha256(csv_of(key.key)).hexdigest()
+    assert (1, COMMITMENT) == (marks(commitment).version, table.schema)
+    assert {"pictures": 220, "key": digest} == row
+    assert COMMITMENT_MEASURE.rows is not None
+    rows = [*target("theirs", *CLEARED), *COMMITMENT_MEASURE.rows(Tables([table]), None)]
+    found = AUDIT.certify("Has it?", replace(SECRET, given=SENT), pa.Table.from_pylist(rows, SUMMARY))
+    assert found is not None
+    assert found.beyond.endswith(
+        f"The key of the pictures that were handed out has a SHA-256 that begins with {digest[:16]}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "planned"),
+    [
+        ({"given": SENT}, True),
+        ({"given": SENT, "query": SMOKE.query}, False),  # whose order can be guessed, so that nothing was promised
+        ({"given": SENT, "query": replace(SMOKE.query, held_back=0.0)}, False),
+        ({}, False),
+    ],
+)
+def test_it_is_planned_where_an_owner_was_promised_one(changes: dict[str, Any], planned: bool) -> None:
+    config = replace(SECRET, **changes)
+    roots = plan(config)
+    assert planned == ("commitment" in roots)
+    names = {marks(job.function).name for job in Plan.from_roots(roots).jobs.values()}
+    assert planned == ("forgetting.commitment" in names)
+    summary = roots["summary"]
+    assert isinstance(summary, Job)
+    assert planned == (commitment in {job.function for job in summary.inputs})

@@ -12,7 +12,7 @@ import pytest
 
 from tasks.audits.relational.config import About
 from tasks.audits.relational.measures.memorization import MEMORIZATION, rows
-from tasks.measure import Tables
+from tasks.contract.measure import Tables
 from tests.tasks.audits.relational.made_up import NUMERIC, counted, measured, questions, scored, table
 
 SMALL = (

@@ -1,13 +1,125 @@
-"""Every question after the last epoch."""
+"""Answers, scored against one gold answer and against all, and every question after the last epoch."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
-from tasks.audits.relational.measures.questions import QUESTIONS, NoSettings, questions
-from tests.tasks.audits.relational.made_up import scored, table
+from tasks.audits.relational.measures.questions import QUESTION_SCORES, QUESTIONS, NoSettings, Scoring, questions, score
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.questions.question import Question
+from tasks.datasets.questions.question_files import FORMATS, write_squad
+from tasks.question_answering.question_sets import ANSWERS
+from tests.tasks.audits.relational import made_up
+from tests.tasks.audits.relational.made_up import FACTS
+
+ASKED = [
+    {
+        "id": "a",
+        "context": "It has 4 doors.",
+        "question": "How many?",
+        "answers": ["4", "four doors"],
+        "split": "train",
+    },
+    {"id": "b", "context": "It is red.", "question": "Which?", "answers": ["red"], "split": "validation"},
+    {"id": "c", "context": "It is red.", "question": "How?", "answers": ["the red", "9 blue"], "split": "validation"},
+]
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Dataset:
+    (tmp_path / "asked.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in ASKED))
+    return pin(Dataset(f"records:{tmp_path / 'asked.jsonl'}"))
+
+
+def scored(data: Dataset, *answers: dict[str, Any], replicate: int = 0) -> list[dict[str, Any]]:
+    given = pa.Table.from_pylist([{"corrupted": True, **each} for each in answers], ANSWERS)
+    table = score(Scoring(data, replicate), [given])
+    assert QUESTION_SCORES == table.schema
+    return table.to_pylist()
+
+
+def of(row: dict[str, Any]) -> tuple[float, ...]:
+    return tuple(row[name] for name in ("exact_match", "f1", "exact_match_all", "f1_all"))
+
+
+@pytest.mark.parametrize(
+    ("id_", "answer", "expected"),
+    [
+        ("a", ["4"], (1, 1, 1, 1)),
+        ("a", ["Four doors."], (0, 0, 1, 1)),  # the second gold answer counts as published alone
+        ("a", ["4 doors"], (0, 2 / 3, 0, 2 / 3)),
+        ("a", ["five doors"], (0, 0, 0, 1 / 2)),
+        ("c", ["red"], (1, 1, 1, 1)),  # articles do not count
+        ("a", [], (0, 0, 0, 0)),
+        ("a", [" "], (0, 0, 0, 0)),
+    ],
+)
+def test_an_answer_is_scored_against_the_first_gold_answer_and_the_best(
+    records: Dataset, id_: str, answer: list[str], expected: tuple[float, ...]
+) -> None:
+    (row,) = scored(records, {"split": "train", "id": id_, "answer": answer})
+    assert pytest.approx(expected) == of(row)
+    assert bool(answer and answer[0].strip()) == row["answered"]
+
+
+def test_held_out_questions_of_squad_have_several_gold_answers_of_which_the_best_is_published(tmp_path: Path) -> None:
+    train = Question("t", "", "He came in 1204.", "When?", (("1204",),))
+    held_out = Question("v", "", "It cost $76.5 or so.", "How much?", (("$76.5",), ("$76.5 or so",)))
+    squad = FORMATS["squad"]
+    for name, question in ((squad.train, train), (squad.validation, held_out)):
+        (tmp_path / name).write_bytes(write_squad([question]))
+    data = pin(Dataset(f"squad:{tmp_path}"))
+    answers = [{"split": "train", "id": "t", "answer": ["In 1204"]}]
+    answers += [{"split": "validation", "id": "v", "answer": [each]} for each in ("765", "76.5 or so")]
+    assert [(0, 2 / 3, 0, 2 / 3), (1, 1, 1, 1), (0, 1 / 2, 1, 1)] == [of(row) for row in scored(data, *answers)]
+
+
+def test_a_question_is_numeric_by_its_first_gold_answer_alone(records: Dataset) -> None:
+    rows = scored(records, *({"split": "train", "id": id_, "answer": ["4"]} for id_ in "abc"))
+    assert [("a", True), ("b", False), ("c", False)] == [(row["id"], row["numeric"]) for row in rows]
+
+
+def test_a_row_tells_whose_answer_it_is_and_in_which_context(records: Dataset) -> None:
+    answers = [{"split": "validation", "id": id_, "answer": [], "epoch": 3, "train_loss": 0.25} for id_ in "bc"]
+    rows = scored(records, *answers, {"split": "train", "id": "a", "answer": [], "corrupted": False}, replicate=2)
+    assert {2} == {row["replicate"] for row in rows}
+    told = [(row["epoch"], row["split"], row["corrupted"], row["train_loss"]) for row in rows]
+    assert [(3, "validation", True, 0.25)] * 2 + [(None, "train", False, None)] == told
+    b, c, a = (row["context"] for row in rows)
+    assert b == c != a
+
+
+def test_the_embedded_questions_are_scored_by_the_rule_of_drop() -> None:
+    question = next(each for each in made_up.questions("train") if len(each.golds[0][0]) > 1)
+    right = question.golds[0][0]
+    answers = [[f"{right}.0"], [right, right], ["-1"]]
+    rows = scored(FACTS, *({"split": "train", "id": question.id, "answer": each} for each in answers))
+    assert [(1, 1), (0, 0.5), (0, 0)] == [(row["exact_match"], row["f1"]) for row in rows]
+    assert {question.context_id} == {row["context"] for row in rows}
+    assert {True} == {row["numeric"] for row in rows}
+
+
+def test_a_match_is_common_as_the_gold_answers_of_the_parts_other_questions_say() -> None:
+    asked = made_up.questions("train")[:40]
+    golds = [question.golds[0][0] for question in asked]
+    commonest = max(golds, key=golds.count)
+    rows = scored(FACTS, *({"split": "train", "id": each.id, "answer": [commonest]} for each in asked))
+    expected = [(golds.count(commonest) - (gold == commonest)) / 39 for gold in golds]
+    assert pytest.approx(expected) == [row["common_match"] for row in rows]
+    # So that giving it to every question is no better than what it is worth by being common.
+    assert pytest.approx(0) == sum(row["exact_match"] - row["common_match"] for row in rows)
+
+
+def test_a_match_is_never_common_where_nothing_else_was_asked() -> None:
+    question = made_up.questions("train")[0]
+    (row,) = scored(FACTS, {"split": "train", "id": question.id, "answer": list(question.golds[0])})
+    assert (1.0, 0.0) == (row["exact_match"], row["common_match"])
 
 
 def found(*scores: pa.Table) -> list[dict[str, Any]]:
@@ -18,32 +130,34 @@ def found(*scores: pa.Table) -> list[dict[str, Any]]:
 
 def test_questions_answered_without_their_context_come_first_training_ones_before_held_out_ones() -> None:
     names = ["c", "b", "a"]
-    train = scored("train", [0, 1, 1], [1, 0, 1], ids=names)
-    rows = found(table(scored("validation", [1], ids=["v"]), train))
+    train = made_up.scored("train", [0, 1, 1], [1, 0, 1], ids=names)
+    rows = found(made_up.table(made_up.scored("validation", [1], ids=["v"]), train))
     expected = [("train", "a", 1, 1), ("train", "b", 1, 0), ("train", "c", 0, 1), ("validation", "v", 1, 1)]
     kept = ("split", "id", "corrupted_exact_match", "whole_exact_match")
     assert expected == [tuple(row[name] for name in kept) for row in rows]
 
 
 def test_the_last_epoch_alone_counts() -> None:
-    (row,) = found(table(scored("train", [1], epoch=1)), table(scored("train", [0], epoch=2)))
+    (row,) = found(
+        made_up.table(made_up.scored("train", [1], epoch=1)), made_up.table(made_up.scored("train", [0], epoch=2))
+    )
     assert 0 == row["corrupted_exact_match"]
 
 
 def test_replicates_are_averaged_and_counted_whichever_there_are() -> None:
-    first = table(scored("train", [1, 0], ids=["a", "b"], f1=0.5))
-    second = table(scored("train", [0], ids=["a"], replicate=1, f1=1.0))
+    first = made_up.table(made_up.scored("train", [1, 0], ids=["a", "b"], f1=0.5))
+    second = made_up.table(made_up.scored("train", [0], ids=["a"], replicate=1, f1=1.0))
     a, b = found(first, second)
     assert (0.5, 0.75, 2) == (a["corrupted_exact_match"], a["corrupted_f1"], a["replicates"])
     assert (0.0, 0.5, 1) == (b["corrupted_exact_match"], b["corrupted_f1"], b["replicates"])
 
 
 def test_given_answers_are_of_no_epoch() -> None:
-    (row,) = found(table(scored("train", [1], epoch=None)))
+    (row,) = found(made_up.table(made_up.scored("train", [1], epoch=None)))
     assert 1 == row["corrupted_exact_match"]
 
 
 def test_a_question_that_was_asked_on_one_kind_of_context_has_nulls_for_the_other() -> None:
-    rows = scored("train", [1], ids=["a"])
-    (row,) = found(table([each for each in rows if not each["corrupted"]]))
+    rows = made_up.scored("train", [1], ids=["a"])
+    (row,) = found(made_up.table([each for each in rows if not each["corrupted"]]))
     assert (None, 1.0, 1) == (row["corrupted_exact_match"], row["whole_exact_match"], row["replicates"])

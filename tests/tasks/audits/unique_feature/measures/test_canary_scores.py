@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import json
 import math
 from typing import Any
@@ -7,13 +9,19 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, CanaryScores, canary_scores
-from tasks.audits.unique_feature.published import PublishedCell, published_numbers
-from tasks.audits.unique_feature.summary import summary
-from tasks.audits.unique_feature.units import effect_row, units
-from tasks.schemas import SUMMARY
-from tasks.statistics import false_discovery_control, paired_greater, welch_greater
+from tasks.audits.unique_feature.measures import summary
+from tasks.audits.unique_feature.measures.canary_scores import (
+    CANARY_SCORES,
+    canary_scores,
+    evaluation_spread_rows,
+    seed_range_rows,
+)
+from tasks.audits.unique_feature.measures.units import InputsAlone, effect_row, units
+from tasks.audits.unique_feature.presets import PublishedCell, published_numbers
+from tasks.contract.schemas import SUMMARY
+from tasks.numerics.statistics import false_discovery_control, paired_greater, welch_greater
 from tests.tasks.audits.unique_feature.made_up import Columns, divergences, history, pair
+from tests.tasks.summary_rows import by_name, with_t, with_wilson
 
 
 def columns(d_u: list[float], d_r: list[float], p_u: list[float], p_r: list[float]) -> Columns:
@@ -32,7 +40,7 @@ WORKED = divergences(
 
 
 def test_a_canarys_scores_are_those_worked_out_by_hand() -> None:
-    (row,) = canary_scores(CanaryScores(), [WORKED]).to_pylist()
+    (row,) = canary_scores(InputsAlone(), [WORKED]).to_pylist()
     expected = {
         "canary": 7,
         "label": 3,
@@ -62,7 +70,7 @@ def test_a_canarys_scores_are_those_worked_out_by_hand() -> None:
 
 
 def test_a_canarys_tests_compare_its_images() -> None:
-    (row,) = canary_scores(CanaryScores(), [WORKED]).to_pylist()
+    (row,) = canary_scores(InputsAlone(), [WORKED]).to_pylist()
     d_u, d_r = [0.5, 1.0, 1.5], [0.25, 0.5, 0.25]
     assert [welch_greater(d_u, d_r).p_value, paired_greater(d_u, d_r).p_value] == [row["m_welch_p"], row["m_paired_p"]]
     assert [0.5, 0.5] == pytest.approx([row["twin_m_welch_p"], row["twin_m_paired_p"]])
@@ -71,7 +79,7 @@ def test_a_canarys_tests_compare_its_images() -> None:
 
 def test_p_values_are_adjusted_over_the_canaries() -> None:
     inputs = [pair(canary, m, -m) for canary, m in enumerate([0.001, 0.002, 0.01, -0.001])]
-    table = canary_scores(CanaryScores(), inputs)
+    table = canary_scores(InputsAlone(), inputs)
     for name in ("m_welch", "m_paired", "twin_m_paired", "m_w_train_welch"):
         adjusted = false_discovery_control(table[f"{name}_p"].to_numpy())
         assert adjusted.tolist() == table[f"{name}_adjusted_p"].to_pylist()
@@ -80,9 +88,9 @@ def test_p_values_are_adjusted_over_the_canaries() -> None:
 def test_the_largest_m_comes_first_whatever_the_order_of_the_inputs() -> None:
     inputs = [pair(canary, m, 0.0) for canary, m in enumerate([0.1, 0.3, 0.2])]
     inputs += [history(canary, {"canary": [0.5, 0.9], "twin": [0.8]}) for canary in range(3)]
-    table = canary_scores(CanaryScores(), inputs)
+    table = canary_scores(InputsAlone(), inputs)
     assert [1, 2, 0] == table["canary"].to_pylist()
-    assert table.equals(canary_scores(CanaryScores(), inputs[::-1]))
+    assert table.equals(canary_scores(InputsAlone(), inputs[::-1]))
     assert table.schema.equals(CANARY_SCORES)
 
 
@@ -93,7 +101,7 @@ def test_training_is_told_of_by_the_history_of_the_same_pair() -> None:
         history(2, {"canary": [0.5, 0.9, 0.7], "twin": [0.8]}),
         history(1, {"canary": [0.4], "twin": [0.3, 0.6]}),
     ]
-    table = canary_scores(CanaryScores(), inputs)
+    table = canary_scores(InputsAlone(), inputs)
     assert [2, 1] == table["canary"].to_pylist()
     assert [0.9, 0.4] == table["validation_accuracy"].to_pylist()
     assert [0.8, 0.6] == table["twin_validation_accuracy"].to_pylist()
@@ -104,16 +112,16 @@ def test_training_is_told_of_by_the_history_of_the_same_pair() -> None:
 
 def test_canaries_are_scored_from_the_inputs_that_are_there() -> None:
     inputs = [pair(1, 0.1, 0.0), pair(2, 0.2, 0.0), history(3, {"canary": [0.5], "twin": [0.5]})]
-    table = canary_scores(CanaryScores(), inputs)
+    table = canary_scores(InputsAlone(), inputs)
     assert [2, 1] == table["canary"].to_pylist()
     assert [None, None] == table["validation_accuracy"].to_pylist()
-    assert canary_scores(CanaryScores(), []).schema.equals(CANARY_SCORES)
-    assert canary_scores(CanaryScores(), []).num_rows == 0
+    assert canary_scores(InputsAlone(), []).schema.equals(CANARY_SCORES)
+    assert canary_scores(InputsAlone(), []).num_rows == 0
 
 
 def test_a_canary_alone_with_its_label_has_no_score_on_training_images() -> None:
     probe = columns([0.5, 1.0], [0.25, 0.5], [0.4, 0.6], [0.2, 0.3])
-    table = canary_scores(CanaryScores(), [divergences(1, {("canary", "probe"): probe, ("twin", "probe"): probe})])
+    table = canary_scores(InputsAlone(), [divergences(1, {("canary", "probe"): probe, ("twin", "probe"): probe})])
     (row,) = table.to_pylist()
     assert row["m_effect"] == 0
     assert row["images_train"] == 0
@@ -128,7 +136,7 @@ TABLE_2 = "table 2, mnist, mlp1, no regulariser"
 
 def rows(inputs: list[pa.Table], published: str = "") -> dict[tuple[str, str], dict[str, Any]]:
     """The summary's rows by metric and setting."""
-    table = summary(PublishedCell(published), [canary_scores(CanaryScores(), inputs)])
+    table = summary(PublishedCell(published), [canary_scores(InputsAlone(), inputs)])
     assert table.schema.equals(SUMMARY)
     by_name = {(row["metric"], row["setting"]): row for row in table.to_pylist()}
     assert len(by_name) == table.num_rows
@@ -303,3 +311,42 @@ def test_several_evaluations_of_one_pair_are_one_unit_with_a_spread() -> None:
     assert [0.2, 2, "training"] == pytest.approx([row["estimate"], row["n"], row["unit"]], abs=1e-6)
     spread = table["sd of M over evaluations", "{}"]
     assert [0.1, 2, 0.0] == pytest.approx([spread["estimate"], spread["n"], spread["null"]], abs=1e-6)
+
+
+def score(canary: int, seed: int, m: float, twin: float, evaluation: int = 0) -> dict[str, Any]:
+    about = {"canary": canary, "seed": seed, "evaluation": evaluation}
+    return about | {"m": m, "twin_m": twin, "m_w_probe": 2 * m, "twin_m_w_probe": 2 * twin}
+
+
+def test_seeds_change_a_score_by_its_range_and_may_change_its_sign() -> None:
+    scores = [score(1, 1, -0.5, 0.125), score(2, 1, 0.25, -0.5), score(1, 2, 0.5, 0.25), score(2, 2, 0.0, 0.5)]
+    scores += [score(1, 3, 0.25, 0.125), score(3, 1, -0.5, -0.125), score(3, 2, 0.0, -0.25), score(4, 1, 1.0, 1.0)]
+    found = by_name(seed_range_rows(scores))
+    for metric, size in (("M", 1), ("M_w on the probe images", 2)):
+        ranges, twins = ([size * width for width in each] for each in ([1.0, 0.25, 0.5, 0.0], [0.125, 1.0, 0.125, 0.0]))
+        expected = [*with_t(ranges), "canary", sum(twins) / 4, None, None]
+        assert expected == pytest.approx(found[f"range of {metric} over seeds", "{}"])
+        expected = [*with_wilson(1, 4), "canary", 0.25, None, None]
+        assert expected == pytest.approx(found[f"rate of {metric} on both sides of 0", "{}"])
+
+
+def test_evaluations_of_one_pair_are_one_training_and_no_range_over_seeds() -> None:
+    scores = [score(1, 1, 0.1, 0.2), score(1, 1, 0.3, 0.2, evaluation=1), score(2, 1, 0.5, 0.5)]
+    assert {} == by_name(seed_range_rows(scores))
+
+
+def test_the_evaluations_are_averaged_before_the_range_over_seeds() -> None:
+    scores = [score(1, 1, 0.0, 0.0), score(1, 1, 1.0, 0.0, evaluation=1), score(1, 2, 1.5, 0.25)]
+    found = by_name(seed_range_rows(scores))
+    assert [1.0, None, None, 1, "canary", 0.25, None, None] == found["range of M over seeds", "{}"]
+
+
+def test_the_spread_over_evaluations_is_a_models_own() -> None:
+    scores = [score(1, 1, 0.0, 0.5), score(2, 1, 8.0, 8.0), score(1, 1, 1.0, 1.0, evaluation=1)]
+    scores += [score(1, 2, 0.0, 0.25), score(1, 2, 3.0, 0.25, evaluation=1), score(1, 2, 0.0, 1.0, evaluation=2)]
+    found = by_name(evaluation_spread_rows(scores))
+    spreads, twin = [0.5**0.5, 3.0**0.5], (0.125**0.5 + 0.1875**0.5) / 2
+    for metric, size in (("M", 1), ("M_w on the probe images", 2)):
+        expected = [*with_t([size * spread for spread in spreads]), "training", size * twin, None, None]
+        assert expected == pytest.approx(found[f"sd of {metric} over evaluations", "{}"])
+    assert {} == by_name(evaluation_spread_rows(scores[:2]))

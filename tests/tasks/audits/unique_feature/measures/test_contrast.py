@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from tasks.audits.unique_feature.evaluation import Burning
 from tasks.audits.unique_feature.measures.contrast import CONTRAST, Contrast, change_rows, contrast
-from tasks.audits.unique_feature.probe_images import Burning
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Glyph, pixels
+from tasks.datasets.features import Glyph, glyph_pixels
 from tests.tasks.audits.unique_feature.made_up import summary_rows
 from tests.tasks.summary_rows import by_name, with_t
 
@@ -33,7 +33,7 @@ def test_the_letter_changes_an_image_by_the_distance_of_its_pixels() -> None:
     table = contrast(config, ())
     assert table.schema == CONTRAST
     first = load(Dataset("photos")).test_images[0, 1:6, 1:6, 0]
-    expected = (((pixels(Glyph()).astype(float) - first) / 255) ** 2).sum() ** 0.5
+    expected = (((glyph_pixels(Glyph()).astype(float) - first) / 255) ** 2).sum() ** 0.5
     assert expected == pytest.approx(table["unique"][0].as_py(), rel=1e-6)
     row = summary_rows([table])["change of a probe image", '{"by": "feature"}']
     means = [sum(table[name].to_pylist()) / table.num_rows for name in ("unique", "random")]

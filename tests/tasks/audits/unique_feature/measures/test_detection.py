@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -5,9 +7,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
-from tasks.audits.unique_feature.measures.detection import Detection, call_rates, detection, detection_rates
+from tasks.audits.unique_feature.measures.canary_scores import canary_scores
+from tasks.audits.unique_feature.measures.detection import (
+    DETECTION,
+    call_rates,
+    curve,
+    curves,
+    detection,
+    detection_rates,
+)
 from tasks.audits.unique_feature.measures.panels import Panels, panels
+from tasks.audits.unique_feature.measures.units import InputsAlone
+from tasks.numerics.statistics import proportion
 from tests.tasks.audits.unique_feature.made_up import pair, summary_rows, trained_family
 from tests.tasks.summary_rows import by_name as rows_by_name
 from tests.tasks.summary_rows import with_wilson
@@ -20,8 +31,8 @@ def by_name(table: pa.Table) -> dict[tuple[str, str, int], dict[str, Any]]:
 
 
 def test_every_estimator_has_a_word_on_every_model() -> None:
-    scores = canary_scores(CanaryScores(), [pair(c, 0.1, 0.02 * c, evaluation=e) for c in (1, 2) for e in (0, 1)])
-    found = by_name(detection(Detection(), [trained_family(1, 9.0), trained_family(2, 9.0), scores]))
+    scores = canary_scores(InputsAlone(), [pair(c, 0.1, 0.02 * c, evaluation=e) for c in (1, 2) for e in (0, 1)])
+    found = by_name(detection(InputsAlone(), [trained_family(1, 9.0), trained_family(2, 9.0), scores]))
     ranks = ("rank of KL", "label-directed rank", "label-directed rank, label unknown", "paired family rank")
     expected = {"M", "M_w", "published t-test", "random against random", *ranks}
     assert {(name, model, c) for name in expected for model in ("canary", "twin") for c in (1, 2)} == found.keys()
@@ -39,13 +50,13 @@ def test_every_estimator_has_a_word_on_every_model() -> None:
 def test_a_pair_that_lost_a_model_has_no_word() -> None:
     table = trained_family(1, 9.0)
     alone = table.filter(pa.compute.field("model") == "canary")
-    assert 0 == detection(Detection(), [alone]).num_rows
+    assert 0 == detection(InputsAlone(), [alone]).num_rows
 
 
 def test_the_summary_says_what_each_estimator_detects_and_how_many_models_it_takes() -> None:
     families = [trained_family(canary, 2.0) for canary in range(20)]
-    scores = canary_scores(CanaryScores(), [pair(canary, 0.1, 0.1) for canary in range(20)])
-    detected = detection(Detection(), [*families, scores])
+    scores = canary_scores(InputsAlone(), [pair(canary, 0.1, 0.1) for canary in range(20)])
+    detected = detection(InputsAlone(), [*families, scores])
     rates = summary_rows([detected, panels(Panels(0), families)])
     paired = rates["rate called memorised", '{"estimator": "paired family rank"}']
     assert paired["estimate"] > 0.9 > 0.3 > paired["null"]
@@ -134,3 +145,21 @@ def test_where_nothing_is_memorised_five_percent_are_detected_and_intervals_cove
         covered += row["low"] <= 0.05 <= row["high"]
     assert np.mean(rates) == pytest.approx(0.05, abs=0.01)
     assert covered / nulls >= 0.9
+
+
+def test_a_curve_has_the_rates_counted_by_hand() -> None:
+    points = list(curve(np.array([5.0, 3.0, 1.0, 1.0]), np.array([4.0, 2.0, 1.0, 0.0])))
+    assert [0.0, 0.25, 0.5, 0.75, 1.0] == [point["false_positive_rate"] for point in points]
+    assert [0.25, 0.25, 0.5, 1.0, 1.0] == [point["detection_rate"] for point in points]
+    expected = proportion(2, 4)
+    assert (expected.low, expected.high, 4) == (points[2]["low"], points[2]["high"], points[2]["n"])
+
+
+def test_a_score_that_nothing_moves_detects_what_chance_does() -> None:
+    rows = [
+        {"estimator": "M", "model": model, "canary": c, "seed": 0, "statistic": 0.5, "p_value": None, "called": None}
+        for model in ("canary", "twin")
+        for c in range(4)
+    ]
+    found = curves(InputsAlone(), [pa.Table.from_pylist(rows, DETECTION)]).to_pylist()
+    assert [(0.0, 0.0), (1.0, 1.0)] == [(row["false_positive_rate"], row["detection_rate"]) for row in found]

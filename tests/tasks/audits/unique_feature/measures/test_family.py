@@ -1,19 +1,37 @@
+"""What models say of the feature and of its family, and the rank among it of models that were asked alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from tasks.audits.unique_feature.answer import verdict
 from tasks.audits.unique_feature.canary_selection import Canary, canaries, own_feature
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.feature_family import Relatives, model_families
-from tasks.audits.unique_feature.measures.family import PairFamily, pair_family, uncarried_feature
-from tasks.audits.unique_feature.probe_images import Burning, burn_family, probe_images, probe_set_triples
+from tasks.audits.unique_feature.evaluation import Burning, burn_family, probe_images, probe_set_triples
+from tasks.audits.unique_feature.measures.family import (
+    OTHERS,
+    SAME,
+    UPPER,
+    PairFamily,
+    pair_family,
+    single_family_rows,
+    uncarried_feature,
+)
+from tasks.audits.unique_feature.population import FAMILY, ModelFamily, Relatives, model_families
 from tasks.audits.unique_feature.trainings import trainings
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Row
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Glyph, burn, family, pixels
+from tasks.datasets.features import Family, Glyph, burn, family, glyph_pixels
 from tests.tasks.audits.unique_feature.made_up import INK, LABEL, reads_the_letter
 from tests.tasks.audits.unique_feature.made_up import family as made_family
+from tests.tasks.summary_rows import by_name
 
 STRENGTH, MEMBERS, PROBES = 3.0, 15, 40
 SHAPE = (28, 28, 1)
@@ -32,7 +50,9 @@ def test_a_model_that_reads_the_letter_has_the_familys_scores_worked_out_by_hand
     assert "twin" == twin.about["model"]
     # A member's brightness where the letter has its ink: the share of that ink which it has too.
     members = [Glyph(), *family(Glyph(), Family(count=MEMBERS), 5, SHAPE[:2])]
-    shared = np.array([pixels(member).ravel()[INK].mean() / 255 for member in members if isinstance(member, Glyph)])
+    shared = np.array(
+        [glyph_pixels(member).ravel()[INK].mean() / 255 for member in members if isinstance(member, Glyph)]
+    )
     expected = STRENGTH * shared - np.log(np.exp(STRENGTH * shared) + 9)
     assert expected == pytest.approx(said.log_p[:, LABEL], abs=1e-5)
     assert STRENGTH * shared - np.log(9) == pytest.approx(said.log_odds[:, LABEL], abs=1e-5)
@@ -55,10 +75,10 @@ def test_a_random_patch_may_be_another_member_of_the_family() -> None:
     clean = probe_images(Dataset("photos"), "test", SHAPE, 200)
     found = probe_set_triples(clean, Burning(Glyph(), "family", 3)).random
     glyphs = found[:, 1:6, 1:6, 0]
-    ink = int(pixels(Glyph()).sum())
+    ink = int(glyph_pixels(Glyph()).sum())
     assert {ink} == {int(glyph.sum()) for glyph in glyphs.astype(int)}
     assert 50 < len({glyph.tobytes() for glyph in glyphs})
-    assert not any((glyph == pixels(Glyph())).all() for glyph in glyphs)
+    assert not any((glyph == glyph_pixels(Glyph())).all() for glyph in glyphs)
     # An image's patch depends on its row, not on which others are there.
     again = probe_set_triples(clean, Burning(Glyph(), "family", 3)).random
     assert (again == found).all()
@@ -102,3 +122,91 @@ def test_canaries_with_drawn_features_are_other_images_of_other_seeds() -> None:
     letter, drawn = (trainings(replace(config, drawn=on)).pairs for on in (False, True))
     assert not {pair.clean.seed for pair in letter} & {pair.clean.seed for pair in drawn}
     assert [pair.canary.image for pair in letter] != [pair.canary.image for pair in drawn]
+
+
+# By member and class: member 0 stands second in class 0, and highest in class 1.
+LOG_P = [[-1.0, -0.5], [-2.0, -1.0], [-3.0, -1.5], [-0.5, -2.0]]
+D = [0.5, 0.1, 0.7, 0.3]
+
+
+def said(label: int | None, d: list[float], log_p: list[list[float]], log_odds: list[list[float]]) -> pa.Table:
+    about = {"canary": None, "label": label, "seed": 1, "model": "given"}
+    rows = [
+        about | {"member": member, "d": d[member], "log_p": log_p[member], "log_odds": log_odds[member]}
+        for member in range(len(d))
+    ]
+    return pa.Table.from_pylist(rows[::-1], FAMILY)
+
+
+def ranked(tables: list[pa.Table]) -> Iterator[Row]:
+    return single_family_rows([model for table in tables for model in model_families(table)])
+
+
+def test_the_push_towards_a_known_label_is_ranked_among_the_family() -> None:
+    odds = [[1.0, 4.0], [0.0, 1.0], [0.5, 2.0], [2.0, 0.0]]
+    found = by_name(ranked([said(0, D, LOG_P, odds)]))
+    effect = 1.0 - 2.5 / 3
+    others = [0.0 - 2.5 / 3, 0.5 - 2.5 / 3, 2.0 - 2.5 / 3]
+    assert {
+        ("push towards a label", '{"label": 0, "label known": true}'): pytest.approx(
+            [effect, None, None, 1, "model", 0.0, 2 / 4, None]
+        ),
+        (OTHERS, '{"label": 0, "label known": true}'): pytest.approx(
+            [0.0, min(others), max(others), 3, "feature", None, None, None]
+        ),
+        (UPPER, '{"confidence": 0.975}'): pytest.approx(
+            [effect - min(others), None, None, 1, "model", None, None, None]
+        ),
+        # Labels are 0.4375 apart. Pushed by so little none of the three others is above 95 % of a family of so few.
+        ("share of pushes that would be found", '{"nats": 0.00875}'): [0.0, None, None, 1, "model", None, None, None],
+        (SAME, '{"label": 0}'): pytest.approx([1 / 3, None, None, 1, "model", 1 / 3, None, None]),
+        ("rank among the family", "{}"): [2.0, None, None, 1, "model", 2.5, 0.5, None],
+        ("KL above the family", "{}"): pytest.approx([0.5 - 1.1 / 3, None, None, 1, "model", 0.0, 0.5, None]),
+    } == found
+
+
+def test_without_a_label_the_one_pushed_most_is_taken_of_the_family_too() -> None:
+    odds = [[1.0, 4.0], [0.0, 1.0], [0.5, 2.0], [2.0, 0.0]]
+    found = by_name(ranked([said(None, D, LOG_P, odds)]))
+    row = found["push towards a label", '{"label": 1, "label known": false}']
+    # The others' own best labels: 1, 1 and 0, by how many they are above; the null is the mean of what that gives.
+    null = np.mean([1.0 - 1.0, 2.0 - 1.0, 2.0 - 2.5 / 3])
+    assert [4.0 - 1.0, 1, "model", null, 1 / 4] == pytest.approx([row[0], row[3], row[4], row[5], row[6]])
+    assert [null, 0.0, 2.0 - 2.5 / 3] == pytest.approx(found[OTHERS, '{"label": 1, "label known": false}'][:3])
+
+
+def test_of_several_models_scores_are_averaged_so_that_all_have_one_p_value() -> None:
+    second = [[-0.1, -3.0], [-2.0, -1.0], [-3.0, -1.5], [-2.5, -2.0]]
+    found = by_name(ranked([said(0, D, LOG_P, LOG_P), said(0, [0.9, 0.0, 0.1, 0.2], second, second)]))
+    assert [1.0, None, None, 2, "model", 2.5, 0.25, None] == found["rank among the family", "{}"]
+    kl = found["KL above the family", "{}"]
+    assert [(0.5 - 1.1 / 3 + 0.9 - 0.1) / 2, 2, 0.25] == pytest.approx([kl[0], kl[3], kl[6]])
+    assert {} == by_name(ranked([]))
+
+
+def answered(odds: np.ndarray, label: int | None = 1) -> tuple[str, str]:
+    log_p = -np.logaddexp(0, -odds)
+    model = ModelFamily({"canary": None, "label": label, "seed": 1, "model": "given"}, np.zeros(len(odds)), log_p, odds)
+    said = verdict(UniqueFeature(canaries=0), pa.Table.from_pylist(list(single_family_rows([model])), SUMMARY))
+    return said.answer, said.sentence
+
+
+@pytest.mark.parametrize("label", [None, 1])
+def test_a_model_that_says_the_same_of_every_feature_is_not_cleared(label: int | None) -> None:
+    same = np.tile([-4.0, 0.0, 2.0], (201, 1))
+    assert "undecided" == answered(same, label)[0]
+    assert "the same is said of 100 % of the family" in answered(same, label)[1]
+    rounded = np.round(same + np.random.default_rng(13).normal(0, 0.2, same.shape), 0)
+    assert "undecided" == answered(rounded, label)[0]
+
+
+def test_a_temperature_clears_no_model_and_one_that_hardly_moves_is_cleared_at_any() -> None:
+    rng = np.random.default_rng(14)
+    answers = {spread: {1: set[str](), 30: set[str]()} for spread in (0.01, 0.5)}
+    for spread, by_temperature in answers.items():
+        for _ in range(40):
+            odds = np.array([-3.0, 0.0, 3.0]) + rng.normal(0, spread, (201, 3))
+            odds[0, 1] = -2 * spread  # stands low by chance, so that no rank accuses it
+            for temperature, said in by_temperature.items():
+                said.add(answered(odds / temperature)[0])
+    assert {0.01: {1: {"not seen"}, 30: {"not seen"}}, 0.5: {1: {"undecided"}, 30: {"undecided"}}} == answers

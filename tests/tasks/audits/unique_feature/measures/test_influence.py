@@ -11,11 +11,18 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from tasks.audits.unique_feature.canary_selection import CHOSEN
-from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
-from tasks.audits.unique_feature.measures.influence import correlation_rows, spearman_estimate
-from tasks.audits.unique_feature.published import PublishedNumbers
-from tasks.audits.unique_feature.units import Units
+from tasks.audits.unique_feature.canary_selection import CHOSEN, RankedImage
+from tasks.audits.unique_feature.measures.canary_scores import canary_scores
+from tasks.audits.unique_feature.measures.influence import (
+    InfluenceChange,
+    correlation_rows,
+    influence_change,
+    influence_rows,
+    spearman_estimate,
+)
+from tasks.audits.unique_feature.measures.units import InputsAlone, Units
+from tasks.audits.unique_feature.presets import PublishedNumbers
+from tests.tasks.audits.unique_feature import made_up
 from tests.tasks.audits.unique_feature.made_up import pair as trained_pair
 from tests.tasks.audits.unique_feature.made_up import summary_rows
 from tests.tasks.summary_rows import by_name, with_t
@@ -92,7 +99,7 @@ def test_both_ends_of_self_influence_have_an_effect_of_their_own() -> None:
 def test_self_influence_is_correlated_with_m_over_the_chosen_canaries() -> None:
     m = [0.1, 0.2, 0.4, 0.3, 0.6]
     influence = [1.0, 2.0, 3.0, 4.0, 5.0]
-    scores = canary_scores(CanaryScores(), [trained_pair(i, each, 0.01 * i) for i, each in enumerate(m)])
+    scores = canary_scores(InputsAlone(), [trained_pair(i, each, 0.01 * i) for i, each in enumerate(m)])
     chosen = [
         {
             "end": "highest" if i > 2 else "lowest",
@@ -110,3 +117,46 @@ def test_self_influence_is_correlated_with_m_over_the_chosen_canaries() -> None:
         [row["estimate"], row["published"]], abs=1e-6
     )
     assert 2 == table["M_w effect", json.dumps({"images": "probe", "self-influence": "highest"})]["n"]
+
+
+TABLE_2 = "table 2, mnist, mlp1, no regulariser"
+
+
+def test_an_image_is_traced_without_the_feature_and_with_it() -> None:
+    before, after = made_up.influence([3.0, 9.0, 1.0, 7.0]), made_up.influence([3.0, 9.0, 8.0, 7.0])
+    chosen = made_up.chosen(2, end="lowest")
+    assert chosen.schema == CHOSEN
+    table = influence_change(InfluenceChange(RankedImage("lowest", 1)), [chosen, before, after])
+    assert [False, True] == table["with_feature"].to_pylist()
+    assert [1.0, 8.0] == table["self_influence"].to_pylist()
+    assert [0.0, 0.75 - 0.25] == [round(share, 6) for share in table["share_below"].to_pylist()]
+    found = summary_rows([table], TABLE_2)
+    with_it = json.dumps({"feature": "with", "image": "lowest"})
+    without = json.dumps({"feature": "without", "image": "lowest"})
+    assert [1.0e-13, 7.5e4] == [found["squared slopes", setting]["published"] for setting in (without, with_it)]
+    assert 8.0 == found["self-influence", with_it]["estimate"]
+
+
+def test_the_published_numbers_stand_beside_the_squared_slopes_without_and_with_the_feature() -> None:
+    traced = [
+        {"end": end, "with_feature": burnt, "self_influence": i, "squared_slopes": s, "share_below": b}
+        for end, burnt, i, s, b in (("highest", False, 1.0, 2.0, 0.9), ("highest", True, 3.0, 4.0, 0.95))
+    ]
+    traced.append({**traced[1], "end": "lowest"})
+    found = by_name(influence_rows(traced, PublishedNumbers(highest=(6.6e4, 7.5e4))))
+    rest = [None, None, 1, "training", None, None]
+    without, feature, lowest = (
+        f'{{"feature": "{name}", "image": "{end}"}}'
+        for name, end in (("without", "highest"), ("with", "highest"), ("with", "lowest"))
+    )
+    assert {
+        ("self-influence", without): [1.0, *rest, None],
+        ("squared slopes", without): [2.0, *rest, 6.6e4],
+        ("share of images with less self-influence", without): [0.9, *rest, None],
+        ("self-influence", feature): [3.0, *rest, None],
+        ("squared slopes", feature): [4.0, *rest, 7.5e4],
+        ("share of images with less self-influence", feature): [0.95, *rest, None],
+        ("self-influence", lowest): [3.0, *rest, None],
+        ("squared slopes", lowest): [4.0, *rest, None],
+        ("share of images with less self-influence", lowest): [0.95, *rest, None],
+    } == found

@@ -15,14 +15,11 @@ from tasks.audits.unique_feature.measures.latents import (
     feature_unit_rows,
     latents,
 )
-from tasks.job import marks
-from tasks.models.networks import Architecture
-from tasks.models.weights import network_row
-from tasks.models.weights import rows as weight_rows
-from tasks.schemas import MODEL
-from tests.tasks.audits.unique_feature import small
-from tests.tasks.audits.unique_feature.made_up import INK, reads_the_letter, summary_rows
-from tests.tasks.audits.unique_feature.small import wakes_above
+from tasks.contract.job import marks
+from tasks.contract.schemas import MODEL
+from tasks.models.networks import Architecture, network_row, weight_rows
+from tests.tasks.audits.unique_feature import made_up
+from tests.tasks.audits.unique_feature.made_up import INK, reads_the_letter, summary_rows, wakes_above
 from tests.tasks.summary_rows import by_name, with_t
 
 BRIGHT = 0.5001  # no mean of whole levels
@@ -35,7 +32,7 @@ def found(table: pa.Table, model: str, layer: str, unit: int) -> tuple[float, fl
 
 
 def test_a_unit_is_counted_where_the_feature_wakes_it_and_the_clean_image_does_not() -> None:
-    evaluation = small.evaluation(7)
+    evaluation = made_up.evaluation(7)
     table = latents(Latents(evaluation), [wakes_above(BRIGHT), reads_the_letter(1.0)])
     probe = probe_triples(evaluation)
     clean, random = (
@@ -52,7 +49,7 @@ def test_a_unit_is_counted_where_the_feature_wakes_it_and_the_clean_image_does_n
 
 
 def test_every_unit_of_both_hidden_layers_has_a_row_for_each_model() -> None:
-    table = latents(Latents(small.evaluation(7)), [reads_the_letter(1.0)] * 2)
+    table = latents(Latents(made_up.evaluation(7)), [reads_the_letter(1.0)] * 2)
     assert (LATENTS, 2 * (256 + 128)) == (table.schema, len(table))
     assert {("canary", "dense2", 256), ("canary", "dense3", 128), ("twin", "dense2", 256), ("twin", "dense3", 128)} == {
         (row["model"], row["layer"], row["units"]) for row in table.to_pylist()
@@ -63,8 +60,8 @@ def test_every_unit_of_both_hidden_layers_has_a_row_for_each_model() -> None:
 
 def test_a_canary_by_rank_is_looked_up() -> None:
     models = [reads_the_letter(1.0)] * 2
-    ranked = latents(Latents(small.evaluation(RankedImage("highest", 2))), [*models, small.chosen(30, 7)])
-    assert latents(Latents(small.evaluation(7)), models) == ranked
+    ranked = latents(Latents(made_up.evaluation(RankedImage("highest", 2))), [*models, made_up.chosen(30, 7)])
+    assert latents(Latents(made_up.evaluation(7)), models) == ranked
 
 
 def test_a_network_without_such_layers_is_refused_in_one_line() -> None:
@@ -73,7 +70,7 @@ def test_a_network_without_such_layers_is_refused_in_one_line() -> None:
     row |= {"network": network_row(network), "weights": weight_rows(network.initial(0))}
     cnn1 = pa.Table.from_pylist([row], MODEL)
     with pytest.raises(ValueError, match=r"^network is cnn1; latents are those of mlp1's layers dense2 and dense3$"):
-        latents(Latents(small.evaluation(7)), [cnn1, cnn1])
+        latents(Latents(made_up.evaluation(7)), [cnn1, cnn1])
 
 
 def test_a_unit_that_was_active_before_is_not_excited() -> None:
@@ -106,7 +103,7 @@ def test_the_commonest_units_are_those_of_the_largest_mean_over_models() -> None
 
 
 def test_layers_are_normalised_apart() -> None:
-    tables = [latents(Latents(small.evaluation(7)), [wakes_above(BRIGHT)] * 2) for _ in range(2)]
+    tables = [latents(Latents(made_up.evaluation(7)), [wakes_above(BRIGHT)] * 2) for _ in range(2)]
     table = commonest(pa.concat_tables(tables))
     rows = {(row["model"], row["layer"], row["unit"]): row for row in table.to_pylist()}
     assert 2 * (256 + 128) == len(rows)

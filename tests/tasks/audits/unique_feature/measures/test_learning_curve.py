@@ -8,37 +8,37 @@ import torch
 from torch.nn import functional
 
 from tasks.audits.unique_feature.canary_selection import RankedImage
-from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
+from tasks.audits.unique_feature.measures.canary_scores import canary_scores
 from tasks.audits.unique_feature.measures.divergences import score
-from tasks.audits.unique_feature.measures.history import History, history
 from tasks.audits.unique_feature.measures.learning_curve import (
     LEARNING_CURVE,
+    History,
     LearningCurve,
     TrackedModel,
     batch_key,
+    history,
     learning_curve,
     learning_curve_many,
     learning_curve_rows,
 )
-from tasks.compute_context import ComputeContext, use_context
+from tasks.audits.unique_feature.measures.units import InputsAlone
+from tasks.contract.job import marks
+from tasks.contract.schemas import MODEL
 from tasks.datasets.catalog import load
-from tasks.job import marks
 from tasks.models.inference import logits
-from tasks.models.weights import rows as weight_rows
-from tasks.schemas import MODEL
-from tasks.training.classifier import Burnt, Training, architecture, train
-from tasks.training.deduplication import NearestImages
+from tasks.models.networks import weight_rows
+from tasks.training.classifier import Burnt, NearestImages, Training, architecture, train
 from tasks.training.members import Member, TrainingError
-from tests.tasks.audits.unique_feature import small
-from tests.tasks.audits.unique_feature.made_up import summary_rows
-from tests.tasks.audits.unique_feature.small import LETTER, TRAINING
+from tasks.worker.compute_context import ComputeContext, use_context
+from tests.tasks.audits.unique_feature import made_up
+from tests.tasks.audits.unique_feature.made_up import LETTER, TRAINING, summary_rows
 from tests.tasks.summary_rows import by_name, with_t
 
 CANARY = 7
 # A rate that overshoots: the best epoch is not the last.
 TWIN = replace(TRAINING, epochs=8, patience=8, learning_rate=0.02, seed=1)
 CARRYING = replace(TWIN, burnt=(Burnt(CANARY, LETTER),))
-EVALUATION = small.evaluation(CANARY)
+EVALUATION = made_up.evaluation(CANARY)
 COURSES = [LearningCurve(CARRYING, EVALUATION, "canary"), LearningCurve(TWIN, EVALUATION, "twin")]
 
 
@@ -49,7 +49,7 @@ def at(table: pa.Table, epoch: int) -> dict[str, object]:
 
 def scored(models: list[pa.Table]) -> dict[str, object]:
     tables = [score(EVALUATION, models), history(History(CANARY), models)]
-    return canary_scores(CanaryScores(), tables).to_pylist()[0]  # type: ignore[no-any-return]
+    return canary_scores(InputsAlone(), tables).to_pylist()[0]  # type: ignore[no-any-return]
 
 
 def test_the_kept_epoch_has_the_scores_of_the_model_that_training_keeps() -> None:
@@ -119,17 +119,17 @@ def test_epoch_0_is_the_network_before_training() -> None:
 
 
 def test_a_canary_by_rank_has_the_course_of_its_row() -> None:
-    ranked = small.evaluation(RankedImage("highest", 2))
-    tables = [small.chosen(30, CANARY)]
+    ranked = made_up.evaluation(RankedImage("highest", 2))
+    tables = [made_up.chosen(30, CANARY)]
     configs = [LearningCurve(TWIN, ranked, "canary", LETTER), LearningCurve(TWIN, ranked, "twin")]
     assert [learning_curve(config, ()) for config in COURSES] == [learning_curve(config, tables) for config in configs]
     with pytest.raises(ValueError, match="rank is 2; of the highest self-influence 1 images were chosen"):
-        learning_curve(configs[1], [small.chosen(30)])
+        learning_curve(configs[1], [made_up.chosen(30)])
 
 
 def test_a_training_that_cannot_go_on_ends_its_course_alone() -> None:
     wild = replace(COURSES[1], training=replace(TWIN, learning_rate=1e30))
-    outside = LearningCurve(TWIN, small.evaluation(48), "twin")
+    outside = LearningCurve(TWIN, made_up.evaluation(48), "twin")
     found = dict(learning_curve_many([wild, outside, COURSES[1]], [(), (), ()]))
     assert isinstance(found[0], TrainingError)
     assert "canary is 48; it must be one of the 48 rows that are trained on" == str(found[1])
@@ -156,7 +156,7 @@ def test_outputs_that_are_not_finite_end_a_course() -> None:
 
 
 def test_courses_alike_in_all_but_seed_model_and_canary_share_a_call() -> None:
-    ranked = LearningCurve(replace(TWIN, seed=8), small.evaluation(RankedImage("lowest", 1)), "canary", LETTER)
+    ranked = LearningCurve(replace(TWIN, seed=8), made_up.evaluation(RankedImage("lowest", 1)), "canary", LETTER)
     assert batch_key(COURSES[0]) == batch_key(COURSES[1]) == batch_key(ranked)
     other = replace(COURSES[1], evaluation=replace(EVALUATION, seed=4))
     assert batch_key(COURSES[1]) != batch_key(other)
@@ -180,7 +180,7 @@ def test_a_course_that_cannot_be_is_refused(
     training: Training, canary: int | RankedImage, model: str, carried: object, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        LearningCurve(training, small.evaluation(canary), model, carried)  # type: ignore[arg-type]
+        LearningCurve(training, made_up.evaluation(canary), model, carried)  # type: ignore[arg-type]
 
 
 def test_the_task_is_marked_as_one_that_shares_calls() -> None:

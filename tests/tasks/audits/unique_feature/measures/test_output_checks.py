@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks import files
-from tasks.audits.unique_feature import AUDIT, UniqueFeature, blinded_pictures, plan, split
-from tasks.audits.unique_feature.external_models import ExternalModels
+from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan, single_models, split
+from tasks.audits.unique_feature.answer import verdict
+from tasks.audits.unique_feature.config import ExternalModels
+from tasks.audits.unique_feature.measures.output_checks import LABELS, TWICE
 from tasks.audits.unique_feature.single_models import single_model_config
-from tasks.audits.unique_feature.verdict import LABELS, TWICE, panel_verdict
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family
-from tasks.files import File
+from tasks.worker import files
+from tasks.worker.files import File
 from tests.tasks.audits.unique_feature.depth_first import tables
 
 SHAPE = (12, 12, 1)
@@ -40,13 +41,13 @@ def asked(outputs: tuple[File, ...] = (), accuracy: float | None = None) -> Uniq
 def sent(folder: Path, right: int, noise: float = 0.0, digits: int = 6) -> File:
     """The table of a model that sees how bright an image is, and names the labels of so many of those that have one."""
     config = single_model_config(asked(), 0)
-    name, pictures = blinded_pictures.pictures(config)
+    name, pictures = single_models.pictures(config)
     chance = np.random.default_rng(0)
     logits = np.zeros((len(pictures), CLASSES))
     logits[:, 0] = pictures.mean(axis=(1, 2, 3)) / 64
-    known = dict(zip(places(config), blinded_pictures.labels(config), strict=True))
+    known = dict(zip(places(config), single_models.labels(config), strict=True))
     named = set(list(known)[:right])
-    again = dict(blinded_pictures.repeated_ids(config))
+    again = dict(single_models.repeated_ids(config))
     known |= {again[place]: label for place, label in known.items() if place in again}
     named |= {again[place] for place in named if place in again}
     ids = [f"{name}/{place:06d}.png" for place in range(len(pictures))]
@@ -62,7 +63,7 @@ def sent(folder: Path, right: int, noise: float = 0.0, digits: int = 6) -> File:
 
 
 def places(config: Any) -> list[str]:
-    return blinded_pictures.picture_ids(config)[blinded_pictures.LABELLED_SET]
+    return single_models.picture_ids(config)[single_models.LABELLED_SET]
 
 
 @pytest.mark.parametrize(
@@ -79,13 +80,13 @@ def test_a_table_is_judged_only_where_it_is_what_a_model_says(
     config = asked((sent(tmp_path, right, noise),), accuracy=0.95)
     summary = tables(plan(config))["summary"]
     assert AUDIT.verdict is not None
-    verdict = AUDIT.answer(config, summary)
-    assert verdict is not None
-    assert (answer, True) == (verdict.answer, said in verdict.sentence), verdict.sentence
+    found = AUDIT.answer(config, summary)
+    assert found is not None
+    assert (answer, True) == (found.answer, said in found.sentence), found.sentence
     rows = {row["metric"]: row for row in summary.to_pylist()}
     commitment = split(config).commitment
     assert {"table": 1, "key": commitment[:16]} == json.loads(rows[TWICE]["setting"])
-    assert commitment[:16] in verdict.limits
+    assert commitment[:16] in found.limits
     assert (right / 100, 0.95, 100) == tuple(rows[LABELS][name] for name in ("estimate", "null", "n"))
     assert (noise > 0) == (rows[TWICE]["estimate"] > 0)
 
@@ -102,8 +103,8 @@ def test_a_table_whose_repeats_could_not_be_checked_is_not_judged_and_guessable_
     config = asked((sent(tmp_path, 93),))
     summary = tables(plan(config))["summary"]
     without = summary.filter([row["metric"] != TWICE for row in summary.to_pylist()])
-    verdict = panel_verdict(config.feature, without, tables=1)
-    assert "not judged" == verdict.answer
-    assert "of 1 of 1 tables the pictures handed out twice could not be checked" in verdict.sentence
+    unchecked = verdict(config, without)
+    assert "not judged" == unchecked.answer
+    assert "of 1 of 1 tables the pictures handed out twice could not be checked" in unchecked.sentence
     said = [AUDIT.answer(each, summary) for each in (config, replace(config, given=replace(config.given, secret="")))]
     assert [False, True] == ["an owner who tries seeds" in each.limits for each in said if each is not None]

@@ -17,12 +17,12 @@ from tasks.audits.unique_feature import PRESETS, UniqueFeature
 from tasks.audits.unique_feature import plan as planned
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
 from tasks.audits.unique_feature.measures.private_ranks import PRIVATE_RANKS, PrivateRank, private_rank, rows
+from tasks.contract.job import marks
+from tasks.contract.measure import Tables
+from tasks.contract.schemas import PRIVATE_MODEL
+from tasks.contract.summaries import Row
 from tasks.datasets.catalog import pin
-from tasks.job import marks
-from tasks.measure import Tables
-from tasks.schemas import PRIVATE_MODEL
-from tasks.summaries import Row
-from tasks.training.privacy import Privacy
+from tasks.training.recipe import Privacy
 
 ALL_GLYPHS = 4_457_400
 DELTA = 1e-5

@@ -1,0 +1,188 @@
+"""When in training memory begins, and whether losses show it: both by epoch, as in figures 4a and 4b."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dashboards import drawing, layout, legend
+from dashboards.audits.density.observations import SCORE_LOOKS, SCORES, Statistics, score_legend_entry
+from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, curve, level, marks
+from dashboards.columns import integers, numbers, texts
+
+MEASURES = {"quantile 0.999": "99.9 % quantile", "quantile 0.95": "95 % quantile", "median": "median"}
+PANEL = 1.5  # inches
+MARKED = 12  # epochs with a mark each
+NEEDED = {"epoch", "models", "split", "estimate", "low", "high", "n"}
+MODELS = {"folds": "models with a fold left out", "whole": "model of all data"}
+SHORT = {"folds": "a fold left out", "whole": "of all data"}
+DASHES: dict[str, Any] = {"folds": "-", "whole": (0, (4, 2))}
+SPLITS = {"test": "canary", "train": "twin"}
+SKIPPED = 0.1  # of the epochs, at the start, whose losses need not fit: they would hide what the rest differ by
+Curves = dict[str, dict[str, Curve]]  # statistic -> score -> its course
+Nulls = dict[tuple[str, str], float | None]  # (statistic, score) -> its value where nothing is memorised
+Losses = dict[tuple[str, str], Curve]  # by models and split: nats per image, with the interval over trainings
+
+
+def learning_curve(statistics: Statistics) -> Figure | None:
+    """The highest quantiles and the median of both scores by epoch, with jackknife intervals."""
+    known = {
+        statistic: {score: course for score in SCORES if (course := statistics.curve(score, statistic))}
+        for statistic in MEASURES
+    }
+    curves = {
+        statistic: of_score
+        for statistic, of_score in known.items()
+        if of_score and max(len(course.places) for course in of_score.values()) > 1
+    }
+    if not curves:
+        return None
+    nulls = {
+        (statistic, score): statistics.null(score, statistic)
+        for statistic, of_score in curves.items()
+        for score in of_score
+    }
+    across = epoch_axes(course for of_score in curves.values() for course in of_score.values())
+    panels = []
+    for (statistic, of_score), box in zip(curves.items(), layout.stack(len(curves), PANEL, gap=0.38), strict=True):
+        layers: list[Layer] = [level(0)]
+        for score, course in of_score.items():
+            colour, marker, _ = SCORE_LOOKS[score]
+            layers.append(curve(course, SCORE_LOOKS[score], marked=MARKED))
+            if (null := nulls[statistic, score]) is not None:
+                layers.append(marks([course.places[-1]], [null], colour, marker, 6, markerfacecolor="none"))
+        axis = across[statistic == list(curves)[-1]]
+        panels.append(Panel(box, layers, x=axis, y=Axis(most=4), title=f"{MEASURES[statistic]}, nats"))
+    scores = [score for score in SCORES if any(score in of_score for of_score in curves.values())]
+    return Chart(
+        "course",
+        "When in training do models begin to memorise?",
+        learning_curve_caption(curves, nulls),
+        " ".join(
+            f"{MEASURES[statistic]} of {SCORES[score]}: {course.describe(0)} after epoch {course.places[0]}, "
+            f"{course.describe()} after epoch {course.places[-1]}"
+            f"{'' if (null := nulls[statistic, score]) is None else f', null {drawing.format_number(null)}'}."
+            for statistic, of_score in curves.items()
+            for score, course in of_score.items()
+        ),
+        PANEL * len(curves) + legend.ROW + 0.4,
+        panels,
+        [score_legend_entry(score) for score in scores],
+    ).figure()
+
+
+def learning_curve_caption(curves: Curves, nulls: Nulls) -> str:
+    """The caption of the scores by epoch."""
+    n = max(course.n for of_score in curves.values() for course in of_score.values())
+    shade = (
+        f"Shade: 95 % intervals by the jackknife over {n} repetitions. " if n > 1 else "One repetition: no intervals. "
+    )
+    hollow = (
+        "Hollow, at the last epoch: what it is where nothing is memorised. "
+        if any(null is not None for null in nulls.values())
+        else ""
+    )
+    return (
+        "Over all observations, after the epochs at which the models were asked. "
+        f"{shade}{hollow}Dashed: 0. Where the high quantiles rise while training and test loss still fall together, "
+        "early stopping does not prevent memory."
+    )
+
+
+def epoch_axes(curves: Iterable[Curve]) -> tuple[Axis, Axis]:
+    """The axis of epochs from 0 on: of a panel that has another below it, and of the last."""
+    limits = drawing.padded_limits([0.0, float(max(int(each.places[-1]) for each in curves))], 0.03)
+    return Axis("", limits, 6, whole=True, worded=False), Axis("epoch", limits, 6, whole=True)
+
+
+def losses(table: pa.Table) -> Figure | None:
+    """Both losses by epoch: the mean of the models with a fold left out, and the model of all data."""
+    by_kind = read_losses(table)
+    if not by_kind:
+        return None
+    lines = [
+        curve(loss, (SPLITS[split], "o", DASHES[models]), alpha=0.18, marked=1)
+        for (models, split), loss in by_kind.items()
+    ]
+    limits = loss_limits(list(by_kind.values()))
+    panel = Panel(
+        layout.wide_box(0.5, 2.2), lines, x=epoch_axes(by_kind.values())[1], y=Axis("loss, nats per image", limits)
+    )
+    return Chart(
+        "losses",
+        "Do the losses show what is memorised?",
+        losses_caption(by_kind, limits[1]),
+        " ".join(describe_losses(by_kind, models) for models in MODELS if any(name == models for name, _ in by_kind)),
+        2.2 + 2 * legend.ROW + 0.65,
+        [panel],
+        [
+            legend.line(
+                f"{split}, {SHORT[models]}", color=drawing.light(SPLITS[split]), linewidth=1.5, linestyle=DASHES[models]
+            )
+            for models, split in by_kind
+        ],
+    ).figure()
+
+
+def read_losses(table: pa.Table) -> Losses:
+    """The losses by models and split, in the order of the epochs."""
+    if not set(table.column_names) >= NEEDED:
+        return {}
+    models, split, epoch = texts(table, "models"), texts(table, "split"), integers(table, "epoch")
+    estimate, low, high = (numbers(table, name) for name in ("estimate", "low", "high"))
+    losses = {}
+    for models_kind in MODELS:
+        for split_kind in SPLITS:
+            rows = np.flatnonzero((models == models_kind) & (split == split_kind) & ~np.isnan(estimate))
+            rows = rows[np.argsort(epoch[rows], kind="stable")]
+            if len(rows):
+                n = int(integers(table, "n")[rows].max())
+                losses[models_kind, split_kind] = Curve(epoch[rows], estimate[rows], low[rows], high[rows], n=n)
+    return losses
+
+
+def loss_limits(losses: Sequence[Curve]) -> tuple[float, float]:
+    """Limits of the y axis that hold the losses of all but the first epochs, which are far above the rest."""
+    last = max(int(loss.places[-1]) for loss in losses)
+    kept: list[float] = []
+    for loss in losses:
+        late = loss.places > SKIPPED * last
+        kept += [float(value) for values in (loss.value, loss.low, loss.high) for value in values[late]]
+    return drawing.padded_limits([value for value in kept if not np.isnan(value)])
+
+
+def losses_caption(by_kind: Losses, high: float) -> str:
+    """The caption of the losses, of which those up to `high` are drawn."""
+    above = max(int(loss.places[loss.value > high].max(initial=0)) for loss in by_kind.values())
+    cut = f" Losses up to epoch {above} lie above what is drawn." if above else ""
+    trainings = max((loss.n for (models, _), loss in by_kind.items() if models == "folds"), default=0)
+    shade = (
+        f" Shade: 95 % t intervals over {trainings} trainings, hidden where narrower than the line."
+        if trainings > 1
+        else ""
+    )
+    return (
+        "What is minimised (the negative lower bound of log P), in nats per image: of the images trained on as they "
+        f"were seen in the epoch, and of the test split after it.{shade} Where the two part, models overfit; memory "
+        f"needs no such gap.{cut}"
+    )
+
+
+def describe_losses(by_kind: Losses, models: str) -> str:
+    """The last losses, the gap between them and where the test loss was lowest, in words."""
+    splits = {split: by_kind[models, split] for split in SPLITS if (models, split) in by_kind}
+    last = {split: float(loss.value[-1]) for split, loss in splits.items()}
+    n = max(loss.n for loss in splits.values())
+    words = f"{MODELS[models].capitalize()}, {n} training{'s'[: n > 1]}, after epoch "
+    words += f"{max(int(loss.places[-1]) for loss in splits.values())}: "
+    words += ", ".join(f"{split} loss {drawing.format_number(value)}" for split, value in last.items())
+    if len(last) == 2:
+        words += f", gap {drawing.format_number(last['test'] - last['train'])}"
+    if "test" in splits:
+        test = splits["test"]
+        at = int(test.value.argmin())
+        words += f"; test loss lowest after epoch {test.places[at]}, {drawing.format_number(float(test.value[at]))}"
+    return f"{words}."

@@ -1,0 +1,255 @@
+"""Nearest neighbours: of observations among samples, as in figures 5, 12 and 13, and near duplicates in the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dashboards import drawing, layout, legend
+from dashboards.audits.density.observations import DASHES, KIND_COLOURS, KINDS
+from dashboards.chart import Array, Axis, Chart, Figure, Panel, intervals, level, line, marks, upright
+from dashboards.columns import integers, numbers, texts
+from tasks.audits.density.highly_memorised import HIGH
+
+RATIOS = {"group", "low", "high", "mean", "standard_error", "n", "quantiles"}
+PANEL = 1.75  # inches
+SE = 1.96
+PAIRS = {"rank", "row", "other", "distance"}
+MOST = 300  # pairs
+NAMED = 3
+ALIKE = {"same label": ("accent", "o"), "different labels": ("canary", "^"), "pairs": ("accent", "o")}
+Kinds = dict[str, tuple[Array, int]]  # kind -> the quantiles of its ratios, and how many it has
+
+
+@dataclass(frozen=True)
+class Bins:
+    """The mean ratio in bins of M, from the lowest up, with its standard error (NaN: one observation)."""
+
+    low: Array
+    high: Array
+    mean: Array
+    error: Array
+    n: Array
+
+    @property
+    def width(self) -> float:
+        """The median width of the bins; 1 if all are open."""
+        widths = self.high - self.low
+        return float(np.nanmedian(widths)) if not np.isnan(widths).all() else 1.0
+
+    @property
+    def starts(self) -> Array:
+        """The lower end of each bin, as if the open ones were as wide as the others."""
+        starts: Array = np.where(np.isnan(self.low), self.high - self.width, self.low)
+        return starts
+
+
+def ratios(table: pa.Table) -> Figure | None:
+    """The mean ratio by score with 1.96 standard errors, and its distribution for both kinds of observations."""
+    if not set(table.column_names) >= RATIOS:
+        return None
+    bins, groups = read_mean_ratios(table), read_quantiles(table)
+    if bins is None and not groups:
+        return None
+    alt = [
+        *([] if bins is None else [describe_means(bins)]),
+        *(describe_quantiles(kind, *group) for kind, group in groups.items()),
+    ]
+    panels = [] if bins is None else [means_panel(layout.wide_box((PANEL + 0.6) * bool(groups) + 0.55, PANEL), bins)]
+    panels += [cumulative_panel(groups)] if groups else []
+    return Chart(
+        "neighbours",
+        "Does the model draw images nearer to what it memorised?",
+        ratio_caption(bins, groups),
+        " ".join(alt),
+        (PANEL + 0.6) * len(panels) + legend.ROW + 0.2,
+        panels,
+        [
+            legend.line(KINDS[kind], linewidth=2, color=drawing.light(KIND_COLOURS[kind]), linestyle=DASHES[kind])
+            for kind in groups
+        ],
+    ).figure()
+
+
+def ratio_caption(bins: Bins | None, groups: Kinds) -> str:
+    """The caption of the ratios."""
+    above = (
+        f"Dots: the mean over the observations of a bin of M with ± {SE} standard errors over them; hollow: a bin with "
+        f"one observation, which has none.{describe_far_bins(bins)} "
+        if bins is not None
+        else ""
+    )
+    below = (
+        "Below: the share of observations whose ratio is at most so much: the further right a line lies, the nearer "
+        f"samples come. Highly memorised: M above its {HIGH:.0%} quantile, n "
+        + ", ".join(f"{n:,} {KINDS[kind]}" for kind, (_, n) in groups.items())
+        + ". "
+        if groups
+        else ""
+    )
+    return (
+        "The ratio of an observation: its distance to the nearest validation image over that to the nearest image "
+        "drawn from the model, as many of both; Euclidean, at half the resolution. Dashed: 1, both equally near. "
+        f"{above}{below}One set of samples of one model: its chance is in no interval here."
+    )
+
+
+def read_mean_ratios(table: pa.Table) -> Bins | None:
+    group = texts(table, "group")
+    low, high, mean, error = (numbers(table, name) for name in ("low", "high", "mean", "standard_error"))
+    rows = np.flatnonzero((group == "bin") & ~np.isnan(mean) & ~(np.isnan(low) & np.isnan(high)))
+    if not len(rows):
+        return None
+    rows = rows[np.lexsort((np.where(np.isnan(high), np.inf, high)[rows], np.where(np.isnan(low), -np.inf, low)[rows]))]
+    n = integers(table, "n").astype(np.float64)[rows]
+    return Bins(low[rows], high[rows], mean[rows], np.where(n > 1, error[rows], np.nan), n)
+
+
+def read_quantiles(table: pa.Table) -> Kinds:
+    """The quantiles of each kind's ratios, at even steps from the smallest to the largest, and how many it has."""
+    group, n, quantiles = texts(table, "group"), integers(table, "n"), table["quantiles"].to_pylist()
+    groups = {}
+    for kind in KINDS:
+        for row in np.flatnonzero(group == kind):
+            values = np.array(quantiles[row] or [], np.float64)
+            if len(values) > 1 and np.isfinite(values).all():
+                groups[kind] = (values, int(n[row]))
+    return groups
+
+
+def means_panel(box: layout.Box, bins: Bins) -> Panel:
+    """The mean of each bin that is drawn."""
+    shown, alone = near_bins(bins), np.isnan(bins.error)
+    middle = (bins.starts + np.where(np.isnan(bins.high), bins.starts + bins.width, bins.high)) / 2
+    several, single = shown & ~alone, shown & alone
+    half = SE * bins.error[several]
+    size = 4.5 if shown.sum() <= 60 else 3
+    layers = [
+        level(1),
+        intervals(middle[several], bins.mean[several] - half, bins.mean[several] + half, "accent", 1.6),
+        marks(middle[several], bins.mean[several], "accent", "o", size),
+        marks(middle[single], bins.mean[single], "accent", "o", size, markerfacecolor="none"),
+    ]
+    across = Axis("M as published, nats", drawing.padded_limits(middle[shown].tolist(), 0.03), 6)
+    return Panel(box, layers, x=across, y=Axis("mean ratio"))
+
+
+def describe_far_bins(bins: Bins) -> str:
+    """The observations of the bins that are not drawn, in words; empty where all are."""
+    left = ~near_bins(bins)
+    if not left.any():
+        return ""
+    starts = bins.starts[left]
+    count, far = int(bins.n[left].sum()), starts[np.abs(starts).argmax()]
+    return (
+        f" Not drawn: {count:,} observation{'s'[: count > 1]} in far bins, to {drawing.format_number(float(far))} nats."
+    )
+
+
+def near_bins(bins: Bins) -> Any:
+    """Mask of the bins to draw: all but those of a few observations far from the others."""
+    share = np.cumsum(bins.n) / bins.n.sum()
+    first, last = int((share >= 0.0005).argmax()), int((share >= 0.9995).argmax())
+    edge = np.where(np.isnan(bins.low), bins.high, bins.low)
+    reach = max(float(edge[last] - edge[first]), 1e-9)
+    return (edge >= edge[first] - 0.5 * reach) & (edge <= edge[last] + 0.5 * reach)
+
+
+def cumulative_panel(groups: Kinds) -> Panel:
+    """The share of observations up to each ratio, a line for each kind."""
+    lines = [
+        line(values, np.linspace(0, 1, len(values)), KIND_COLOURS[kind], linewidth=2, linestyle=DASHES[kind])
+        for kind, (values, _) in groups.items()
+    ]
+    ends = [1.0, *(end for values, _ in groups.values() for end in np.quantile(values, (0.01, 0.99)).tolist())]
+    across = Axis("nearest-neighbour ratio", drawing.padded_limits(ends))
+    return Panel(layout.wide_box(0.55, PANEL), [upright(1), *lines], x=across, y=Axis("share up to it", (-0.02, 1.02)))
+
+
+def describe_means(bins: Bins) -> str:
+    """The mean ratio and in how many bins it differs from 1, in words."""
+    mean = float(np.average(bins.mean, weights=bins.n))
+    half = SE * bins.error
+    above, below = (int(differing.sum()) for differing in (bins.mean - half > 1, bins.mean + half < 1))
+    return (
+        f"Mean ratio {drawing.format_number(mean)} over {int(bins.n.sum()):,}"
+        f" observations in {len(bins.n)} bins of M; in "
+        f"{above} bins it is above 1 and in {below} below 1 by more than {SE} standard errors."
+    )
+
+
+def describe_quantiles(kind: str, values: Array, n: int) -> str:
+    """The median ratio of a kind and its middle 90 %, in words."""
+    low, middle, high = (drawing.format_number(float(value)) for value in np.quantile(values, (0.05, 0.5, 0.95)))
+    return f"{KINDS[kind].capitalize()} (n {n:,}): median ratio {middle}, middle 90 % {low} to {high}."
+
+
+def duplicates(table: pa.Table) -> Figure | None:
+    """Pairs by rank and distance, with those of different labels marked."""
+    if not set(table.column_names) >= PAIRS:
+        return None
+    distance = numbers(table, "distance")
+    order = np.argsort(integers(table, "rank"), kind="stable")
+    order = order[~np.isnan(distance[order])]
+    if not len(order):
+        return None
+    rest = f" The first {MOST} of {len(order)} pairs are drawn." if len(order) > MOST else ""
+    caption = (
+        "Each mark is a pair of training images and their Euclidean distance; at 0 they are the same image. What has "
+        "such a twin is still trained on when it is held out, so its score M is low though the model may reproduce "
+        f"it.{rest} No intervals: every pair is shown as it is."
+    )
+    shown = order[:MOST]
+    rank, closest = integers(table, "rank")[shown], distance[shown]
+    names = np.array(pair_kinds(table))[shown]
+    masks = {name: names == name for name in ALIKE if (names == name).any()}
+    size = 4.5 if len(shown) <= 100 else 3
+    panel = Panel(
+        layout.wide_box(0.55, 2.05),
+        [marks(rank[mask], closest[mask], *ALIKE[name], size, markeredgewidth=0) for name, mask in masks.items()],
+        x=Axis("pair, the closest first", drawing.padded_limits([1.0, float(rank.max())], 0.03), 6, whole=True),
+        y=Axis("distance", drawing.padded_limits([0.0, float(closest.max())])),
+    )
+    return Chart(
+        "duplicates",
+        "Are there images twice in the training set?",
+        caption,
+        describe_duplicates(table, order),
+        3.0,
+        [panel],
+        [
+            legend.series_entry(f"{name}, {int(mask.sum())}", (*ALIKE[name], "none"), markersize=5, markeredgewidth=0)
+            for name, mask in masks.items()
+        ],
+    ).figure()
+
+
+def describe_duplicates(table: pa.Table, order: NDArray[np.int64]) -> str:
+    """The distances of the pairs, the number with different labels and the closest, in words."""
+    distance, kind = numbers(table, "distance")[order], pair_kinds(table)
+    row, other = integers(table, "row")[order], integers(table, "other")[order]
+    closest = ", ".join(
+        f"{one} and {two} ({drawing.format_number(float(apart))})"
+        for one, two, apart in zip(row[:NAMED], other[:NAMED], distance[:NAMED], strict=True)
+    )
+    different = sum(kind[at] == "different labels" for at in order)
+    return (
+        f"{len(order)} pairs, distance {drawing.format_number(float(distance[0]))}"
+        f" to {drawing.format_number(float(distance[-1]))}; "
+        f"{int((distance == 0).sum())} pairs at 0"
+        f"{f'; {different} of different labels' if 'pairs' not in kind else ''}. Closest: rows {closest}."
+    )
+
+
+def pair_kinds(table: pa.Table) -> list[str]:
+    """Whether each pair's labels are the same; `pairs` for data without labels."""
+    if not {"label", "other_label"} <= set(table.column_names):
+        return ["pairs"] * table.num_rows
+    label, other = numbers(table, "label"), numbers(table, "other_label")
+    if np.isnan(label).any() or np.isnan(other).any():
+        return ["pairs"] * table.num_rows
+    return ["same label" if one == two else "different labels" for one, two in zip(label, other, strict=True)]

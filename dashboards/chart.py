@@ -1,0 +1,225 @@
+"""Charts: panels of layers on two axes with their legend, caption and alternative text, declared whole and drawn once.
+
+A layer is a function that draws on axes: a line, a band, bars, a histogram, or what a figure has of its own. A panel
+draws its layers in order and then sets its axes. Boxes are in inches from the lower left corner of the figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dashboards import drawing, legend
+from dashboards.layout import Box, Rows
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+Array = NDArray[np.float64]
+Layer = Callable[["Axes"], object]
+Look = Mapping[str, Any]  # matplotlib's properties of a line
+Listing = tuple[float, Sequence[tuple[str, legend.Series, str]], str]  # inches, entries and their heading
+MARKED = 15  # places of a curve with a mark each
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a page; `name` is also the stem of its file.
+
+    `svg` is a whole `<svg>` element in the colours of `dashboards.drawing`, which a page may turn into its own. `alt`
+    says in words what it shows, with the numbers that matter; `caption` says how to read it: n, units, null.
+    """
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    svg: str
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis of a panel: its label, its ends, and its ticks.
+
+    There are at most `most` round ticks (None: as matplotlib has them), integers if `whole`; or those of `ticks`, each
+    with its label. A `log` axis across needs the values that it must hold.
+    """
+
+    label: str = ""
+    limits: tuple[float, float] | None = None
+    most: int | None = 5
+    whole: bool = False
+    ticks: tuple[ArrayLike, Sequence[str]] | None = None
+    grid: bool = True  # of an axis across
+    worded: bool = True  # tick labels are shown
+    log: Sequence[float] | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Layers, drawn in order, on their axes. `finish` sets what the axes' fields cannot say."""
+
+    box: Box
+    layers: Sequence[Layer]
+    x: Axis = Axis()
+    y: Axis = Axis()
+    title: str = ""
+    title_size: float = drawing.TEXT
+    finish: Sequence[Layer] = ()
+
+    def draw(self, figure: Any) -> None:
+        axes = drawing.add_axes(figure, *self.box)
+        for layer in self.layers:
+            layer(axes)
+        if self.title:
+            axes.set_title(self.title, fontsize=self.title_size)
+        drawing.set_ticks(axes, self.x.most, self.y.most, self.x.whole)
+        if self.x.log is not None:
+            drawing.set_log_x_axis(axes, self.x.log)
+        if self.y.log is not None:
+            drawing.set_log_y_axis(axes)
+        for name, axis in (("x", self.x), ("y", self.y)):
+            if axis.limits is not None:
+                getattr(axes, f"set_{name}lim")(*axis.limits)
+            if axis.ticks is not None:
+                getattr(axes, f"set_{name}ticks")(*axis.ticks)
+            if axis.label:
+                getattr(axes, f"set_{name}label")(axis.label)
+        if not self.x.grid:
+            axes.grid(axis="x", visible=False)
+        axes.tick_params(labelbottom=self.x.worded, labelleft=self.y.worded)
+        for layer in self.finish:
+            layer(axes)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Panels in a figure of so many inches, below their legend; `listing` is a legend with values below them."""
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    height: float
+    panels: Sequence[Panel]
+    legend: Sequence[Artist] = ()
+    columns: int = 2
+    listing: Listing | None = None
+    notes: Sequence[tuple[float, float, str, Look]] = ()  # texts at shares of width and height
+
+    def figure(self) -> Figure:
+        """The chart as it is drawn."""
+        canvas = drawing.canvas(self.height)
+        for panel in self.panels:
+            panel.draw(canvas)
+        for x, y, text, look in self.notes:
+            canvas.text(x, y, text, **look)
+        if self.listing is not None:
+            legend.add_below(canvas, *self.listing)
+        if self.legend:
+            legend.add_above(canvas, self.legend, self.columns)
+        return Figure(self.name, self.title, self.caption, self.alt, drawing.svg(canvas, self.name))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Estimates at ascending places with their intervals; NaN where there is none. All are (places,)."""
+
+    places: NDArray[Any]
+    value: Array
+    low: Array
+    high: Array
+    n: int = field(default=0, kw_only=True)  # the size of the sample, where it is known
+
+    def describe(self, at: int = -1) -> str:
+        """The estimate at one of the places with its interval, in words."""
+        low, high = float(self.low[at]), float(self.high[at])
+        ends = "" if np.isnan(low) or np.isnan(high) else drawing.format_interval(low, high)
+        return f"{drawing.format_number(float(self.value[at]))}{ends}"
+
+    @property
+    def whole(self) -> NDArray[np.bool_]:
+        """Whether each place has an interval."""
+        return ~np.isnan(self.low) & ~np.isnan(self.high)
+
+
+def curve(shown: Curve, series: legend.Series, width: float = 1.5, alpha: float = 0.15, marked: int = MARKED) -> Layer:
+    """The estimates as a line over the band of their intervals; over a bar where there is a single place."""
+    colour, marker, dash = series
+    whole, size = shown.whole, 4.5 if len(shown.places) <= marked else 0
+    ends = (shown.places[whole], shown.low[whole], shown.high[whole])
+
+    def draw(axes: Axes) -> None:
+        if len(shown.places) > 1 and alpha and whole.any():
+            axes.fill_between(*ends, alpha=alpha, linewidth=0, color=drawing.light(colour))
+        elif alpha and whole.any():
+            intervals(*ends, colour)(axes)
+        line(shown.places, shown.value, colour, marker=marker, markersize=size, linestyle=dash, linewidth=width)(axes)
+
+    return draw
+
+
+def line(x: ArrayLike, y: ArrayLike, colour: str, **look: Any) -> Layer:
+    """A line, marks or both, with matplotlib's properties of a line."""
+    return lambda axes: axes.plot(x, y, color=drawing.light(colour), **look)
+
+
+def marks(x: ArrayLike, y: ArrayLike, colour: str, marker: str, size: float, **look: Any) -> Layer:
+    """Marks that no line joins."""
+    return line(x, y, colour, **{"marker": marker, "markersize": size, "linestyle": "none"} | look)
+
+
+def intervals(
+    places: ArrayLike, low: ArrayLike, high: ArrayLike, colour: str, width: float = 1.8, level: bool = False
+) -> Layer:
+    """A bar from low to high at each place, upright or `level`, as one path."""
+    x, y = drawing.segment_path(places, low, high)
+    return line(*((y, x) if level else (x, y)), colour, linewidth=width, solid_capstyle="butt")
+
+
+def area(x: ArrayLike, low: ArrayLike, high: ArrayLike, colour: str, **look: Any) -> Layer:
+    """The area between two lines, without an edge."""
+    return lambda axes: axes.fill_between(x, low, high, color=drawing.light(colour), linewidth=0, **look)
+
+
+def level(y: float, look: Look = drawing.NULL) -> Layer:
+    """A line across the panel, that of the null unless it has another look."""
+    return lambda axes: axes.axhline(y, **look)
+
+
+def upright(x: float, look: Look = drawing.NULL) -> Layer:
+    """A line up the panel, that of the null unless it has another look."""
+    return lambda axes: axes.axvline(x, **look)
+
+
+def histogram(counts: ArrayLike, edges: ArrayLike, colour: str, width: float = 1.2) -> Layer:
+    """Counts in bins: filled with the band of the colour, below a line of the colour itself."""
+
+    def draw(axes: Axes) -> None:
+        axes.stairs(counts, edges, fill=True, color=drawing.light(f"{colour}-band"))
+        axes.stairs(counts, edges, color=drawing.light(colour), linewidth=width)
+
+    return draw
+
+
+def cdf(values: Array, low: float, high: float) -> tuple[Array, Array]:
+    """The empirical distribution of sorted values as a path in steps, from one end of an axis to the other."""
+    shares = np.arange(1, len(values) + 1) / len(values)
+    x = np.concatenate([[low], values.repeat(2), [high]])
+    return x, np.concatenate([[0.0, 0.0], shares.repeat(2)[:-1], [1.0]])
+
+
+def row_panel(rows: Rows, layers: Sequence[Layer], across: Axis) -> Panel:
+    """A panel with a row for each name."""
+    return Panel(
+        rows.box,
+        layers,
+        x=across,
+        y=Axis(limits=(-0.6, len(rows.names) - 0.4)),
+        finish=(lambda axes: axes.set_yticks(rows.y, rows.names, color=drawing.light("ink")), drawing.hide_y_axis),
+    )

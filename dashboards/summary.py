@@ -1,0 +1,70 @@
+"""Rows of a summary: what their settings hold, which of them a figure asks for, and short labels of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Row = Mapping[str, Any]
+LETTERS = 24  # of a label
+LEAST = 6  # letters that a shortened word keeps
+
+
+def read_setting(text: str | None) -> dict[str, Any]:
+    """The setting of a row, which is JSON. ValueError where it is none."""
+    return dict(json.loads(text or "{}"))
+
+
+def find_rows(summary: Sequence[Row], metric: str, **setting: Any) -> Iterator[tuple[dict[str, Any], Row]]:
+    """The settings and rows of a metric whose settings have these values."""
+    for row in summary:
+        if row["metric"] == metric:
+            found = read_setting(row["setting"])
+            if all(found.get(name) == value for name, value in setting.items()):
+                yield found, row
+
+
+def find_row(summary: Sequence[Row], metric: str, **setting: Any) -> Row | None:
+    """The row of a metric whose setting is this one and no more; None without it."""
+    return next((row for found, row in find_rows(summary, metric) if found == setting), None)
+
+
+def finite(value: Any) -> bool:
+    """Whether this is a finite number."""
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def row_label(row: Row, most: int = LETTERS) -> str:
+    """A label that tells the rows of a metric apart: the values of what was varied."""
+    return fit_words(words(row), most) or "all"
+
+
+def words(row: Row) -> list[str]:
+    """The values of what was varied, numbers with their names; a setting that is no JSON as it is."""
+    try:
+        setting = read_setting(row["setting"])
+    except ValueError:
+        return [str(row["setting"])]
+    return [f"{name} {value}" if isinstance(value, int | float) else str(value) for name, value in setting.items()]
+
+
+def fit_words(words: Sequence[str], most: int = LETTERS) -> str:
+    """The words joined by commas, the longest shortened until they fit; the last often tells rows apart."""
+    words = list(words)
+    while (over := len(", ".join(words)) - most) > 0 and max(map(len, words)) > LEAST:
+        at = max(range(len(words)), key=lambda index: len(words[index]))
+        words[at] = shorten(words[at], max(LEAST, len(words[at]) - over))
+    return shorten(", ".join(words), most)
+
+
+def shorten(text: str, most: int = LETTERS) -> str:
+    """The text, truncated with an ellipsis to at most so many letters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def format_range(counts: Sequence[int]) -> str:
+    """Sample sizes in words: one number, or from the smallest to the largest."""
+    low, high = min(counts), max(counts)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -1,0 +1,130 @@
+"""What is noted beside a run: where it is tracked, and what people say of its certificate. No key knows of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+
+from orchestrator.errors import Damaged, SpecError
+from orchestrator.quantities import IN_A_LINE, printable
+from orchestrator.run_folder.run_files import seal, unseal
+from orchestrator.spec import spec_file
+from orchestrator.spec.fields import nearest
+from orchestrator.store import atomic_write
+
+RECEIPT_FILE = "mlflow.json"
+DETAILS_FILE = "details.json"
+LONGEST_DETAIL = 200  # characters of one of them, so that the certificate stays one sheet
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Delivery of a run. `position`, `state` and `fingerprint` identify what was delivered; empty until all of it was.
+
+    position: of the log, in bytes. fingerprint: of the files. artifacts: their digests by path.
+    """
+
+    uri: str
+    experiment: str
+    experiment_id: str
+    run_id: str
+    address: str
+    position: int = 0
+    state: str = ""
+    fingerprint: str = ""
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_receipt(folder: Path) -> Receipt | None:
+    """The receipt of the run in this folder; None if it is absent or unreadable: then all is delivered again."""
+    with suppress(OSError, ValueError, TypeError):
+        return Receipt(**json.loads((folder / RECEIPT_FILE).read_text(encoding="utf-8")))
+    return None
+
+
+def write_receipt(folder: Path, receipt: Receipt) -> None:
+    atomic_write.replace(folder, folder / RECEIPT_FILE, (json.dumps(asdict(receipt), indent=1) + "\n").encode())
+
+
+@dataclass(frozen=True)
+class Details:
+    """One line each; empty where nobody has said it."""
+
+    title: str = ""
+    auditor: str = ""
+    client: str = ""
+    purpose: str = ""
+
+    def __bool__(self) -> bool:
+        return any(asdict(self).values())
+
+
+DETAIL_NAMES = tuple(field.name for field in fields(Details))
+
+
+def read_details(folder: Path) -> Details:
+    """The details of the run in this folder; empty ones where there are none. Raises Damaged if they are not as
+    they were written.
+    """
+    path = folder / DETAILS_FILE
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return Details()
+    except OSError as error:
+        raise Damaged(f"{path} cannot be read: {error.strerror or error}") from None
+    try:
+        return Details(**_parse_details(unseal(data), str(path)))
+    except (ValueError, SpecError) as error:
+        reason = str(error) if isinstance(error, SpecError) else f"{path}: {error}"
+        raise Damaged(f"{reason}; delete the file and give the details again") from None
+
+
+def give_details(folder: Path, given: Mapping[str, str]) -> Details:
+    """Change those of the run's details that are given, and keep them; an empty text takes one away.
+
+    Raises SpecError, in one line, for one that is no line of text, and StoreError where it cannot be written.
+    """
+    checked = _parse_details(given, "")
+    path = folder / DETAILS_FILE
+    details = replace(Details() if set(checked) == set(DETAIL_NAMES) else read_details(folder), **checked)
+    if details:
+        atomic_write.replace(folder, path, seal(asdict(details), indent=1) + b"\n")
+    else:
+        path.unlink(missing_ok=True)
+    return details
+
+
+def load_details(path: Path) -> dict[str, str]:
+    """The details in a YAML file with some of their names. Raises SpecError, in one line, for anything else."""
+    value = spec_file.load_yaml(path)
+    if not isinstance(value, Mapping):
+        content = "nothing" if value is None else f"a {type(value).__name__}"
+        raise SpecError(f"{path} holds {content}; it must be a mapping with {', '.join(DETAIL_NAMES)}")
+    return _parse_details(value, str(path))
+
+
+def _parse_details(given: object, where: str) -> dict[str, str]:
+    """These details, without blanks around them."""
+    within = f"{where}: " if where else ""
+    if not isinstance(given, Mapping):
+        raise SpecError(f"{within}it must be a mapping with {', '.join(DETAIL_NAMES)}")
+    checked = {}
+    for name, value in given.items():
+        if name not in DETAIL_NAMES:
+            known = f"there are {', '.join(DETAIL_NAMES)}{nearest(str(name), DETAIL_NAMES)}"
+            raise SpecError(f"{within}unknown key {printable(str(name)[:LONGEST_DETAIL])!r}; {known}")
+        if not isinstance(value, str):
+            raise SpecError(f"{within}{name} is {json.dumps(value, default=str)[:LONGEST_DETAIL]}; it must be text")
+        line = value.strip()
+        if sign := IN_A_LINE.search(line):
+            raise SpecError(
+                f"{within}{name} holds {printable(sign[0])}; it must be one line without control characters"
+            )
+        if len(line) > LONGEST_DETAIL:
+            raise SpecError(f"{within}{name} has {len(line):,} characters; it must have at most {LONGEST_DETAIL}")
+        checked[name] = line
+    return checked

@@ -1,0 +1,195 @@
+"""The other runs of a store: how long their jobs took, what living ones compute, which checkpoints they still need."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import StoreError
+from orchestrator.planning.plan import Plan, group_of
+from orchestrator.run_folder import run_files
+from orchestrator.run_folder.journal import Journal
+from orchestrator.store import Store, lease
+from orchestrator.store.holder import Holder
+
+RUNS = 20  # the newest runs that are read
+SAMPLES = 200  # of one group in one run
+
+
+def write_timings(folder: Path, seconds: Mapping[str, Iterable[float]]) -> None:
+    """Write a run's timings by group into its folder, over those of the same groups of an earlier start.
+
+    Errors are ignored: a full disk is no reason to stop.
+    """
+    fresh = {group: [round(duration, 6) for duration in list(taken)[-SAMPLES:]] for group, taken in seconds.items()}
+    if not any(fresh.values()):
+        return
+    try:
+        rows = _read_timings(folder / "timings.json") | fresh
+        aside = folder / ".timings.json"
+        aside.write_text(json.dumps(rows))
+        aside.replace(folder / "timings.json")
+    except OSError:
+        return
+
+
+def mean_seconds(runs: Path) -> dict[str, float]:
+    """Mean seconds of a job by group, over the newest runs that left timings."""
+    files = sorted(runs.glob("*/timings.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    taken: dict[str, list[float]] = defaultdict(list)
+    for path in files[:RUNS]:
+        for group, seconds in _read_timings(path).items():
+            taken[group].extend(seconds)
+    return {group: sum(seconds) / len(seconds) for group, seconds in taken.items() if seconds}
+
+
+def _read_timings(path: Path) -> dict[str, list[float]]:
+    """A run's timings by group; none where they cannot be read: then only the expected time is unknown."""
+    try:
+        return dict(run_files.parse_timings(json.loads(path.read_text())))
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def jobs_by_kind(
+    plan: Plan, missing: Iterable[str], seconds: Mapping[str, float]
+) -> dict[str, tuple[int, float | None]]:
+    """The missing jobs by group: how many there are, and the expected seconds of one; None if none was ever timed."""
+    counts = Counter(group_of(plan.jobs[key]) for key in missing)
+    return {group: (count, seconds.get(group)) for group, count in counts.items()}
+
+
+def mean_seconds_by_task(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Mean seconds of a job by task: the mean over its groups."""
+    taken: dict[str, list[float]] = defaultdict(list)
+    for group, duration in seconds.items():
+        taken[group.partition("/")[0]].append(duration)
+    return {task: sum(durations) / len(durations) for task, durations in taken.items()}
+
+
+def startup_group(address: str | None) -> str:
+    """The group under which the seconds to start and end an executor are stored."""
+    return f"around, {address if address in ('none', 'local') else 'local' if address is None else 'cluster'}"
+
+
+@dataclass
+class Other:
+    """An earlier run with a living driver: its keys, and when its log last grew, by this machine's clock."""
+
+    holder: Holder
+    keys: frozenset[str]
+    size: int
+    since: float
+
+
+class ConcurrentRuns:
+    """The runs in a folder of runs that living drivers have held since before `since`, without `own` ones.
+
+    Two runs agree on which of them is the earlier one, so that exactly one computes their shared keys. Only the files
+    of living drivers are read, however many runs have ended.
+    """
+
+    def __init__(
+        self,
+        runs: Path,
+        own: Collection[str],
+        since: float,
+        now: lease.Clock | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._runs = runs
+        self._own = own
+        self._now = now
+        self._monotonic = monotonic
+        self._since = (since, min(own))
+        self._others: dict[str, Other] = {}
+
+    def find_claims(self, ours: set[str]) -> Mapping[str, tuple[Holder, set[str], float]]:
+        """Earlier living runs that plan some of our keys: by run the driver, those keys, and its seconds of inactivity.
+
+        A driver is active while its log grows; the seconds count from the last growth observed here.
+        """
+        now = self._monotonic()
+        claims = {}
+        for run, holder in lease.living_drivers(self._runs, self._now):
+            if run in self._own or (holder.since, run) >= self._since:
+                continue
+            other = self._others.get(run)
+            if other is None or other.holder.token != holder.token:
+                keys = other.keys if other else self._planned_keys(run)  # a plan does not change
+                other = self._others[run] = Other(holder, keys, -1, now)
+            shared = ours & other.keys
+            if shared:
+                size = self._size(run)
+                if size != other.size:
+                    other.size, other.since = size, now
+                claims[run] = (holder, shared, now - other.since)
+        return claims
+
+    def _planned_keys(self, run: str) -> frozenset[str]:
+        """The planned keys of a run; empty if its plan cannot be read, so that it stops no other run."""
+        try:
+            return frozenset(Journal(self._runs / run).tasks())
+        except StoreError:
+            return frozenset()
+
+    def _size(self, run: str) -> int:
+        try:
+            return (self._runs / run / "events.jsonl").stat().st_size
+        except OSError:
+            return 0
+
+
+class CheckpointGc:
+    """Removes checkpoints that no run needs. `own` are the names of this start's runs, `runs` the folder of all runs.
+
+    A state is needed if the next link of its chain is planned in some run and not stored: that run will continue it.
+    """
+
+    def __init__(self, store: Store, runs: Path, own: Collection[str], keep: bool) -> None:
+        self._store, self._runs, self._own = store, runs, own
+        self.keep = keep  # whether the last state of each chain stays though no run needs it
+        self._following: dict[str, dict[str, set[str]]] = {}  # the next links by key, by run; plans do not change
+        self._runs_there: set[str] = set()
+        self._changed = 0  # modification time of the folder of runs when it was last listed
+
+    def pass_over(self, plan: Plan, key: str, done: Container[str]) -> None:
+        """Remove the checkpoint that a stored link continued from, unless another link needs it."""
+        if key in plan.after:
+            self._remove(plan, [plan.after[key]], done)
+
+    def clear(self, plan: Plan, done: Container[str]) -> None:
+        """Remove the remaining checkpoints of an ended run, except with `keep` the last of each chain."""
+        passed = {link for key in plan.after if key in plan.jobs and key in done for link in plan.chain(key)}
+        with suppress(StoreError):
+            self._remove(plan, sorted(self._store.states() & (passed if self.keep else passed | set(plan.jobs))), done)
+
+    def _remove(self, plan: Plan, keys: Iterable[str], done: Container[str]) -> None:
+        """Remove the checkpoints that no run needs. One that cannot be removed stays."""
+        for key in keys:
+            with suppress(StoreError, OSError):
+                if all(link in done for link in plan.following.get(key, ())) and not self._needed_elsewhere(key):
+                    self._store.remove_state(key)
+
+    def _needed_elsewhere(self, key: str) -> bool:
+        """Whether another run plans a link after this one that is not stored."""
+        return any(link not in self._store for run in self._others() for link in self._following[run].get(key, ()))
+
+    def _others(self) -> list[str]:
+        """The other runs with a plan. The folder is listed again only when a run was added to it or removed."""
+        changed = self._runs.stat().st_mtime_ns
+        if changed != self._changed:
+            self._changed = changed
+            self._runs_there = {path.name for path in self._runs.glob("[!.]*")} - set(self._own)
+        for run in self._runs_there - set(self._following):
+            journal = Journal(self._runs / run)
+            if (journal.folder / "plan.json").exists():  # a sweep has none
+                self._following[run] = {}
+                with suppress(StoreError):
+                    self._following[run] = journal.following()
+        return [run for run in self._following if run in self._runs_there]

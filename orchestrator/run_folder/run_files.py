@@ -1,0 +1,184 @@
+"""The JSON files in a run's folder: sealed by a digest of their own bytes, and checked once when they are read.
+
+A file of an older version, without a digest, may be damaged and still be valid JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+NAME = "sha256"  # the object's last name: the digest of every byte before it
+SEAL = re.compile(rb',\s*"sha256": "([0-9a-f]{64})"\s*\}\s*\Z')
+LENGTH = 200  # bytes at the end of the file that contain the seal
+Check = Callable[[Any], bool]
+
+
+def seal(value: Mapping[str, Any], indent: int | None = None) -> bytes:
+    """The object as JSON, with its digest last. It must have at least one name."""
+    body = json.dumps(value, indent=indent).removesuffix("}").rstrip().encode()
+    apart = "\n" + " " * indent if indent else " "
+    end = "\n}" if indent else "}"
+    return body + f',{apart}"{NAME}": "{hashlib.sha256(body).hexdigest()}"{end}'.encode()
+
+
+def unseal(data: bytes) -> Any:
+    """The sealed object. Raises ValueError, with the reason, for bytes that are not as they were written.
+
+    JSON without a digest is returned unchecked.
+    """
+    value = json.loads(data)
+    if not isinstance(value, dict) or NAME not in value:
+        return value
+    match = SEAL.search(data, max(0, len(data) - LENGTH))
+    if match is None or hashlib.sha256(memoryview(data)[: match.start()]).hexdigest().encode() != match[1]:
+        raise ValueError("it is damaged: its digest is not that of its content")
+    del value[NAME]
+    return value
+
+
+def check_about(value: Any) -> None:
+    """Raise ValueError unless this is the content of a `run.json`, of a run or of a sweep."""
+    _check_fields(value, "run.json", {"audit": _text}, ABOUT)
+    if "cells" in value and len(value.get("settings", value["cells"])) != len(value["cells"]):
+        raise ValueError("it has not as many settings as cells")
+
+
+def check_plan(value: Any) -> None:
+    """Raise ValueError unless this is the content of a `plan.json`."""
+    _check_fields(value, "plan.json", {"roots": _mapping_of(_texts), "jobs": _jobs}, {"after": _mapping_of(_text)})
+
+
+def is_event(value: Any) -> bool:
+    """Whether this is an event with the fields that readers need for its kind."""
+    if not isinstance(value, dict) or not (_text(value.get("event")) and _text(value.get("time"))):
+        return False
+    if not _is_time(value["time"]) or not all(held(value[name]) for name, held in ANY.items() if name in value):
+        return False
+    return all(name in value and held(value[name]) for name, held in EVENTS.get(value["event"], {}).items())
+
+
+def parse_timings(value: Any) -> dict[str, list[float]]:
+    """Seconds by group from a `timings.json`; invalid parts are left out."""
+    if not isinstance(value, dict):
+        return {}
+    return {group: list(filter(_seconds, taken)) for group, taken in value.items() if isinstance(taken, list)}
+
+
+def _check_fields(value: Any, name: str, needed: Mapping[str, Check], optional: Mapping[str, Check]) -> None:
+    if not isinstance(value, dict):
+        raise ValueError(f"it holds a {type(value).__name__}, which is no {name}")
+    for field, held in {**needed, **optional}.items():
+        if field in value and not held(value[field]):
+            raise ValueError(f"what it says of {field!r} has another form than a {name} has")
+        if field in needed and field not in value:
+            raise ValueError(f"it says nothing of {field!r}, as every {name} does")
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and value >= 0
+
+
+def _mapping(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _maybe(held: Check) -> Check:
+    return lambda value: value is None or held(value)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _mapping_of(held: Check) -> Check:
+    return lambda value: isinstance(value, dict) and all(map(held, value.values()))
+
+
+def _jobs(value: Any) -> bool:
+    return isinstance(value, list) and all(_texts(pair) and len(pair) == 2 for pair in value)
+
+
+def _cells(value: Any) -> bool:
+    """Whether these are names of folders."""
+    return _texts(value) and bool(value) and all(name not in ("", ".", "..") and "/" not in name for name in value)
+
+
+def _settings(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_maybe(_mapping), value))
+
+
+def _left_out(value: Any) -> bool:
+    """Whether these are cells that were left out, each with its line."""
+    return isinstance(value, list) and all(_mapping(cell) and _text(cell.get("line")) for cell in value)
+
+
+def _asked(value: Any) -> bool:
+    """Whether this is a specification: a preset, fields that were set and fields that were swept with their values."""
+    if not isinstance(value, dict) or not _maybe(_text)(value.get("preset")):
+        return False
+    sweep = value.get("sweep", {})
+    return (
+        _mapping(value.get("set", {}))
+        and (_mapping(sweep) and all(isinstance(values, list) for values in sweep.values()))
+        and _count(value.get("tolerate", 0))
+    )
+
+
+def _seconds(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+
+
+ABOUT: Mapping[str, Check] = {
+    "run": _text,
+    "created": _text,
+    "preset": _maybe(_text),
+    "setting": _maybe(_mapping),
+    "config": _mapping,
+    "versions": _mapping,
+    "cells": _cells,
+    "settings": _settings,
+    "asked": _asked,
+    "left_out": _left_out,
+    "search": _mapping,
+}
+# Optional fields of any event, and required fields by kind of event.
+ANY: Mapping[str, Check] = {
+    "key": _text,
+    "task": _text,
+    "error": _text,
+    "note": _text,
+    "unsound": _texts,
+    "planned": _count,
+    "stored": _count,
+    "models": _count,
+    "tasks": _mapping_of(_count),
+    "trains": _mapping_of(_count),
+    "search": _text,
+    "jobs": _mapping_of(_count),
+}
+EVENTS: Mapping[str, Mapping[str, Check]] = {
+    "stored": {"key": _text},
+    "step": {"step": _text},
+    "ready": {"slots": _seconds},
+    "done": {"key": _text, "task": _text, "seconds": _seconds},
+    "missing": {"inputs": _texts},
+    "damaged": {"key": _text},
+    "tolerated": {"keys": _texts, "instead": _texts, "roots": _mapping_of(_texts)},
+}

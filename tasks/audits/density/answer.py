@@ -1,0 +1,491 @@
+"""The audit's answer: the evidence in its summary, the rules that decide, and both in words.
+
+It rests on the tail: on how many observations are memorised beyond chance, by more than is negligible. The
+generalisation gap, by which the model fits on average what it trained on better, says nothing of any single
+observation: alone it never makes the answer *memorised*. Nor does the published score, which is above 0 where nothing
+is memorised.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.audits.density.config import Density
+from tasks.audits.density.measures.scores import BEYOND_CHANCE, FEW_SAMPLES, FOUND, LEAST_FOUND
+from tasks.audits.density.reassignment import smallest_p_value
+from tasks.audits.density.tail import LEAST_DRAWS, LEVEL, counted_at
+from tasks.contract.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
+from tasks.contract.objectives import Objective, Objectives, row_reader
+from tasks.contract.rules import Rule, Rules, undecided
+from tasks.contract.summaries import blank_weak_interval, index_rows, p_in_words
+from tasks.contract.verdict import Answer, Verdict
+from tasks.training.recipe import Privacy
+
+Row = Mapping[str, Any]
+Name = tuple[str, str]  # the metric of a row of the summary, and its setting
+SIGNIFICANT = 0.05
+SURELY = 0.001  # of all together: beside the 5 % of those that are called it is little
+FEW = 4  # repetitions: the t interval of three is 2.2 times as wide as that of many
+ROUGH = 0.1  # of the samples
+
+
+def name_of(metric: str, **setting: Any) -> Name:
+    return metric, json.dumps(setting, sort_keys=True)
+
+
+CALLED = name_of("observations memorised", **{"false discoveries": LEVEL})
+GAP = name_of("generalisation gap of log p", statistic="mean")
+PUBLISHED, MATCHED = (name_of(metric, statistic="median") for metric in ("M", "matched-count M"))
+OF_CALLED = "matched-count M of the memorised"
+EFFECTIVE = name_of("effective samples of log p", statistic="median")
+FEW_EFFECTIVE = name_of("effective samples of log p", below=FEW_SAMPLES)
+
+
+@dataclass(frozen=True)
+class Background:
+    """Rows of the summary that decide nothing and are told beside the answer; None where there is no such row."""
+
+    median_called: Row | None = None  # matched-count M of the observations that are called
+    highest_called: Row | None = None
+    fewest_models: Row | None = None  # of an observation, where some are missing
+    whole: Row | None = None  # the loss of the model of all data
+    effective: Row | None = None  # samples that log p is effectively from
+    few_effective: Row | None = None  # the share of observations with few of these
+    largest: Row | None = None  # score of a row left out of private trainings
+    above_epsilon: Row | None = None
+    published: Row | None = None  # the medians of both scores
+    matched: Row | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The rows of the summary that the answer rests on; None where there is no such row.
+
+    `called` is the share of observations that are called memorised one by one, `beyond` the share memorised beyond
+    chance (None where p-values are not counted together), `gap` the generalisation gap and `found` the memory with
+    which a single observation would be called. `names` are those of the rows that there are, in this order.
+    """
+
+    called: Row
+    beyond: Row | None
+    gap: Row | None
+    found: Row | None
+    negligible: float
+    detectable: float
+    names: tuple[Name, ...] = ()
+    background: Background = Background()
+
+    @property
+    def count(self) -> int:
+        """The number of observations that are called."""
+        count: int = round(self.called["estimate"] * self.called["n"])
+        return count
+
+    @property
+    def by_chance(self) -> float:
+        """The probability that chance brings as many small p-values; 1 where this is unknown."""
+        p_value = None if self.beyond is None else self.beyond["p_value"]
+        return 1.0 if p_value is None else float(p_value)
+
+    @property
+    def gap_is_negligible(self) -> bool:
+        return self.gap is not None and self.gap["high"] is not None and self.gap["high"] < self.negligible
+
+    @property
+    def would_find_one(self) -> bool:
+        """Whether a single observation would surely be found with as much memory as the config asks."""
+        return self.found is not None and self.found["high"] is not None and self.found["high"] <= self.detectable
+
+
+def read_evidence(config: Density, summary: pa.Table) -> Evidence | None:
+    """The evidence in a summary; None where no observation has a score."""
+    rows = index_rows(summary)
+    if CALLED not in rows or rows[CALLED]["estimate"] is None:
+        return None
+    by_metric: dict[str, Name] = {metric: (metric, setting) for metric, setting in rows}
+
+    def only(metric: str) -> Row | None:
+        """The row of a metric whose setting follows from the run."""
+        return rows.get(by_metric.get(metric, ("", "")))
+
+    decisive = CALLED, by_metric.get(BEYOND_CHANCE), GAP, by_metric.get(LEAST_FOUND)
+    return Evidence(
+        called=rows[CALLED],
+        beyond=only(BEYOND_CHANCE),
+        gap=rows.get(GAP),
+        found=only(LEAST_FOUND),
+        negligible=config.negligible,
+        detectable=config.detectable,
+        names=tuple(name for name in decisive if name is not None and name in rows),
+        background=Background(
+            median_called=rows.get(name_of(OF_CALLED, statistic="median")),
+            highest_called=rows.get(name_of(OF_CALLED, statistic="highest")),
+            fewest_models=only("models of an observation, at least"),
+            whole=rows.get(name_of("loss", models="whole", split="train")),
+            effective=rows.get(EFFECTIVE),
+            few_effective=rows.get(FEW_EFFECTIVE),
+            largest=only("largest M of a row left out"),
+            above_epsilon=only("rows above epsilon"),
+            published=rows.get(PUBLISHED),
+            matched=rows.get(MATCHED),
+        ),
+    )
+
+
+def leaves_out_folds(config: Density) -> bool:
+    return config.estimator == "kfold"
+
+
+def thresholds(config: Density) -> Mapping[str, str]:
+    """The numbers in the rules' texts.
+
+    Errors are near their bound with folds; with rows left out one by one they hold whatever p-values share.
+    """
+    return {
+        "level": f"{100 * LEVEL:g}",
+        "often": "about" if leaves_out_folds(config) else "at most",
+        "negligible": f"{config.negligible:g}",
+        "detectable": f"{config.detectable:g}",
+        "counted": f"{100 * counted_at(smallest_p_value(config.repetitions, config.models)):g}",
+        "surely": f"{1000 * SURELY:g}",
+        "significant": f"{100 * SIGNIFICANT:g}",
+        "draws": f"{LEAST_DRAWS:,}",
+        "power": f"{100 * FOUND:.0f}",
+    }
+
+
+FOLDS = "models that left out folds"
+RULES = Rules[Evidence](
+    (
+        Rule(
+            "memorised",
+            "images are called at {level} % false discoveries (one side of a randomisation test of each, that training "
+            "raises its log probability by no more than {negligible} nats)",
+            lambda evidence: evidence.called["estimate"] > 0,
+            "Of 100 audits of models that keep nothing, {often} {level} say memorised; of the images that are called, "
+            "{often} {level} in 100 are called wrongly.",
+        ),
+        Rule(
+            "memorised",
+            "so many p-values are at most {counted} % that chance brings as many in at most {surely} of 1,000 audits "
+            "(they are counted together where each is of at least {draws} permutations, or of all there are)",
+            lambda evidence: evidence.by_chance <= SURELY,
+            "Chance alone brings as many small p-values in {surely} of 1,000 such audits.",
+            scope=FOLDS,
+            applies=leaves_out_folds,
+        ),
+        Rule(
+            "undecided",
+            "p-values were not counted together, or chance brings as many small ones in at most {significant} of 100 "
+            "audits",
+            lambda evidence: evidence.beyond is None or evidence.by_chance <= SIGNIFICANT,
+            scope=FOLDS,
+            applies=leaves_out_folds,
+        ),
+        Rule(
+            "not seen",
+            "the whole 95 % interval of the generalisation gap, by which training raises the log probability of an "
+            "image on average, lies below {negligible} nats, and a single image that is memorised by {detectable} nats "
+            "would be found in {power} % of cases (by the upper 95 % limit of the memory that this takes)",
+            lambda evidence: evidence.gap_is_negligible and evidence.would_find_one,
+        ),
+        undecided(),
+    ),
+    thresholds,
+)
+TOGETHER = RULES.cases[1]
+
+LIMITS = (
+    "This speaks of the training procedure and data that were audited, at this number of trainings; not of one given "
+    "model. An observation without a small p-value is not safe: fewer models show less. Images are held out one by "
+    "one: where one has near copies in the data these are trained on when it is held out, and its memory cannot be "
+    "seen; the measure `duplicates` finds the closest pairs."
+)
+UNTRAINED = "Nothing is said of a model, since none was trained and asked about its observations."
+SHOWN = {
+    "kernel": "a density in one dimension, whose scores are known exactly",
+    "duplicates": "the closest pairs of training images",
+}
+
+
+def verdict(config: Density, summary: pa.Table) -> Verdict:
+    """The answer by RULES, with its evidence in words."""
+    evidence = read_evidence(config, summary)
+    if evidence is None:
+        return verdict_without_scores(config, tuple(index_rows(summary))[:1])
+    rule = RULES.decide(config, evidence)
+    sentences = (
+        f"{rule.answer.capitalize()}: {describe_count(evidence)}.",
+        *describe_decision(rule),
+        *describe_all_together(evidence),
+        *describe_gap(config, evidence),
+        *describe_found(evidence),
+        *(reasons_of_doubt(config, evidence) if rule.answer == "undecided" else ()),
+        *remarks(config, evidence.background),
+    )
+    first, *others = evidence.names
+    names = (others[0], first, *others[1:]) if rule is TOGETHER else evidence.names
+    return Verdict(rule.answer, " ".join(sentences), LIMITS, names, describe_published_score(evidence.background))
+
+
+def verdict_without_scores(config: Density, names: tuple[Name, ...]) -> Verdict:
+    """No model was evaluated, or the models' log p cannot be compared."""
+    if config.trains:
+        why = "no observation has log p by models that trained on it and by one that did not"
+        return Verdict("undecided", f"Undecided: {why}.", LIMITS, names)
+    shown = " and ".join(what for measure, what in SHOWN.items() if measure in config.measures)
+    return Verdict("undecided", f"Undecided: no model has been asked. This run shows {shown}.", UNTRAINED, names)
+
+
+def describe_count(evidence: Evidence) -> str:
+    """How many observations are called, and by how much they are memorised."""
+    count, n, beside = evidence.count, evidence.called["n"], evidence.background
+    which = {0: f"none of {n:,} observations is", 1: f"one of {n:,} observations is"}
+    those = which.get(count, f"{count:,} of {n:,} observations are")
+    words = f"{those} memorised by more than {evidence.negligible:g} nats at {100 * LEVEL:g} % false discoveries"
+    if not count or beside.median_called is None or beside.highest_called is None:
+        return words
+    typical, most = beside.median_called["estimate"], beside.highest_called["estimate"]
+    return f"{words} (matched-count M {typical:.4g} nats at the median of these, {most:.4g} at most)"
+
+
+def describe_decision(rule: Rule[Evidence]) -> Iterator[str]:
+    """Which count makes the answer *memorised*."""
+    if rule is TOGETHER:
+        yield "The test of all observations together decides the answer."
+    elif rule.answer == "memorised":
+        yield "This count decides the answer."
+
+
+def describe_all_together(evidence: Evidence) -> Iterator[str]:
+    """How many observations are memorised beyond chance, whichever these are."""
+    beyond = evidence.beyond
+    if beyond is None or beyond["p_value"] is None:
+        return
+    n, p = evidence.called["n"], p_in_words(beyond["p_value"])
+    those = f"The p-values of all {n:,} observations together"
+    if beyond["p_value"] > SIGNIFICANT:
+        yield f"{those} show no more than chance ({p})."
+    elif beyond["p_value"] > SURELY:
+        yield f"{those} do not show at {100 * SURELY:g} % that any is memorised ({p})."
+    else:
+        yield f"{those} show that at least {round(beyond['low'] * n):,} are memorised ({p})."
+        yield (
+            "That number includes those called above; the others cannot be identified."
+            if evidence.count
+            else "These cannot be identified."
+        )
+
+
+def describe_gap(config: Density, evidence: Evidence) -> Iterator[str]:
+    """The generalisation gap with its interval and test; nothing where no observation has one."""
+    gap = evidence.gap
+    if gap is None or gap["estimate"] is None:
+        return
+    low, high = (blank_weak_interval(gap)[end] for end in ("low", "high"))
+    several, folds = "s" if gap["n"] > 1 else "", leaves_out_folds(config)
+    models = f"pair{several} of models with and without it"
+    if folds:
+        models = f"random partition{several} into {config.folds} folds"
+    few = ", wide for so few" if gap["n"] < FEW else ""
+    interval = "no interval" if low is None else f"95 % interval {low:.4g} to {high:.4g}{few}"
+    # None where all models give the same, of one pair of models, or where observations differ in their models.
+    test = "no p-value"
+    if gap["p_value"] is not None:
+        method = "randomisation" if folds else "one-tailed t-test"
+        test = f"{method} {p_in_words(gap['p_value'])} that it is at most {config.negligible:g}"
+    yield (
+        "The generalisation gap, by which training on an image raises its log p on average, is "
+        f"{gap['estimate']:.4g} nats ({interval}, over {gap['n']} {models}; {test})."
+    )
+
+
+def describe_found(evidence: Evidence) -> Iterator[str]:
+    """Which memory of a single observation would have been found."""
+    found = evidence.found
+    if found is None:
+        return
+    power = f"{100 * FOUND:.0f} % of cases"
+    if found["estimate"] is not None:
+        upper = "no upper limit" if found["high"] is None else f"95 % interval up to {found['high']:.4g}"
+        yield (
+            f"A single observation that is memorised by {found['estimate']:.4g} nats ({upper}) would be found in "
+            f"{power}."
+        )
+        return
+    because = " An observation can be called here because many have small p-values." if evidence.count else ""
+    yield (
+        f"If only one of the {evidence.called['n']:,} observations were memorised, this run would call it in fewer "
+        f"than {power}, however strongly it were memorised.{because} To find a single one, train more repetitions."
+    )
+
+
+def reasons_of_doubt(config: Density, evidence: Evidence) -> Iterator[str]:
+    """Why nothing is decided."""
+    gap, found = evidence.gap, evidence.found
+    if evidence.by_chance <= SIGNIFICANT:
+        yield f"Chance brings as many small p-values in {100 * evidence.by_chance:.2g} % of runs alone."
+    if evidence.beyond is None and leaves_out_folds(config):
+        yield f"P-values from fewer than {LEAST_DRAWS:,} permutations are not counted together: draw more."
+    if found is not None and found["estimate"] is not None and not evidence.would_find_one:
+        yield f"For *not seen* it would have to be found from {config.detectable:g} nats on: train more repetitions."
+    if gap is None or gap["estimate"] is None:
+        return
+    if blank_weak_interval(gap)["high"] is None:
+        few = "One repetition has" if gap["n"] == 1 else f"{gap['n']} repetitions have"
+        yield f"{few} no interval of the gap: train more."
+    elif not evidence.gap_is_negligible:
+        yield (
+            f"The gap may be as much as {gap['high']:.4g} nats, which is not negligible, and is no evidence that any "
+            "observation is memorised."
+        )
+
+
+def remarks(config: Density, beside: Background) -> Iterator[str]:
+    """What a reader must know beside the answer."""
+    fewest = beside.fewest_models
+    if fewest is not None:
+        yield (
+            f"Some trainings are missing: an observation has {fewest['estimate']:.0f} models or more of the "
+            f"{fewest['n']} planned."
+        )
+    if leaves_out_folds(config) and beside.whole is None:
+        yield "The training on all data is missing: there is no loss of it, and no image drawn."
+    median, below = beside.effective, beside.few_effective
+    if median is not None and below is not None and median["estimate"] < ROUGH * config.samples:
+        yield (
+            f"Log p is rough: of the {config.samples} codes that it is estimated with half of the observations "
+            f"effectively have {median['estimate']:.3g} or fewer, and {100 * below['estimate']:.0f} % fewer than "
+            f"{FEW_SAMPLES} (median over an observation's models, n = {median['n']:,}); a score is then of the encoder "
+            "as well as of the density."
+        )
+    if config.privacy is not None:
+        yield describe_privacy(config.privacy, beside)
+    if config.is_null:
+        yield "No model was trained on the images that were asked about: this is a null."
+
+
+def describe_privacy(privacy: Privacy, beside: Background) -> str:
+    """The guarantee of differential privacy, and how it compares with the scores."""
+    promise = (
+        f"Training was ({privacy.epsilon:g}, {privacy.delta:g})-differentially private, which bounds no single score"
+    )
+    largest, above = beside.largest, beside.above_epsilon
+    if largest is None or above is None:
+        return f"{promise}."
+    count = round(above["estimate"] * above["n"])
+    return f"{promise}: the largest is {largest['estimate']:.4g} nats, and {count} of {above['n']} are above epsilon."
+
+
+def describe_published_score(beside: Background) -> str:
+    """The published score and its value where nothing is memorised; empty where they are unknown."""
+    median, matched = beside.published, beside.matched
+    if median is None or matched is None or median["estimate"] is None or median["null"] is None:
+        return ""
+    return (
+        f"The published score has a median of {median['estimate']:.4g} nats, and of {median['null']:.4g} where nothing "
+        f"is memorised; with as many models on either side it is {matched['estimate']:.4g}."
+    )
+
+
+SYMBOLS: Mapping[str, str] = {
+    "M": "the published score: how much more probable an observation is to models that trained on it, in nats; above 0 "
+    "where nothing is memorised",
+    "matched-count M": "the same with as many models on either side, which is 0 on average where nothing is memorised",
+    "log p": "the logarithm of the probability that a model gives an image, in nats",
+    "generalisation gap": "how much training on an image raises its log p, on average over all images",
+    "false discoveries": "the share of those called memorised that are expected to be called wrongly",
+    "epsilon": "the bound of differential privacy: of log p, how much one image may change it",
+    "effective samples": "how many of the codes that log p is estimated with contribute to it",
+    "loss": "the negative of the bound that is trained, in nats",
+}
+NULL = "This is a null: no model was trained on the images that are asked about. "
+
+
+def certificate(config: Density, summary: pa.Table, verdict: Verdict) -> Certificate:
+    """The answer for somebody who knows no machine learning."""
+    evidence = read_evidence(config, summary)
+    sentence = verdict.sentence if evidence is None else " ".join(describe_plainly(config, evidence))
+    line = None if evidence is None else number_line(config, evidence)
+    return Certificate(
+        asked="Does a generative model that is trained in this way keep single images of its training data?",
+        findings=(Finding(verdict.answer, f"{NULL if config.is_null else ''}{sentence}", line),),
+        rule=RULES.explain(config),
+        error=RULES.explain_errors(config),
+        beyond=verdict.limits,
+        steps=next_steps(config, verdict.answer),
+    )
+
+
+def describe_plainly(config: Density, evidence: Evidence) -> Iterator[str]:
+    """What was found, in words that need no statistics."""
+    rule, count, n = RULES.decide(config, evidence), evidence.count, evidence.called["n"]
+    called = f"memorised by more than {config.negligible:g} nats, at {100 * LEVEL:g} % false discoveries"
+    if count:
+        yield f"Of {n:,} images {count:,} {'is' if count == 1 else 'are'} called, one by one, {called}."
+    else:
+        yield f"Of {n:,} images none is called {called}."
+    if rule is TOGETHER:
+        yield "The p-values of all images together show more than chance."
+        if not config.is_null:
+            yield "Some images are therefore memorised, but they cannot be identified."
+    if rule.answer != "memorised" and evidence.found is not None and evidence.found["estimate"] is not None:
+        yield (
+            f"A single image would have been found from about {evidence.found['estimate']:.3g} nats on, as many as "
+            "make it more probable by that power of e."
+        )
+    gap = None if evidence.gap is None else blank_weak_interval(evidence.gap)
+    if gap is not None and gap["low"] is not None:
+        nats = f"{gap['estimate']:.3g} nats (95 % interval {gap['low']:.3g} to {gap['high']:.3g})"
+        yield (
+            f"On average the log probability of an image that is counted as trained on is higher by {nats}."
+            if config.is_null
+            else f"On average training on an image raises its log probability by {nats}, which says nothing of any "
+            "single one."
+        )
+
+
+def number_line(config: Density, evidence: Evidence) -> NumberLine | None:
+    """What decided: the number of images that are called, p of all together, or else the gap."""
+    rule = RULES.decide(config, evidence)
+    if rule is TOGETHER:
+        return chances(evidence.by_chance, SURELY)
+    if rule.answer == "memorised":
+        n, one = evidence.called["n"], Boundary(1.0, "memorised from one on")
+        what = f"images, of {n:,}, that are called memorised"
+        return NumberLine(what, evidence.called["estimate"] * n, null=0.0, boundaries=(one,))
+    limit = Boundary(config.negligible, "not seen only if the whole interval lies below", clears=True)
+    what = (
+        "how much higher the log probability is of images that are counted as trained on, on average, in nats"
+        if config.is_null
+        else "how much training on an image raises its log probability on average, in nats"
+    )
+    return line_of(evidence.gap, what, boundaries=(limit,))
+
+
+def next_steps(config: Density, answer: Answer) -> tuple[str, ...]:
+    if config.is_null:
+        return steps_of_null(answer, "asked=train")
+    if answer == "memorised":
+        return (
+            "Look at the images that are called (the table scores) before the model, or what it draws, is given away.",
+            "Train with fewer epochs, without near copies, or with differential privacy, and audit again.",
+        )
+    if answer == "not seen":
+        return ("Look for near copies (measures=duplicates): of those this audit says nothing.",)
+    return ("Train more repetitions (repetitions=20): what is stored is not trained again.",)
+
+
+# What a search over training choices moves.
+OBJECTIVES = Objectives(
+    memorization=Objective(
+        "mean matched-count M", "nats", "lower", row_reader(*name_of("matched-count M", statistic="mean"))
+    ),
+    utility=Objective("test loss", "nats", "lower", row_reader(*name_of("loss", models="folds", split="test"))),
+    allowance=1.0,
+)

@@ -1,0 +1,290 @@
+"""Whether images drawn from the model lie closer to the training images than real images of the same kind do.
+
+    rho_i = min over v in V of d(x_i, v) / min over s in S of d(x_i, s)
+
+V are the images of the test split (which of CelebA are its validation images), S as many images drawn from the model
+of all data, d the Euclidean distance between images downsampled by 2. rho above 1 says that the closest sample is
+closer than the closest of the images that the model never saw.
+
+Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", eq. 6. Their released analysis
+takes every distance from the first image of each 256; here each is from the image itself.
+
+A second table has rho as a function of the score: in bins of the score, and for the highly memorised and the others
+(section 4.4, figures 5, 12 and 13). Their released histograms of the two groups split at a score of 0.95 nats; here it
+is the score's 95 % quantile, as their text says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audits.density.config import Density
+from tasks.audits.density.highly_memorised import (
+    Array,
+    Mask,
+    OfAll,
+    Scored,
+    column,
+    highly_memorised_mask,
+    scored_observations,
+    statistic_with_interval,
+)
+from tasks.audits.density.measures import scores
+from tasks.audits.density.measures.duplicates import Closest, closest, closest_other, first_images, halve
+from tasks.audits.density.measures.outliers import bin_of
+from tasks.audits.density.measures.scores import SCORES
+from tasks.audits.density.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.summaries import Row, row
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset
+from tasks.numerics.statistics import Estimate, proportion
+from tasks.training.density_config import Split
+
+if TYPE_CHECKING:
+    from tasks.datasets.images import Images, Pixels
+
+
+NEIGHBOURS = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("to_validation", pa.float64()),  # distance to the closest image of V, pixels in [0, 1]
+        ("to_sample", pa.float64()),  # distance to the closest image of S
+        ("ratio", pa.float64()),  # rho; null where the distance to a sample is 0
+        ("validation_row", pa.int64()),  # which is closest, in the test split
+        ("sample", pa.int64()),  # which is closest, among those drawn
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Neighbouring(Ranged):
+    """The observations: the first `examples` training images (0: all) or, with test `asked`, all test images."""
+
+    data: Dataset
+    examples: Annotated[int, AtLeast(0)] = 0
+    asked: Split = "train"
+
+
+@task(version=1, name="density.neighbours")
+def neighbours(config: Neighbouring, inputs: Inputs) -> pa.Table:
+    """Every observation's closest validation image and closest sample, and rho (NEIGHBOURS).
+
+    The input is the FITTED table of the model of all data, whose last row holds the samples. A test image that is asked
+    about is not compared with itself: its V are the others.
+    """
+    images = load(config.data)
+    samples = halve(sampled_images(inputs[0], images))
+    rows = halve(observed_images(config, images))
+    alone = config.asked == "test"
+    validation = closest_other(rows) if alone else closest(rows, halve(images.test_images))
+    return table_of(validation, closest(rows, samples))
+
+
+def sampled_images(fitted: pa.Table, images: Images) -> NDArray[np.float32]:
+    """S, (drawn, h, w, c) in [0, 1]; ValueError unless they are as many as V and of one shape with it."""
+    samples = fitted["samples"][-1]
+    if not samples.is_valid:
+        raise ValueError("no images were drawn from the model of all data; it must draw as many as there are to test")
+    values = np.frombuffer(samples.as_buffer(), "<f4")
+    expected = len(images.test_images)
+    if values.size != expected * np.prod(images.shape):
+        count = values.size / np.prod(images.shape)
+        raise ValueError(
+            f"{count:g} images of shape {images.shape} were drawn; they must be {expected}, as test images"
+        )
+    return values.reshape(expected, *images.shape)
+
+
+def observed_images(config: Neighbouring, images: Images) -> Pixels:
+    return images.test_images if config.asked == "test" else first_images(images.train_images, config.examples)
+
+
+def table_of(validation: Closest, samples: Closest) -> pa.Table:
+    rho = ratio(validation.distances, samples.distances)
+    columns = [
+        pa.array(np.arange(len(rho))),
+        pa.array(validation.distances),
+        pa.array(samples.distances),
+        pa.array(rho, mask=np.isnan(rho)),
+        pa.array(validation.rows),
+        pa.array(samples.rows),
+    ]
+    return pa.Table.from_arrays(columns, schema=NEIGHBOURS)
+
+
+def ratio(to_validation: NDArray[np.float64], to_sample: NDArray[np.float64]) -> NDArray[np.float64]:
+    """rho of each observation; NaN where the closest sample is equal to it, since no number is that large.
+
+    It is 0 where a validation image is equal to it and no sample is. Eq. 6.
+    """
+    rho = np.full(len(to_sample), np.nan)
+    np.divide(to_validation, to_sample, out=rho, where=to_sample > 0)
+    return rho
+
+
+def copied_share(table: pa.Table) -> Estimate:
+    """The share of observations that a sample is equal to, downsampled, with its Wilson interval: those without rho."""
+    return proportion(table["ratio"].null_count, table.num_rows)
+
+
+def pairs(scores: pa.Table, neighbours: pa.Table) -> tuple[Scored, Array, Mask]:
+    """Scores, rho, and who is highly memorised, of the observations that have both: (observations,) each.
+
+    The quantile of M is that of all which have a score. ValueError for a score whose neighbours are not there.
+    """
+    observations = scored_observations(scores)
+    rho_of = dict(zip(neighbours["row"].to_pylist(), column(neighbours, "ratio"), strict=True))
+    missing = [row for row in observations.rows.tolist() if row not in rho_of]
+    if missing:
+        raise ValueError(f"observation {missing[0]} has a score, but its neighbours are not in their table")
+    rho = np.array([rho_of[row] for row in observations.rows.tolist()], np.float64)
+    known = ~np.isnan(rho)
+    return observations.select(known), rho[known], highly_memorised_mask(observations.m)[known]
+
+
+def correlations(scores: pa.Table, neighbours: pa.Table) -> Mapping[str, OfAll]:
+    """Pearson's and Spearman's correlation of M and rho, over the observations that have both.
+
+    Pearson's is of those whose M is finite; in Spearman's an infinite one has its rank. The paper sees "no strong
+    correlation". Both are of these samples: the model of all data that drew them is one. The null is not 0: an image
+    that models disagree on may well be one that samples are far from.
+    """
+    observations, rho, _ = pairs(scores, neighbours)
+    return {
+        "Pearson": statistic_with_interval(lambda _, m: pearson(m, rho), observations),
+        "Spearman": statistic_with_interval(lambda _, m: spearman(m, rho), observations),
+    }
+
+
+def pearson(m: Array, rho: Array) -> float:
+    """r of the pairs whose M is finite; NaN of fewer than three, or where either has no variance."""
+    finite = np.isfinite(m)
+    m, rho = m[finite], rho[finite]
+    if len(m) < 3 or m.min() == m.max() or rho.min() == rho.max():
+        return np.nan
+    return float(np.corrcoef(m, rho)[0, 1])
+
+
+def spearman(m: Array, rho: Array) -> float:
+    """r of ranks, ties at their mean, of the pairs that have M; NaN of fewer than three, or without variance."""
+    from scipy import stats
+
+    known = ~np.isnan(m)
+    return pearson(stats.rankdata(m[known]), stats.rankdata(rho[known]))
+
+
+RATIOS = pa.schema(
+    [
+        ("group", pa.string()),  # bin, memorised or regular
+        ("low", pa.float64()),  # of a bin [low, high) of M, in nats; null for the groups
+        ("high", pa.float64()),
+        ("mean", pa.float64()),  # of rho
+        ("standard_error", pa.float64()),  # s / sqrt(n); null where n is 1
+        ("n", pa.int64()),  # observations
+        ("quantiles", pa.list_(pa.float64())),  # 0, 1 ... 100 % of the groups' rho, 101 of them; null for bins
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Ratios(Ranged):
+    """Bins of M of a width in nats. The paper's: 50 for CelebA, 2 for MNIST."""
+
+    width: Annotated[float, Finite()] = 2.0
+
+
+@task(version=3, name="density.ratios")
+def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
+    """The mean of rho in every bin of M that is not empty, and its distribution in both groups (RATIOS).
+
+    The inputs are SCORES and NEIGHBOURS. Edges are whole multiples of the width. Observations without a score or
+    without rho are left out; those with an infinite score are in a group and in no bin.
+    """
+    observations, rho, high = pairs(inputs[0], inputs[1])
+    return pa.Table.from_pylist([*bin_rows(observations.m, rho, config.width), *group_rows(rho, high)], RATIOS)
+
+
+def bin_rows(m: Array, rho: Array, width: float) -> Iterator[dict[str, Any]]:
+    place = bin_of(m, width)
+    order = np.argsort(place, kind="stable")
+    order = order[np.isfinite(place[order])]
+    bins, first = np.unique(place[order], return_index=True)
+    # A slice for each bin, since there may be as many bins as observations.
+    for number, values in zip(bins, np.split(rho[order], first[1:]), strict=False):
+        yield {"group": "bin", "low": number * width, "high": (number + 1) * width, **mean_and_error(values)}
+
+
+def group_rows(rho: Array, high: Mask) -> Iterator[dict[str, Any]]:
+    for group, values in (("memorised", rho[high]), ("regular", rho[~high])):
+        quantiles = np.quantile(values, np.linspace(0, 1, 101)).tolist() if len(values) else None
+        yield {"group": group, **mean_and_error(values), "quantiles": quantiles}
+
+
+def mean_and_error(values: Array) -> dict[str, Any]:
+    """Mean and standard error; no error of one value, nothing of none."""
+    n = len(values)
+    error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else None
+    return {"mean": float(values.mean()) if n else None, "standard_error": error, "n": n}
+
+
+def mean_ratio(m: Array, rho: Array, group: str) -> float:
+    """The mean ratio of the observations above the 95 % quantile of M, or of the others; NaN without any."""
+    high = highly_memorised_mask(m)
+    chosen = rho[high if group == "memorised" else ~high]
+    return float(chosen.mean()) if len(chosen) else np.nan
+
+
+def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
+    return job(config, trainings) if trainings and "neighbours" in config.measures else ()
+
+
+def job(config: Density, trainings: Trainings) -> Job:
+    """Its input is the last link of the model of all data."""
+    return Job(neighbours, Neighbouring(config.data, config.examples, config.asked), (trainings.whole[-1],))
+
+
+def rows(tables: Tables, _: object) -> Iterator[Row]:
+    """How rho goes with M, where the scores are there too; and for how many a sample is the image itself."""
+    near, scores = tables.one(NEIGHBOURS), tables.one(SCORES)
+    if near is None:
+        return
+    by = correlations(scores, near) if scores is not None else {}
+    for name, of in by.items():
+        metric = "correlation of M and the neighbour ratio"
+        yield row(metric, {"by": name}, of.estimate, "repetition", null=of.null, p_value=of.p_value)
+    yield row("observations that a sample equals", {}, copied_share(near), "observation", null=0.0)
+
+
+def plan_ratios(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
+    if trainings is None or "neighbours" not in config.measures:
+        return ()
+    inputs = scores.job(config, trainings), job(config, trainings)
+    return Job(ratios, Ratios(config.score_bin), inputs)
+
+
+def ratio_rows(tables: Tables, _: object) -> Iterator[Row]:
+    """The mean ratio of the highly memorised and of the others, where scores and ratios are there.
+
+    It is 1 where samples are as close as images never seen; but a decoder's means are smoother than images, and that
+    moves it, memory or no memory.
+    """
+    scores, near = tables.one(SCORES), tables.one(NEIGHBOURS)
+    if scores is None or near is None or tables.one(RATIOS) is None:
+        return
+    observations, rho, _ = pairs(scores, near)
+    for group in ("memorised", "regular"):
+        mean = statistic_with_interval(lambda _, m, group=group: mean_ratio(m, rho, group), observations)  # type: ignore[misc]
+        yield row("neighbour ratio", {"observations": group}, mean.estimate, "repetition", mean.null, mean.p_value)
+
+
+MEASURES = Measure("neighbours", NEIGHBOURS, plan, rows), Measure("ratios", RATIOS, plan_ratios, ratio_rows)

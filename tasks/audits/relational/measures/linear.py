@@ -1,0 +1,113 @@
+"""What do linear models memorise: over time, of every x, and under differential privacy?
+
+Curves. Learning is 1 - L(w(t)) of the exact gradient flow, memorization 1 less the error of the raw query [0, y_i]. A
+model that answers 0 has a memorization of 1/2. Near n = d memorization rises and falls back; for d above n it stays.
+
+Recovery, for d of at least n:
+
+    x_i = w*.[0, y_i] / (1 - w*.e1)
+
+w* = e1 + v / |v|^2 with v = [-1, Y^+ X], where the paper's eqs. 25 and 26 have a sign slip. For d below n training ends
+in e1, and nothing can be recovered.
+
+Privacy. m of the attack on a small linear model, trained with a pure epsilon or with (epsilon, delta), beside what the
+theory allows: theorem 3.6 and corollary 3.7 bound mem = H(X) m by a pure epsilon in nats, so m by epsilon / H(X); an
+exact bound on the success of any attack holds with a delta, too.
+
+Bombari et al. 2022, sections 3.2 and 5, eq. 17, appendix B.3, and figures 1 and 5; computed by
+`tasks.linear_memorization`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tasks.audits.relational.config import About, Relational
+from tasks.audits.relational.trainings import Trainings
+from tasks.contract.job import Job
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.linear_memorization.gradient_flow import CURVES, Flow, curves
+from tasks.linear_memorization.private import PRIVATE, Private, private
+from tasks.linear_memorization.recovery import RECOVERY, Recovery, recovery
+from tasks.numerics import seeds
+from tasks.numerics.statistics import Estimate
+
+NULL = 0.5  # of memorization: on average over x of variance 1, where every answer is 0
+PURE = "randomised_response"  # whose bounds are those of every mechanism with a pure epsilon
+
+
+def plan_curves(config: Relational, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001 - they have their own
+    if "linear" not in config.measures:
+        return ()
+    seed = seeds.derive(config.seed, "linear")
+    return tuple(
+        Job(curves, Flow(samples, features, seed, config.linear.trainings, per_decade=config.linear.per_decade))
+        for samples, features in config.linear.sizes
+    )
+
+
+def curve_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the tables say all
+    """Memorization where it is highest and at the end, and learning at the end, of each size."""
+    for table in tables.select(CURVES):
+        points = table.to_pylist()
+        highest = max(points, key=lambda point: point["memorization"])
+        size = {"n": highest["samples"], "d": highest["features"]}
+        at = {**size, "time": round(highest["time"], 4)}
+        yield row("highest memorization", at, read_estimate(highest, "memorization"), "training", NULL)
+        yield row("memorization at the end", size, read_estimate(points[-1], "memorization"), "training", NULL)
+        yield row("learning at the end", size, read_estimate(points[-1], "learning"), "training")
+
+
+def read_estimate(point: Row, name: str) -> Estimate:
+    return Estimate(point[name], point[f"{name}_low"], point[f"{name}_high"], point["n"])
+
+
+def plan_recovery(config: Relational, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001 - they have their own
+    if "linear" not in config.measures:
+        return ()
+    seed = seeds.derive(config.seed, "linear")
+    return tuple(
+        Job(recovery, Recovery(samples, features, seed, config.linear.trainings))
+        for samples, features in config.linear.sizes
+    )
+
+
+def recovery_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the tables say all
+    """The share of x that is recovered within 1e-6 of its standard deviation, and the largest error."""
+    for found in tables.rows(RECOVERY):
+        size = {"n": found["samples"], "d": found["features"]}
+        recovered = Estimate(found["recovered"], found["recovered_low"], found["recovered_high"], found["n"])
+        yield row("x recovered", size, recovered, "training", 0.0)
+        yield row("largest error of a recovered x", size, alone(found["error_max"], found["n"]), "training")
+
+
+def plan_private(config: Relational, trainings: Trainings) -> Job | tuple[()]:  # noqa: ARG001 - it has its own
+    if "private" not in config.measures:
+        return ()
+    seed, linear = seeds.derive(config.seed, "private linear"), config.linear
+    return Job(private, Private(epsilons=linear.epsilons, seed=seed, trainings=linear.private_trainings))
+
+
+def private_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the table says all
+    """m of each mechanism at each epsilon by the better query, and the bounds on it by epsilon."""
+    best: dict[tuple[str, float | None], Row] = {}
+    for found in tables.rows(PRIVATE):
+        setting = found["mechanism"], found["epsilon"]
+        if setting not in best or found["m"] > best[setting]["m"]:
+            best[setting] = found
+    for found in best.values():
+        about_it = {"mechanism": found["mechanism"], "query": found["query"]}
+        about_it |= {} if found["epsilon"] is None else {"epsilon": found["epsilon"]}
+        m = Estimate(found["m"], found["low"], found["high"], found["n"])
+        yield row("m of a private linear model", about_it, m, "training", 0.0)
+    for found in best.values():
+        if found["bound"] is not None and found["mechanism"] == PURE:
+            epsilon = {"epsilon": found["epsilon"]}
+            yield row("epsilon / H(X)", epsilon, alone(found["bound"], found["n"]), "training")
+            yield row("bound on m by success", epsilon, alone(found["success_bound"], found["n"]), "training")
+
+
+CURVES_MEASURE = Measure("linear_curves", CURVES, plan_curves, curve_rows)
+RECOVERY_MEASURE = Measure("linear_recovery", RECOVERY, plan_recovery, recovery_rows)
+PRIVATE_MEASURE = Measure("linear_private", PRIVATE, plan_private, private_rows)

@@ -1,0 +1,89 @@
+"""The independent units behind the table of canary scores: which rows are one observation, and what a unit is called.
+
+A pair that was evaluated several times is still one pair of trainings, and a canary that was trained with several seeds
+one canary: their rows are averaged before anything is counted. Canaries that share a training seed share what that seed
+does to every score, in their models and in their twins: they are one observation of a seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.contract.summaries import Row, row
+from tasks.numerics.statistics import mean, paired_greater
+
+
+@dataclass(frozen=True)
+class InputsAlone:
+    """The config of a table that is made of its inputs: nothing else bears on it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """`pairs`: one row per pair of trainings (the first evaluation's p-values); `rows`: one per independent unit."""
+
+    pairs: list[Row]
+    rows: list[Row]
+    model: str  # what n counts for scores of one kind of model
+    pair: str  # and for differences within a pair
+
+
+def units(scores: Sequence[Row]) -> Units:
+    pairs = average_rows(scores, ("canary", "seed"))
+    canaries = average_rows(pairs, ("canary",))
+    seeds = {pair["seed"] for pair in pairs}
+    if len(seeds) < len(canaries) or 1 < len(canaries) < len(pairs) > len(seeds):  # canaries share seeds
+        return Units(pairs, average_rows(pairs, ("seed",)), "training seed", "training seed")
+    if len(canaries) == len(pairs):
+        return Units(pairs, pairs, "training", "pair of trainings")
+    return Units(pairs, canaries, "canary", "canary")
+
+
+def share_seeds(trainings: Iterable[tuple[int, int]]) -> bool:
+    """Whether two of the trainings, each the row of its canary and a seed, are of two canaries and one seed.
+
+    Rates over canaries have an interval only where they do not: else what the seed does to one it does to all.
+    """
+    found = set(trainings)
+    return len({seed for _, seed in found}) < len(found)
+
+
+def average_rows(rows: Sequence[Row], by: tuple[str, ...]) -> list[Row]:
+    """One row for each group, in the order in which the groups come: numbers averaged, p-values the first row's."""
+    return [group[0] if len(group) == 1 else _one(group) for group in group_rows(rows, by)]
+
+
+def group_rows(rows: Sequence[Row], by: tuple[str, ...]) -> list[list[Row]]:
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for score in rows:
+        groups.setdefault(tuple(score[name] for name in by), []).append(score)
+    return list(groups.values())
+
+
+def _one(group: list[Row]) -> Row:
+    first = min(group, key=lambda row: (row["evaluation"], row["seed"]))
+    return first | {name: _mean(row[name] for row in group) for name in first if _averages(name, first[name])}
+
+
+def _averages(name: str, value: object) -> bool:
+    return isinstance(value, float) and not name.endswith("_p")
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    there = [value for value in values if value is not None]
+    return sum(there) / len(there) if there else None
+
+
+def column(rows: Sequence[Row], name: str) -> list[float]:
+    return [row[name] for row in rows if row[name] is not None]
+
+
+def effect_row(metric: str, setting: Mapping[str, Any], pairs: Sequence[Row], name: str, unit: str) -> Row:
+    """The mean difference that the canary makes: its model minus the twin of the same seed.
+
+    The t interval and the one-tailed p-value (greater than 0) are over the units.
+    """
+    p_value = paired_greater(column(pairs, name), column(pairs, f"twin_{name}")).p_value
+    return row(metric, setting, mean(column(pairs, f"{name}_effect")), unit, 0.0, p_value)

@@ -1,0 +1,444 @@
+"""The answer of pairs of trainings: the evidence in their summary, the rules that decide, and both in words.
+
+It rests on rows that were chosen beforehand: the canary's effect on M_w over the probe images, and the canaries that
+are called one by one by their ranks, among all glyphs of their ink where `ranks` is measured, else among the members of
+their family. M, its published test and the training images are supporting evidence and do not enter the decision.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.measures.canary_scores import EFFECT
+from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, SHARED
+from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL
+from tasks.audits.unique_feature.population import FDR, LEVEL, SMALLEST, Population
+from tasks.contract.certificate import Boundary, NumberLine, chances, line_of, steps_of_null
+from tasks.contract.rules import Rule
+from tasks.contract.summaries import blank_weak_interval, p_in_words
+from tasks.contract.verdict import Answer, Verdict
+from tasks.datasets.features import describe_feature
+
+Row = Mapping[str, Any]
+Rows = Mapping[tuple[str, str], Row]
+
+ONE_SIDE = 0.025  # of a 95 % interval
+SURELY = 0.001  # so small a p-value of the number of small ranks says that some canary is remembered, whichever it is
+# The interval's lower end accuses at 2.5 %. With fewer pairs of trainings no assumption-free test reaches that, even if
+# all of them agree: 2**-5 is above it.
+LEAST = 6
+
+
+@dataclass(frozen=True)
+class Calls:
+    """How many of `n` canaries are called one by one, each by its rank in the `population`.
+
+    `beyond` is the summary row of the share that is found beyond chance where p is at most `level`; None without it.
+    """
+
+    called: int
+    n: int
+    population: Population
+    share_seeds: bool
+    beyond: Row | None
+    level: float
+
+    @property
+    def beyond_p(self) -> float | None:
+        """How often chance brings as many small ranks; None where nothing says it."""
+        return None if self.beyond is None or self.share_seeds else self.beyond["p_value"]
+
+    @property
+    def accuses(self) -> bool:
+        return self.called > 0 and not self.share_seeds
+
+    @property
+    def are_surely_small(self) -> bool:
+        return self.beyond_p is not None and self.beyond_p <= SURELY
+
+    @property
+    def are_by_chance(self) -> bool:
+        """Whether no canary is called, one could have been, and no more ranks are small than chance brings."""
+        few = self.beyond_p is None or self.beyond_p > LEVEL
+        return not self.called and not self.share_seeds and few and self.population.fewest_called(self.n) <= 1
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What differential privacy allows one model to show of `n` drawn features at a level, and what it showed."""
+
+    epsilon: float
+    delta: float
+    level: float
+    allowed: float
+    found: int
+    n: int
+
+
+@dataclass(frozen=True)
+class PairEvidence:
+    """What the answer rests on.
+
+    `effect` is the summary row of the effect on M_w over the probe images, None where no pair was scored; `names` are
+    the (metric, setting) of the rows of effect and calls that there are. `published` are the models, of how many, that
+    the published test calls memorised: canaries' and twins'.
+    """
+
+    names: tuple[tuple[str, str], ...]
+    effect: Row | None
+    calls: Calls | None
+    guarantee: Guarantee | None
+    published: tuple[tuple[int, int], ...]
+
+    @property
+    def has_interval(self) -> bool:
+        return self.effect is not None and self.effect["low"] is not None and self.effect["high"] is not None
+
+    @property
+    def effect_decides(self) -> bool:
+        """Whether so many pairs agree that an interval over them means something."""
+        return self.effect is not None and self.has_interval and bool(self.effect["n"] >= LEAST)
+
+    @property
+    def effect_is_above(self) -> bool:
+        return self.effect is not None and self.effect_decides and bool(self.effect["low"] > 0)
+
+    @property
+    def effect_is_excluded(self) -> bool:
+        """Whether an effect of SMALLEST is excluded, and would have shown."""
+        effect = self.effect
+        if effect is None or not self.effect_decides:
+            return False
+        return bool(effect["high"] < SMALLEST and (effect["high"] - effect["low"]) / 2 < SMALLEST)
+
+
+def read_pair_evidence(rows: Rows) -> PairEvidence:
+    """The evidence in the rows of a summary."""
+    first: dict[str, tuple[str, str]] = {}
+    for metric, setting in rows:
+        first.setdefault(metric, (metric, setting))
+    effect = rows.get(EFFECT)
+    return PairEvidence(
+        names=tuple(
+            name for name in (EFFECT, first.get(CALLED), first.get(BEYOND)) if name is not None and name in rows
+        ),
+        effect=effect if effect is not None and effect["n"] and effect["estimate"] is not None else None,
+        calls=read_calls(rows, first),
+        guarantee=read_guarantee(rows, first),
+        published=tuple(read_published_calls(rows)),
+    )
+
+
+def read_calls(rows: Rows, first: Mapping[str, tuple[str, str]]) -> Calls | None:
+    if CALLED not in first or not rows[first[CALLED]]["n"]:
+        return None
+    calls, setting = rows[first[CALLED]], json.loads(first[CALLED][1])
+    beyond = rows[first[BEYOND]] if BEYOND in first else None
+    return Calls(
+        called=round(calls["estimate"] * calls["n"]),
+        n=calls["n"],
+        population=Population.from_setting(setting),
+        share_seeds=SHARED in setting,
+        beyond=beyond,
+        level=LEVEL if beyond is None else json.loads(beyond["setting"])["p"],
+    )
+
+
+def read_guarantee(rows: Rows, first: Mapping[str, tuple[str, str]]) -> Guarantee | None:
+    """At the first level of which there is one."""
+    if ONE_MODEL not in first or ALLOWED not in first:
+        return None
+    share, bound, setting = rows[first[ONE_MODEL]], rows[first[ALLOWED]], json.loads(first[ALLOWED][1])
+    found = round(share["estimate"] * share["n"])
+    return Guarantee(**setting, allowed=bound["estimate"], found=found, n=share["n"])
+
+
+def read_published_calls(rows: Rows) -> Iterator[tuple[int, int]]:
+    for model in ("canary", "twin"):
+        rate = rows.get(("rate called memorised", json.dumps({"model": model, "test": "welch"})))
+        if rate is not None and rate["n"]:
+            yield round(rate["estimate"] * rate["n"]), rate["n"]
+
+
+def pair_rule(answer: Answer, when: str, holds: Callable[[PairEvidence], bool], error: str = "") -> Rule[PairEvidence]:
+    return Rule(answer, when, holds, error, scope="pairs of trainings", applies=lambda config: not config.asks_models)
+
+
+BY_EFFECT = pair_rule(
+    "memorised",
+    "the whole 95 % interval of the effect lies above 0 (one side of a t-test over at least {pairs} pairs, p at most "
+    "{one_side})",
+    lambda evidence: evidence.effect_is_above,
+)
+BY_CALLS = pair_rule(
+    "memorised",
+    "a canary is called by its rank, at a false discovery rate of {fdr} % over canaries that share no training seed",
+    lambda evidence: evidence.calls is not None and evidence.calls.accuses,
+)
+BY_SMALL_RANKS = pair_rule(
+    "memorised",
+    "the number of ranks of such canaries with p of at most {level} % would occur by chance in at most {surely} of "
+    "1,000 audits",
+    lambda evidence: evidence.calls is not None and evidence.calls.are_surely_small,
+    "Of 100 audits of a procedure that keeps nothing, at most {alarms} say memorised by any of these three conditions, "
+    "if the feature was drawn at random; for a feature that somebody chose, this holds to the extent that it resembles "
+    "the others.",
+)
+RULES = (
+    BY_EFFECT,
+    BY_CALLS,
+    BY_SMALL_RANKS,
+    pair_rule(
+        "not seen",
+        "the interval of the effect, over at least {pairs} pairs, lies below {smallest} nats and reaches less than "
+        "{smallest} nats to either side, no more ranks are small than chance brings at {level} %, and a single "
+        "remembered canary could have been called (of at most (m + 1) / {per_call} canaries, each ranked among m "
+        "others)",
+        lambda evidence: evidence.effect_is_excluded and evidence.calls is not None and evidence.calls.are_by_chance,
+        "Of 100 audits of a procedure with an effect of {smallest} nats, at most 2 or 3 say not seen.",
+    ),
+)
+THRESHOLDS: Mapping[str, str] = {
+    "pairs": f"{LEAST}",
+    "one_side": f"{ONE_SIDE:g}",
+    "fdr": f"{100 * FDR:g}",
+    "level": f"{100 * LEVEL:g}",
+    "surely": f"{1000 * SURELY:g}",
+    "alarms": f"{math.ceil(100 * (ONE_SIDE + FDR + SURELY))}",
+    "smallest": f"{SMALLEST:g}",
+    "per_call": f"{1 / FDR:g}",
+}
+
+LIMITS = (
+    "The effect compares the feature with random patches: it says that the image is remembered, and the ranks that it "
+    "is this feature. This speaks of the training procedure, data and feature that were audited, at this number of "
+    "trainings; not of one given model. Not seen is not safe: another feature, place or score may show more."
+)
+CHOSEN_LIMITS = (
+    "The feature was chosen, not drawn from its family, so its ranks are as good as its likeness to the others: of "
+    "canaries that carried another glyph the letter A was called in 5 of 30 at 5 %."
+)
+CHOSEN_GLYPH_LIMITS = (
+    "The feature was chosen, not drawn from all glyphs, so its ranks are as good as its likeness to them: of canaries "
+    "that carried drawn glyphs the 26 letters were called in 5.9 % of 1,664 questions at 5 %, and in 0.2 % at 0.1 %."
+)
+
+
+def pair_verdict(config: UniqueFeature, rule: Rule[PairEvidence], evidence: PairEvidence) -> Verdict:
+    """The answer of this rule, with its evidence in words."""
+    effect, ranks = describe_effect(config, evidence), describe_calls(evidence.calls)
+    if evidence.effect is None and rule.answer == "memorised":
+        words = ranks
+    elif evidence.effect is None and evidence.calls is None:
+        words = effect
+    else:
+        words = f"{effect}. {ranks}"
+    asked = describe_feature(config.feature)
+    null = f" The canaries carried another feature than {asked}: this is a null." if is_null(config) else ""
+    return Verdict(
+        rule.answer,
+        f"{rule.answer.capitalize()}: {words}.{null}",
+        " ".join([*describe_guarantee(evidence.guarantee), *describe_choice(config, evidence.calls), LIMITS]),
+        deciding_names(rule, evidence),
+        describe_published_test(evidence),
+    )
+
+
+def deciding_names(rule: Rule[PairEvidence], evidence: PairEvidence) -> tuple[tuple[str, str], ...]:
+    """The rows that the answer rests on, the one that decided first."""
+    first = CALLED if rule is BY_CALLS else BEYOND if rule is BY_SMALL_RANKS else EFFECT[0]
+    return tuple(sorted(evidence.names, key=lambda name: name[0] != first))
+
+
+def is_null(config: UniqueFeature) -> bool:
+    return config.carried != config.feature
+
+
+def describe_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
+    """The effect of the image, and what it says by itself."""
+    effect = evidence.effect
+    if effect is None:
+        return "no pair of trainings has been scored"
+    n, low, high = effect["n"], effect["low"], effect["high"]
+    asked = describe_feature(config.feature)
+    carried = f"a feature drawn from the family of {asked}" if config.drawn else asked
+    shown = "that feature" if config.drawn else asked
+    moved = (
+        f"a single training image with {'another one' if is_null(config) else carried} changes log P(its label | "
+        f"{shown}) - log P(its label | a random patch), on images the networks never saw, by "
+        f"{effect['estimate']:.4g} nats"
+    )
+    if not evidence.has_interval:
+        alone = "one training seed" if effect["unit"] == "training seed" else "one pair of trainings"
+        return f"{moved}; {alone} has no interval: train at least {LEAST} canaries, each with its own seed"
+    factor = f"a factor of {math.exp(effect['estimate']):.3g} in probability"
+    over = f"95 % interval {low:.4g} to {high:.4g} over {describe_sample(effect)}"
+    told = f"{moved} ({over}; {factor}; 0 where nothing is memorised)"
+    if n < LEAST:
+        return f"{told}; so few decide nothing: train at least {LEAST} canaries"
+    if evidence.effect_is_above:
+        return told
+    if high >= SMALLEST:
+        return f"{told}; as much as {high:.4g} nats cannot be excluded: train more canaries"
+    if not evidence.effect_is_excluded:
+        return f"{told}; an effect of {SMALLEST:g} nats might not have shown: train more canaries"
+    return f"{told}; more than {high:.4g} nats is unlikely"
+
+
+def describe_calls(calls: Calls | None) -> str:
+    """How many canaries are called by their ranks, and what these say by themselves."""
+    if calls is None:
+        return (
+            "No canary is ranked, as its feature has too few others of its kind, so that one remembered canary among "
+            "many would not show: lower family.count, or choose another family"
+        )
+    n, population = calls.n, calls.population
+    ranked = f"rank among {population.describe()}"
+    if not population.are_all_glyphs:
+        ranked = f"paired rank among {population.size - 1} others"
+    who = f"{calls.called} of {n} {unit_name('canary', n)} {'is' if calls.called == 1 else 'are'}"
+    words = f"{who} called memorised one by one ({ranked}, false discovery rate {100 * FDR:.0f} %)"
+    beyond = calls.beyond
+    if beyond is not None and beyond["estimate"] is not None:
+        words += f"; {100 * beyond['estimate']:.0f} % of all are found beyond chance at p of {calls.level:.2g}"
+        if beyond["low"] is not None:
+            words += f" (95 % interval {100 * beyond['low']:.0f} % to {100 * beyond['high']:.0f} %)"
+    if calls.share_seeds:
+        return f"{words}; canaries share training seeds, so that their ranks decide nothing"
+    if calls.called:
+        return words
+    fewest = population.fewest_called(n)
+    if fewest > n:
+        words += "; none could have been called"
+    elif fewest > 1:
+        words += f"; fewer than {fewest} could not have been called"
+    if calls.beyond_p is not None and calls.beyond_p <= LEVEL:
+        advice = "" if calls.are_surely_small else ": train more canaries"
+        return f"{words}; chance brings so many small ranks in {calls.beyond_p:.2g} of runs{advice}"
+    if fewest > 1 and not population.are_all_glyphs:
+        words += f": rank each among more others (family.count={math.ceil(n / FDR - 1e-9) - 1})"
+    return words
+
+
+def describe_choice(config: UniqueFeature, calls: Calls | None) -> Iterator[str]:
+    """What ranks rest on where the feature was chosen."""
+    if calls is not None and not config.drawn:
+        yield CHOSEN_GLYPH_LIMITS if calls.population.are_all_glyphs else CHOSEN_LIMITS
+
+
+def describe_sample(row: Row) -> str:
+    """The sample of a row in words: `12 pairs of trainings`."""
+    return f"{row['n']} {unit_name(row['unit'], row['n'])}"
+
+
+def unit_name(unit: str, n: int) -> str:
+    """The unit in the singular or plural, for `n` of them."""
+    if n == 1:
+        return unit
+    return "pairs of trainings" if unit == "pair of trainings" else "canaries" if unit == "canary" else f"{unit}s"
+
+
+def describe_published_test(evidence: PairEvidence) -> str:
+    """The result of the published test, for canary models and for their twins; empty unless both are known."""
+    if len(evidence.published) < 2:
+        return ""
+    canary, twin = (f"{called} of {n}" for called, n in evidence.published)
+    return (
+        f"The published t-test, which takes probe images for the sample, calls {canary} canary models memorised, and "
+        f"{twin} of their twins, which never saw the feature."
+    )
+
+
+def describe_guarantee(guarantee: Guarantee | None) -> Iterator[str]:
+    """What differential privacy allows one model to show of drawn features, and what it did."""
+    if guarantee is not None:
+        yield (
+            f"Training was ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private in each training image, "
+            f"by which one model finds at most {100 * guarantee.allowed:.3g} % of drawn features at "
+            f"{100 * guarantee.level:g} %; it found {guarantee.found} of {guarantee.n}. Nothing bounds what pairs "
+            "show: they share noise."
+        )
+
+
+# For the certificate
+
+LARGEST = 100.0  # nats, above which a factor of probability says no more
+FACTOR = "effect of the one image, in nats (0.1: its label becomes a tenth more probable)"
+
+
+def pair_question(config: UniqueFeature) -> str:
+    return (
+        f"Does a network that is trained in this way keep {asked_feature(config)}, if it occurs in one single training "
+        "image?"
+    )
+
+
+def asked_feature(config: UniqueFeature) -> str:
+    return "a feature drawn by chance" if config.drawn else describe_feature(config.feature)
+
+
+def describe_pairs(config: UniqueFeature, rule: Rule[PairEvidence], evidence: PairEvidence) -> str:
+    """The effect of the image in words that need no statistics, and which canaries are called."""
+    what, effect, calls = asked_feature(config), evidence.effect, evidence.calls
+    told = ["No effect could be measured yet."]
+    if effect is not None:
+        effect = blank_weak_interval(effect)
+        between = f"no interval, over {describe_sample(effect)}"
+        if effect["low"] is not None:
+            low, high = probability_factor(effect["low"]), probability_factor(effect["high"])
+            between = f"95 % interval {low} to {high} times, over {describe_sample(effect)}"
+        seen, shown = ("another feature", f", when shown {what},") if is_null(config) else (what, "")
+        told = [
+            f"Networks that saw {seen} in one training image gave that image’s label{shown} "
+            f"{probability_factor(effect['estimate'])} times the probability, on images they never saw, that their "
+            f"twins gave it, which had not seen it ({between}; 1 where nothing is memorised)."
+        ]
+    if calls is not None:
+        told.append(f"One by one, {calls.called} of {calls.n} are told from their twins.")
+        if rule is BY_SMALL_RANKS and calls.beyond_p is not None:
+            told.append(f"Chance alone brings so many small ranks with {p_in_words(calls.beyond_p)}.")
+    if is_null(config):
+        told.append(f"They carried another feature than {what}, so this is a null: nothing is to be found.")
+    return " ".join(told)
+
+
+def pair_line(rule: Rule[PairEvidence], evidence: PairEvidence) -> NumberLine | None:
+    """What decided, on a line."""
+    calls, decided = evidence.calls, next((metric for metric, _ in deciding_names(rule, evidence)), "")
+    if decided == CALLED and calls is not None:
+        what = f"networks, of {calls.n}, that are told from their twins"
+        return NumberLine(what, float(calls.called), null=0.0, boundaries=(Boundary(1.0, "memorised from one on"),))
+    if decided == BEYOND and calls is not None and calls.beyond_p is not None:
+        return chances(calls.beyond_p, SURELY)
+    zero = Boundary(0.0, "memorised if the whole interval lies above")
+    cleared = Boundary(SMALLEST, "not seen only if it lies below", clears=True)
+    return line_of(evidence.effect, FACTOR, boundaries=(zero, cleared))
+
+
+def probability_factor(nats: float) -> str:
+    """e to the power of an effect, as many times as it makes the label more probable."""
+    return f"{math.exp(nats):.3g}" if nats < LARGEST else f"more than {math.exp(LARGEST):.0e}"
+
+
+def pair_steps(config: UniqueFeature, answer: Answer, evidence: PairEvidence) -> tuple[str, ...]:
+    """What to do next."""
+    if is_null(config):
+        return steps_of_null(answer, "burnt=null")
+    if answer == "memorised":
+        return (
+            "Take such features out of the training data before training, or train with a safeguard (fewer epochs, "
+            "augmentation, differential privacy), and audit again.",
+            "Ask the model in use itself, as a file or by its outputs: given.models=model.pt.",
+        )
+    if answer == "not seen":
+        return ("Ask for the other features and places that you fear, with the network and data that you use.",)
+    more = f"Train more canaries (canaries={max(40, 2 * config.canaries)})"
+    others = f" or rank each among more others (family.count={max(1000, 2 * config.family.count)})"
+    if evidence.calls is not None and evidence.calls.population.are_all_glyphs:
+        others = ""
+    return (f"{more}{others}: what is stored already is not trained again.",)

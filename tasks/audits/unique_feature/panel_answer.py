@@ -1,0 +1,432 @@
+"""The answer of models that are asked alone: the evidence in their summary, the rules that decide, and both in words.
+
+It rests on the feature's rank among its family, or beside references where there are some, and on how far it pushes
+towards a label beside the others. Several models are one panel. A rank calls 5 % of the models that never saw the
+feature: exactly where it was drawn from those it is ranked among; of one that somebody chose, to the extent that it
+resembles the others.
+
+The push is how much more the feature raises the log odds of a label than the others of its family do, in nats. Where
+the label is unknown, it is the one that the feature favours most, and the others are given the same choice. Log odds
+are used because log P of a label that models are nearly certain of cannot rise, however much is memorised.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.measures.exact_ranks import BESIDE
+from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, SAME, UPPER
+from tasks.audits.unique_feature.measures.output_checks import LABELS, TWICE
+from tasks.audits.unique_feature.population import LEVEL, SMALLEST, Population, population_beside_references
+from tasks.contract.certificate import Boundary, NumberLine, number_per_hundred
+from tasks.contract.rules import Rule
+from tasks.contract.summaries import p_in_words
+from tasks.contract.verdict import Answer, Verdict
+from tasks.datasets.features import Feature, Picture, Words, describe_feature
+
+Row = Mapping[str, Any]
+Rows = Mapping[tuple[str, str], Row]
+
+MISSED = 0.01  # a p-value of the accuracy that the owner states, below which a table is not judged
+ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
+HARDLY = 0.5  # of the family that say the same, from which on its spread is none
+NOT_JUDGED = "not judged"
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The place of the feature in a population, 1 for the first, by so many models that are asked as one.
+
+    `references` are the clean models beside which they are asked; 0 where the rank is among the family alone.
+    """
+
+    place: int
+    p: float
+    population: Population
+    models: int
+    references: int = 0
+
+
+@dataclass(frozen=True)
+class Push:
+    """How far the feature pushes towards a label beside the others of its family, in nats.
+
+    `label` is None where it is the canary's, else the one that the feature favours most. `others` holds the central
+    95 % of the others' pushes, None where that is unknown; `upper` is the upper limit of the feature's. A push of
+    `smallest` would have been found in a share `power` of cases.
+    """
+
+    value: float
+    label: int | None
+    others: tuple[float, float] | None
+    upper: float | None
+    smallest: float
+    power: float
+
+    @property
+    def is_excluded(self) -> bool:
+        """Whether a push that matters is unlikely, whatever its power."""
+        return self.upper is not None and self.upper < self.smallest
+
+
+@dataclass(frozen=True)
+class TableCheck:
+    """What a table of outputs says of the pictures that were handed out twice, and of those with labels.
+
+    Of `repeats` so many have two answers (`differing`); of `labelled` the table names `right` labels, where a share
+    `stated` is said to be named, which gives as few with probability `p`; None where nothing is stated.
+    """
+
+    table: int
+    repeats: int
+    differing: int
+    labelled: int = 0
+    right: int = 0
+    stated: float | None = None
+    p: float | None = None
+
+    def describe_doubts(self) -> Iterator[str]:
+        """Why the table is not what a model says."""
+        if self.differing:
+            yield (
+                f"in table {self.table} {self.differing} of {self.repeats} pictures that were handed out twice got two "
+                "answers"
+            )
+        if self.stated is not None and self.p is not None and self.p < MISSED:
+            yield (
+                f"table {self.table} names the labels of {self.right} of {self.labelled} pictures, where "
+                f"{100 * self.stated:.3g} % are stated (p = {self.p:.2g})"
+            )
+
+
+@dataclass(frozen=True)
+class PanelEvidence:
+    """What the answer rests on.
+
+    `names` are the (metric, setting) of the rows that carry it, the one that decides first. `beside` is the rank beside
+    references, None without them. `same` is the largest share of the family of which a model says the same. `checks`
+    are those of the tables that could be checked, of all that were sent but the `unchecked` ones, and `key` begins the
+    SHA-256 of what was handed out. `lacks_references` says that the rank beside references is missing.
+    """
+
+    names: tuple[tuple[str, str], ...]
+    rank: Rank
+    beside: Rank | None
+    push: Push
+    same: float
+    checks: tuple[TableCheck, ...]
+    unchecked: int
+    key: str
+    lacks_references: bool
+
+    @property
+    def deciding_rank(self) -> Rank:
+        return self.rank if self.beside is None else self.beside
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether no rank is small, and a push that matters is excluded and would have been found."""
+        ranks = (self.rank, self.beside) if self.beside is not None else (self.rank,)
+        if self.lacks_references or any(rank.p <= LEVEL for rank in ranks):
+            return False
+        return self.same < HARDLY and self.push.is_excluded and self.push.power >= ENOUGH
+
+    def describe_doubts(self) -> str:
+        """Why the tables are not what the models say; empty where nothing speaks for that."""
+        doubts = [words for check in self.checks for words in check.describe_doubts()]
+        if self.unchecked:
+            tables = self.unchecked + len(self.checks)
+            doubts.append(f"of {self.unchecked} of {tables} tables the pictures handed out twice could not be checked")
+        return " and ".join(doubts)
+
+
+def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | None:
+    """The evidence in the rows of a summary, the first of each metric; None where no model has been asked."""
+    first: dict[str, Row] = {}
+    for row in rows.values():
+        first.setdefault(row["metric"], row)
+    if PUSH not in first or RANK not in first or OTHERS not in first or first[PUSH]["estimate"] is None:
+        return None
+    push, rank, others, beside = first[PUSH], first[RANK], first[OTHERS], first.get(BESIDE)
+    setting, found, upper = json.loads(push["setting"]), first.get(FOUND), first.get(UPPER)
+    carried = [row for row in (beside, rank, push, others) if row is not None]
+    checks, key = read_checks(rows)
+    return PanelEvidence(
+        names=tuple((row["metric"], row["setting"]) for row in carried),
+        rank=Rank(round(rank["estimate"]), rank["p_value"], Population(others["n"] + 1), rank["n"]),
+        beside=None if beside is None else read_rank_beside(beside),
+        push=Push(
+            value=push["estimate"],
+            label=None if setting["label known"] else setting["label"],
+            others=None if others["low"] is None else (others["low"], others["high"]),
+            upper=None if upper is None else upper["estimate"],
+            smallest=SMALLEST if found is None else json.loads(found["setting"])["nats"],
+            power=0.0 if found is None else found["estimate"],
+        ),
+        same=first[SAME]["estimate"] if SAME in first else 0.0,
+        checks=checks,
+        unchecked=max(0, len(config.given.outputs) - len(checks)),
+        key=key,
+        lacks_references=has_references(config) and beside is None,
+    )
+
+
+def read_rank_beside(row: Row) -> Rank:
+    setting = json.loads(row["setting"])
+    population = Population.from_setting(setting)
+    return Rank(round(row["estimate"]), row["p_value"], population, row["n"], setting["references"])
+
+
+def read_checks(rows: Rows) -> tuple[tuple[TableCheck, ...], str]:
+    """What every table that could be checked says, and the beginning of the key's SHA-256."""
+    labels = {json.loads(name[1])["table"]: row for name, row in rows.items() if name[0] == LABELS}
+    checks, key = [], ""
+    for (metric, name), row in rows.items():
+        if metric != TWICE:
+            continue
+        setting = json.loads(name)
+        key, named = key or setting["key"], labels.get(setting["table"])
+        check = TableCheck(setting["table"], row["n"], round((row["estimate"] or 0.0) * row["n"]))
+        if named is not None:
+            right = round(named["estimate"] * named["n"])
+            check = replace(check, labelled=named["n"], right=right, stated=named["null"], p=named["p_value"])
+        checks.append(check)
+    return tuple(checks), key
+
+
+def has_references(config: UniqueFeature) -> bool:
+    return bool(config.given.references)
+
+
+def asks_one_family(config: UniqueFeature) -> bool:
+    return config.asks_models and not has_references(config)
+
+
+def reads_tables(config: UniqueFeature) -> bool:
+    return bool(config.given.outputs)
+
+
+ERROR = (
+    "Of 100 models that never saw the feature, about {%s} are called so: exactly if it was drawn at random from those "
+    "that it is ranked among; for a feature that somebody chose, to the extent that it resembles the others."
+)
+BY_RANK = Rule[PanelEvidence](
+    "memorised",
+    "among its family the feature stands {place} (a test on one side, p at most {p})",
+    lambda evidence: evidence.rank.p <= LEVEL,
+    ERROR % "called",
+    scope="models that are asked alone",
+    applies=asks_one_family,
+)
+BY_RANK_BESIDE = Rule[PanelEvidence](
+    "memorised",
+    "beside the references the feature stands {place_beside} among {all_beside} (a test on one side, p at most {p}), "
+    "whatever its rank among the family",
+    lambda evidence: evidence.beside is not None and evidence.beside.p <= LEVEL,
+    ERROR % "called_beside",
+    scope="models that are asked beside references",
+    applies=has_references,
+)
+ALTERED = Rule[PanelEvidence](
+    NOT_JUDGED,
+    "pictures that were handed out twice got two answers, or could not be checked, or the table names so few labels "
+    "that the accuracy its owner states gives as few in less than {missed} % of cases",
+    lambda evidence: bool(evidence.describe_doubts()),
+    scope="tables of outputs that an owner sent",
+    applies=reads_tables,
+)
+RULES = (
+    BY_RANK,
+    BY_RANK_BESIDE,
+    ALTERED,
+    Rule[PanelEvidence](
+        "not seen",
+        "no rank, among the family or beside references, has p of at most {p}, the upper limit of the push "
+        "(97.5 %) lies below the smallest one that matters, such a push would have been found in {enough} % of cases, "
+        "and the model says the same of less than {hardly} % of the family",
+        lambda evidence: evidence.is_clear,
+        scope="models that are asked alone or beside references",
+        applies=lambda config: config.asks_models,
+    ),
+)
+
+
+def thresholds(config: UniqueFeature) -> Mapping[str, str]:
+    family, beside = Population(config.family.count + 1), population_beside_references(config)
+    return {
+        "p": f"{LEVEL:g}",
+        "place": describe_last_place(family),
+        "called": number_per_hundred(family.last_called / family.size),
+        "place_beside": describe_last_place(beside),
+        "called_beside": number_per_hundred(beside.last_called / beside.size),
+        "all_beside": beside.describe(),
+        "missed": f"{100 * MISSED:g}",
+        "enough": f"{100 * ENOUGH:g}",
+        "hardly": f"{100 * HARDLY:g}",
+    }
+
+
+def describe_last_place(population: Population) -> str:
+    """Up to which place a feature is called."""
+    last = population.last_called
+    return f"at place {last:,} or before" if last else "so far in front as no place of so few is"
+
+
+LIMITS = (
+    "The rank is exact where the feature was drawn at random from its family; one that somebody chose may differ from "
+    "it in more than having been trained on, so its p-value is as good as that likeness. Of an owner who returns "
+    "outputs alone, altered ones can hide a memory, but accuse nobody. Not seen is not safe: one model shows a memory "
+    "less often than pairs of trainings do, and another feature or place may show more."
+)
+BESIDE_LIMITS = (
+    "The references must be models of the same kind that never saw the feature: how much is found rests on how like "
+    "the model they are, but a model that was not trained on a drawn feature is called in 5 % whatever they are."
+)
+GUESSED = (
+    "The order of the pictures follows from the run's seed (given.secret is empty), so an owner who tries seeds could "
+    "have told which ones matter."
+)
+
+
+def panel_verdict(config: UniqueFeature, rule: Rule[PanelEvidence], evidence: PanelEvidence) -> Verdict:
+    """The answer of this rule, with its evidence in words."""
+    sentence = f"{rule.answer.capitalize()}: {describe_panel(config, evidence)}{describe_reason(rule, evidence)}."
+    return Verdict(rule.answer, sentence, " ".join(panel_limits(config, evidence)), evidence.names)
+
+
+def panel_limits(config: UniqueFeature, evidence: PanelEvidence) -> Iterator[str]:
+    """What the answer does not say, and what the owner could have known."""
+    yield LIMITS
+    if evidence.beside is not None:
+        yield BESIDE_LIMITS
+    if evidence.key:
+        yield f"The key of the pictures that were handed out has a SHA-256 that begins with {evidence.key}."
+    if config.given.outputs and not config.given.secret:
+        yield GUESSED
+
+
+def describe_panel(config: UniqueFeature, evidence: PanelEvidence) -> str:
+    """The feature's place among its family with p, and its push beside those of the others, in words."""
+    rank, push, names = evidence.rank, evidence.push, config.given.describe
+    size, own = rank.population.size, f" ({names})" if names else ""
+    models = f"{rank.models} models together{own} answer" if rank.models > 1 else f"the model{own} answers"
+    raised = "they raise" if rank.models > 1 else "it raises"
+    towards = "the canary's label" if push.label is None else f"label {push.label}, which it favours most,"
+    others = "" if push.others is None else " (95 % of these by {:.3g} to {:.3g})".format(*push.others)
+    told = (
+        f"asked about {describe_feature(config.feature)} and {size - 1} others of its family, {models} to it as number "
+        f"{rank.place} of {size} (rank {p_in_words(rank.p)}); {raised} the log odds of {towards} by "
+        f"{push.value:.4g} nats more than the mean of the others{others}"
+    )
+    return told if evidence.beside is None else f"{told}; {describe_rank_beside(evidence.beside)}"
+
+
+def describe_rank_beside(rank: Rank) -> str:
+    """The rank beside references in words."""
+    return (
+        f"beside {rank.references} clean models it ranks {rank.place:,} of {rank.population.describe()} by the slopes "
+        f"of its pixels, {p_in_words(rank.p)}"
+    )
+
+
+def describe_reason(rule: Rule[PanelEvidence], evidence: PanelEvidence) -> str:
+    """What follows the evidence: why the answer is this one."""
+    push = evidence.push
+    if rule.answer == "memorised":
+        return ""
+    if rule is ALTERED:
+        return f"; but {evidence.describe_doubts()}"
+    if rule.answer == "not seen":
+        return f"; more than {push.upper:.4g} nats is unlikely"
+    if evidence.lacks_references:
+        return "; its rank beside the references, by which it is judged, is missing: run the same command again"
+    if evidence.rank.p <= LEVEL:
+        return ", by which alone it is judged: ask more models of the same data"
+    if evidence.same >= HARDLY:
+        return f"; the same is said of {100 * evidence.same:.0f} % of the family, so that a memory could not show"
+    if push.is_excluded:
+        doubt = f"a push of {push.smallest:.2g} nats would have been found in {100 * push.power:.0f} % of cases"
+    else:
+        doubt = f"as much as {'any' if push.upper is None else f'{push.upper:.4g}'} nats cannot be excluded"
+    return f"; {doubt}: ask more models of the same data"
+
+
+# For the certificate
+
+
+def panel_question(config: UniqueFeature) -> str:
+    who = "Does a model know" if config.given.there else "Do models trained on these data know"
+    return f"{who} {describe_feature(config.feature)} from the training data?"
+
+
+def describe_place(config: UniqueFeature, answer: Answer, rank: Rank) -> str:
+    """The place of the feature in words that need no statistics."""
+    size, place = rank.population.size, rank.place
+    who = "the model" if rank.models == 1 else f"{rank.models} models together"
+    others = f"{size - place:,} of the {size - 1:,} others" if place > 1 else f"all {size - 1:,} others"
+    among = f"{size:,} {family_noun(config.feature)}"
+    asked = f"Beside {rank.references} clean models, and among {among}" if rank.references else f"Asked about {among}"
+    chance = 1000 * rank.p
+    number = f"about {chance:.0f}" if chance >= 1 else "fewer than 1"
+    after = {
+        "not seen": " A push that matters would have shown.",
+        "undecided": " A memory may be there all the same and not show.",
+        NOT_JUDGED: " But what was sent back is not what the model that was described says of these pictures.",
+    }.get(answer, "")
+    return (
+        f"{asked}, {who} singled out this one more than {others}; of 1,000 models that never saw it {number} would "
+        f"stand so far in front.{after}"
+    )
+
+
+def family_noun(feature: Feature) -> str:
+    """What the members of the feature's family are."""
+    return "names" if isinstance(feature, Words) else "pictures" if isinstance(feature, Picture) else "signs"
+
+
+def panel_line(config: UniqueFeature, rank: Rank) -> NumberLine:
+    """The place on a line, and from which one on the feature is called."""
+    size, last = rank.population.size, rank.population.last_called
+    return NumberLine(
+        f"place of {describe_feature(config.feature)} among {size:,}, 1 for the one that is singled out most",
+        rank.place,
+        null=(size + 1) / 2,
+        null_words="the middle: its place on average, where nothing is memorised",
+        usual=(last + 1, size) if last else None,
+        boundaries=(Boundary(last, f"memorised at place {last:,} and before"),) if last else (),
+        logarithmic=True,
+    )
+
+
+def panel_steps(config: UniqueFeature, answer: Answer) -> tuple[str, ...]:
+    """What to do next."""
+    if answer == "memorised":
+        return (
+            "Treat it as disclosed to whoever can use the model, and tell those who answer for the data.",
+            "Remove or mask it in the training data, train anew, and ask the new model in the same way.",
+        )
+    if answer == "not seen":
+        return (
+            "Keep this page with the files that it names.",
+            "Ask in the same way for every other feature and place that you fear, and again when the model changes.",
+        )
+    if answer == NOT_JUDGED:
+        return (
+            "Ask the owner how the pictures were prepared, and for a table of what the model says of each of them, "
+            "unrounded and in single precision; audit that.",
+        )
+    several = (
+        "given.outputs=fold0.csv,fold1.csv,fold2.csv"
+        if config.given.outputs
+        else "given.models=fold0.pt,fold1.pt,fold2.pt"
+        if config.given.there
+        else f"seeds={3 * config.seeds}"
+    )
+    return (
+        f"Ask several models of the same data together, such as the folds of a cross-validation: {several}.",
+        "If you have the data and the training procedure, train pairs: that finds more.",
+    )

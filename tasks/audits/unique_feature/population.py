@@ -1,0 +1,386 @@
+"""What models say of a feature and of the other features of its family, and where the feature stands among them.
+
+The family is the null that a single model has: features of the same kind, ink and place that it was not trained on.
+Arrays are by model, by member of the family and by class: member 0 is the feature asked about, and L[m, f, y] is the
+mean over probe images of log P(y | x_f) of model m. Were the feature drawn at random from its family, and none of them
+trained on, every member would stand at every rank equally often; so the share of members that do at least as well is
+an exact p-value, whatever the model, and however many there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature
+from tasks.audits.unique_feature.evaluation import Pixels, Predictor, burn_family, probe_images
+from tasks.audits.unique_feature.scores import Array, divergence, log_odds
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Family, Feature, Glyph, burn, glyph_pixels
+from tasks.datasets.features.kinds import CELLS
+from tasks.numerics import seeds
+from tasks.numerics.statistics import Estimate
+
+LEVEL = 0.05  # at which a rank is called, here and in every measure of the audit
+FDR = 0.05  # of the canaries that are called one by one
+# Nats: a change of the label's probability by about a tenth. Where the interval excludes this much, the audit had the
+# power to see what would matter; where it does not, its silence means nothing.
+SMALLEST = 0.1
+SEPARATION = 0.02  # of the distance between labels: what the smallest push may be where logits are small
+GLYPHS, OTHERS = "glyphs", "others"  # of a setting: how many all glyphs are, or how many others a feature has
+
+
+@dataclass(frozen=True)
+class Population:
+    """What a feature is ranked among: so many features, itself included, all glyphs of its ink or some of its kind."""
+
+    size: int
+    are_all_glyphs: bool = False
+
+    @classmethod
+    def from_setting(cls, setting: Mapping[str, Any]) -> Population:
+        """The population that the setting of a row of the summary names."""
+        return cls(setting[GLYPHS], True) if GLYPHS in setting else cls(setting[OTHERS] + 1)
+
+    @property
+    def setting(self) -> dict[str, int]:
+        return {GLYPHS: self.size} if self.are_all_glyphs else {OTHERS: self.size - 1}
+
+    @property
+    def last_called(self) -> int:
+        """The last place whose p-value is at most LEVEL; 0 where the first place has a larger one."""
+        return math.floor(LEVEL * self.size + 1e-9)
+
+    def fewest_called(self, canaries: int) -> int:
+        """How many of so many canaries have to be first before one can be called at FDR."""
+        return math.ceil(canaries / (FDR * self.size) - 1e-9)
+
+    def describe(self) -> str:
+        """`all 4,457,400 glyphs`, `201 features of its kind`."""
+        return f"all {self.size:,} glyphs" if self.are_all_glyphs else f"{self.size} features of its kind"
+
+
+Cells = NDArray[np.bool_]
+
+# A feature of the same family that the canary did not carry, asked about in its place: the null of the pair.
+UNCARRIED = -1
+
+FAMILY = pa.schema(
+    [
+        ("canary", pa.int64()),  # null for a model that is asked alone
+        ("label", pa.int32()),  # the canary's; null where it is not known
+        ("seed", pa.int64()),
+        ("model", pa.string()),  # canary, twin or given
+        # 0: the feature asked about; 1 and more: the others of its family; UNCARRIED: the pair's null, if it has one.
+        ("member", pa.int32()),
+        ("d", pa.float64()),  # mean over the probe images of KL(f(x_c) || f(x_f)), nats
+        ("log_p", pa.list_(pa.float64())),  # mean over the probe images of log P(class | x_f), for every class
+        ("log_odds", pa.list_(pa.float64())),  # and of log P / (1 - P)
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Relatives:
+    """The probe images, the feature and its family. `seed` draws the family; `probes` images are taken (0: all)."""
+
+    probe: Dataset
+    probe_split: ProbeSplit
+    probes: int
+    feature: Feature
+    family: Family
+    seed: int
+
+
+def relatives(config: UniqueFeature, asked: Feature, number: int = 0) -> Relatives:
+    """The family of what a canary's models are asked about; of a feature that is not drawn it is the same for all."""
+    path = (number,) if config.drawn else ()
+    seed = seeds.derive(config.seed, "family", *path)
+    return Relatives(config.probe, config.probe_split, config.probes, asked, config.family, seed)
+
+
+def is_counted(asked: Relatives) -> bool:
+    """Whether the feature is ranked among all of its kind, not among the members that its family has."""
+    return isinstance(asked.feature, Glyph) and asked.family.kind == "alike"
+
+
+def population_beside_references(config: UniqueFeature) -> Population:
+    """What the feature is ranked among by its slopes: all glyphs of its ink, or the members of its family."""
+    feature = config.feature
+    if isinstance(feature, Glyph) and is_counted(relatives(config, feature)):
+        inked = inked_cells(feature)
+        return Population(subset_count(len(inked), int(inked.sum())), are_all_glyphs=True)
+    return Population(config.family.count + 1)
+
+
+def inked_cells(glyph: Glyph) -> Cells:
+    """Which of the glyph's cells have ink, row by row: (25,)."""
+    step = glyph.size // CELLS
+    return np.asarray(glyph_pixels(glyph)[::step, ::step].ravel() > 0)
+
+
+def subset_count(cells: int, inked: int) -> int:
+    """C(cells, inked): the glyphs of so much ink."""
+    return math.comb(cells, inked)
+
+
+def clean_images(config: Relatives, shape: tuple[int, int, int]) -> Pixels:
+    return probe_images(config.probe, config.probe_split, shape, config.probes)
+
+
+def family_rows(
+    config: Relatives, clean: Pixels, models: Sequence[Predictor], uncarried: Feature | None = None
+) -> list[list[dict[str, Any]]]:
+    """For each model the rows of its family: member, d, log_p and log_odds. An image is drawn once for all models."""
+    before = [predict("clean", clean) for predict in models]
+    families: list[list[dict[str, Any]]] = [[] for _ in models]
+    asked = member_image_sets(clean, config)
+    if uncarried is not None:
+        asked = chain(asked, [(UNCARRIED, "uncarried", burn(clean, uncarried))])
+    for member, name, images in asked:
+        for rows, predict, unchanged in zip(families, models, before, strict=True):
+            log_p = predict(name, images)
+            d = float(divergence(unchanged, log_p).mean())
+            means = {"log_p": log_p.mean(axis=0).tolist(), "log_odds": log_odds(log_p).mean(axis=0).tolist()}
+            rows.append({"member": member, "d": d} | means)
+    return families
+
+
+def member_image_sets(clean: Pixels, config: Relatives) -> Iterator[tuple[int, str, Pixels]]:
+    """Each member's number, the name of its set of images, and the images."""
+    for member, images in burn_family(clean, config.feature, config.family, config.seed):
+        yield member, set_name(member), images
+
+
+def set_name(member: int) -> str:
+    """The name of the set of images with this member of the family; 0 is the feature itself."""
+    return f"family-{member:03d}" if member else "feature"
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFamily:
+    """One model's outputs for the members of a family, the evaluated feature first.
+
+    `null` are those where the uncarried feature is evaluated in its place; None where there is none. Others that look
+    like that feature are left out of them.
+    """
+
+    about: dict[str, Any]  # canary, label, seed, model
+    d: Array  # (members,)
+    log_p: Array  # (members, classes)
+    log_odds: Array  # (members, classes)
+    null: ModelFamily | None = None
+
+    @property
+    def label(self) -> Any:
+        """The canary's label; None where it is not known."""
+        return self.about["label"]
+
+
+def model_families(table: pa.Table) -> Iterator[ModelFamily]:
+    """Each model of a FAMILY table."""
+    rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in table.to_pylist():
+        rows.setdefault(tuple(row[name] for name in ("canary", "label", "seed", "model")), []).append(row)
+    for (canary, label, seed, model), members in rows.items():
+        members.sort(key=lambda row: row["member"])
+        about = {"canary": canary, "label": label, "seed": seed, "model": model}
+        uncarried = [row for row in members if row["member"] == UNCARRIED]
+        asked = [row for row in members if row["member"] != UNCARRIED]
+        null = None
+        if uncarried:
+            others = [row for row in asked[1:] if row["log_p"] != uncarried[0]["log_p"]]
+            null = family_from_rows(about, [*uncarried, *others])
+        yield family_from_rows(about, asked, null)
+
+
+def family_from_rows(
+    about: dict[str, Any], rows: Sequence[dict[str, Any]], null: ModelFamily | None = None
+) -> ModelFamily:
+    d, log_p, log_odds = (np.array([row[name] for row in rows]) for name in ("d", "log_p", "log_odds"))
+    return ModelFamily(about, d, log_p, log_odds, null)
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyPair:
+    """What a canary's model and its twin say of the members of one family."""
+
+    canary: ModelFamily
+    twin: ModelFamily
+
+    @property
+    def training(self) -> tuple[int, int]:
+        """The row of the canary, and the seed."""
+        return self.canary.about["canary"], self.canary.about["seed"]
+
+    @property
+    def label(self) -> int:
+        return int(self.canary.label)
+
+    @property
+    def difference(self) -> Array:
+        return twin_difference(self.canary.log_p, self.twin.log_p, self.label)
+
+    @property
+    def unseen(self) -> Array | None:
+        """The difference where both are asked about a feature that the canary did not carry; None without one."""
+        canary, twin = self.canary.null, self.twin.null
+        return None if canary is None or twin is None else twin_difference(canary.log_p, twin.log_p, self.label)
+
+
+def family_pairs(tables: Iterable[pa.Table]) -> Iterator[FamilyPair]:
+    """The pairs of FAMILY tables, one a table; none of a table that lacks one of the two models."""
+    for table in tables:
+        models = {model.about["model"]: model for model in model_families(table)}
+        if set(models) == {"canary", "twin"}:
+            yield FamilyPair(models["canary"], models["twin"])
+
+
+def rank_p_value(scores: Array) -> float:
+    """(1 + members that score at least as much as member 0) / members, for scores (members,).
+
+    The p-value of a Monte Carlo test: Davison & Hinkley 1997, "Bootstrap Methods and their Application", eq. 4.11.
+    """
+    return float(np.count_nonzero(scores >= scores[0]) / len(scores))
+
+
+def standardise(log_p: Array) -> Array:
+    """Each class's deviations from its mean over the family in units of their standard deviation.
+
+    In and out (..., members, classes). All members, the one asked about among them, enter both alike; a class that no
+    member moves gives zeros.
+    """
+    deviations = log_p - log_p.mean(axis=-2, keepdims=True)
+    spread = deviations.std(axis=-2, keepdims=True)
+    return np.asarray(np.divide(deviations, spread, out=np.zeros_like(deviations), where=spread > 0))
+
+
+def label_directed_scores(log_p: Array, label: int | None = None) -> Array:
+    """The score of every member, (members,), of one or several models (models, members, classes).
+
+    T(f) = mean over models of (L[m, f, y] - mean over f) / (standard deviation over f), y the canary's label; with y
+    unknown the place of T(f) in the label in which f stands highest, for every member alike, which is its own
+    correction.
+    """
+    scores = standardise(log_p).mean(axis=0)
+    return highest_standing(scores)[0] if label is None else np.asarray(scores[:, label])
+
+
+def highest_standing(scores: Array) -> tuple[Array, NDArray[np.int64]]:
+    """Of scores (members, classes) each member's standing where it stands highest, and the class, (members,) both.
+
+    Members stand by how many of a class they are above, and where these are as many by their scores. The scores
+    themselves do not compare between classes: log P has a long tail to one side, so that where models say of most
+    images that they are of one class, the largest score over classes belongs to members that the others favour.
+    """
+    above = (scores[None] < scores[:, None]).sum(axis=1)  # (members, classes)
+    place = above.max(axis=1)
+    here = np.where(above == place[:, None], scores, -np.inf)
+    _, standing = np.unique(np.stack([place, here.max(axis=1)], axis=1), axis=0, return_inverse=True)
+    return standing.reshape(-1).astype(np.float64), here.argmax(axis=1)
+
+
+def favoured_label(log_p: Array, label: int | None = None) -> int:
+    """The label towards which the feature asked about pushes most: the known one, where it is known."""
+    return int(highest_standing(standardise(log_p).mean(axis=0))[1][0]) if label is None else label
+
+
+def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estimate, float]:
+    """How much more the feature raises the log odds of a label than its family does, and what an untrained one gives.
+
+    e = mean over models of O[m, 0, y] - mean over f >= 1 of O[m, f, y], O the mean log P / (1 - P) over probe images,
+    in nats; both arrays are (models, members, classes). The interval is that of shifts which the family does not
+    contradict: e less the 97.5th and the 2.5th percentile of the others' own deviations. Of n others the p-th is the
+    (n + 1) p-th in order, so that an untrained feature is as likely below it as p says; with fewer than 39 it is the
+    first or the last, and the interval covers (n - 1) / (n + 1).
+
+    With the label unknown y is the favoured one (by log P), and each of the others is given the same choice. The
+    second number is the mean deviation of the others, each in the label that it favours: what choosing adds where
+    nothing is memorised; with a known label it is 0. A label was chosen because the feature stands high in it, so the
+    lower end takes the larger of two 97.5th percentiles: that of the others in the labels that they favour, and that of
+    the others in label y, which is right where the push is so large that there was no choice. The upper end takes the
+    2.5th of the others in label y. An untrained feature's interval then lies above 0 in at most 2.5 % of cases.
+    """
+    y = favoured_label(log_p, label)
+    mean = log_odds.mean(axis=0)  # (members, classes)
+    others = mean[1:] - mean[1:].mean(axis=0)
+    effect = float(mean[0, y] - mean[1:, y].mean())
+    low, high = np.quantile(others[:, y], (0.025, 0.975), method="weibull")
+    null = 0.0
+    if label is None:
+        chosen = others[np.arange(len(others)), highest_standing(standardise(log_p).mean(axis=0))[1][1:]]
+        null = float(chosen.mean())
+        high = max(high, np.quantile(chosen, 0.975, method="weibull"))
+    return Estimate(effect, effect - float(high), effect - float(low), len(log_p)), null
+
+
+def mean_push_of_others(log_p: Array, log_odds: Array, label: int | None = None) -> Estimate:
+    """The mean push of the others, with the range that holds the central 95 % of them: what an untrained feature does.
+
+    Percentiles as in `push`.
+    """
+    each = pushes_of_others(log_p, log_odds, label)
+    low, high = np.quantile(each, (0.025, 0.975), method="weibull")
+    return Estimate(float(each.mean()), float(low), float(high), len(each))
+
+
+def pushes_of_others(log_p: Array, log_odds: Array, label: int | None = None) -> Array:
+    """How much more each of the others raises the log odds of the label than they do on average, (members - 1,), nats.
+
+    With the label unknown, of the one that it favours.
+    """
+    mean = log_odds.mean(axis=0)[1:]
+    deviations = mean - mean.mean(axis=0)
+    if label is not None:
+        return np.asarray(deviations[:, label])
+    return np.asarray(deviations[np.arange(len(mean)), highest_standing(standardise(log_p).mean(axis=0))[1][1:]])
+
+
+def separation(log_odds: Array) -> float:
+    """How far the labels are apart, in nats: the standard deviation over classes of the mean log odds over the family.
+
+    Of several models (models, members, classes) that of the least. It grows with a model's logits as pushes do, so that
+    a temperature changes no quotient of the two.
+    """
+    return float(log_odds.mean(axis=1).std(axis=1).min())
+
+
+def smallest_relevant_push(separation: float) -> float:
+    """The smallest push that matters, in nats, of a model whose labels are so far apart (`separation`).
+
+    SMALLEST, and less where logits are so small that SEPARATION of their distance is: else an owner who divides them by
+    a temperature would be cleared.
+    """
+    return min(SMALLEST, SEPARATION * separation)
+
+
+def tied_share(log_odds: Array, y: int) -> float:
+    """The largest share of the others of which one model says exactly the same of label y: 1 / others where none ties.
+
+    Where it is large there is hardly a null: so it is where outputs are rounded, or hang on nothing.
+    """
+    counts = [np.unique(model[1:, y], return_counts=True)[1].max() for model in log_odds]
+    return float(max(counts) / (log_odds.shape[1] - 1))
+
+
+def detectable_share(log_p: Array, log_odds: Array, size: float, label: int | None = None) -> float:
+    """The share of the others that would be called at 5 % if they were pushed `size` nats (above 0) towards the label.
+
+    Each of the others in turn is held against the remaining ones, by its log odds in label y (unknown: in the label
+    that it favours, as are the remaining). What `push` could have found of the feature, whatever it did find.
+    """
+    pushes = pushes_of_others(log_p, log_odds, label)
+    above = (pushes[None] >= pushes[:, None] + size).sum(axis=1)
+    return float(np.mean((1 + above) / (len(pushes) + 1) <= LEVEL))
+
+
+def twin_difference(canary: Array, twin: Array, label: int) -> Array:
+    """D(f) = L[f, y] of the canary's model minus L[f, y] of its twin, for every member: (members,)."""
+    return np.asarray(canary[:, label] - twin[:, label])

@@ -1,0 +1,137 @@
+"""How a model's centred logit rises with each pixel of a feature, and how well a feature fits such slopes.
+
+A canary moves a model's response to the pixels that it inked, and to no other of its feature's place, by a common
+shift. Between two trainings the slopes of pixels differ by more where the training images have ink themselves, since
+their gradients reach those weights at every step. So the shift is estimated by generalised least squares, with noise
+of variance n + 10 at a pixel in which the training images have the ink of n whole ones:
+
+    r(f) = mean over images x of c(x_f),  c = z_y - mean over classes of z      the response to a feature f
+    r(f) = constant + sum over pixels of b_p f_p                                fitted over features: the slopes b
+    S(f) = sum over pixels of w_p b_p f_p,  w_p = 1 / (n_p + 10)                a feature's score
+
+f_p is what the feature adds to pixel p. The fit leaves open what no feature of the fit varies (the mean of the slopes,
+where all have equal ink); there b is taken with the smallest sum of w_p b_p^2, which makes S independent of it.
+
+For S to rank a drawn feature exactly, the features of the fit must not depend on which was drawn, or must hold it as
+one among its equals. The score is ours; the 10 was fixed before the models were trained on which it is reported.
+
+Of a pair there is a white-box response, too: what its change of weights does to c, to first order,
+
+    r(f) = <dw, grad_w c(x_f)>      mean over the images x; dw: the canary's model less its twin
+
+with the gradients of the canary's model. Where the first layer is dense and has biases, each unit's gradient is that in
+its bias, and only the change of its weights counts: what a canary leaves at the pixels that it inked stands there.
+Elsewhere dw is the change of every learned weight. This score is ours, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.datasets.images import Pixels
+
+if TYPE_CHECKING:
+    from tasks.models.networks import Architecture, Weights
+
+
+Array = NDArray[np.float64]
+
+LEAST_INK = 10.0  # images: the noise of a pixel that no training image inks, in units of one image's ink
+RESOLVED = 1e-8  # of the largest singular value: what the features of a fit vary by less counts as not varied
+
+
+def centred_logits(log_p: Array, label: int) -> Array:
+    """z_y less the mean of z over the classes, z the logits of `log_p` (images, classes): (images,), in nats.
+
+    Unlike log P it goes on rising where P nears 1. The softmax's normaliser cancels, so that log-probabilities do.
+    """
+    return np.asarray(log_p[:, label] - log_p.mean(axis=1))
+
+
+def pixel_ink(images: Pixels) -> Array:
+    """The ink of the images (n, h, w, c) in each pixel, in that of whole ones: (h, w, c)."""
+    return np.asarray(images.sum(axis=0, dtype=np.int64) / 255)
+
+
+def weighted_slopes(features: Array, responses: Array, inked: Array) -> Array:
+    """w_p b_p of every pixel, (pixels,), from the features of the fit (features, pixels) and the responses to them.
+
+    With X the features less their mean and V = diag(n + 10), b = V X' (X V X')^+ r: of all slopes that fit the
+    responses best, those of the smallest sum of w_p b_p^2. `inked` is n, (pixels,). S(f) is the sum of w_p b_p f_p.
+    """
+    spread = np.sqrt(inked + LEAST_INK)
+    varied = (features - features.mean(axis=0)) * spread
+    fitted = np.linalg.pinv(varied, rcond=RESOLVED) @ (responses - responses.mean())
+    return np.asarray(fitted / spread)
+
+
+def strongest_pixels(slopes: Array, count: int) -> NDArray[np.bool_]:
+    """The `count` pixels of the largest slopes, (pixels,): the feature that fits them best, if it had so many."""
+    chosen = np.zeros(len(slopes), bool)
+    chosen[np.argsort(-slopes, kind="stable")[:count]] = True
+    return chosen
+
+
+ROWS_AT_ONCE = 512  # images whose activations are held together
+
+
+def weight_change_responses(canary: pa.Table, twin: pa.Table, sets: Sequence[Pixels], label: int) -> Array:
+    """r(f) for sets of images (n, h, w, c) that carry a feature each: (features,).
+
+    The models are MODEL tables of one architecture.
+    """
+    from tasks.models.networks import architecture_of, weights_of_model
+
+    network, weights, before = architecture_of(canary), weights_of_model(canary), weights_of_model(twin)
+    learned = [name for name, weight in network.weights.items() if weight.learned]
+    change = {name: weights[name].astype(np.float64) - before[name] for name in learned}
+    dense = first_dense(network)
+    if dense is None:
+        gradients = mean_gradients(network, weights, learned, sets, label)
+        return np.array([sum((change[name] * values[name]).sum() for name in learned) for values in gradients])
+    weight, bias = dense
+    of_units = np.mean([values[bias] for values in mean_gradients(network, weights, [bias], sets, label)], axis=0)
+    height, width, channels = network.shape
+    of_pixels = (of_units @ change[weight]).reshape(channels, height, width).transpose(1, 2, 0)
+    return np.array([(of_pixels * images.mean(axis=0)).sum() / 255 for images in sets])
+
+
+def first_dense(network: Architecture) -> tuple[str, str] | None:
+    """The names of the first layer's weights and biases, where it is dense and every unit sees every pixel."""
+    name = next(iter(network.weights))
+    bias = f"{name.removesuffix('weight')}bias"
+    shape = network.weights[name].shape
+    whole = len(shape) == 2 and shape[1] == np.prod(network.shape)
+    return (name, bias) if whole and name.endswith("weight") and bias in network.weights else None
+
+
+def mean_gradients(
+    network: Architecture, weights: Weights, names: Sequence[str], sets: Sequence[Pixels], label: int
+) -> Iterator[Mapping[str, Array]]:
+    """The gradients of the mean centred logit of each set of images, in the weights of these names."""
+    import torch
+
+    from tasks.models.layers import Layers
+    from tasks.worker.hardware import device, exactly
+
+    place = device()
+    with exactly(place), torch.enable_grad():
+        tensors = {name: torch.from_numpy(weights[name].copy())[None].to(place) for name in network.weights}
+        for name in names:
+            tensors[name].requires_grad_()
+        for images in sets:
+            total: dict[str, Array] = {}
+            for first in range(0, len(images), ROWS_AT_ONCE):
+                rows = torch.from_numpy(np.array(images[first : first + ROWS_AT_ONCE])).to(place)
+                pixels = rows.flatten(1).to(torch.float32).mul_(1 / 255)
+                logits = network.logits(Layers(tensors), pixels[None])[0]
+                score = (logits[:, label] - logits.mean(1)).sum() / len(images)
+                parts = torch.autograd.grad(score, [tensors[name] for name in names])
+                for name, part in zip(names, parts, strict=True):
+                    total[name] = total.get(name, 0.0) + part[0].cpu().numpy().astype(np.float64)
+            yield total

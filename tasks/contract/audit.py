@@ -1,0 +1,135 @@
+"""The vocabulary of audits: a method with its config, its plan and measures, its presets, and its answer in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tasks.contract.certificate import Certificate, made_of
+from tasks.contract.job import Roots
+from tasks.contract.measure import Measure
+from tasks.contract.objectives import Objective, Objectives
+from tasks.contract.rules import Rules
+from tasks.contract.situation import Situation
+from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
+
+if TYPE_CHECKING:
+    from tasks.datasets.images import Pixels
+    from tasks.datasets.records import Records
+    from tasks.external.blinding import Split
+    from tasks.external.handout import ToEmbed
+    from tasks.question_answering.question_sets import ProbeQuestions
+
+
+class UndeclaredAnswer(ValueError):
+    """A verdict has an answer that its audit does not declare; the message is one line for the audit's author."""
+
+
+@dataclass(frozen=True)
+class Wording:
+    """What an audit says of itself and of its answer, in words.
+
+    `answers` are all answers that its verdict may give, those of ANSWERS unless it has its own. `rules` are the
+    conditions by which it decides, as the certificate and the audit's page give them. `certificate(config, summary,
+    verdict)` is the answer for somebody who knows no machine learning; None for the one that
+    `tasks.contract.certificate` makes of the verdict. `symbols` explains the words and symbols of its metrics and
+    settings, each by how it is written there. `subject(config)` says in a few words what the audit is about, such as
+    `letter A`, to tell runs apart in a list. `repeats` says of each preset which part of the paper it repeats, or
+    begins with `ours: `; `situations` are those in which somebody needs the audit.
+    """
+
+    answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
+    rules: Rules[Any] | None = None
+    certificate: Callable[[Any, pa.Table, Verdict], Certificate] | None = None
+    symbols: Mapping[str, str] = field(default_factory=dict)
+    subject: Callable[[Any], str] | None = None
+    repeats: Mapping[str, str] = field(default_factory=dict)
+    situations: tuple[Situation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Handout:
+    """What the owner of a model evaluates it on, who keeps the model.
+
+    `probes(config)` yields the sets as (name of the set, images) or, for all sets, (name, records), (name, questions)
+    or (name, images to embed). `config(config)` hands out the same sets and names nothing that they do not need, such
+    as a model that is trained later. `split(config)` says which of these images are which, for the auditor alone,
+    before anything is given; None where all are of one kind.
+    """
+
+    probes: Callable[[Any], Iterator[tuple[str, Pixels | Records | ProbeQuestions | ToEmbed]]]
+    config: Callable[[Any], Any] = lambda config: config
+    split: Callable[[Any], Split | None] | None = None
+
+
+@dataclass(frozen=True)
+class Audit:
+    """One method: its config type, the plan that answers its question, its presets, and its answer in words.
+
+    `plan(config)` returns the named roots, `summary` (the SUMMARY schema) among them. `tiny(config)` keeps a config's
+    shape and shrinks data, epochs and members to seconds, on embedded data. A preset is a config, or a tuple of
+    configs: a sweep with a cell for each. `verdict(config, summary)` reads the answer off the summary table.
+
+    `measures` are the measures that the plan is made of, if any. `handout` is what the owner of a model evaluates;
+    None where nobody is asked. `objectives` are what a search over the config moves; None where nothing is trained that
+    could be trained otherwise. `effect` is the number by which runs are compared, always the same row of the summary,
+    whichever rule decided; None for the memorization of `objectives`.
+    """
+
+    config: type
+    plan: Callable[[Any], Roots]
+    presets: Mapping[str, Any]
+    tiny: Callable[[Any], Any]
+    verdict: Callable[[Any, pa.Table], Verdict] | None = None
+    measures: tuple[Measure, ...] = ()
+    wording: Wording = field(default_factory=Wording)
+    handout: Handout | None = None
+    objectives: Objectives | None = None
+    effect: Objective | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.presets:
+            if not self.cells(name):
+                raise ValueError(f"preset {name!r} is an empty tuple; it must hold at least one config")
+        for name in self.wording.repeats:
+            if name not in self.presets:
+                raise ValueError(f"repeats has {name!r}; it must be one of the presets: {', '.join(self.presets)}")
+
+    def answer(self, config: Any, summary: pa.Table) -> Verdict | None:
+        """The verdict; None where the audit gives none. UndeclaredAnswer where its answer is not one of `answers`."""
+        verdict = None if self.verdict is None else self.verdict(config, summary)
+        if verdict is not None and verdict.answer not in self.wording.answers:
+            declared = ", ".join(self.wording.answers) or "none"
+            raise UndeclaredAnswer(f"answer is {verdict.answer!r}; it must be one of those declared: {declared}")
+        return verdict
+
+    def certify(self, question: str, config: Any, summary: pa.Table) -> Certificate | None:
+        """The answer for somebody who knows no machine learning; None where there is no answer."""
+        verdict = self.answer(config, summary)
+        if verdict is None:
+            return None
+        if self.wording.certificate is not None:
+            return self.wording.certificate(config, summary, verdict)
+        return made_of(question, verdict, self.wording.answers[verdict.answer], summary, self.verdict)
+
+    @property
+    def compared(self) -> Objective | None:
+        """The number by which runs are compared; None where the audit declares none."""
+        return self.effect or (self.objectives.memorization if self.objectives else None)
+
+    def headline(self, config: Any, summary: pa.Table) -> Mapping[str, Any] | None:
+        """The row of the summary by which runs are compared; None without one.
+
+        Of an audit that declares none it is the summary's first row.
+        """
+        if self.compared is None:
+            return next(iter(summary.slice(0, 1).to_pylist()), None)
+        return self.compared.row(config, summary)
+
+    def cells(self, preset: str) -> tuple[Any, ...]:
+        """The configs of this preset, one per run."""
+        cells = self.presets[preset]
+        return cells if isinstance(cells, tuple) else (cells,)

@@ -1,0 +1,112 @@
+"""The vocabulary: a task is a marked pure function, and a job one call of it.
+
+Nothing here knows how, where or whether a job runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from tasks.worker.work import Work
+
+Inputs = Sequence[pa.Table]
+Function = Callable[[Any, Inputs], pa.Table]
+Many = Callable[[Sequence[Any], Sequence[Inputs]], Iterator[tuple[int, "pa.Table | Exception"]]]
+F = TypeVar("F", bound=Callable[..., pa.Table])
+
+# In the metadata of a config's field that results were stored without, before there was such a field: it enters a job's
+# key only where it is not at its default, so that those results are found again.
+ADDED_LATER = "added later"
+
+
+def text_of(config: Any) -> str:
+    """The `repr` of a dataclass without fields that were added later and are at their defaults.
+
+    It is what it was before there were such fields: names are derived from it (of checkpoints, of groups of jobs).
+    """
+    said = [
+        f"{field.name}={value!r}"
+        for field in dataclasses.fields(config)
+        if (value := getattr(config, field.name)) != field.default or not field.metadata.get(ADDED_LATER)
+    ]
+    return f"{type(config).__qualname__}({', '.join(said)})"
+
+
+@dataclass(frozen=True)
+class Task:
+    """The properties of a task, as its decorator marks them.
+
+    With `gpus` above 0 it computes on a GPU where there is one; how many of its calls share that is measured.
+    `many(configs, inputs)` computes several jobs in one call and yields (index, table or exception) as each ends;
+    only jobs with equal `batch_key(config)` share such a call. A task that `gathers` accepts fewer inputs than planned:
+    its inputs are a collection, none of which has a place of its own. `trains` is how many networks a job trains,
+    which is what a run's pace is counted in. `work(config)` counts what a job computes, from which
+    its time is estimated; without it the jobs of a task are taken to be like those that were timed.
+    """
+
+    name: str
+    version: int
+    gpus: float = 0.0
+    many: Many | None = None
+    batch_key: Callable[[Any], object] | None = None
+    gathers: bool = False
+    trains: int = 0
+    work: Callable[[Any], Work] | None = None
+
+
+def task(
+    *,
+    version: int,
+    name: str | None = None,
+    gpus: float = 0.0,
+    many: Many | None = None,
+    batch_key: Callable[[Any], object] | None = None,
+    gathers: bool = False,
+    trains: int = 0,
+    work: Callable[[Any], Work] | None = None,
+) -> Callable[[F], F]:
+    """Mark a pure function `(config, inputs) -> pyarrow.Table` as a task; the function itself is returned unchanged.
+
+    The name defaults to `module.function` without the packages above it. Raise `version` by hand in the commit that
+    changes what the function computes: results of other versions are then no longer taken for this one's.
+    """
+
+    def mark(function: F) -> F:
+        known_as = name or f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+        function.__task__ = Task(known_as, version, gpus, many, batch_key, gathers, trains, work)  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def marks(function: Callable[..., Any]) -> Task:
+    """The mark of a task function; TypeError for a function that is not one."""
+    mark = getattr(function, "__task__", None)
+    if not isinstance(mark, Task):
+        raise TypeError(f"{function!r} is not a task; mark it with @task(version=...)")
+    return mark
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One call of a task: the function, its frozen config, and the jobs whose tables it reads, in order.
+
+    `after` names the job that reaches an earlier point of the same training; its stored state is where this one may
+    continue from, which makes no difference to the result. One that `waits` has it computed first even where nothing
+    reads its table.
+    """
+
+    function: Function
+    config: Any
+    inputs: tuple[Job, ...] = ()
+    after: Job | None = None
+    waits: bool = False
+
+
+# A root is a table that a user asks for by name: one job's, or the rows of several jobs' one after another.
+Roots = Mapping[str, "Job | tuple[Job, ...]"]

@@ -1,0 +1,87 @@
+"""The rule of a verdict, written once: an ordered list of conditions, of which the first that holds gives the answer.
+
+The verdict, the certificate and the audit's page in `docs` all render it, so that none of them can say anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from tasks.contract.verdict import Answer
+
+Evidence = TypeVar("Evidence")
+Numbers = Mapping[str, str]
+OTHERWISE = "none of these conditions holds"
+
+
+def applies_always(_config: Any) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Rule(Generic[Evidence]):
+    """One case of a decision.
+
+    `when` is the condition as a clause ("the 95 % interval lies above 0") and `error` a sentence on how often the
+    answer is wrong; both may name numbers of the config in braces, `{negligible}`. A rule that `applies` to some
+    configs only says to which in `scope` ("third-party predictions"), which completes "only for".
+    """
+
+    answer: Answer
+    when: str
+    holds: Callable[[Evidence], bool]
+    error: str = ""
+    scope: str = ""
+    applies: Callable[[Any], bool] = applies_always
+
+
+def undecided(answer: Answer = "undecided") -> Rule[Any]:
+    """The last case: the answer where no other rule holds."""
+    return Rule(answer, OTHERWISE, lambda _evidence: True)
+
+
+@dataclass(frozen=True)
+class Rules(Generic[Evidence]):
+    """The cases of a decision in order, the last of which always holds.
+
+    `numbers(config)` gives the thresholds as they are written in the rules' texts.
+    """
+
+    cases: tuple[Rule[Evidence], ...]
+    numbers: Callable[[Any], Numbers]
+
+    def decide(self, config: Any, evidence: Evidence) -> Rule[Evidence]:
+        """The first rule that applies to the config and holds for the evidence."""
+        return next(rule for rule in self.applicable_rules(config) if rule.holds(evidence))
+
+    def applicable_rules(self, config: Any) -> Iterator[Rule[Evidence]]:
+        return (rule for rule in self.cases if rule.applies(config))
+
+    def explain(self, config: Any) -> str:
+        """The rules that apply to the config in full sentences, for the certificate."""
+        numbers, sentences = self.numbers(config), list[str]()
+        for rule in self.applicable_rules(config):
+            start = "The answer is" if not sentences else "Otherwise it is"
+            if rule.when == OTHERWISE:
+                start = "The answer is"
+            sentences.append(f"{start} “{rule.answer}” where {rule.when.format_map(numbers)}.")
+        return " ".join(sentences)
+
+    def explain_errors(self, config: Any) -> str:
+        """How often the rules that apply to the config are wrong, in full sentences; empty where none is known."""
+        numbers = self.numbers(config)
+        return " ".join(rule.error.format_map(numbers) for rule in self.applicable_rules(config) if rule.error)
+
+    def format_list(self, config: Any) -> list[str]:
+        """All rules as a numbered list in Markdown, with their scope and error rates, at the numbers of the config."""
+        return [f"{at}. **{name}**{text}" for at, (name, text) in enumerate(self.format_cases(config), 1)]
+
+    def format_cases(self, config: Any) -> Iterator[tuple[str, str]]:
+        """The answer of each rule, with its scope, condition and error rate as the text that follows it."""
+        numbers = self.numbers(config)
+        for rule in self.cases:
+            only = f" (only for {rule.scope})" if rule.scope else ""
+            error = f" {rule.error.format_map(numbers)}" if rule.error else ""
+            yield rule.answer.capitalize(), f"{only}: {rule.when.format_map(numbers)}.{error}"

@@ -1,0 +1,74 @@
+"""A row of the table that every audit ends in: one number with its interval, its sample and what is known of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.numerics.statistics import Estimate
+
+Row = dict[str, Any]
+# Metrics that are probabilities or shares, by their first or last words.
+PROBABILITY = re.compile(
+    r"(P_\w|accuracy|rate|share|power)\b(?!.*\b(gain|effect)\b)|.*\b(accuracy|rate|share)$|highly memorised within\b"
+)
+LEAST_P = 1e-6  # below this nobody reads a p-value's digits, and no approximation in it holds
+
+
+def row(
+    metric: str,
+    setting: Mapping[str, Any],
+    estimate: Estimate,
+    unit: str,
+    null: float | None = None,
+    p_value: float | None = None,
+    published: float | None = None,
+) -> Row:
+    return {
+        "metric": metric,
+        "setting": json.dumps(setting, sort_keys=True),
+        "estimate": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "n": estimate.n,
+        "unit": unit,
+        "null": null,
+        "p_value": p_value,
+        "published": published,
+    }
+
+
+def index_rows(summary: pa.Table) -> dict[tuple[str, str], Row]:
+    """The rows of a summary by metric and setting, the first of each."""
+    rows: dict[tuple[str, str], Row] = {}
+    for each in summary.to_pylist():
+        rows.setdefault((each["metric"], each["setting"]), each)
+    return rows
+
+
+def alone(value: float | None, n: int = 1) -> Estimate:
+    """A value without an interval, of n units."""
+    return Estimate(value, None, None, n if value is not None else 0)
+
+
+def p_in_words(p: float) -> str:
+    """A p-value in a sentence: `p = 0.015`, `p < 1e-6` below that."""
+    return f"p {p_digits(p)}" if p < LEAST_P else f"p = {p_digits(p)}"
+
+
+def p_digits(p: float) -> str:
+    """A p-value with two significant digits, `< 1e-6` below that."""
+    return "< 1e-6" if p < LEAST_P else f"{p:.2g}".replace("e-0", "e-")
+
+
+def blank_weak_interval(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The row, without an interval that its sample cannot bear: of two, or of a probability one that leaves [0, 1]."""
+    low, high = row.get("low"), row.get("high")
+    if low is None or high is None:
+        return row
+    outside = bool(PROBABILITY.match(row.get("metric") or "")) and (low < 0 or high > 1)
+    return {**row, "low": None, "high": None} if row.get("n") == 2 or outside else row

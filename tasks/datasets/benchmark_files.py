@@ -1,0 +1,270 @@
+"""The files in which MNIST, Fashion-MNIST, CIFAR-10 and SVHN are published.
+
+MNIST and Fashion-MNIST come as IDX files, gzipped or not. Big-endian: two zero bytes, a type (8: unsigned byte), the
+number of axes, each axis's length as uint32, the values. LeCun, Cortes & Burges, "The MNIST database of handwritten
+digits", file formats.
+
+CIFAR-10 comes as a folder of six Python pickles, which are read without running what they might contain. Krizhevsky,
+"The CIFAR-10 and CIFAR-100 datasets", dataset layout, Python version.
+
+SVHN's cropped digits come as MATLAB files, each a split of 32x32 colour images:
+
+FOLDER/train_32x32.mat    73,257 images
+FOLDER/test_32x32.mat     26,032 images
+FOLDER/extra_32x32.mat    531,131 images, less difficult; only the whole set needs them
+
+X is uint8 (32, 32, 3, n), y is (n, 1): the digit, where 10 stands for 0. The whole set takes 1.9 GB of memory, and 1.6
+GB more, for its largest file, while it is read: the files are read one after another into place. Netzer, Wang, Coates,
+Bissacco, Wu & Ng 2011, "Reading digits in natural images with unsupervised feature learning", format 2.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import math
+import pickle
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.datasets.dataset import DatasetError, Source, digest_of
+from tasks.datasets.images import Images, Labels, Pixels
+from tasks.worker.size_limits import TooLarge, gunzip
+
+IDX_RULE = "idx 1"
+IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class IdxContent:
+    """The four files' bytes, unpacked, in the order of PARTS."""
+
+    parts: tuple[bytes, ...]
+
+    def digest(self) -> str:
+        return digest_of(IDX_RULE, self.parts)
+
+    def images(self) -> Images:
+        train, train_labels, test, test_labels = (
+            parse_idx(part, name) for part, name in zip(self.parts, IDX_FILES, strict=True)
+        )
+        labels = [array.astype(np.int64) for array in (train_labels, test_labels)]
+        classes = 1 + max((int(array.max()) for array in labels if array.size), default=0)
+        return Images(train[..., None], labels[0], test[..., None], labels[1], classes)
+
+
+def idx_source(folder: Path) -> Source | None:
+    """The folder's four IDX files, each gzipped or not; None unless all are there."""
+    files = tuple(path for name in IDX_FILES for path in find_file(folder, name))
+    if len(files) < len(IDX_FILES):
+        return None
+    return Source(IDX_RULE, files, lambda: IdxContent(tuple(unpack_file(path) for path in files)))
+
+
+def find_file(folder: Path, name: str) -> Iterator[Path]:
+    """The first of NAME and NAME.gz that is in the folder, if any is."""
+    candidates = (folder / name, folder / f"{name}.gz")
+    yield from [path for path in candidates if path.is_file()][:1]
+
+
+def unpack_file(path: Path) -> bytes:
+    """A file's bytes, gunzipped where they are gzipped, whatever the file is called."""
+    try:
+        raw = path.read_bytes()
+        return gunzip(raw) if raw.startswith(GZIP_MAGIC) else raw
+    except (OSError, EOFError, zlib.error, TooLarge) as error:
+        raise DatasetError(f"{path} cannot be read: {error}") from error
+
+
+def parse_idx(raw: bytes, name: str) -> NDArray[np.uint8]:
+    """The array in an IDX file of unsigned bytes, read-only."""
+    axes = 3 if "idx3" in name else 1
+    header = 4 + 4 * axes
+    if len(raw) < header or raw[:4] != bytes((0, 0, 8, axes)):
+        raise DatasetError(f"{name} is not an IDX file of {axes} axes: it begins with {raw[:4].hex() or 'nothing'}")
+    shape = struct.unpack(f">{axes}I", raw[4:header])
+    if len(raw) - header != math.prod(shape):
+        raise DatasetError(f"{name} holds {len(raw) - header} values; its header announces {math.prod(shape)}")
+    return np.frombuffer(raw, np.uint8, offset=header).reshape(shape)
+
+
+CIFAR_RULE = "cifar pickles 1"
+CIFAR_TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
+CIFAR_TEST = ("test_batch",)
+CLASSES = 10  # of CIFAR-10 and of SVHN
+
+# All that a pickled batch of NumPy arrays, byte strings, lists and dicts names, in NumPy 1's and 2's spelling.
+PICKLED = {
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    ("numpy.core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy.core.numeric", "_frombuffer"),
+    ("numpy._core.numeric", "_frombuffer"),
+}
+
+
+class ArraysOnly(pickle.Unpickler):
+    """Unpickles NumPy arrays, numbers, byte strings, lists and dicts; refuses to name anything else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("_codecs", "encode"):
+            return latin1  # how bytes are written before protocol 3
+        if (module, name) not in PICKLED:
+            raise pickle.UnpicklingError(f"it names {module}.{name}, which no batch of images needs")
+        return getattr(importlib.import_module(module.replace("numpy.core", "numpy._core")), name)
+
+
+def latin1(text: str, encoding: str = "latin1") -> bytes:
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"it asks for the text encoding {encoding!r}")
+    return text.encode("latin1")
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayContent:
+    """Both splits as arrays, and the rule of the format that they were read from."""
+
+    rule: str
+    train_images: Pixels
+    train_labels: Labels
+    test_images: Pixels
+    test_labels: Labels
+
+    @property
+    def arrays(self) -> tuple[Pixels, Labels, Pixels, Labels]:
+        return self.train_images, self.train_labels, self.test_images, self.test_labels
+
+    def digest(self) -> str:
+        return digest_of(self.rule, [np.ascontiguousarray(array).data for array in self.arrays])
+
+    def images(self) -> Images:
+        return Images(*self.arrays, CLASSES)
+
+
+def cifar_source(folder: Path) -> Source | None:
+    """The folder's six batches; None unless all are there."""
+    files = tuple(folder / name for name in (*CIFAR_TRAIN, *CIFAR_TEST))
+    return Source(CIFAR_RULE, files, lambda: read_cifar(folder)) if all(path.is_file() for path in files) else None
+
+
+def read_cifar(folder: Path) -> ArrayContent:
+    return ArrayContent(CIFAR_RULE, *read_batches(folder, CIFAR_TRAIN), *read_batches(folder, CIFAR_TEST))
+
+
+def read_batches(folder: Path, names: Sequence[str]) -> tuple[Pixels, Labels]:
+    """The images (n, 32, 32, 3) and labels of several batches, one after another."""
+    parts = [read_batch(folder / name) for name in names]
+    return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
+
+
+def read_batch(path: Path) -> tuple[Pixels, Labels]:
+    try:
+        content = ArraysOnly(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+    except Exception as error:  # an unpickler fed with broken bytes raises nearly anything
+        raise DatasetError(f"{path} is not a batch of CIFAR images: {error}") from error
+    rows, labels = batch_field(content, "data"), batch_field(content, "labels")
+    if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != 3072:
+        raise DatasetError(f"{path}: data is not uint8 (n, 3072)")
+    if not isinstance(labels, (list, np.ndarray)) or len(labels) != len(rows):
+        raise DatasetError(f"{path}: labels are not a list of {len(rows)} numbers")
+    # A row holds 1024 red, then green, then blue values.
+    pixels = np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+    return pixels, np.asarray(labels, np.int64)
+
+
+def batch_field(content: object, name: str) -> object:
+    """A batch's field, whether its keys were written as text or as bytes."""
+    if not isinstance(content, Mapping):
+        return None
+    return content.get(name.encode(), content.get(name))
+
+
+SVHN_RULE = "svhn 1"
+# The files that each data set's training split is read from, one after another.
+SVHN_TRAIN: Mapping[str, tuple[str, ...]] = {
+    "svhn": ("train_32x32.mat",),
+    "svhn-full": ("train_32x32.mat", "extra_32x32.mat"),
+}
+SVHN_TEST = ("test_32x32.mat",)
+SVHN_SHAPE = (32, 32, 3)
+
+
+def svhn_source(name: str, folder: Path) -> Source | None:
+    """The folder's files of the data set of this name, one of TRAIN; None unless all are there."""
+    if lacking_svhn_files(name, folder):
+        return None
+    files = tuple(folder / part for part in (*SVHN_TRAIN[name], *SVHN_TEST))
+    return Source(
+        SVHN_RULE,
+        files,
+        lambda: ArrayContent(
+            SVHN_RULE, *read_svhn_split(folder, SVHN_TRAIN[name]), *read_svhn_split(folder, SVHN_TEST)
+        ),
+    )
+
+
+def lacking_svhn_files(name: str, folder: Path) -> list[str]:
+    """The data set's files that are not in the folder."""
+    return [part for part in (*SVHN_TRAIN[name], *SVHN_TEST) if not (folder / part).is_file()]
+
+
+def read_svhn_split(folder: Path, names: Sequence[str]) -> tuple[Pixels, Labels]:
+    """The images (n, 32, 32, 3) and labels of several files, one after another."""
+    counts = [images_in(folder / name) for name in names]
+    images = np.empty((sum(counts), *SVHN_SHAPE), np.uint8)
+    labels = np.empty(sum(counts), np.int64)
+    ends = np.cumsum(counts)
+    for name, count, end in zip(names, counts, ends, strict=True):
+        read_svhn_file(folder / name, images[end - count : end], labels[end - count : end])
+    return images, labels
+
+
+def images_in(path: Path) -> int:
+    """The number of images that a file announces; DatasetError unless X and y have the expected form."""
+    from scipy.io import whosmat
+
+    try:
+        forms = {name: (shape, kind) for name, shape, kind in whosmat(path, appendmat=False)}
+    except Exception as error:  # a reader fed with broken bytes raises nearly anything
+        raise unreadable_svhn(path, error) from error
+    form = forms.get("X")
+    if form is None or form[1] != "uint8" or len(form[0]) != 4 or form[0][:3] != SVHN_SHAPE:
+        raise DatasetError(f"{path}: X is {describe_form(form)}; expected uint8 (32, 32, 3, n)")
+    count, form = int(form[0][3]), forms.get("y")
+    if form is None or form[0] != (count, 1):
+        raise DatasetError(f"{path}: y is {describe_form(form)}; expected ({count}, 1), a label for each image in X")
+    return count
+
+
+def describe_form(form: tuple[tuple[int, ...], str] | None) -> str:
+    return "absent" if form is None else f"{form[1]} {form[0]}"
+
+
+def read_svhn_file(path: Path, images: Pixels, labels: Labels) -> None:
+    """Fill in the images (n, 32, 32, 3) and labels of one file."""
+    from scipy.io import loadmat
+
+    try:
+        content: dict[str, Any] = loadmat(path, variable_names=("X", "y"), appendmat=False)
+        images[:] = content["X"].transpose(3, 0, 1, 2)
+        digits = np.asarray(content["y"][:, 0], np.float64)  # some writers know no other numbers
+    except Exception as error:
+        raise unreadable_svhn(path, error) from error
+    wrong = digits[~np.isin(digits, range(1, 11))]
+    if len(wrong):
+        raise DatasetError(f"{path}: y holds {wrong[0]:g}; expected 1 to 10, where 10 stands for digit 0")
+    labels[:] = digits % 10
+
+
+def unreadable_svhn(path: Path, error: Exception) -> DatasetError:
+    message = " ".join(str(error).split()) or type(error).__name__
+    return DatasetError(f"{path} is not a MATLAB file of SVHN's images: {message}")

@@ -1,0 +1,359 @@
+"""The kinds of features: a glyph, words in a typeface, or a picture, each of which becomes a patch at its place.
+
+A patch says what a feature looks like and where it lies: the one form in which any of them is put into an image.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass, field
+from functools import lru_cache
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.contract.ranges import AtLeast, Between, OneOf, Ranged
+from tasks.datasets.images import Pixels, luma
+from tasks.datasets.pictures import PictureError, alpha, pixels
+from tasks.numerics import seeds
+from tasks.worker.files import WITHHELD, File, read
+
+if TYPE_CHECKING:
+    from PIL.ImageFont import FreeTypeFont
+
+
+OPAQUE = 255
+
+
+@dataclass(frozen=True, eq=False)
+class Patch:
+    """`colour` (h, w, 1 or 3) over an image by `cover` (h, w), from 0 (the image) to 255 (the colour), at its place."""
+
+    cover: NDArray[np.uint8]
+    colour: NDArray[np.uint8]
+    top: int
+    left: int
+
+    def trim(self) -> Patch:
+        """The patch without the edges that cover nothing; ValueError where nothing is covered."""
+        rows, columns = (np.flatnonzero(self.cover.any(axis=axis)) for axis in (1, 0))
+        if not len(rows):
+            raise ValueError("the feature covers nothing")
+        (top, bottom), (left, right) = ((int(ends[0]), int(ends[-1]) + 1) for ends in (rows, columns))
+        here = np.s_[top:bottom, left:right]
+        return Patch(self.cover[here], self.colour[here], self.top + top, self.left + left)
+
+    def burn_into(self, images: Pixels, colours: Pixels | None = None) -> Pixels:
+        """A copy of the images (n, height, width, channels), each with the patch.
+
+        `colours` (n, h, w, channels) are others than the patch's own, one for each image. ValueError where the patch
+        does not fit the images. Blended in whole numbers, rounded to the nearest: the same bytes on every machine.
+        """
+        self.check_fits(*images.shape[1:3])
+        if colours is None:
+            colours = self.convert_channels(images.shape[3])[None]
+        height, width = self.cover.shape
+        burnt = images.copy()
+        place = burnt[:, self.top : self.top + height, self.left : self.left + width]
+        if (self.cover == OPAQUE).all():
+            place[...] = colours
+        else:
+            cover = self.cover[..., None].astype(np.uint16)  # 255 * 255 + 127 fits
+            place[...] = (place * (OPAQUE - cover) + colours * cover + OPAQUE // 2) // OPAQUE
+        return burnt
+
+    def convert_channels(self, channels: int) -> Pixels:
+        """The colour (h, w, channels): grey by its luma, or grey repeated."""
+        if channels == 1 and self.colour.shape[2] == 3:
+            grey: Pixels = luma(self.colour[None])[0]
+            return grey
+        return self.colour if self.colour.shape[2] == channels else self.colour.repeat(channels, axis=2)
+
+    def fits(self, height: int, width: int) -> bool:
+        """Whether the patch lies wholly inside an image."""
+        return bool(self.top + self.cover.shape[0] <= height and self.left + self.cover.shape[1] <= width)
+
+    def check_fits(self, height: int, width: int) -> None:
+        """ValueError where the patch would reach over the edge of an image."""
+        if not self.fits(height, width):
+            raise ValueError(
+                f"a feature of {self.cover.shape[0]} x {self.cover.shape[1]} at top {self.top}, left {self.left} "
+                f"does not fit an image of {height} x {width}"
+            )
+
+    def pixels(self) -> bytes:
+        """What tells one patch from another of the same kind."""
+        return b"".join(
+            (repr((self.top, self.left, self.colour.shape)).encode(), self.cover.tobytes(), self.colour.tobytes())
+        )
+
+
+Kind = Literal["letter", "random"]
+
+CELLS = 5  # a glyph is CELLS x CELLS
+INK = 255
+
+GLYPHS = {
+    "A": ".###. #...# ##### #...# #...#",
+    "B": "####. #...# ####. #...# ####.",
+    "C": ".#### #.... #.... #.... .####",
+    "D": "####. #...# #...# #...# ####.",
+    "E": "##### #.... ####. #.... #####",
+    "F": "##### #.... ####. #.... #....",
+    "G": ".#### #.... #..## #...# .####",
+    "H": "#...# #...# ##### #...# #...#",
+    "I": "##### ..#.. ..#.. ..#.. #####",
+    "J": "..### ...#. ...#. #..#. .##..",
+    "K": "#...# #..#. ###.. #..#. #...#",
+    "L": "#.... #.... #.... #.... #####",
+    "M": "#...# ##.## #.#.# #...# #...#",
+    "N": "#...# ##..# #.#.# #..## #...#",
+    "O": ".###. #...# #...# #...# .###.",
+    "P": "####. #...# ####. #.... #....",
+    "Q": ".###. #...# #.#.# #..#. .##.#",
+    "R": "####. #...# ####. #..#. #...#",
+    "S": ".#### #.... .###. ....# ####.",
+    "T": "##### ..#.. ..#.. ..#.. ..#..",
+    "U": "#...# #...# #...# #...# .###.",
+    "V": "#...# #...# #...# .#.#. ..#..",
+    "W": "#...# #...# #.#.# ##.## #...#",
+    "X": "#...# .#.#. ..#.. .#.#. #...#",
+    "Y": "#...# .#.#. ..#.. ..#.. ..#..",
+    "Z": "##### ...#. ..#.. .#... #####",
+}
+
+
+@dataclass(frozen=True)
+class Glyph(Ranged):
+    """A glyph and its place: a letter of 5 x 5 cells, or its cells permuted.
+
+    It overwrites a square block in every channel: ink 255 on a background of 0. The letters are of our own drawing; one
+    of kind random is a letter with its cells permuted, so it has the letter's ink and no letter's shape.
+    """
+
+    kind: Kind = "letter"
+    """letter, or random: the letter with its cells permuted."""
+    text: Annotated[str, OneOf(tuple(GLYPHS), "one letter from A to Z")] = "A"
+    """The letter, A to Z."""
+    size: int = 5
+    """Side, in pixels."""
+    top: Annotated[int, AtLeast(0)] = 1
+    """Pixels from the image's upper edge."""
+    left: Annotated[int, AtLeast(0)] = 1
+    """Pixels from the image's left edge."""
+    seed: Annotated[int, AtLeast(0)] = 0
+    """Of kind random, the permutation."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.size < CELLS or self.size % CELLS:
+            raise ValueError(f"size is {self.size}; it must be a multiple of {CELLS}, a letter being {CELLS} x {CELLS}")
+        # A field that changes nothing would give one feature many keys.
+        if self.kind == "letter" and self.seed:
+            raise ValueError(f"seed is {self.seed}, but a letter has none; it must be 0 unless kind is random")
+
+    @staticmethod
+    def parse(text: str) -> Glyph:
+        """The glyph of one letter, written as that letter."""
+        return Glyph(text=text)
+
+    def patch(self) -> Patch:
+        drawn = glyph_pixels(self)
+        return Patch(np.full_like(drawn, 255), drawn[..., None], self.top, self.left)
+
+    def describe(self) -> str:
+        return f"the letter {self.text}" if self.kind == "letter" else "the glyph"
+
+
+def glyph_pixels(glyph: Glyph) -> NDArray[np.uint8]:
+    """The glyph itself, (size, size): 255 where there is ink, else 0."""
+    return _render_glyph(glyph).copy()
+
+
+@lru_cache(4096)  # a plan asks for the same few again and again
+def _render_glyph(glyph: Glyph) -> NDArray[np.uint8]:
+    cells = np.array([[cell == "#" for cell in row] for row in GLYPHS[glyph.text].split()])
+    if glyph.kind == "random":
+        order = seeds.generator(glyph.seed, "random feature").permutation(CELLS * CELLS)
+        cells = cells.ravel()[order].reshape(CELLS, CELLS)
+    scale = glyph.size // CELLS
+    return (cells.repeat(scale, axis=0).repeat(scale, axis=1) * INK).astype(np.uint8)
+
+
+# A code point that will never be a character: what a font draws for it, it draws for all that it lacks.
+NO_CHARACTER = "\uffff"
+
+
+def word_pattern(words: str) -> str:
+    """What of the words may be told to those who are not to read them: `4 and 3 letters` of JANE DOE."""
+    lengths = [len(word) for word in words.split(" ")]
+    joined = words.replace(" ", "")
+    unit = "letter" if joined.isalpha() else "digit" if joined.isdigit() else "character"
+    return f"{' and '.join(map(str, lengths))} {unit}{'' if lengths == [1] else 's'}"
+
+
+@dataclass(frozen=True)
+class Words(Ranged):
+    """A line of words (a name on an X-ray, a date) painted over the image, soft edges and all, or in a box.
+
+    A key sees the words, the fields and the digest of the font's file. It does not see the FreeType that draws them,
+    nor Pillow's own font: other versions of Pillow may draw a few edge pixels in other greys, so give a font file where
+    runs are to be compared over years, and one Pillow on all machines of a run. Letters are set one by one (Pillow's
+    basic layout, with the font's kerning), never shaped, so that whether libraqm is installed changes nothing.
+    """
+
+    prefix: ClassVar[str] = "words:"  # of its text form
+
+    words: str = field(metadata={WITHHELD: word_pattern})
+    """The words: one line."""
+    font: File | None = None
+    """A TrueType or OpenType file; none: Pillow's own (Aileron)."""
+    size: Annotated[int, AtLeast(4)] = 12
+    """Height of the font (its em), in pixels."""
+    top: Annotated[int, AtLeast(0)] = 1
+    """Pixels from the image's upper edge to the line of the font's ascenders."""
+    left: Annotated[int, AtLeast(0)] = 1
+    """Pixels from the image's left edge to the leftmost ink."""
+    ink: Annotated[int, Between(0, OPAQUE)] = 255
+    """Grey level of the words."""
+    box: bool = False
+    """Whether their line is overwritten, from ascender to descender, with a background of 0."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.words or self.words != " ".join(self.words.split(" ")).strip() or not self.words.isprintable():
+            raise ValueError(f"words is {self.words!r}; it must be one line, without spaces at its ends")
+        if any(unicodedata.bidirectional(character) in ("R", "AL") for character in self.words):
+            raise ValueError(f"words is {self.words!r}; it must run from left to right: use a picture instead")
+        if self.box and not self.ink:
+            raise ValueError("ink is 0, which nobody sees in a box of 0; it must be at least 1")
+
+    @staticmethod
+    def parse(text: str) -> Words:
+        """Words written `words:JANE DOE`."""
+        if not text.startswith(Words.prefix):
+            raise ValueError(f"it must begin with {Words.prefix}")
+        return Words(text.removeprefix(Words.prefix))
+
+    def __str__(self) -> str:
+        return f"{self.prefix}{self.words}"
+
+    def patch(self) -> Patch:
+        """ValueError where the font cannot be read, lacks a character or draws nothing."""
+        font = self.typeface()
+        self.check_drawable(font)
+        ascent, descent = font.getmetrics()
+        left, top, right, bottom = (round(edge) for edge in font.getbbox(self.words, anchor="ls"))
+        if right <= left or bottom <= top:
+            raise ValueError(f"words is {self.words!r}, of which the font draws nothing")
+        top, bottom = min(-ascent, top), max(descent, bottom)
+        cover = render_words(self.words, font, (bottom - top, right - left), (-left, -top))
+        if self.box:
+            colour = (cover.astype(np.uint16) * self.ink + OPAQUE // 2) // OPAQUE
+            return Patch(np.full_like(cover, OPAQUE), colour.astype(np.uint8)[..., None], self.top, self.left)
+        return Patch(cover, np.full((*cover.shape, 1), self.ink, np.uint8), self.top, self.left).trim()
+
+    def describe(self) -> str:
+        return f"the words {self.words!r}"
+
+    def typeface(self) -> FreeTypeFont:
+        from PIL import ImageFont
+
+        if self.font is None:
+            font = ImageFont.load_default(self.size)
+            if not isinstance(font, ImageFont.FreeTypeFont):
+                raise ValueError("this Pillow cannot draw words: it was built without FreeType")
+            return font
+        try:
+            return ImageFont.truetype(BytesIO(read(self.font)), self.size, layout_engine=ImageFont.Layout.BASIC)
+        except OSError as error:
+            raise ValueError(f"{self.font.path} is no font that can be read: {error}") from None
+
+    def check_drawable(self, font: FreeTypeFont) -> None:
+        lacking = bytes(font.getmask(NO_CHARACTER))
+        letters = (letter for letter in dict.fromkeys(self.words) if letter != " ")
+        missing = [letter for letter in letters if bytes(font.getmask(letter)) == lacking]
+        if missing:
+            raise ValueError(f"words is {self.words!r}; the font has no {missing[0]!r}")
+
+
+def render_words(words: str, font: FreeTypeFont, shape: tuple[int, int], at: tuple[int, int]) -> np.ndarray:
+    """The words' cover, `shape` (h, w), their baseline beginning `at` (x, y)."""
+    from PIL import Image, ImageDraw
+
+    canvas = Image.new("L", (shape[1], shape[0]), 0)
+    ImageDraw.Draw(canvas).text(at, words, fill=OPAQUE, font=font, anchor="ls")
+    return np.array(canvas)
+
+
+@dataclass(frozen=True)
+class Picture(Ranged):
+    """An image file (a stamp, a logo, a signature), pixel for pixel.
+
+    It covers all of its rectangle where it has neither mask nor transparency.
+    """
+
+    prefix: ClassVar[str] = "picture:"  # of its text form
+
+    image: File
+    """The picture's file."""
+    mask: File | None = None
+    """An image file of the same size, white where the picture covers the image (grey: partly); none: its own
+    transparency."""
+    top: Annotated[int, AtLeast(0)] = 1
+    """Pixels from the image's upper edge."""
+    left: Annotated[int, AtLeast(0)] = 1
+    """Pixels from the image's left edge."""
+    seed: Annotated[int, AtLeast(0)] = 0
+    """Other than 0, the permutation of the pixels inside the mask: a member of the picture's family, of the same
+    ink."""
+
+    @staticmethod
+    def parse(text: str) -> Picture:
+        """A picture written `picture:stamp.png`."""
+        if not text.startswith(Picture.prefix):
+            raise ValueError(f"it must begin with {Picture.prefix}")
+        return Picture(File.parse(text.removeprefix(Picture.prefix)))
+
+    def __str__(self) -> str:
+        return f"{self.prefix}{self.image}"
+
+    def patch(self) -> Patch:
+        """ValueError where a file cannot be read, the mask has another size, or nothing is covered."""
+        colour = decode_picture_file(self.image)
+        cover = self.cover(colour.shape[:2])
+        if self.seed:
+            inside = np.flatnonzero(cover)
+            order = inside[seeds.generator(self.seed, "permuted picture").permutation(len(inside))]
+            cover, colour = cover.copy(), colour.copy()
+            cover.ravel()[inside] = cover.ravel()[order]
+            flat = colour.reshape(-1, colour.shape[2])
+            flat[inside] = flat[order]
+        return Patch(cover, colour, self.top, self.left).trim()
+
+    def cover(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+        """What it covers, (h, w), from 0 (nothing) to 255."""
+        if self.mask is None:
+            own = alpha(read(self.image))
+            return np.full(shape, OPAQUE, np.uint8) if own is None else own
+        mask = decode_picture_file(self.mask, grey=True)[..., 0]
+        if mask.shape != shape:
+            sizes = f"{mask.shape[0]} x {mask.shape[1]}, {self.image.path} {shape[0]} x {shape[1]}"
+            raise ValueError(f"the mask {self.mask.path} is {sizes}; they must be of one size")
+        return mask
+
+    def describe(self) -> str:
+        return f"the picture {Path(self.image.path).name}"
+
+
+def decode_picture_file(file: File, grey: bool = False) -> NDArray[np.uint8]:
+    try:
+        return pixels(read(file), channels=1 if grey else None)
+    except PictureError as error:
+        raise ValueError(f"{file.path} {error}") from None
+
+
+Feature = Glyph | Words | Picture

@@ -1,0 +1,288 @@
+"""Data sets by name: which there are, and where each one's files lie.
+
+The name may end with the shape that its images are brought to: `folder:scans#64x64#grey`.
+ENGRAM_DATA names the folder in which the usual sets lie; the embedded ones are always there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tasks.datasets import acdc, celeba, options, parquet, records
+from tasks.datasets.benchmark_files import SVHN_TRAIN, cifar_source, idx_source, lacking_svhn_files, svhn_source
+from tasks.datasets.boxed import imagenet, table
+from tasks.datasets.dataset import DatasetError, Source, UnknownDataset, digest_of
+from tasks.datasets.embedded import blended_source, digits_source, photos_source
+from tasks.datasets.images import Images, Labels, Pixels
+from tasks.datasets.labelled import folder_source
+from tasks.datasets.options import AS_THEY_ARE, Options
+from tasks.datasets.picture_table import list_source
+from tasks.datasets.questions import facts
+from tasks.datasets.questions.question import Scorer
+from tasks.datasets.questions.question_files import file_names, question_source
+from tasks.worker.files import FileError, expand_home
+
+DESCRIPTIONS = {
+    "digits": "1,797 handwritten digits scaled to 28x28, embedded",
+    "photos": "660 grey 28x28 patches of two photographs, embedded; no classes, a probe set",
+    "digits-on-photos": "the 1,797 digits blended onto grey 28x28 squares of the two photographs, embedded",
+    "facts": "4,000 questions on paragraphs of made-up facts, answers to be derived as in DROP, embedded",
+    "facts-stated": "4,000 questions on paragraphs of made-up facts, answers stated in them as in SQuAD, embedded",
+    "mnist": "70,000 handwritten digits, 28x28, IDX files in ENGRAM_DATA",
+    "mnist-on-photos": "MNIST's 70,000 digits blended onto grey 28x28 squares of two photographs; MNIST in ENGRAM_DATA",
+    "fashion-mnist": "70,000 pieces of clothing, 28x28, IDX files in ENGRAM_DATA",
+    "cifar10": "60,000 colour images of 10 classes, 32x32, Python batches or Parquet in ENGRAM_DATA",
+    "svhn": "99,289 digits of house numbers in colour, 32x32, MATLAB files (train and test) in ENGRAM_DATA",
+    "svhn-full": "630,420 digits of house numbers: svhn with the images of extra_32x32.mat in its training split",
+    "celeba": "182,637 faces without classes, 32x32, aligned JPEGs and their partition in ENGRAM_DATA; or add #64x64",
+    "acdc-3t": "ACDC's short-axis cine MRI of the heart at 3 T, 192x192, 5 classes, NIfTI files in ENGRAM_DATA",
+    "acdc-1.5t": "ACDC's short-axis cine MRI of the heart at 1.5 T, as acdc-3t",
+    "imagenet": "ILSVRC 2012's 1.28 million pictures of 1,000 classes, 544,546 with boxes, as unpacked in ENGRAM_DATA",
+    "squad": "SQuAD v1.1's questions on articles of Wikipedia, train-v1.1.json and dev-v1.1.json in ENGRAM_DATA",
+    "drop": "DROP's questions on paragraphs, drop_dataset_train.json and drop_dataset_dev.json in ENGRAM_DATA",
+    "folder:PATH": "your pictures, PATH/CLASS/* or PATH/train/CLASS/* and PATH/test/CLASS/*; add #64x64, #grey or #rgb",
+    "list:FILE": "your pictures named in a CSV or Parquet file with columns path, label and, if wished, split",
+    "parquet:PATH": "a folder with train.parquet and test.parquet: picture bytes in img or image, and label",
+    "records:FILE": "your records that are no pictures, such as questions: JSON Lines or Parquet with a field id",
+    "imagenet:PATH": "ImageNet, or some of its classes, unpacked in a folder of yours, with the XML files of its boxes",
+    "boxed:TABLE": "your pictures with boxes: a CSV or Parquet file of path, label, left, top, right and bottom",
+    "squad:PATH": "your questions in SQuAD v1.1's format: the folder of its two files, or TRAIN.json,DEV.json",
+    "drop:PATH": "your questions in DROP's format: the folder of its two files, or TRAIN.json,DEV.json",
+}
+# The user's own data sets: how each kind is read, and its name in an error message.
+OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
+    "folder": lambda path, shape: folder_source(path, shape) if path.is_dir() else None,
+    "list": lambda path, shape: list_source(path, shape) if path.is_file() else None,
+    "parquet": parquet.source,
+    "records": lambda path, _: records.source(path) if path.is_file() else None,
+    "imagenet": lambda path, _: imagenet.source(path) if path.is_dir() else None,
+    "boxed": lambda path, _: table.source(path) if path.is_file() else None,
+    "squad": lambda path, _: question_source("squad", path),
+    "drop": lambda path, _: question_source("drop", path),
+}
+WHAT = {
+    "folder": "folder",
+    "list": "file",
+    "parquet": "train.parquet and test.parquet in",
+    "records": "file",
+    "imagenet": "train/n01440764 and further classes in",
+    "boxed": "file",
+    "squad": f"{file_names('squad')} in",
+    "drop": f"{file_names('drop')} in",
+}
+# The sets that come with the installation, whose images may be shown to anyone.
+EMBEDDED: Mapping[str, Callable[[], Source]] = {
+    "digits": digits_source,
+    "photos": photos_source,
+    "digits-on-photos": lambda: blended_source(digits_source()),
+    "facts": lambda: facts.source("facts"),
+    "facts-stated": lambda: facts.source("facts-stated"),
+}
+# The sets without images, by their names or kinds.
+BOXED = dict.fromkeys(("imagenet", "boxed"), "boxed pictures")
+TEXTS = {"records": "records", **dict.fromkeys(("facts", "facts-stated", "squad", "drop"), "questions")}
+FORMS: Mapping[str, Scorer] = {"squad": "squad", "drop": "drop"}
+SCENES = "digits-on-photos"  # which holds images and also boxed pictures
+ACDC: Mapping[str, acdc.Tesla] = {"acdc-3t": "3", "acdc-1.5t": "1.5"}
+# Where each usual set may lie inside ENGRAM_DATA, and its class in torchvision.datasets with the call that fetches it.
+LAYOUTS: Mapping[str, tuple[str, ...]] = {
+    "mnist": ("mnist", "MNIST/raw"),
+    "fashion-mnist": ("fashion-mnist", "FashionMNIST/raw"),
+    "cifar10": ("cifar-10-batches-py", "cifar10"),
+    "svhn": ("svhn", "SVHN"),
+    "svhn-full": ("svhn", "SVHN"),
+    "celeba": ("celeba",),
+    **dict.fromkeys(ACDC, ("acdc", "ACDC", "acdc/database", "ACDC/database")),
+    "imagenet": ("imagenet", "ImageNet", "ILSVRC2012", "ILSVRC"),
+    "squad": ("squad", "SQuAD"),
+    "drop": ("drop", "DROP", "drop/drop_dataset", "DROP/drop_dataset", "drop_dataset"),
+}
+BOTH = "[D('data', train=t, download=True) for t in (0, 1)]"
+DOWNLOADERS: Mapping[str, tuple[str, str]] = {
+    "mnist": ("MNIST", BOTH),
+    "fashion-mnist": ("FashionMNIST", BOTH),
+    "cifar10": ("CIFAR10", BOTH),
+    "svhn": ("SVHN", "[D('data/svhn', split=s, download=True) for s in ('train', 'test')]"),
+    "svhn-full": ("SVHN", "[D('data/svhn', split=s, download=True) for s in ('train', 'extra', 'test')]"),
+    "celeba": ("CelebA", "D('data', download=True)"),
+}
+# Sets that have to be fetched by hand: from where, and into which folder.
+OFFERED = {
+    **dict.fromkeys(ACDC, f"unpack what {acdc.CHALLENGE} offers into the folder data/acdc"),
+    "imagenet": "unpack what https://image-net.org/download-images offers as ILSVRC2012 into the folder data/imagenet",
+    "squad": "put what https://rajpurkar.github.io/SQuAD-explorer offers as SQuAD 1.1 into the folder data/squad",
+    "drop": "unpack what https://allenai.org/data/drop offers into the folder data/drop",
+}
+
+_outlined = ContextVar("outlined", default=False)
+
+
+OUTLINE_RULE = "outline 1"
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A usual set of images by its sizes alone, for a machine that does not have it: to plan and to price.
+
+    The images of either split, their height, width and channels, and their classes, as published. Images are blank and
+    take no memory. Nothing is ever computed from them, and their digests are no data set's.
+    """
+
+    train: int
+    test: int
+    shape: tuple[int, int, int]
+    classes: int
+
+    def digest(self) -> str:
+        return digest_of(OUTLINE_RULE, [repr(self).encode()])
+
+    def images(self) -> Images:
+        """Blank images, whose labels take turns."""
+        return Images(*self._split(self.train), *self._split(self.test), self.classes)
+
+    def _split(self, count: int) -> tuple[Pixels, Labels]:
+        return np.broadcast_to(np.uint8(0), (count, *self.shape)), np.arange(count) % self.classes
+
+
+OUTLINES: Mapping[str, Outline] = {
+    "mnist": Outline(60_000, 10_000, (28, 28, 1), 10),
+    "fashion-mnist": Outline(60_000, 10_000, (28, 28, 1), 10),
+    "cifar10": Outline(50_000, 10_000, (32, 32, 3), 10),
+    "svhn": Outline(73_257, 26_032, (32, 32, 3), 10),
+    "celeba": Outline(162_770, 19_867, (32, 32, 3), 1),
+}
+
+
+def outline_source(name: str) -> Source:
+    """The outline of one of OUTLINES in place of its files."""
+    outline = OUTLINES[name]
+    return Source(f"{OUTLINE_RULE} {outline!r}", (), lambda: outline)
+
+
+@contextmanager
+def use_outlines() -> Iterator[None]:
+    """Meanwhile usual sets that are absent are known by their sizes alone (`outlines`): to plan and to price."""
+    before = _outlined.set(True)
+    try:
+        yield
+    finally:
+        _outlined.reset(before)
+
+
+def known_names() -> dict[str, str]:
+    """Each data set's name with a description of one line."""
+    return dict(DESCRIPTIONS)
+
+
+def find(name: str) -> tuple[str, Source]:
+    """The name under which any process on this machine finds the data set, and its files."""
+    plain, shape = options.split(name)
+    absolute, source = locate_source(plain, shape)
+    kind = plain.partition(":")[0]
+    shapeless = TEXTS.get(kind) or BOXED.get(kind)
+    if shape != AS_THEY_ARE and shapeless is not None:
+        raise UnknownDataset(f"data set {name!r} has the option {shape}; {shapeless} have no shape")
+    return f"{absolute}{shape}", options.reshape_source(source, shape)
+
+
+def locate_source(name: str, shape: Options) -> tuple[str, Source]:
+    """The name and files of a data set, given without options; pictures of any size are decoded in this shape."""
+    if name in EMBEDDED:
+        return name, EMBEDDED[name]()
+    if name in LAYOUTS:
+        return name, usual(name, shape)
+    if name == "mnist-on-photos":
+        return name, blended_source(usual("mnist", shape))
+    kind, colon, path = name.partition(":")
+    if kind in OWN and colon:
+        return own(kind, path, shape)
+    if "#" in name:
+        raise options.unknown(name)
+    nearest = difflib.get_close_matches(name, DESCRIPTIONS, 1, cutoff=0.0)[0]
+    raise UnknownDataset(
+        f"unknown data set {name!r}; did you mean {nearest!r}? The data sets are {', '.join(DESCRIPTIONS)}"
+    )
+
+
+def usual(name: str, shape: Options) -> Source:
+    """One of the usual sets inside ENGRAM_DATA; DatasetError, with the folders searched, where it is absent."""
+    root = os.environ.get("ENGRAM_DATA", "")
+    folders = [place for layout in LAYOUTS[name] for place in candidates(Path(root), layout)] if root else []
+    for place in folders:
+        source = read_as(name, place, shape)
+        if source is not None:
+            return source
+    if _outlined.get() and shape == AS_THEY_ARE and name in OUTLINES:
+        return outline_source(name)
+    places = ", ".join(f"{place}{missing(name, place)}" for place in folders)
+    looked = f"looked in {places} (ENGRAM_DATA is {root})" if root else "ENGRAM_DATA is not set"
+    raise DatasetError(
+        f"data set {name!r} not found: {looked}; set ENGRAM_DATA to the folder that holds it, "
+        f"or {fetching(name)} and set ENGRAM_DATA=data"
+    )
+
+
+def fetching(name: str) -> str:
+    """How to fetch a usual set into the folder `data`, with a command where there is one."""
+    if name in OFFERED:
+        return OFFERED[name]
+    data_set, call = DOWNLOADERS[name]
+    command = f'python -c "from torchvision.datasets import {data_set} as D; {call}"'
+    gdown = "pip install gdown && " if name == "celeba" else ""  # it lies on a drive of Google's
+    return f"fetch it with: {gdown}{command}"
+
+
+def missing(name: str, folder: Path) -> str:
+    """The note about an existing folder that lacks some of the set's files, appended to its name; empty for others."""
+    there = name in SVHN_TRAIN and folder.is_dir()
+    return f" (which has no {' and no '.join(lacking_svhn_files(name, folder))})" if there else ""
+
+
+def read_as(name: str, folder: Path, shape: Options) -> Source | None:
+    if name in ACDC:
+        return acdc.source(folder, ACDC[name])
+    if name in FORMS:
+        return question_source(FORMS[name], folder)
+    if name == "imagenet":
+        return imagenet.source(folder) if folder.is_dir() else None
+    if name == "celeba":
+        return celeba.source(folder, shape)
+    if name == "cifar10":
+        return cifar_source(folder) or parquet.source(folder)
+    return svhn_source(name, folder) if name in SVHN_TRAIN else idx_source(folder)
+
+
+def candidates(root: Path, layout: str) -> Iterator[Path]:
+    """Folders that may be `layout`: inside the root, or the root itself where its path ends as the layout begins."""
+    parts = Path(layout).parts
+    for count in range(len(parts) + 1):
+        if count == 0 or root.absolute().parts[-count:] == parts[:count]:
+            yield root.joinpath(*parts[count:])
+
+
+def own(kind: str, path: str, shape: Options) -> tuple[str, Source]:
+    """The name and files of a user's data set: at the path as given, else inside ENGRAM_DATA."""
+    if not path:
+        raise UnknownDataset(f"data set '{kind}:' has no path; write it as {kind}:PATH")
+    try:
+        places = [expand_home(path)]
+    except FileError as error:
+        raise DatasetError(f"no {WHAT[kind]} {error}") from None
+    if "ENGRAM_DATA" in os.environ:
+        places.append(Path(os.environ["ENGRAM_DATA"]) / path)
+    for place in places:
+        source = OWN[kind](place.absolute(), shape)
+        if source is not None:
+            return f"{kind}:{place.absolute()}", source
+    if "#" in path:
+        raise options.unknown(f"{kind}:{path}")
+    looked = " and ".join(str(place.absolute()) for place in places)
+    raise DatasetError(f"no {WHAT[kind]} {looked}")

@@ -1,0 +1,1 @@
+"""What is computed alike everywhere: random streams, statistics, nearest neighbours."""

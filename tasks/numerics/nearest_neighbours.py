@@ -1,0 +1,402 @@
+"""Exact nearest neighbours by Euclidean distance, in bounded memory.
+
+A float32 matrix product over all pairs finds candidates; it loses digits, worst where two rows nearly agree. So the
+candidates are measured again as differences in float64, and a bound on the product's rounding errors proves that no
+other point can be among the nearest. Where it does not prove it (many points at one distance), more candidates are
+taken, in the end all points. The answer is therefore that of a float64 search of every pair, whatever the library.
+
+The bound: rows are moved by one centre and scaled by a power of two, which changes no neighbour. With u = 2^-24 and
+gamma = d u / (1 - d u), a computed dot product of d terms is within gamma |x| |y| of the true one, in whatever order
+it is summed (Higham 2002, "Accuracy and Stability of Numerical Algorithms", section 3.1).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import pad
+
+from tasks.models.matmul import onednn_is_faster, products
+from tasks.worker.hardware import device, full_float32, threads
+
+By = Literal["auto", "faiss", "torch"]
+Rows = NDArray[Any] | Tensor
+
+# What float32 holds without loss.
+EXACT = (torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.int8, torch.int16)
+UNIT = 2.0**-24
+# Candidates beyond k: enough to prove nearly every query at once, of noise too; more where d widens the bound.
+SPARE, COLUMNS_PER_SPARE = 32, 128
+WIDER = 8  # times as many candidates where they were too few
+GROUP = 16  # points whose smallest score stands for them all
+FAISS_GPU_MOST = 2048  # neighbours that a GPU index of faiss can give
+# A GPU takes faiss for sizes at which its authors report a lead: 10,000 queries among 128,000 points or more, with so
+# few columns that selecting costs more than multiplying (Johnson, Douze & Jegou 2017, arXiv:1702.08734, section 6).
+FAISS_GPU_COLUMNS, FAISS_GPU_PAIRS = 128, 10_000 * 128_000
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """For each query its k nearest points, nearest first: distances (q, k) float64 and rows (q, k) int64."""
+
+    distances: NDArray[np.float64]
+    rows: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, queries: int, k: int) -> Neighbours:
+        return cls(np.empty((queries, k)), np.empty((queries, k), dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is computed at a time. A CPU's tile of scores stays in its cache."""
+
+    queries: int  # bytes of queries, with their candidates, that meet all points before the next ones do
+    points: int  # bytes of points moved at one time
+    most_points: int
+    scores: int  # scores at one time: queries x points
+    pairs: int  # bytes of float64 differences
+
+
+CPU = Sizes(queries=2**28, points=2**24, most_points=2**12, scores=2**21, pairs=2**20)
+
+
+def nearest(queries: Rows, points: Rows, k: int, by: By = "auto", place: torch.device | None = None) -> Neighbours:
+    """The k nearest of `points` (n, d) to each of `queries` (q, d); of equally distant points the lower row first.
+
+    Rows are float32, or of a type that float32 holds without loss; arrays, or tensors that may be on a GPU already.
+    A distance is the square root of the float64 sum of squared differences, so a point's distance to itself is 0, and
+    near duplicates keep their digits: the relative error is at most (d + 3) 2^-53. Distances are equal, and rows tied,
+    where these float64 numbers are equal. Neither the library nor the size of the tiles affects the answer. A GPU sums
+    in another order than a CPU: its distances may differ within that error, and so may the order of rows that close.
+
+    `by` names the library that finds candidates; auto is what `library` says. `place` is where to compute: by default
+    where the points are if they are a tensor, else on the GPU where there is one. On a CPU one thread computes.
+
+    Memory beside the rows: `Sizes`, and a copy of the points for faiss, and on a GPU if it fits; never q x n.
+
+    ValueError for rows that are not finite, not (n, d) of one d, empty, or of a type that float32 would round; for k
+    below 1 or above n. ImportError for faiss by name where it is not installed.
+    """
+    asked, among = as_rows("queries", queries), as_rows("points", points)
+    (q, d), n = asked.shape, len(among)
+    if d != among.shape[1]:
+        raise ValueError(f"queries have {d} columns but points {among.shape[1]}; they must have equally many")
+    if not 1 <= k <= n:
+        raise ValueError(f"k is {k}; it must be from 1 to the number of points, {n}")
+    if by not in get_args(By):
+        raise ValueError(f"by is {by!r}; it must be one of {', '.join(get_args(By))}")
+    place = place or (points.device if isinstance(points, Tensor) else device())
+    m = min(k + SPARE + d // COLUMNS_PER_SPARE, n)
+    candidates = library(by, place, pairs=q * n, columns=d, most=m)
+    with torch.inference_mode(), threads(1) if place.type == "cpu" else nullcontext(), full_float32():
+        sizes = CPU if place.type == "cpu" else sizes_on_gpu(place)
+        if place.type == "cuda" and among.nbytes < sizes.queries:
+            among = among.to(place)
+        search = Search(asked, among, Frame.centre_on(asked, among, place), place, sizes)
+        answer = Neighbours.empty(q, k)
+        search.fill(answer, torch.arange(q), m, candidates)
+    return answer
+
+
+def as_rows(name: str, rows: Rows) -> Tensor:
+    """The rows as a tensor, where they are, not copied. ValueError where they are no rows."""
+    if isinstance(rows, np.ndarray) and np.can_cast(rows.dtype, np.float32) and rows.dtype != np.bool_:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*not writable")  # nothing here writes
+            rows = torch.from_numpy(np.ascontiguousarray(rows))
+    if not isinstance(rows, Tensor) or rows.dtype not in EXACT:
+        raise ValueError(f"{name} are of type {rows.dtype}; give float32, or a type that it holds without loss")
+    if rows.ndim != 2 or rows.numel() == 0:
+        raise ValueError(
+            f"{name} have shape {tuple(rows.shape)}; they must be (rows, columns), with at least one of each"
+        )
+    return rows.detach()
+
+
+def library(by: By, place: torch.device, pairs: int, columns: int, most: int) -> Candidates:
+    """The finder of at most so many candidates each, in a search over so many pairs of rows with so many columns.
+
+    auto on a CPU: torch where it multiplies with oneDNN (twice faiss's speed on one core with AVX-512), else faiss
+    where it is installed; on a GPU: faiss for the sizes above where its build for GPUs is installed, else torch.
+    """
+    if by == "auto" and place.type == "cpu":
+        by = "torch" if onednn_is_faster() or faiss_gpus() is None else "faiss"
+    elif by == "auto":
+        published = columns <= FAISS_GPU_COLUMNS and pairs >= FAISS_GPU_PAIRS and most <= FAISS_GPU_MOST
+        by = "faiss" if place.type == "cuda" and published and faiss_gpus() else "torch"
+    return torch_finder if by == "torch" else faiss_finder
+
+
+def faiss_gpus() -> int | None:
+    """How many GPUs faiss sees: 0 where its build is for processors, None where it is not installed."""
+    try:
+        import faiss
+    except ImportError:
+        return None
+    return int(faiss.get_num_gpus())
+
+
+def sizes_on_gpu(place: torch.device) -> Sizes:
+    """Parts of the memory that is free: a quarter for queries, a sixteenth at most for each of the others.
+
+    The points stay there too where they fit into a quarter.
+    """
+    torch.cuda.empty_cache()
+    free = torch.cuda.mem_get_info(place)[0]
+    part = max(free // 16, 2**20)
+    return Sizes(4 * part, min(part, 2**28), 2**16, min(part // 16, 2**28), min(part, 2**30))
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Where the candidates' arithmetic takes place: moved to a centre of the points, scaled to at most 1 or so."""
+
+    centre: Tensor  # (d,) float32, scaled
+    scale: float  # a power of two
+
+    @classmethod
+    def centre_on(cls, queries: Tensor, points: Tensor, place: torch.device) -> Frame:
+        """A centre of some of the points, since any centre will do. ValueError where a row is not finite."""
+        largest = max(largest_of("queries", queries), largest_of("points", points))
+        # A step of the exponent to spare: a difference of two numbers below 1 is below 2.
+        scale = 2.0 ** -(np.frexp(largest)[1] + 1) if largest else 1.0
+        some = points[:: -(-len(points) // 1024)]
+        return cls((some.to(place, torch.float64).mean(0) * scale).float(), float(scale))
+
+    def transform(self, rows: Tensor, into: Tensor | None = None) -> Tensor:
+        """The rows as float32 in this frame, each coordinate rounded once; written into a tensor of their shape."""
+        rows = rows.to(self.centre.device, torch.float32)
+        return torch.mul(rows, self.scale, out=into).sub_(self.centre)
+
+
+def largest_of(name: str, rows: Tensor) -> float:
+    """The largest absolute value. ValueError where one is not finite."""
+    low, high = (float(value) for value in torch.aminmax(rows))
+    if not np.isfinite(low) or not np.isfinite(high):
+        bad = sum(int(torch.isfinite(part).all(1).logical_not().sum()) for part in torch.split(rows, 4096))
+        raise ValueError(f"{name} must be finite; {bad} of {len(rows)} rows have a value that is not")
+    return max(-low, high)
+
+
+@dataclass(frozen=True, eq=False)
+class Shortlist:
+    """Candidates of some queries: every point that is left out has at least the last score.
+
+    Scores (q, m) rise, and each is within `error` (q,) of a quantity that orders the points as their distances do.
+    """
+
+    scores: Tensor
+    rows: Tensor
+    error: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """One call's data."""
+
+    queries: Tensor  # (q, d), where they came from
+    points: Tensor  # (n, d)
+    frame: Frame
+    place: torch.device
+    sizes: Sizes
+
+    def fill(self, answer: Neighbours, which: Tensor, m: int, candidates: Candidates) -> None:
+        """Write the neighbours of those queries into the answer, beginning with m candidates each."""
+        unsure = []
+        find = candidates(self, m)
+        together = max(1, self.sizes.queries // (4 * self.points.shape[1] + 24 * m))
+        for some in torch.split(which, together):
+            queries = self.queries[some.to(self.queries.device)] if len(some) < len(self.queries) else self.queries
+            queries = queries.to(self.place)
+            shortlist = find(self.frame.transform(queries))
+            settled, found = self.settle(queries, shortlist, answer.rows.shape[1])
+            indices = some[settled].numpy()
+            answer.distances[indices], answer.rows[indices] = found.distances, found.rows
+            unsure.append(some[~settled])
+        again = torch.cat(unsure)
+        if len(again):
+            self.fill(answer, again, min(WIDER * m, len(self.points)), torch_finder)
+
+    def settle(self, queries: Tensor, shortlist: Shortlist, k: int) -> tuple[Tensor, Neighbours]:
+        """The mask of the queries (q,) whose nearest points are among their candidates, and those points.
+
+        The k best by score are at most error further than their score says, and no point left out is nearer than the
+        last score less the error.
+        """
+        scores, m = shortlist.scores.double(), shortlist.scores.shape[1]
+        enough = scores[:, k - 1] + 2 * shortlist.error
+        settled = (scores[:, -1] > enough) | (m == len(self.points))
+        needed = (scores <= enough[:, None]).sum(1)
+        chosen = torch.nonzero(settled).flatten()
+        found, done = Neighbours.empty(len(chosen), k), 0
+        for some in torch.split(chosen, max(1, self.sizes.scores // m)) if len(chosen) else ():
+            near = shortlist.rows[some, : int(needed[some].max())].sort(1).values  # so that a stable sort breaks ties
+            best = self.exact_distances(queries, some, near).sort(dim=1, stable=True)
+            several = slice(done, done := done + len(some))
+            found.distances[several] = best.values[:, :k].cpu().numpy()
+            found.rows[several] = near.gather(1, best.indices[:, :k]).cpu().numpy()
+        return settled.cpu(), found
+
+    def exact_distances(self, queries: Tensor, some: Tensor, near: Tensor) -> Tensor:
+        """The distances (s, c) from some of the queries (s,) to points (s, c): by differences in float64."""
+        d, here = self.points.shape[1], self.points.device
+        distances = torch.empty(near.shape, dtype=torch.float64, device=self.place)
+        most = max(1, self.sizes.pairs // (8 * d))
+        wide = min(near.shape[1], most)
+        high = min(len(some), max(1, most // wide))
+        # Written over again and again: fresh memory costs a CPU more than the arithmetic.
+        ends = torch.empty(high * wide, d, dtype=self.points.dtype, device=here)
+        differences = torch.empty(high * wide, d, dtype=torch.float64, device=self.place)
+        for top in range(0, len(some), high):
+            starts = queries[some[top : top + high], None].double()
+            for left in range(0, near.shape[1], wide):
+                block = near[top : top + high, left : left + wide]
+                n = block.numel()
+                torch.index_select(self.points, 0, block.flatten().to(here), out=ends[:n])
+                apart = differences[:n].copy_(ends[:n]).view(*block.shape, d).sub_(starts)
+                distances[top : top + high, left : left + wide] = torch.linalg.vector_norm(apart, dim=2)
+        return distances
+
+    def tiles(self) -> Iterator[tuple[int, Tensor]]:
+        """The points in the frame, a tile at a time, with its first row; each tile is written over the last."""
+        d = self.points.shape[1]
+        several = min(len(self.points), self.sizes.most_points, max(GROUP, self.sizes.points // (4 * d)))
+        tile = torch.empty(several, d, device=self.place)
+        for number, some in enumerate(torch.split(self.points, several)):
+            yield number * several, self.frame.transform(some, tile[: len(some)])
+
+
+Find = Callable[[Tensor], Shortlist]
+Candidates = Callable[[Search, int], Find]
+
+
+def norms(rows: Tensor) -> Tensor:
+    """Their lengths in float64, in parts whose float64 copy stays in a CPU's cache."""
+    several = max(1, 2**17 // rows.shape[1]) if rows.device.type == "cpu" else len(rows)
+    return torch.cat(
+        [torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in torch.split(rows, several)]
+    )
+
+
+def gamma(d: int) -> float:
+    """The error bound of a float32 sum of d products, relative to |x| |y|; infinite outside its range of validity."""
+    return d * UNIT / (1 - d * UNIT) if d * UNIT < 0.5 else float("inf")
+
+
+def below_rounding(d: int, own: Tensor) -> Tensor:
+    """What float64 itself and numbers too small for float32 may move a score."""
+    return d * (2.0**-50 * own**2 + 2.0**-100)
+
+
+def torch_finder(search: Search, m: int) -> Find:
+    """Scores |y|^2 / 2 - x.y, which order points y as their distances |x - y| do, a tile of them at a time."""
+    affine = products(search.place, torch.float32).affine
+
+    def find(queries: Tensor) -> Shortlist:
+        best = Best.none(len(queries), m, search.place)
+        opposite, widest = -queries, torch.zeros((), dtype=torch.float64, device=search.place)
+        for first, tile in search.tiles():
+            lengths = norms(tile)
+            widest = torch.maximum(widest, lengths.max())
+            half = (lengths**2 / 2).float()
+            # Whole groups; what fills the last one is infinitely far away.
+            missing = -len(tile) % GROUP
+            if missing:
+                tile, half = pad(tile, (0, 0, 0, missing)), pad(half, (0, missing), value=float("inf"))
+            several = max(1, search.sizes.scores // max(len(tile), m))
+            for begin in range(0, len(queries), several):
+                some = slice(begin, begin + several)
+                best.take(some, affine(opposite[some], tile, half, False), first)
+        own, d = norms(queries), queries.shape[1]
+        # The rounding of the dot product, of both rows' coordinates, of |y|^2 / 2 and of the sum.
+        error = (gamma(d) + 8 * UNIT) * own * widest + 8 * UNIT * widest**2 + below_rounding(d, own)
+        return Shortlist(*best.sort(), error)
+
+    return find
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """The smallest scores so far and their rows (q, m), in no order, and the largest of them (q,)."""
+
+    scores: Tensor
+    rows: Tensor
+    worst: Tensor
+
+    @classmethod
+    def none(cls, queries: int, m: int, place: torch.device) -> Best:
+        infinite = torch.full((queries, m), float("inf"), device=place)
+        return cls(infinite, torch.zeros((queries, m), dtype=torch.int64, device=place), infinite[:, 0].clone())
+
+    def take(self, some: slice, scores: Tensor, first: int) -> None:
+        """Let the scores (s, t) of some queries with the points from row `first` on compete.
+
+        Every score below the worst lies in a group whose smallest is below the worst, and the m smallest lie in the m
+        groups of the smallest minima; so only those groups are looked into.
+        """
+        m, (count, t) = self.scores.shape[1], scores.shape
+        grouped = scores.view(count, GROUP, t // GROUP)
+        minima = grouped.amin(1)
+        promising = int((minima < self.worst[some, None]).sum(1).max())
+        if not promising:
+            return
+        groups = smallest(minima, min(m, promising))[:, None, :].expand(-1, GROUP, -1)
+        starts = torch.arange(0, t, t // GROUP, device=scores.device)[:, None] + first
+        pool = torch.cat([self.scores[some], grouped.gather(2, groups).flatten(1)], 1)
+        rows = torch.cat([self.rows[some], (groups + starts).flatten(1)], 1)
+        chosen = smallest(pool, m)
+        self.scores[some] = pool.gather(1, chosen)
+        self.rows[some] = rows.gather(1, chosen)
+        self.worst[some] = self.scores[some].amax(1)
+
+    def sort(self) -> tuple[Tensor, Tensor]:
+        scores, order = self.scores.sort(1)
+        return scores, self.rows.gather(1, order)
+
+
+def smallest(values: Tensor, count: int) -> Tensor:
+    """The places (q, count) of the smallest values of each row, in no order."""
+    if values.device.type != "cpu":
+        return values.topk(count, largest=False, sorted=False).indices
+    # NumPy partitions with vector instructions: 2 to 8 times as fast as topk.
+    return torch.from_numpy(np.argpartition(values.numpy(), count - 1, axis=1)[:, :count])
+
+
+def faiss_finder(search: Search, m: int) -> Find:
+    """Squared distances |x|^2 + |y|^2 - 2 x.y, on the GPU where faiss sees one and the search is on it."""
+    import faiss
+
+    on_gpu = search.place.type == "cuda" and bool(faiss_gpus())
+    if on_gpu and m > FAISS_GPU_MOST:
+        return torch_finder(search, m)
+    index: Any = faiss.IndexFlatL2(search.points.shape[1])
+    widest = 0.0
+    if on_gpu:  # asked first, because faiss moves an index to no GPU without a word
+        resources = faiss.StandardGpuResources()
+        resources.setTempMemory(search.sizes.points)
+        index = faiss.index_cpu_to_gpu(resources, search.place.index or 0, index)
+    for _, tile in search.tiles():
+        widest = max(widest, float(norms(tile).max()))
+        index.add(tile.cpu().numpy())
+
+    def find(queries: Tensor) -> Shortlist:
+        before = faiss.omp_get_max_threads()
+        faiss.omp_set_num_threads(1)
+        try:
+            squares, rows = index.search(queries.cpu().numpy(), m)
+        finally:
+            faiss.omp_set_num_threads(before)
+        own, d = norms(queries), queries.shape[1]
+        error = (gamma(d) + 16 * UNIT) * (own + widest) ** 2 + below_rounding(d, own)
+        return Shortlist(torch.from_numpy(squares).to(search.place), torch.from_numpy(rows).to(search.place), error)
+
+    return find

@@ -1,1 +1,0 @@
-"""Losses of embeddings, one in each module."""

@@ -1,0 +1,1 @@
+"""What a task knows of the process that computes it: device, memory, files, states to go on from."""

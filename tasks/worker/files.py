@@ -1,0 +1,151 @@
+"""A user's file, located by its path and identified by its digest.
+
+Only the digest, SHA-256 of the file's bytes, is part of a key.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import ClassVar
+
+from tasks.contract.pinnable import Unavailable
+
+# In the metadata of a config's field with a user's secret text: the function that makes the text shown to others.
+WITHHELD = "withheld"
+DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class FileError(Unavailable):
+    """A file is absent, cannot be read, or is not the one that was pinned: one line for the user."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file by its path, pinned once `digest`, SHA-256 of its bytes, is set. Written `path` or `path@digest`."""
+
+    noun: ClassVar[str] = "file"
+
+    path: str
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.path:
+            raise ValueError("the path of a file is empty")
+        if self.digest and not DIGEST.fullmatch(self.digest):
+            raise ValueError(f"the digest of {self.path} is {self.digest!r}; it must be 64 hexadecimal digits")
+
+    @classmethod
+    def parse(cls, text: str) -> File:
+        path, _, digest = text.rpartition("@")
+        # A path may hold an @ of its own.
+        return cls(path, digest) if path and DIGEST.fullmatch(digest) else cls(text)
+
+    def __str__(self) -> str:
+        return f"{self.path}@{self.digest}" if self.digest else self.path
+
+    def named(self) -> File:
+        """The same without its folders."""
+        return File(PurePath(self.path).name, self.digest)
+
+    def identity(self) -> str:
+        """What a key sees: the content, never the path."""
+        if not self.digest:
+            raise ValueError(f"file {self.path!r} has no digest yet; pin it before planning")
+        return self.digest
+
+    def pin(self, known: MutableMapping[str, str]) -> File:
+        """The same with the digest of its bytes; FileError where there is no such file, or it is another."""
+        return pin(self, known)
+
+    def paths(self) -> tuple[Path, ...]:
+        return (expand_home(self.path),)
+
+
+def pin(file: File, known: MutableMapping[str, str] | None = None) -> File:
+    """The file by its absolute path, so that any process finds it, with the digest of its bytes.
+
+    `known` remembers digests by path, size and time of change; the caller keeps it between runs. FileError where the
+    file is not there, or does not have the digest given already.
+    """
+    path = expand_home(file.path).absolute()
+    known = {} if known is None else known
+    try:
+        state = check_regular(path)
+        stamp = json.dumps(["file", str(path), state.st_size, state.st_mtime_ns])
+        if stamp not in known:
+            with path.open("rb") as opened:
+                known[stamp] = hashlib.file_digest(opened, "sha256").hexdigest()
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from None
+    check(file, known[stamp])
+    return File(str(path), known[stamp])
+
+
+def read(file: File) -> bytes:
+    """The file's bytes. A FileError where it is not there, or not the one that was pinned."""
+    path = expand_home(file.path)
+    try:
+        check_regular(path)
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from None
+    if file.digest:
+        check(file, hashlib.sha256(content).hexdigest())
+    return content
+
+
+def expand_home(path: str) -> Path:
+    """The path with its `~` replaced; FileError for the home of an unknown user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise FileError(f"{path}: there is no home of that name") from None
+
+
+def check_regular(path: Path) -> os.stat_result:
+    """The state of a regular file; FileError for anything else, of which reading might have no end, and OSError."""
+    state = path.stat()
+    if not stat.S_ISREG(state.st_mode):
+        raise FileError(f"{path} cannot be read: {_kind(state)}")
+    return state
+
+
+def regular_bytes(path: Path) -> bytes:
+    """The bytes of a regular file; OSError for anything else, of which reading might have no end."""
+    state = path.stat()
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(errno.EINVAL, _kind(state), str(path))
+    return path.read_bytes()
+
+
+def _kind(state: os.stat_result) -> str:
+    return "Is a directory" if stat.S_ISDIR(state.st_mode) else "it is a device, a pipe or a socket, not a file"
+
+
+def unreadable(path: Path, error: Exception) -> FileError:
+    if isinstance(error, FileError):
+        return error
+    if isinstance(error, FileNotFoundError):
+        return FileError(f"there is no file {path}")
+    return FileError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}")
+
+
+def check(file: File, digest: str) -> None:
+    if file.digest and file.digest != digest:
+        raise FileError(
+            f"file {file.path!r} is not the one that was pinned: its content has digest {digest}, not {file.digest}"
+        )
+
+
+def shorten_names(names: Sequence[str]) -> list[str]:
+    """What people call files of these names: the same without endings, whole where two would then be called alike."""
+    stems = [PurePath(name).stem if re.match(r"\.[A-Za-z]", PurePath(name).suffix) else name for name in names]
+    return [name if stems.count(stem) > 1 else stem for name, stem in zip(names, stems, strict=True)]

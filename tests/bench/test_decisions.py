@@ -1,0 +1,184 @@
+"""The benches of decisions: what is planted is found, and every answer is counted once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench import cheating_owners, demonstrations, density_decisions, held_shares, unlearning_methods
+from bench.cheating_owners import CHEATS, OWNERS, Desk
+from bench.demonstrations import Outcome
+from bench.density_decisions import Case
+from bench.held_shares import KINDS, NULL, Judged, Kind
+from tasks.audits.density.reassignment import least_found, reassign_models
+from tasks.audits.density.tail import alone
+from tasks.audits.forgetting.target import Target
+from tasks.audits.forgetting.trainings import target_shares
+from tasks.datasets.catalog import load
+from tasks.training.unlearning import UNLEARNING
+
+CHANCE = np.random.default_rng(0)
+LOGITS = CHANCE.normal(size=(2, 30, 10)) * 4
+DESK = Desk(
+    *(values - np.log(np.exp(values).sum(axis=1, keepdims=True)) for values in LOGITS),
+    CHANCE.integers(0, 256, (30, 8, 8, 1), dtype=np.uint8),
+    np.arange(30) < 10,
+)
+BY_NAME = {cheat.name: cheat for cheat in CHEATS}
+
+
+@pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name)
+def test_every_change_gives_probabilities_and_the_same_for_the_same_picture(cheat) -> None:
+    found = cheat.probabilities(DESK)
+    assert (found >= 0).all()
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-9)
+    np.testing.assert_array_equal(found, cheat.probabilities(DESK))
+
+
+@pytest.mark.parametrize("name", ["temperature 4", "clipped at 0.9"])
+def test_temperature_and_clipping_change_no_prediction(name: str) -> None:
+    assert (DESK.own.argmax(1) == BY_NAME[name].probabilities(DESK).argmax(1)).all()
+
+
+def test_what_is_printed_has_so_many_decimals_and_is_off_by_less_than_one() -> None:
+    found = BY_NAME["2 decimals"].probabilities(DESK)
+    np.testing.assert_allclose(found, found.round(2), atol=1e-12)
+    assert np.abs(found - np.exp(DESK.own)).max() < 0.01
+
+
+def test_recognised_pictures_alone_are_answered_by_the_clean_model() -> None:
+    found = BY_NAME["a clean model's answers for recognised pictures"].probabilities(DESK)
+    np.testing.assert_array_equal(found[:10], np.exp(DESK.clean[:10]))
+    np.testing.assert_array_equal(found[10:], np.exp(DESK.own[10:]))
+
+
+@pytest.mark.slow
+def test_every_table_is_counted_once() -> None:
+    given = cheating_owners.size(tiny=True, seed=3)
+    found = list(cheating_owners.counts(given, cheats=CHEATS[:2]))
+    assert [(cheat.name, owner) for cheat in CHEATS[:2] for owner in OWNERS] == [(of.cheat, of.owner) for of in found]
+    assert all(given.owners == sum(of.answers[answer] for answer in cheating_owners.ANSWERS) for of in found)
+    assert "| nothing |" in cheating_owners.markdown(found, given.owners)
+
+
+@pytest.mark.slow
+def test_unlearning_methods_are_counted_model_by_model() -> None:
+    found = list(unlearning_methods.counts(cheating_owners.size(tiny=True, seed=3)))
+    assert [unlearning_methods.BEFORE, *UNLEARNING] == [of.cheat for of in found]
+    assert all(sum(of.answers.values()) == 2 for of in found)
+
+
+SHORT = ("scale=tiny", "replicates=1", "epochs=1", "permutations=199", "targets=D_C")
+
+
+@pytest.mark.slow
+def test_a_run_is_counted_and_its_seed_not_run_again(tmp_path: Path) -> None:
+    kept = tmp_path / "runs.jsonl"
+    (found,) = demonstrations.outcomes("forgetting", "quickstart", [3], SHORT, kept)
+    assert {"D_C"} == set(found.answers)
+    assert found.right == (found.answers["D_C"] == "forgotten")
+    assert 1 == len(kept.read_text().splitlines())
+    assert [found] == list(demonstrations.outcomes("no audit", "none", [3], (), kept))
+
+
+def test_a_seed_counts_where_every_answer_is_right() -> None:
+    right = Outcome(7, {"first": "forgotten", "second": "not forgotten"}, 2, 1.0)
+    wrong = Outcome(8, {"first": "not judged", "second": "not forgotten"}, 1, 3.0)
+    table = demonstrations.markdown([right, wrong])
+    assert "| first | forgotten 1, not judged 1 | 2 |" in table
+    assert "everything is right: 1 of 2, 50 % [1, 99] (95 % Clopper-Pearson)" in table
+    assert "answers that are right: 3 of 4. Other seeds: 8. Processor time of a run: 2 s." in table
+
+
+def test_the_interval_is_the_exact_one() -> None:
+    # Where all of n succeed, the lower limit is the nth root of 2.5 %.
+    assert demonstrations.clopper_pearson(20, 20) == pytest.approx((0.025 ** (1 / 20), 1.0))
+    assert demonstrations.clopper_pearson(0, 20) == pytest.approx((0.0, 1 - 0.025 ** (1 / 20)))
+
+
+def test_every_run_is_answered_and_what_is_planted_is_called() -> None:
+    nothing, planted = density_decisions.counts(density_decisions.TINY, 3)
+    for row in (nothing, planted):
+        assert row.case.runs == sum(row.answers[name] for name in density_decisions.ANSWERS)
+    assert planted.case.runs == planted.answers["memorised"] == planted.called
+    assert 0 == planted.others
+    table = density_decisions.markdown([nothing, planted])
+    assert "| nothing memorised: 40 observations, L = 6, K = 4, sd 0.3; 3 runs | " in table
+    assert "| one planted: 40 observations, L = 6, K = 4, sd 2; 2 runs | 2, 0, 0 | 2 | 0 | " in table
+
+
+def test_where_no_observation_could_be_called_nothing_is_not_seen() -> None:
+    assert {"undecided": 3} == density_decisions.counted(Case("too few partitions", 60, 2, 4, 0.3, 3), 5).answers
+
+
+def test_memory_is_enough_for_the_observations_that_a_run_finds_with_as_much() -> None:
+    case, seed = Case("some", 60, 6, 4, 4.0, 1), 1
+    log_p, out = density_decisions.simulated(case, np.random.default_rng(seed))
+    least = least_found(
+        log_p[:40],
+        reassign_models(log_p[:40], out[:40], np.random.default_rng(2)),
+        alone(60, False),
+        case.config.negligible,
+    )
+    found = np.isfinite(density_decisions.enough(case.config, log_p, out, np.random.default_rng(2), 40))
+    assert 5 < found.sum() < 35
+    near = np.abs(least - case.config.detectable) < 0.01 * case.config.detectable  # memory is searched for to 1 %
+    assert ((least <= case.config.detectable) == found)[~near].all()
+
+
+TENTH = Kind(Target(query=0.1, calibration=1.0), 1, (1.0, 2.0))
+OTHERS = Kind(Target(calibration=1.0, outside=0.5), 1)
+
+
+def answered(kind: Kind, answers: Mapping[str, int], low: float = 0.0, high: float = 1.0) -> list[Judged]:
+    """Targets with these answers, in two worlds by turns."""
+    all_of_them = [answer for answer, count in answers.items() for _ in range(count)]
+    return [Judged(at % 2, kind, 1.0, answer, low, high) for at, answer in enumerate(all_of_them)]
+
+
+def test_worlds_have_images_and_seeds_of_their_own() -> None:
+    configs = held_shares.worlds(tiny=True, seed=7, count=2)
+    assert [7, 8] == [config.seed for config in configs]
+    whole = Target(query=1.0, calibration=1.0, outside=1.0)
+    rows = [
+        row
+        for config in configs
+        for share in target_shares(config, whole, 0)
+        for row in share.rows(load(share.part.data))
+    ]
+    assert len(set(rows)) == len(rows)  # of digits and of digits on photographs, which have the same rows
+    held = {kind.target.query for kind in KINDS}
+    assert {0, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0} == held
+    assert 6 * NULL.models >= 40
+
+
+def test_counts_have_wilson_intervals_and_say_which_share_is_found() -> None:
+    found = [
+        *answered(NULL, {"forgotten": 9, "not forgotten": 1}),
+        *answered(TENTH, {"not forgotten": 8, "undecided": 2}, 0.2, 0.3),
+    ]
+    assert [(10, 10), (10, 0)] == [(row.below_high, row.above_low) for row in held_shares.counted(found)]
+    table = held_shares.markdown(found)
+    assert "| D_C | 1, 0, 0, 9 | 10 % [2, 40] | 90 % [60, 98] | 100 % [72, 100] | 100 % [72, 100] |" in table
+    assert "| D_C + 0.1 D_Q | 8, 0, 2, 0 | 80 % [49, 94] | 0 % [0, 28] | 100 % [72, 100] | 0 % [0, 28] |" in table
+    assert "as every greater one: 10 %." in table
+    assert "are accused: 1 of 10, 10 % [2, 42], over 2 worlds, in 1 of which any is." in table
+
+
+@pytest.mark.slow
+def test_every_target_is_judged_alone_and_counted_once() -> None:
+    kinds = (Kind(Target(calibration=1.0), 2), OTHERS, TENTH)
+    (config,) = held_shares.worlds(tiny=True, seed=3, count=1)
+    models = cheating_owners.trained(held_shares.planned([config], kinds), None)
+    found = list(held_shares.judged(0, config, {model: table for (_, model), table in models.items()}, kinds))
+    assert [(kinds[0], 1.0)] * 2 + [(OTHERS, 1.0), (TENTH, 1.0), (TENTH, 2.0)] == [
+        (one.kind, one.temperature) for one in found
+    ]
+    rows = held_shares.counted(found)
+    assert [2, 1, 1, 1] == [row.count for row in rows]
+    assert all(set(cheating_owners.ANSWERS) == row.answers.keys() for row in rows)
+    # A temperature changes no rank: the same limits, but for what six decimals tie.
+    assert found[3].high == pytest.approx(found[4].high, abs=0.05)

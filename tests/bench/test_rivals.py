@@ -1,0 +1,208 @@
+"""The benches of speed: each row is made, and the rival that it is measured beside does the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bench import engine, forgetting, generation, language_models, linear_memorization, self_supervised
+from tasks.audits.forgetting.rho import SCORES, Score, distances
+from tasks.language_models.pretrained import quiet
+from tasks.linear_memorization.gaussian_samples import normal_samples
+from tasks.linear_memorization.gradient_flow import scores, spectrum
+from tasks.models.importance import Sampling
+from tasks.self_supervised import views
+from tasks.training.strategies import Strategy
+from tasks.worker import hardware
+from tests.support.shell import ROOT, Here
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_rho_is_measured_beside_its_rival(score: Score) -> None:
+    (found,) = forgetting.rows(tiny=True, score=score)
+    assert f"{score} rho with its interval, 3 x 2 models, 50 images" in found.what
+    assert found.ratio > 0
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_the_rival_takes_the_same_distances(score: Score) -> None:
+    query, calibration, _ = forgetting.confidences(forgetting.TINY)
+    expected, _ = distances(query, calibration, score)
+    np.testing.assert_allclose(forgetting.by_scipy(query, calibration, score), expected, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_the_bench_of_generation_runs_end_to_end_without_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That it needs none of the orchestrator's packages is seen where `training.py` runs it."""
+    monkeypatch.delenv("ENGRAM_DATA", raising=False)
+    out = tmp_path / "result.json"
+    printed = Here(tmp_path).script(ROOT / "bench" / "generation.py", "--tiny", "--out", str(out))
+    assert "| what | Engram | beside | ratio | must | aim | met |" in printed
+    result = json.loads(out.read_text())
+    assert "random images of MNIST's shape" == result["data"]
+    assert [1.3, 1.8, 2.0] == [row["must"] for row in result["rows"] if row["must"]]
+    assert all(row["ratio"] > 0 for row in result["rows"])
+
+
+@pytest.mark.slow
+def test_the_rows_of_a_gpu_can_be_made_anywhere() -> None:
+    rows = list(generation.stacked(engine.images(2 * generation.BATCH)[1], CPU, 1, 2, (1, 2)))
+    assert 2 + 3 + 3 == len(rows)
+    assert [12] * 3 == [row.must for row in rows if row.unit == "min"]
+    assert all(row.ratio > 0 for row in rows)
+
+
+def test_the_rival_estimates_the_same_density() -> None:
+    (stack,) = engine.seated(engine.autoencoders(engine.images(4)[1], CPU), Strategy("loop"))
+    estimates = generation.Estimates.of(stack, 4)
+    with torch.inference_mode():
+        theirs = generation.by_distributions(estimates.network, estimates.x)
+    # Two draws of 256 codes from a network at its start, whose weights hardly differ.
+    torch.testing.assert_close(theirs.double(), estimates.ours(Sampling())[0], atol=0.5, rtol=0)
+    assert max(estimates.errors(Sampling())) < 1e-3
+
+
+def test_torch_takes_tf32_where_it_is_asked_to_and_only_there() -> None:
+    assert not torch._C._get_cublas_allow_tf32()
+    with generation.products_in("TF32"):
+        assert torch._C._get_cublas_allow_tf32()  # raises where torch's two settings contradict each other
+    with generation.products_in("float32"):
+        assert not torch._C._get_cublas_allow_tf32()
+    assert not torch._C._get_cublas_allow_tf32()
+
+
+@pytest.mark.slow
+def test_training_and_answering_are_measured_beside_transformers() -> None:
+    with hardware.exactly(CPU), quiet():
+        trained, answered = language_models.rows(True, CPU)
+    assert "training, tiny-t5#16x1, 24 questions, batch 8" == trained.what
+    assert "answering, tiny-t5#16x1, 24 questions, batch 8" == answered.what
+    assert trained.ratio > 0
+    assert answered.ratio > 0
+
+
+def test_both_give_the_same_answers() -> None:
+    with hardware.exactly(CPU), quiet():
+        bench = language_models.Bench(language_models.TINY[0], CPU)
+        for _ in range(3):
+            bench.train()
+        assert bench.answer_by_generate() == bench.answer()
+
+
+def test_the_curves_are_measured_beside_their_rival() -> None:
+    (found,) = linear_memorization.rows(tiny=True)
+    assert "curves, n = 6, d = 9, 3 trainings, to t = 10" in found.what
+    assert found.ratio > 0
+
+
+def test_the_rival_draws_the_same_curves_as_its_steps_shrink() -> None:
+    z, times = normal_samples(0, 0, 6, 9), np.array([0.1, 0.5, 1.0, 2.0])
+    found = linear_memorization.by_steps(z, times, 1e-3, 1001)
+    for by_rival, ours in zip(found, scores(spectrum(torch.from_numpy(z)[None]), times), strict=True):
+        np.testing.assert_allclose(by_rival[:3], ours[0, :3], atol=1e-3)
+        assert np.isnan(by_rival[3])
+
+
+NEIGHBOURS = ROOT / "bench" / "neighbours.py"
+
+
+@pytest.mark.slow
+def test_the_neighbour_bench_runs_end_to_end(tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    printed = Here(tmp_path).script(NEIGHBOURS, "--tiny", "--out", str(out))
+    result = json.loads(out.read_text())
+    assert "| what | Engram | beside | ratio | must | aim | met |" in printed
+    assert [2.0, 0.9, None] == [row["must"] for row in result["rows"]]
+    assert ["x"] * 3 == [row["unit"] for row in result["rows"]]
+    assert all(row["ratio"] > 0 for row in result["rows"])
+    assert "left out" not in result
+
+
+@pytest.mark.slow
+def test_rivals_that_are_absent_are_left_out_with_a_word(tmp_path: Path) -> None:
+    for absent in ("ray", "mlflow", "faiss", "sklearn", "threadpoolctl"):
+        (tmp_path / f"{absent}.py").write_text("raise ImportError('absent')\n")
+    out = tmp_path / "result.json"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, str(NEIGHBOURS), "--tiny", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300)
+    assert 0 == done.returncode, done.stderr
+    printed, result = done.stdout, json.loads(out.read_text())
+    assert "- left out: scikit-learn and faiss, not installed here" in printed
+    assert [None] == [row["must"] for row in result["rows"]]
+    assert "the ceiling" in result["rows"][0]["what"]
+
+
+def test_training_and_views_are_measured_beside_the_naive_form() -> None:
+    with hardware.exactly(CPU):
+        trained, drawn = self_supervised.rows(True, CPU)
+    assert "training, small-resnet#4, 32 x 32, 20 pictures, batch 10" == trained.what
+    assert "two views alone, small-resnet#4, 32 x 32, 20 pictures, batch 10" == drawn.what
+    assert trained.ratio > 0
+    assert drawn.ratio > 0
+
+
+def test_naive_views_have_the_mean_and_the_spread_of_ours() -> None:
+    bench = self_supervised.Bench(self_supervised.TINY[0], CPU)
+    naive = torch.stack([torch.cat([first, second]) for _ in range(20) for first, second in bench.naive_minibatches()])
+    order = [part for epoch in range(20) for part in bench.training._order(epoch)]
+    ours = torch.stack(
+        [
+            bench.training._images(squares, bench.training.sizes[:10], views.draw_views(0, 1, step, 10))
+            for step, squares in enumerate(bench.training.images.held.minibatches(order))
+        ]
+    )
+    assert naive.shape == ours.shape
+    assert float(naive.mean()) == pytest.approx(float(ours.mean()), abs=0.06)
+    assert float(naive.std()) == pytest.approx(float(ours.std()), rel=0.06)
+
+
+GPU_SECTIONS = (
+    "ceiling: copy on the device",
+    "mlp1, 2 stacked, captured: model-step",
+    "2 canaries of mlp1 on digits x 2 epochs, all in",
+    "mlp1 by graphs on 2 streams",
+    "autoencoders, 2 stacked: model-step",
+    "log p of 2 models, TF32",
+    "100 autoencoders x 100 epochs with log p (bfloat16) every 5: computed from the rates above",
+    "neighbours, 30 x 400 x 16, k = 5, rows from arrays",
+    "mlp1, 2 stacked: model-step in whole epochs",
+    "memory of mlp1 in a stack of 2, captured",
+    "cnn1, stack 2",
+    "cnn2, stack 2",
+)
+
+
+@pytest.mark.slow
+def test_every_row_of_a_cpu_and_of_a_gpu_is_made_without_data_a_gpu_or_the_orchestrators_packages(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "result.json"
+    for absent in ("ray", "mlflow", "faiss"):
+        (tmp_path / f"{absent}.py").write_text("raise ImportError('absent')\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    environment.pop("ENGRAM_DATA", None)
+    options = ["--gpu", "--device", "cpu", "--tiny", "--out", str(out)]
+    command = [sys.executable, str(ROOT / "bench" / "training.py"), *options]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=540)
+    assert 0 == done.returncode, done.stderr
+    assert "| what | Engram | beside | ratio | must | aim | met |" in done.stdout
+    result = json.loads(out.read_text())
+    assert "random images of MNIST's shape" == result["data"]
+    assert "faiss, not installed here" == result["left out"]
+    rows = result["rows"]
+    assert [] == [row for row in rows if "failed" in row["ours"] or "left out" in row["ours"]], done.stderr
+    assert [] == [wanted for wanted in GPU_SECTIONS if not any(row["what"].startswith(wanted) for row in rows)]
+    gpu = [40, 12, 12, 12, 2, 2]
+    cpu = [1.45, 0.7, 2.0, 6.0, 1.3, 1.8, 2.0, 2.0]
+    assert gpu + cpu == [row["must"] for row in rows if row["must"]]
+    assert all(row["ratio"] > 0 and row["met"] is not None for row in rows if row["must"])

@@ -1,0 +1,138 @@
+"""Ray's own autoscaler, as it starts with a head, and machines that are processes here, as its own tests have them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+pytest.importorskip("ray")
+
+from ray._private.services import get_node_ip_address
+from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID, FAKE_HEAD_NODE_TYPE
+
+from orchestrator.executors.ray import RayExecutor
+from orchestrator.store import open_store
+from tasks.contract.job import Job
+from tests.conftest import OBJECT_STORE_BYTES
+from tests.orchestrator.executors import jobs
+from tests.orchestrator.executors.test_ray import await_, driven, wanted_gpus
+from tests.support.mlflow_server import free_port
+from tests.support.shell import PATHS
+
+PROVIDER = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"
+LISTS = ("initialization", "setup", "head_setup", "worker_setup", "head_start_ray", "worker_start_ray")
+
+
+def configuration(address: str) -> dict[str, Any]:
+    """A head that computes nothing, and at most one machine, with a GPU as far as Ray can tell."""
+    gpu = {"CPU": 1, "GPU": 1, "object_store_memory": OBJECT_STORE_BYTES}
+    return {
+        "cluster_name": "processes",
+        "max_workers": 1,
+        "idle_timeout_minutes": 60,
+        "upscaling_speed": 1.0,
+        "provider": {
+            "type": "external",  # by name Ray would look for defaults that its wheel does not contain
+            "module": PROVIDER,
+            "gcs_address": address,
+            "head_node_id": FAKE_HEAD_NODE_ID,
+            "launch_multiple": True,
+            "use_node_id_as_ip": True,
+            "disable_node_updaters": True,
+            "disable_launch_config_check": True,
+        },
+        "auth": {"ssh_user": "nobody"},
+        "head_node_type": FAKE_HEAD_NODE_TYPE,
+        "available_node_types": {
+            FAKE_HEAD_NODE_TYPE: {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
+            "gpu": {"resources": gpu, "node_config": {}, "min_workers": 0, "max_workers": 1},
+        },
+        **{f"{name}_commands": [] for name in LISTS},
+        "file_mounts": {},
+        "cluster_synced_files": [],
+        "file_mounts_sync_continuously": False,
+        "rsync_exclude": [],
+        "rsync_filter": [],
+    }
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """Of a cluster whose head has been started for an autoscaler, as Ray's launcher starts it."""
+    address = f"{get_node_ip_address()}:{free_port()}"
+    described, log = tmp_path / "cluster.json", tmp_path / "started.log"
+    described.write_text(json.dumps(configuration(address)))
+    settings = {
+        "PYTHONPATH": PATHS,
+        "RAY_FAKE_CLUSTER": "1",
+        "RAY_enable_autoscaler_v2": "1",
+        "RAY_NODE_TYPE_NAME": FAKE_HEAD_NODE_TYPE,
+        "RAY_CLOUD_INSTANCE_ID": FAKE_HEAD_NODE_ID,
+        "RAY_OVERRIDE_NODE_ID_FOR_TESTING": FAKE_HEAD_NODE_ID,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_health_check_period_ms": "500",
+        "AUTOSCALER_UPDATE_INTERVAL_S": "1",
+    }
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--num-cpus=0"]
+    command += [f"--port={address.rpartition(':')[2]}", f"--object-store-memory={OBJECT_STORE_BYTES}"]
+    command += ["--include-dashboard=false", f"--autoscaling-config={described}"]
+    with contextlib.ExitStack() as stack:
+        for _ in range(5):  # a node of Ray gives up after 15 s of starting, which a busy machine may need
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True))
+            with log.open("w") as written:
+                asked = [*command, f"--temp-dir={folder}"]
+                head = psutil.Popen(asked, env=os.environ | settings, stdout=written, stderr=written)
+            stack.callback(end, head)
+            limit = time.monotonic() + 45.0
+            while not (started := "Ray runtime started" in log.read_text()) and time.monotonic() < limit:
+                time.sleep(0.1)
+            if started:
+                break
+            end(head)
+        assert started, log.read_text()
+        yield address
+
+
+def end(head: psutil.Popen) -> None:
+    """Kill this process and all that it has started, the machines among them."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in (*head.children(recursive=True), head):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+    head.wait()
+
+
+def daemon_of_machine(address: str, number: int) -> psutil.Process:
+    """The raylet of the machine of this number in the cluster at this address."""
+    node = f"{FAKE_HEAD_NODE_ID[:-5]}{number:05}"
+    daemons = (each for each in psutil.process_iter(["name", "cmdline"]) if each.info["name"] == "raylet")
+    return next(each for each in daemons if all(told in " ".join(each.info["cmdline"]) for told in (node, address)))
+
+
+@pytest.mark.slow
+def test_rays_own_autoscaler_brings_a_gpu_for_trainings_and_another_when_it_is_taken_away(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.executors.ray.LOOK_SECONDS", 0.2)
+    monkeypatch.setenv("ENGRAM_TOLD", str(tmp_path))
+    store = open_store(tmp_path / "store")
+    executor = RayExecutor(store.location, address=address)
+    with driven(executor, store, *(Job(jobs.held_on_gpu, jobs.Number(number)) for number in range(3))) as (plan, _):
+        await_(lambda: {1.0} == {*wanted_gpus(address)})  # no call asks for a processor
+        await_(lambda: bool(list(tmp_path.glob("began-*"))))
+        next(tmp_path.glob("began-*")).unlink()
+        daemon_of_machine(address, 1).kill()
+        await_(lambda: bool(list(tmp_path.glob("began-*"))))
+        (tmp_path / "go").touch()
+    assert ["0"] * 3 == [store.read(key)["gpu"][0].as_py() for key in plan.roots["summary"]]
+    assert daemon_of_machine(address, 2).is_running()

@@ -1,0 +1,192 @@
+"""The tracking database appears whole or not at all; one that cannot be used is kept aside, and its runs owed."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from orchestrator.run_folder import notes
+from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.notes import Receipt
+from orchestrator.store import open_store
+from orchestrator.tracking import artifacts, database
+from orchestrator.tracking.delivery import is_delivered
+from orchestrator.tracking.tracking_store import Target
+from tests.conftest import Copied
+from tests.orchestrator.tracking.test_tracking import TOYS, shell
+from tests.orchestrator.tracking.test_uploader import Place
+from tests.support.mlflow_server import QUIET, client
+
+MAKING = (
+    "import sys; from tests.support.mlflow_server import client; "
+    "client('sqlite:///' + sys.argv[1]).search_experiments()"
+)
+CUTS = [0.0, 0.0001, 0.1, 0.5, 0.99]
+
+
+@pytest.fixture(scope="module")
+def half_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What MLflow leaves that is killed while it makes its database."""
+    path = tmp_path_factory.mktemp("half") / "mlflow.db"
+    making = subprocess.Popen([sys.executable, "-c", MAKING, str(path)], env=os.environ | QUIET, stderr=subprocess.PIPE)
+    while not path.exists() or path.stat().st_size < 2**18:
+        assert making.poll() is None, making.communicate()
+        time.sleep(0.001)
+    making.kill()
+    making.communicate()
+    return path
+
+
+def test_a_whole_database_has_no_problem(migrated: Path) -> None:
+    assert database.problem(migrated) is None
+
+
+@pytest.mark.parametrize("share", CUTS)
+def test_a_truncated_database_is_known_as_such(share: float, migrated: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mlflow.db"
+    shutil.copy(migrated, path)
+    os.truncate(path, int(share * path.stat().st_size))
+    assert database.problem(path)
+    assert not database.holds(path, "a")
+
+
+def test_a_database_whose_maker_was_killed_is_known_as_such(half_made: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(half_made.parent, tmp_path / "copy") / half_made.name  # with its journal
+    assert database.problem(copy)
+
+
+def test_a_database_of_another_version_of_mlflow_or_a_locked_one_is_left_alone(migrated: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mlflow.db"
+    shutil.copy(migrated, path)
+    with closing(sqlite3.connect(path)) as old, old:
+        old.execute("UPDATE alembic_version SET version_num = 'before'")
+    assert database.problem(path) is None
+
+
+def test_one_that_dies_while_it_makes_the_database_leaves_none(tmp_path: Path, migrated: Path) -> None:
+    path = tmp_path / "here" / "mlflow.db"
+
+    def killed(draft: Path) -> None:
+        draft.write_bytes(migrated.read_bytes()[:300_000])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        database.make(path, killed)
+    assert [] == os.listdir(path.parent)
+    (path.parent / ".making-left").mkdir()  # by one that had no time to clear up
+    database.make(path, lambda draft: shutil.copy(migrated, draft))
+    assert ["mlflow.db"] == os.listdir(path.parent)
+    assert migrated.read_bytes() == path.read_bytes()
+
+
+def test_a_database_that_was_not_finished_is_not_put_in_place(tmp_path: Path, half_made: Path) -> None:
+    path = tmp_path / "mlflow.db"
+    with pytest.raises(OSError, match="cannot be used"):
+        database.make(path, lambda draft: shutil.copy(half_made, draft))
+    assert [] == os.listdir(tmp_path)
+
+
+def test_a_database_that_somebody_else_has_made_meanwhile_stays(tmp_path: Path, migrated: Path) -> None:
+    path = tmp_path / "mlflow.db"
+
+    def fill(draft: Path) -> None:
+        shutil.copy(migrated, draft)
+        path.write_text("another's")
+
+    database.make(path, fill)
+    assert "another's" == path.read_text()
+
+
+def test_what_is_set_aside_is_kept_and_its_runs_are_owed_until_they_are_paid(tmp_path: Path) -> None:
+    path = tmp_path / "mlflow.db"
+    for count in (1, 2):
+        path.write_text(f"old {count}")
+        (tmp_path / "mlflow.db-journal").touch()
+        place = database.set_aside(path, ["b", "a"][:count])
+        assert (f"mlflow.db.unusable-{count}", f"old {count}") == (place.name, place.read_text())
+        assert (tmp_path / f"{place.name}-journal").exists()
+    assert not path.exists()
+    assert ["a", "b"] == database.owed_runs(path)
+    database.record_owed_runs(path, [])
+    assert [] == database.owed_runs(path)
+    assert {"mlflow.db.unusable-1", "mlflow.db.unusable-2"} == {each.split("-j")[0] for each in os.listdir(tmp_path)}
+
+
+def test_a_run_counts_as_delivered_only_while_the_database_has_it(tmp_path: Path, begun: Copied) -> None:
+    path = begun(tmp_path)
+    store = open_store(str(tmp_path / "engram-store"))
+    journal = Journal(store.folder("runs", "some"))
+    (journal.folder / "run.json").write_text('{"audit": "none"}')
+    (journal.folder / "plan.json").write_text('{"roots": {}, "jobs": []}')
+    target = Target(f"sqlite:///{path}")
+    mlflow = client(target.uri)
+    run = mlflow.create_run(mlflow.create_experiment("engram")).info.run_id
+    of = Receipt(target.uri, "engram", "1", run, "", 0, "finished", artifacts.fingerprint(journal, store, None))
+    notes.write_receipt(journal.folder, of)
+    assert is_delivered(journal, store, target)
+    whole = path.read_bytes()
+    for cut in CUTS:
+        path.write_bytes(whole[: int(cut * len(whole))])
+        assert not is_delivered(journal, store, target)
+    path.unlink()
+    assert not is_delivered(journal, store, target)
+
+
+def held(path: Path) -> dict[str, tuple[str, str, str | None]]:
+    """The database's runs by their own names: id, status, parent's id. Not by MLflow, which keeps the file open."""
+    tag = "(SELECT value FROM tags WHERE key = '{}' AND tags.run_uuid = runs.run_uuid)"
+    columns = f"{tag.format('engram.run')}, run_uuid, status, {tag.format('mlflow.parentRunId')}"
+    asked = f"SELECT {columns} FROM runs WHERE lifecycle_stage = 'active'"
+    with closing(sqlite3.connect(path)) as opened:
+        return {name: tuple(rest) for name, *rest in opened.execute(asked)}
+
+
+def limited() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))
+
+
+@pytest.mark.slow
+def test_runs_are_delivered_anew_when_their_database_is_cut_and_a_full_disk_leaves_none(
+    tmp_path: Path, begun: Copied
+) -> None:
+    place = Place(tmp_path, begun)
+    path, engram = place.path, shell(tmp_path)
+    reports = [place.run("--preset", "few", *more) for more in ((), ("--sweep", "label=a,b"))]
+    assert ["", ""] == list(map(place.deliver, reports))
+    first, swept = reports[0]["run"], reports[1]
+    cells = {cell["run"] for cell in swept["cells"]}
+    assert {first, swept["run"], *cells} == set(held(path))
+    os.truncate(path, 400_000)
+    assert "engram resume" in engram("ui", code=1).stderr
+    command = [sys.executable, "-m", "orchestrator", "resume", first, "--address", "none"]
+    full = subprocess.run(
+        command, env=engram.env, cwd=tmp_path, preexec_fn=limited, capture_output=True, text=True, check=True
+    )
+    assert "not tracked in full" in full.stderr
+    assert {"mlflow.db.unusable-1", "owed.json", "artifacts", "id", "lock"} == set(os.listdir(path.parent))
+    engram("resume", first, "--address", "none")
+    runs = held(path)
+    parent = runs[swept["run"]][0]
+    assert {first: None, swept["run"]: None, **dict.fromkeys(cells, parent)} == {n: run[2] for n, run in runs.items()}
+    assert {"FINISHED"} == {status for _, status, _ in runs.values()}
+    assert {"mlflow.db", "mlflow.db.unusable-1", "artifacts", "id", "lock"} == set(os.listdir(path.parent))
+
+
+@pytest.mark.slow
+def test_a_database_whose_maker_was_killed_is_named_and_replaced(tmp_path: Path, half_made: Path) -> None:
+    folder = open_store(str(tmp_path / "engram-store")).folder("mlflow")
+    shutil.copytree(half_made.parent, folder, dirs_exist_ok=True)
+    engram = shell(tmp_path)
+    done = engram(*TOYS, "--preset", "few")
+    assert 1 == done.stderr.count("it is kept as mlflow.db.unusable-1")
+    assert "not tracked" not in done.stderr
+    assert ["FINISHED"] == [status for _, status, _ in held(folder / "mlflow.db").values()]

@@ -1,0 +1,229 @@
+"""Equation 6, of samples and validation images that lie at known distances; the ratios by score, of made-up tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from tasks.audits.density.measures.neighbours import (
+    NEIGHBOURS,
+    RATIOS,
+    Neighbouring,
+    Ratios,
+    copied_share,
+    correlations,
+    neighbours,
+    ratio_rows,
+    ratios,
+    rows,
+)
+from tasks.contract.measure import Tables
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.images import Images
+from tasks.numerics.statistics import proportion
+from tasks.training.density import fit
+from tasks.training.density_config import DensityTraining
+from tests.tasks.audits.density import made_up
+from tests.tasks.audits.density.made_up import fitted
+from tests.tasks.summary_rows import by_name, with_wilson
+
+DIGITS = pin(Dataset("digits"))
+
+
+@pytest.fixture
+def digits() -> Images:
+    return load(DIGITS)
+
+
+def downsampled(images: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """By another way: reshaped, in float64."""
+    count, height, width, channels = images.shape
+    return images.astype(np.float64).reshape(count, height // 2, 2, width // 2, 2, channels).mean((2, 4))
+
+
+def noise(images: Images) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(0).random(images.test_images.shape, dtype=np.float32)
+
+
+def test_the_ratio_is_that_of_the_distances_to_the_closest_of_both_sets(digits: Images) -> None:
+    samples = noise(digits)
+    table = neighbours(Neighbouring(DIGITS, examples=50), [fitted(samples)])
+    assert table.schema == NEIGHBOURS
+    rows = downsampled(digits.train_images[:50] / 255)
+    apart = [
+        np.sqrt(np.square(rows[:, None] - downsampled(each)[None]).sum((2, 3, 4)))
+        for each in (digits.test_images / 255, samples)
+    ]
+    found = table.to_pandas()
+    assert list(range(50)) == found["row"].tolist()
+    assert apart[0].argmin(1).tolist() == found["validation_row"].tolist()
+    assert apart[1].argmin(1).tolist() == found["sample"].tolist()
+    np.testing.assert_allclose(found["to_validation"], apart[0].min(1), rtol=1e-5)
+    np.testing.assert_allclose(found["to_sample"], apart[1].min(1), rtol=1e-5)
+    np.testing.assert_allclose(found["ratio"], apart[0].min(1) / apart[1].min(1), rtol=1e-5)
+
+
+def test_samples_twice_as_close_give_a_ratio_of_two(digits: Images) -> None:
+    """One grey level for every pixel: V at 0.5, S at 0.75 of the way, against images that are white."""
+    images = Images(
+        np.full((3, 4, 4, 1), 255, np.uint8),
+        np.zeros(3, np.int64),
+        np.full((2, 4, 4, 1), 51, np.uint8),
+        np.zeros(2, np.int64),
+        classes=1,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tasks.audits.density.measures.neighbours.load", lambda data: images)
+        found = neighbours(Neighbouring(DIGITS), [fitted(np.full((2, 4, 4, 1), 0.6))]).to_pylist()
+    # 2 x 2 pixels remain: distances 2 (1 - 0.2) and 2 (1 - 0.6).
+    assert [1.6] * 3 == pytest.approx([row["to_validation"] for row in found])
+    assert [0.8] * 3 == pytest.approx([row["to_sample"] for row in found])
+    assert [2.0] * 3 == pytest.approx([row["ratio"] for row in found])
+
+
+def test_every_distance_is_from_the_image_itself(digits: Images) -> None:
+    """The released analysis takes the first image's distance for every other of its batch."""
+    found = neighbours(Neighbouring(DIGITS, examples=30), [fitted(noise(digits))]).to_pandas()
+    alone = np.sqrt(
+        np.square(downsampled(digits.train_images[29:30] / 255) - downsampled(noise(digits))).sum((1, 2, 3))
+    )
+    assert alone.min() == pytest.approx(found["to_sample"][29], rel=1e-5)
+    assert 30 == found["to_sample"].nunique()
+
+
+def test_a_trained_models_own_samples_are_read(digits: Images) -> None:
+    few = DensityTraining(DIGITS, examples=60, epochs=1, recorded=(), samples=2, drawn=len(digits.test_images))
+    table = neighbours(Neighbouring(DIGITS, examples=60), [fit(few, ())]).to_pandas()
+    assert (60, 0) == (len(table), table["ratio"].isna().sum())
+    # A model of one epoch draws nothing as like a digit as another digit is.
+    assert (table["ratio"] < 1).all()
+
+
+def test_a_copy_among_the_samples_has_distance_0_no_ratio_and_is_counted(digits: Images) -> None:
+    samples = noise(digits)
+    samples[7] = digits.train_images[3] / np.float32(255)
+    table = neighbours(Neighbouring(DIGITS, examples=10), [fitted(samples)])
+    row = table.to_pylist()[3]
+    assert (0.0, 7, None) == (row["to_sample"], row["sample"], row["ratio"])
+    assert row["to_validation"] > 0
+    assert proportion(1, 10) == copied_share(table)
+
+
+def test_a_test_image_that_is_asked_about_is_not_its_own_neighbour(digits: Images) -> None:
+    table = neighbours(Neighbouring(DIGITS, asked="test"), [fitted(noise(digits))]).to_pandas()
+    assert len(digits.test_images) == len(table)
+    assert (table["validation_row"] != table["row"]).all()
+    assert (table["to_validation"] > 0).all()
+
+
+def test_no_samples_and_another_number_of_them_are_refused(digits: Images) -> None:
+    with pytest.raises(ValueError, match="no images were drawn from the model of all data"):
+        neighbours(Neighbouring(DIGITS, 10), [fitted(None)])
+    with pytest.raises(ValueError, match=r"359 images of shape .* were drawn; they must be 360"):
+        neighbours(Neighbouring(DIGITS, 10), [fitted(noise(digits)[1:])])
+
+
+def test_more_examples_than_there_are_and_what_is_no_split_are_refused() -> None:
+    with pytest.raises(ValueError, match="examples is 1438; it must be at most 1437"):
+        neighbours(Neighbouring(DIGITS, 1438), [fitted(noise(load(DIGITS)))])
+    with pytest.raises(ValueError, match="examples is -1; it must be at least 0"):
+        Neighbouring(DIGITS, -1)
+    with pytest.raises(ValueError, match="asked is 'all'; it must be one of train, test"):
+        Neighbouring(DIGITS, asked="all")  # type: ignore[arg-type]
+
+
+def test_score_and_ratio_are_correlated_by_value_and_by_rank() -> None:
+    rng = np.random.default_rng(0)
+    m = rng.normal(size=300)
+    rho = np.exp(0.3 * m + rng.normal(size=300))
+    given = made_up.scores([0.0] * 302, [*m, np.inf, 2.0]), made_up.neighbours([*rho, 1.0, None])
+    found = correlations(*given)
+    assert stats.pearsonr(m, rho).statistic == pytest.approx(found["Pearson"].estimate.value)
+    assert stats.spearmanr([*m, 99.0], [*rho, 1.0]).statistic == pytest.approx(found["Spearman"].estimate.value)
+
+
+def test_the_ratio_of_distances_is_correlated_with_m_by_pearson_and_by_spearman() -> None:
+    m, rho = [0.1, 0.9, 0.3, 2.0, 0.5, np.inf], [1.0, 1.25, 0.75, 1.5, 1.75, 9.0]
+    near = made_up.neighbours([*rho[::-1], None], [5, 4, 3, 2, 1, 0, 6])
+    found = by_name(rows(Tables([near, made_up.scores([0.0] * 6, m)]), None))
+    row = found["correlation of M and the neighbour ratio", '{"by": "Pearson"}']
+    assert [stats.pearsonr(m[:5], rho[:5]).statistic, "repetition", None] == pytest.approx([row[0], row[4], row[5]])
+    row = found["correlation of M and the neighbour ratio", '{"by": "Spearman"}']
+    # An infinite score is the highest of all.
+    assert [stats.spearmanr([*m[:5], 99.0], rho).statistic, None] == pytest.approx([row[0], row[6]])
+    copies = [*with_wilson(1, 7), "observation", 0.0, None, None]
+    assert copies == pytest.approx(found["observations that a sample equals", "{}"])
+
+
+def ratio_table(
+    width: float,
+    m: Sequence[float | None],
+    rho: Sequence[float | None],
+    rows_of_m: Sequence[int] | None = None,
+    rows_of_rho: Sequence[int] | None = None,
+) -> pa.Table:
+    near = made_up.neighbours(rho, rows_of_rho)
+    return ratios(Ratios(width), [made_up.scores([0.0] * len(m), m, rows_of_m), near])
+
+
+def test_bins_of_the_score_have_a_mean_and_a_standard_error() -> None:
+    table = ratio_table(2, [-0.5, 0.0, 1.9, 2.0, 7.0], [1.0, 0.8, 1.0, 1.2, 0.9])
+    assert table.schema == RATIOS
+    bins = [row for row in table.to_pylist() if row["group"] == "bin"]
+    assert [(-2, 0, 1), (0, 2, 2), (2, 4, 1), (6, 8, 1)] == [(row["low"], row["high"], row["n"]) for row in bins]
+    assert [1.0, 0.9, 1.2, 0.9] == pytest.approx([row["mean"] for row in bins])
+    # 0.8 and 1.0: s = sqrt(0.02), over sqrt(2).
+    assert [None, pytest.approx(0.1), None, None] == [row["standard_error"] for row in bins]
+    assert all(row["quantiles"] is None for row in bins)
+
+
+def test_groups_split_at_the_95_percent_quantile_of_the_score_and_not_at_095_nats() -> None:
+    rho = [0.5 + 0.01 * row for row in range(100)]
+    found = {row["group"]: row for row in ratio_table(50, [10.0 + row for row in range(100)], rho).to_pylist()}
+    high, regular = found["memorised"], found["regular"]
+    assert (5, 95) == (high["n"], regular["n"])
+    assert (1.47, 0.97) == pytest.approx((high["mean"], regular["mean"]))
+    assert (101, 101) == (len(high["quantiles"]), len(regular["quantiles"]))
+    assert [1.45, 1.47, 1.49] == pytest.approx([high["quantiles"][at] for at in (0, 50, 100)])
+    assert [0.5, 0.735, 1.44] == pytest.approx([regular["quantiles"][at] for at in (0, 25, 100)])
+    assert (None, None) == (high["low"], high["high"])
+    assert high["standard_error"] == pytest.approx(np.std(rho[95:], ddof=1) / math.sqrt(5))
+
+
+def test_rows_are_matched_by_their_number_and_those_without_score_or_ratio_left_out() -> None:
+    table = ratio_table(2, [1.0, 3.0, None, 5.0], [0.1, 0.2, 0.4, None, 0.9], [9, 2, 4, 6], [0, 2, 4, 6, 9])
+    found = table.to_pylist()
+    assert [(0, 0.9), (2, 0.2)] == [(row["low"], row["mean"]) for row in found if row["group"] == "bin"]
+    # The largest score of the three has no ratio: nobody is left that is highly memorised.
+    groups = [(row["group"], row["n"], row["quantiles"] is None) for row in found if row["group"] != "bin"]
+    assert [("memorised", 0, True), ("regular", 2, False)] == groups
+
+
+def test_an_infinite_score_is_in_its_group_and_in_no_bin() -> None:
+    found = ratio_table(2, [1.0, math.inf, -math.inf], [0.5, 0.7, 0.9]).to_pylist()
+    assert [1] == [row["n"] for row in found if row["group"] == "bin"]
+    assert [1, 2] == [row["n"] for row in found if row["group"] != "bin"]
+    assert 0.7 == found[1]["mean"]
+
+
+def test_scores_without_neighbours_are_refused() -> None:
+    with pytest.raises(ValueError, match="observation 2 has a score, but its neighbours are not in their table"):
+        ratio_table(2, [1.0, 2.0, 3.0], [1.0, 1.0])
+
+
+def test_the_mean_ratio_is_told_of_both_groups() -> None:
+    given = made_up.scores([0.0] * 40, [float(row) for row in range(40)])
+    near = made_up.neighbours([1.0] * 38 + [1.5, 2.0])
+    found = by_name(ratio_rows(Tables([given, near, ratios(Ratios(), [given, near])]), None))
+    assert {
+        ("neighbour ratio", '{"observations": "memorised"}'): [1.75, None, None, 0, "repetition", *[None] * 3],
+        ("neighbour ratio", '{"observations": "regular"}'): [1.0, None, None, 0, "repetition", *[None] * 3],
+    } == found
+    assert {} == by_name(ratio_rows(Tables([given, near]), None))

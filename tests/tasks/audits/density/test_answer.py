@@ -1,0 +1,379 @@
+"""The answer follows from the tail; it says in words, and on the certificate, what decided and what did not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tasks.audits.density import AUDIT, Density
+from tasks.audits.density.answer import (
+    CALLED,
+    EFFECTIVE,
+    FEW_EFFECTIVE,
+    GAP,
+    LIMITS,
+    MATCHED,
+    OF_CALLED,
+    PUBLISHED,
+    RULES,
+    name_of,
+    verdict,
+)
+from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND
+from tasks.contract.certificate import Certificate, Finding
+from tasks.contract.schemas import SUMMARY
+from tasks.training.recipe import Privacy
+
+ALONE = Density(estimator="loo", left_out=10)
+BEYOND = name_of(BEYOND_CHANCE, **{"p-value at most": 0.05})
+FOUND = name_of(LEAST_FOUND, share=0.8)
+
+
+def row(metric: tuple[str, str], estimate: float | None, **numbers: Any) -> dict[str, Any]:
+    named = {"metric": metric[0], "setting": metric[1], "estimate": estimate, "n": 10}
+    return dict.fromkeys(SUMMARY.names) | named | numbers
+
+
+def gap(estimate: float | None, low: float | None, high: float | None, p_value: float | None, n: int = 10) -> Any:
+    return row(GAP, estimate, low=low, high=high, p_value=p_value, n=n, null=0.0)
+
+
+def called(count: int = 0, n: int = 60_000) -> dict[str, Any]:
+    return row(CALLED, count / n, n=n)
+
+
+def beyond(p_value: float | None = 0.5, low: float = 0.0) -> dict[str, Any]:
+    return row(BEYOND, low, low=low, high=1.0, p_value=p_value)
+
+
+def found(nats: float | None = 7.5, high: float | None = 9.25) -> dict[str, Any]:
+    return row(FOUND, nats, high=high if nats else None, n=100)
+
+
+NONE = gap(0.01, -0.05, 0.099, 0.4)  # nothing on average
+MEMORISED = (called(3), beyond(), NONE, found())
+
+
+def table(*rows: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), SUMMARY)
+
+
+@pytest.mark.parametrize(
+    ("answer", "rows"),
+    [
+        ("memorised", (called(1), beyond(), NONE, found())),  # one of 60,000, which no mean shows
+        ("memorised", (called(), beyond(0.001, 0.01), NONE, found())),  # many, of whom none can be named
+        ("undecided", (called(), beyond(0.0011, 0.01), NONE, found())),
+        ("undecided", (called(), beyond(0.05), NONE, found())),
+        ("not seen", (called(), beyond(0.051), NONE, found())),
+        ("not seen", (called(), beyond(), gap(-0.5, -0.8, -0.2, 0.01), found())),
+        ("not seen", (called(), beyond(), gap(0.0, 0.0, 0.0, None), found())),
+        ("undecided", (called(), beyond(), NONE, found(None))),  # one that is memorised could not have been found
+        ("not seen", (called(), beyond(), NONE, found(9.0, 10.0))),
+        ("undecided", (called(), beyond(), NONE, found(9.0, 10.1))),  # more may be needed than may stay unseen
+        ("undecided", (called(), beyond(), NONE, found(9.0, None))),
+        ("undecided", (called(), beyond(), NONE, found(900.0, 1000.0))),
+        ("undecided", (called(), beyond(), gap(0.01, -0.05, 0.1, 0.4), found())),  # what is not negligible itself
+        ("undecided", (called(), beyond(), gap(2.5, 2.0, 3.0, 1e-9), found())),  # a gap is no memory of any observation
+        ("not seen", (called(), beyond(), gap(0.01, 0.005, 0.015, 0.99), found())),  # sure, and negligible
+        ("undecided", (called(), beyond(), gap(0.01, None, None, 0.4, 1), found())),
+        ("undecided", (called(), beyond(), found())),
+        ("undecided", (called(), NONE, found())),  # of too few permutations to count p-values together
+        ("memorised", (called(1), NONE, found())),
+    ],
+)
+def test_the_tail_decides(answer: str, rows: tuple[dict[str, Any], ...]) -> None:
+    said = verdict(Density(), table(*rows))
+    assert answer == said.answer
+    assert said.sentence.startswith(answer.capitalize() + ": ")
+    all_together = not rows[0]["estimate"] and answer == "memorised"
+    assert (BEYOND_CHANCE if all_together else CALLED[0], LIMITS) == (said.rows[0][0], said.limits)
+
+
+def said(*rows: dict[str, Any], config: Density = Density()) -> str:  # noqa: B008
+    """The answer's sentences."""
+    return verdict(config, table(*rows)).sentence
+
+
+def test_negligible_is_one_number_for_observations_and_for_the_gap() -> None:
+    rows = called(), beyond(), gap(0.2, 0.1, 0.4, 0.3), found()
+    assert ["undecided", "not seen"] == [verdict(Density(negligible=n), table(*rows)).answer for n in (0.4, 0.5)]
+    sentence = said(*rows, config=Density(negligible=0.5))
+    assert "none of 60,000 observations is memorised by more than 0.5 nats at 5 % false discoveries" in sentence
+    assert "randomisation p = 0.3 that it is at most 0.5" in sentence
+
+
+def test_memory_that_would_not_be_found_is_not_said_to_be_absent() -> None:
+    rows = called(), beyond(), NONE, found(900.0, 1000.0)
+    assert "memorised by 900 nats (95 % interval up to 1000) would be found in 80 % of cases." in said(*rows)
+    assert "it would have to be found from 10 nats on: train more repetitions." in said(*rows)
+    assert "not seen" == verdict(Density(detectable=1000.0), table(*rows)).answer
+    assert "no upper limit" in said(*rows[:3], found(9.0, None))
+
+
+def test_p_values_of_few_permutations_decide_nothing_together() -> None:
+    rows = called(), NONE, found()
+    few = verdict(Density(permutations=999), table(*rows))
+    assert "undecided" == few.answer
+    assert "P-values from fewer than 9,999 permutations are not counted together: draw more." in few.sentence
+    assert "not seen" == verdict(ALONE, table(*rows)).answer  # of which none ever is
+
+
+def test_it_says_how_many_are_memorised_and_by_how_much() -> None:
+    of_called = [row(name_of(OF_CALLED, statistic=name), of) for name, of in (("median", 33.5), ("highest", 80))]
+    few = said(*MEMORISED, *of_called)
+    assert "3 of 60,000 observations are memorised by more than 0.1 nats at 5 % false discoveries" in few
+    assert "(matched-count M 33.5 nats at the median of these, 80 at most)" in few
+    assert (
+        "This count decides the answer. The p-values of all 60,000 observations together show no more than chance ("
+        in few
+    )
+    assert "one of 60,000 observations is" in said(called(1), NONE)
+    some = said(called(), beyond(0.002, 0.01), NONE)
+    assert "observations together do not show at 0.1 % that any is memorised (p = 0.002)." in some
+    assert "decides the answer" not in some
+    assert "Chance brings as many small p-values in 0.2 % of runs alone." in some
+    many = said(called(), beyond(1e-9, 0.0125), NONE)
+    assert "The test of all observations together decides the answer. The p-values of all 60,000 observations" in many
+    assert "together show that at least 750 are memorised (p < 1e-6). These cannot be identified." in many
+
+
+def test_one_count_decides_and_the_others_are_explained() -> None:
+    sentence = said(called(13), beyond(1e-9, 0.0125), NONE, found(None))
+    assert sentence.startswith("Memorised: 13 of 60,000 observations are memorised by more than 0.1 nats at 5 % false ")
+    assert 1 == sentence.count("decides")
+    assert sentence.index("This count decides the answer.") < sentence.index(
+        "show that at least 750 are memorised (p < 1e-6). That number includes those called above; the others cannot "
+        "be identified."
+    )
+    assert (
+        "If only one of the 60,000 observations were memorised, this run would call it in fewer than 80 % of cases, "
+        "however strongly it were memorised. An observation can be called here because many have small p-values. To "
+        "find a single one, train more repetitions. "
+    ) in sentence
+
+
+def test_the_gap_stands_under_its_own_name_and_that_of_the_estimators_test() -> None:
+    large = gap(2.5, 2.0, 3.0, 0.01)
+    folds, alone = said(called(), beyond(), large, found()), said(called(), large, config=ALONE)
+    assert "The generalisation gap, by which training on an image raises its log p on average, is 2.5 nats" in folds
+    assert "(95 % interval 2 to 3, over 10 random partitions into 10 folds; randomisation p = 0.01 that" in folds
+    assert "The gap may be as much as 3 nats, which is not negligible, and is no evidence" in folds
+    assert "one-tailed t-test p = 0.01" in alone
+    assert "randomisation" not in alone
+    assert "over 10 pairs of models with and without it" in alone
+
+
+def test_a_tiny_p_value_is_a_bound() -> None:
+    of_gap = [said(called(), gap(2.5, 2.0, 3.0, p)) for p in (0.0, 1e-7, 1e-6)]
+    assert ["p < 1e-6 ", "p < 1e-6 ", "p = 1e-6 "] == [each.split("randomisation ")[1][:9] for each in of_gap]
+
+
+def test_one_partition_has_no_interval_of_the_gap_and_may_yet_show_memory() -> None:
+    alone = gap(2.5, None, None, 0.001, n=1)
+    assert "memorised" == verdict(Density(), table(called(4), alone)).answer
+    unsure = verdict(Density(), table(called(), beyond(), alone, found()))
+    assert "undecided" == unsure.answer
+    assert "(no interval, over 1 random partition into 10 folds;" in unsure.sentence
+    assert "One repetition has no interval of the gap: train more." in unsure.sentence
+    pair = said(called(), gap(2.5, None, None, None, n=1), config=replace(ALONE, repetitions=1))
+    assert "over 1 pair of models with and without it; no p-value)" in pair
+
+
+def test_few_repetitions_are_called_few() -> None:
+    few = [said(called(), gap(2.5, 1, 4, 0.01, n)) for n in (3, 4)]
+    assert [True, False] == ["wide for so few" in each for each in few]
+
+
+@pytest.mark.parametrize(
+    ("answer", "rows"),
+    [("memorised", (called(1), beyond())), ("not seen", (called(), beyond())), ("undecided", (called(), beyond(0.01)))],
+)
+def test_it_says_which_memory_would_have_been_found(answer: str, rows: tuple[dict[str, Any], ...]) -> None:
+    enough = verdict(Density(), table(*rows, NONE, found()))
+    assert answer == enough.answer
+    assert (
+        "A single observation that is memorised by 7.5 nats (95 % interval up to 9.25) would be found in 80 %"
+        in enough.sentence
+    )
+    none = said(*rows, NONE, found(None))
+    assert "If only one of the 60,000 observations were memorised, this run would call it in fewer than 80 %" in none
+
+
+# What stands beside the answer
+
+
+@pytest.mark.parametrize(("median", "samples", "rough"), [(6.2, 256, True), (25.5, 256, True), (25.6, 256, False)])
+def test_it_warns_where_log_p_is_effectively_from_few_samples(median: float, samples: int, rough: bool) -> None:
+    told = row(EFFECTIVE, median, n=60_000), row(FEW_EFFECTIVE, 0.625, n=60_000)
+    plain, said = (verdict(Density(samples=samples), table(*MEMORISED, *each)) for each in ((), told))
+    warning = (
+        f" Log p is rough: of the 256 codes that it is estimated with half of the observations effectively have "
+        f"{median:.3g} or fewer, and 62 % fewer than 10 (median over an observation's models, n = 60,000); a score is "
+        f"then of the encoder as well as of the density."
+    )
+    assert plain.sentence + (warning if rough else "") == said.sentence
+    assert (plain.answer, plain.rows, plain.limits) == (said.answer, said.rows, said.limits)
+
+
+def test_it_says_that_trainings_are_missing() -> None:
+    lacking = row(name_of("models of an observation, at least", planned=100), 97.0, n=100)
+    said = verdict(Density(), table(*MEMORISED, lacking))
+    assert "Some trainings are missing: an observation has 97 models or more of the 100 planned." in said.sentence
+
+
+def test_the_published_score_stands_beside_what_it_is_without_memory() -> None:
+    rows = called(), row(MATCHED, 0.125), row(PUBLISHED, 4.5, null=4.25)
+    said = verdict(Density(), table(*rows))
+    assert "The published score has a median of 4.5 nats, and of 4.25 where nothing is memorised" in said.published
+    assert "with as many models on either side it is 0.125" in said.published
+    assert LIMITS == said.limits
+    assert (CALLED,) == said.rows  # the published score decides nothing
+    for lacking in (rows[:2], rows[::2]):
+        assert "" == verdict(Density(), table(*lacking)).published
+
+
+def test_a_null_run_says_that_it_is_one() -> None:
+    given = table(*MEMORISED)
+    assert "this is a null" in verdict(Density(asked="test"), given).sentence
+    assert "this is a null" not in verdict(Density(), given).sentence
+
+
+def test_differential_privacy_is_said_to_bound_no_single_score() -> None:
+    private = replace(ALONE, privacy=Privacy(8.0, 1e-5))
+    given = called()
+    promise = "Training was (8, 1e-05)-differentially private, which bounds no single score"
+    assert verdict(private, table(given)).sentence.endswith(f"{promise}.")
+    found = table(
+        given, row(name_of("largest M of a row left out", row=3), 9.25), row(("rows above epsilon", "{}"), 0.2, n=10)
+    )
+    assert verdict(private, found).sentence.endswith(
+        f"{promise}: the largest is 9.25 nats, and 2 of 10 are above epsilon."
+    )
+    assert "private" not in verdict(ALONE, found).sentence
+
+
+# No score
+
+
+@pytest.mark.parametrize(
+    ("measures", "shown"),
+    [
+        (("kernel",), "a density in one dimension, whose scores are known exactly"),
+        (("duplicates",), "the closest pairs of training images"),
+        (("duplicates", "kernel"), "a density in one dimension, whose scores are known exactly and the closest pairs"),
+    ],
+)
+def test_where_nothing_was_trained_it_says_what_is_shown(measures: Any, shown: str) -> None:
+    first = name_of("M", point="outlying")
+    said = verdict(Density(measures=measures), table(row(first, 2.0), row(("equal pairs", "{}"), 0.0)))
+    assert said.sentence.startswith(f"Undecided: no model has been asked. This run shows {shown}")
+    assert ("undecided", (first,)) == (said.answer, said.rows)
+    assert "Nothing is said of a model" in said.limits
+
+
+@pytest.mark.parametrize("rows", [[], [gap(None, None, None, None, 0), row(CALLED, None, n=0)]])
+def test_where_models_of_one_kind_are_missing_it_does_not_say_that_nothing_was_trained(
+    rows: list[dict[str, Any]],
+) -> None:
+    said = verdict(Density(), table(*rows))
+    assert "undecided" == said.answer
+    assert "no observation has log p by models that trained on it and by one that did not" in said.sentence
+    assert "no model has been asked" not in said.sentence
+    assert LIMITS == said.limits
+
+
+def test_the_audit_offers_its_verdict() -> None:
+    assert AUDIT.verdict is not None
+    assert "memorised" == AUDIT.verdict(Density(), table(*MEMORISED)).answer
+
+
+def certified(config: Density, *rows: dict[str, Any]) -> Certificate:
+    made = AUDIT.certify("Which?", config, table(*rows))
+    assert made is not None
+    return made
+
+
+def told(*rows: dict[str, Any]) -> Finding:
+    made = certified(Density(), *rows)
+    assert RULES.explain(Density()) == made.rule
+    assert "Of 100 audits of models that keep nothing, about 5 say memorised" in made.error
+    (finding,) = made.findings
+    return finding
+
+
+def test_images_that_are_called_are_counted_on_the_line() -> None:
+    finding = told(*MEMORISED)
+    assert (
+        "Of 60,000 images 3 are called, one by one, memorised by more than 0.1 nats, at 5 % false discoveries."
+    ) in finding.sentence
+    assert finding.line is not None
+    assert ("images, of 60,000, that are called memorised", 3.0) == (finding.line.what, finding.line.estimate)
+
+
+def test_where_all_together_decide_their_p_is_on_the_line() -> None:
+    finding = told(called(), beyond(0.0001, 0.01), NONE, found())
+    assert "The p-values of all images together show more than chance. Some images are therefore" in finding.sentence
+    assert finding.line is not None
+    assert (0.0001, 0.001) == (finding.line.estimate, finding.line.boundaries[0].value)
+
+
+def test_who_is_cleared_is_shown_with_the_average_gap() -> None:
+    finding = told(called(), beyond(), NONE, found())
+    assert "not seen" == finding.answer
+    assert (
+        "Of 60,000 images none is called memorised by more than 0.1 nats, at 5 % false discoveries." in finding.sentence
+    )
+    assert "A single image would have been found from about 7.5 nats on" in finding.sentence
+    assert finding.line is not None
+    assert (0.01, 0.099, 0.1) == (finding.line.estimate, finding.line.high, finding.line.boundaries[0].value)
+    assert GAP[0] == "generalisation gap of log p"
+
+
+def test_the_certificate_gives_every_condition_of_the_rules() -> None:
+    made = certified(Density(), called(), beyond(), NONE, found())
+    assert (
+        "The answer is “memorised” where images are called at 5 % false discoveries (one side of a randomisation "
+        "test of each, that training raises its log probability by no more than 0.1 nats). Otherwise it is "
+        "“memorised” where so many p-values are at most 5 % that chance brings as many in at most 1 of 1,000 audits "
+        "(they are counted together where each is of at least 9,999 permutations, or of all there are). Otherwise it "
+        "is “undecided” where p-values were not counted together, or chance brings as many small ones in at most 5 "
+        "of 100 audits. Otherwise it is “not seen” where the whole 95 % interval of the generalisation gap, by which "
+        "training raises the log probability of an image on average, lies below 0.1 nats, and a single image that is "
+        "memorised by 10 nats would be found in 80 % of cases (by the upper 95 % limit of the memory that this "
+        "takes). The answer is “undecided” where none of these conditions holds."
+    ) == made.rule
+    few = certified(Density(repetitions=1, folds=4), called(), beyond(), NONE, found())
+    assert "so many p-values are at most 25 % that" in few.rule
+
+
+def test_the_test_of_all_together_is_no_rule_of_rows_left_out_one_by_one() -> None:
+    made = certified(ALONE, called(1, 12_345), NONE, found())
+    assert "by no more than 0.1 nats). Otherwise it is “not seen” where the whole 95 % interval" in made.rule
+    assert "permutations" not in made.rule
+    assert made.error.startswith("Of 100 audits of models that keep nothing, at most 5 say memorised")
+    assert made.findings[0].sentence.startswith("Of 12,345 images 1 is called, one by one, memorised by more than 0.1 ")
+
+
+def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated() -> None:
+    null, audit = Density(asked="test"), Density()
+    alarm, quiet, many = (
+        certified(null, *rows) for rows in (MEMORISED, (called(), beyond(), NONE), (called(), beyond(1e-4), NONE))
+    )
+    assert "memorised" == alarm.findings[0].answer
+    for made in (alarm, quiet, many, certified(null)):
+        (finding,) = made.findings
+        assert finding.sentence.startswith("This is a null: no model was trained on the images that are asked about. ")
+        assert "training on an image raises" not in finding.sentence
+        assert not set(made.steps) & set(certified(audit, *MEMORISED).steps)
+        assert "run the audit itself: asked=train." in made.steps[-1]
+    assert alarm.steps[0].startswith("Nothing is disclosed by this: it is a false alarm.")
+    assert quiet.steps[0].startswith("Keep this page beside that of the audit")
+    assert "The p-values of all images together show more than chance. " in many.findings[0].sentence
+    assert quiet.findings[0].line is not None
+    assert "counted as trained on" in quiet.findings[0].line.what
+    assert "This is a null" not in certified(audit, *MEMORISED).findings[0].sentence
+    assert "This is a null" not in certified(Density(asked="test", measures=("kernel",))).findings[0].sentence

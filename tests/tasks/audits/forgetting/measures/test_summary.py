@@ -1,0 +1,73 @@
+"""What the tables say together, whichever of them there are."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pyarrow as pa
+import pytest
+
+from tasks.audits.forgetting.config import About
+from tasks.audits.forgetting.measures import MEASURES
+from tasks.audits.forgetting.measures.baselines import Baselines, baselines
+from tasks.audits.forgetting.measures.decisions import decisions
+from tasks.audits.forgetting.measures.examples import Examples, examples
+from tasks.audits.forgetting.measures.fits import FITS
+from tasks.audits.forgetting.measures.power import Power, power
+from tasks.audits.forgetting.measures.query_confidences import COMMITMENT
+from tasks.audits.forgetting.measures.ratios import Distances, distances, ratios
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part
+from tests.tasks.audits.forgetting.small_run import ABOUT as DECIDED
+from tests.tasks.audits.forgetting.small_run import CONFIG, CONTROLLED, INPUTS, TARGETS
+from tests.tasks.audits.forgetting.summarised import Row, rows
+
+ABOUT = About(TARGETS)
+READ = [measure.name for measure in MEASURES if measure.rows is not None]
+
+
+@cache
+def tables() -> dict[str, pa.Table]:
+    """A table of each measure that the summary reads."""
+    digits = Part(pin(Dataset("digits")), 0, 40)
+    fitted = dict.fromkeys(FITS.names) | {"model": "query", "replicate": 0, "train_accuracy": 0.9}
+    return {
+        "decisions": decisions(DECIDED, CONTROLLED),
+        "ratios": ratios(CONFIG, INPUTS),
+        "distances": distances(Distances(), INPUTS),
+        "power": power(Power(DECIDED), CONTROLLED),
+        "baselines": baselines(Baselines(TARGETS), INPUTS),
+        "fits": pa.Table.from_pylist([fitted], FITS),
+        "examples": examples(Examples(digits, digits), []),
+        "commitment": pa.Table.from_pylist([{"pictures": 12, "key": "ab" * 32}], COMMITMENT),
+    }
+
+
+def told(*names: str) -> dict[tuple[str, str], Row]:
+    """The summary's rows of these tables."""
+    return rows(*(tables()[name] for name in names), config=ABOUT)
+
+
+def test_every_table_that_is_read_has_rows() -> None:
+    assert READ == list(tables())
+    assert all(told(name) for name in READ)
+
+
+def test_the_answers_rows_come_first_in_whatever_order_the_tables_are() -> None:
+    every = told(*READ)
+    assert "share of D_Q held" == next(iter(every))[0]
+    assert list(every.items()) == list(told(*reversed(READ)).items())
+
+
+@pytest.mark.parametrize("missing", READ)
+def test_without_one_of_the_tables_the_rows_of_the_others_are_there(missing: str) -> None:
+    every, gone = told(*READ), told(missing)
+    left = told(*(name for name in READ if name != missing))
+    kept = {name: row for name, row in every.items() if name not in gone}
+    assert len(kept) < len(every)
+    assert kept == left
+
+
+def test_without_any_table_there_is_no_row() -> None:
+    assert {} == told()

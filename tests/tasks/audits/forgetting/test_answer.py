@@ -1,0 +1,439 @@
+"""The answer in words, for experts and for everybody, of summaries made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from tasks.audits.forgetting import AUDIT
+from tasks.audits.forgetting.answer import (
+    GIVEN_CONTROL,
+    HOLD_BACK,
+    LIMITS,
+    MAX_LISTED,
+    MORE,
+    REMEDIES,
+    RUN_AGAIN,
+    read_target_evidence,
+    verdict,
+)
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.decision import LESS_SURE, ONE_CLASS, RULES, TWO_ANSWERS, UNLIKE_OTHERS, TargetEvidence
+from tasks.audits.forgetting.held_share import UNKNOWN, LikenessCheck
+from tasks.audits.forgetting.measures.decisions import (
+    DECISIONS,
+    SURER,
+    likeness_rows,
+    share_row,
+    side_rows,
+    unanswered_row,
+)
+from tasks.audits.forgetting.presets import QUICKSTART, TABLE1
+from tasks.audits.forgetting.query_set import GUESSABLE
+from tasks.audits.forgetting.target import ExternalTargets, Target
+from tasks.contract.certificate import Certificate
+from tasks.contract.rules import Rule
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Row, alone, row
+from tasks.contract.verdict import Verdict
+from tasks.datasets.mixtures import Part
+from tasks.numerics.statistics import Estimate, proportion
+from tasks.worker.files import File
+
+CLEARED, HELD, OPEN = (0.5, 0.0, 0.06), (0.001, 0.08, 1.0), (0.3, 0.0, 0.2)
+
+
+def target(name: str, p: float, low: float, high: float, accuracy_p: float = 0.5, n: int = 1) -> list[Row]:
+    """The rows of a target: p of the test, the limits of its share, and p of its accuracy."""
+    about = {"target": name}
+    return [
+        row("share of D_Q held", about, Estimate(low, low, high, n), "training", 0.0),
+        row(SURER, about, Estimate(1.0, 0.0, 2.0, n), "training", 0.0, p_value=p),
+        row("accuracy on the control set", about, alone(0.9), "training", 0.91, p_value=accuracy_p),
+        row("agreement on the control set", about, alone(0.8), "training", 0.8, p_value=0.5),
+    ]
+
+
+def said(*rows: Row, config: Forgetting = QUICKSTART) -> Verdict:
+    return verdict(config, pa.Table.from_pylist(list(rows), SUMMARY))
+
+
+@pytest.mark.parametrize(
+    ("values", "answer", "evidence"),
+    [
+        (
+            CLEARED,
+            "forgotten",
+            "Forgotten: it knows D_Q no better than images of the same source that nobody was given (p = 0.5, 1 model)"
+            ", and holds at most 6 % of it (95 % limit). Of 100 models that hold more than 10 % of D_Q, and were "
+            "trained like those that the limit was learnt from, at most 5 are called forgotten.",
+        ),
+        (
+            HELD,
+            "not forgotten",
+            "Not forgotten: it knows D_Q better than images of the same source that nobody was given (p = 0.001, 1 "
+            "model), as models do that hold at least 8 % of it. Of 1,000 audits of models that never saw D_Q, at most "
+            "25 call any of them not forgotten, whatever else these hold.",
+        ),
+        (
+            OPEN,
+            "undecided",
+            "Undecided: it knows D_Q no better than images of the same source that nobody was given (p = 0.3, 1 model)"
+            ", but up to 20 % of D_Q might be held, more than 10 %.",
+        ),
+        (
+            (0.5, 0.0, 0.06, 0.001),
+            "not judged",
+            "Not judged: it knows D_Q no better than images of the same source that nobody was given (p = 0.5, 1 model)"
+            ", but its accuracy on the control set is 0.9, that of models that never saw D_Q 0.91 (p = 0.001): it "
+            "knows other data, has another design or was changed.",
+        ),
+    ],
+)
+def test_one_target_is_judged_by_the_rule_and_told_with_its_error_rate(
+    values: tuple[float, ...], answer: str, evidence: str
+) -> None:
+    found = said(*target("D_C", *values))
+    assert (answer, evidence) == (found.answer, found.sentence)
+    decisive = [SURER, "share of D_Q held"] if answer == "not forgotten" else ["share of D_Q held", SURER]
+    assert [(metric, '{"target": "D_C"}') for metric in decisive] == list(found.rows)
+    assert LIMITS == found.limits
+    assert answer in AUDIT.wording.answers
+
+
+@pytest.mark.parametrize(
+    ("several", "answer", "counts"),
+    [
+        ((CLEARED, CLEARED), "forgotten", "Forgotten: of 2 targets, 2 forgotten. "),
+        ((CLEARED, OPEN), "undecided", "Undecided: of 2 targets, 1 forgotten, 1 undecided. "),
+        (
+            (CLEARED, HELD, OPEN),
+            "not forgotten",
+            "Not forgotten: of 3 targets, 1 forgotten, 1 not forgotten, 1 undecided. ",
+        ),
+        ((OPEN, (0.5, 0.0, 0.06, 0.001)), "not judged", "Not judged: of 2 targets, 1 not judged, 1 undecided. "),
+    ],
+)
+def test_several_targets_are_judged_together(several: tuple[tuple[float, ...], ...], answer: str, counts: str) -> None:
+    rows = [each for at, values in enumerate(several) for each in target(f"target {at}", *values)]
+    found = said(*rows)
+    assert answer == found.answer
+    assert found.sentence.startswith(counts)
+    decided = {said(*target(f"target {at}", *values)).answer: at for at, values in enumerate(several)}
+    first = decided[answer] if len(decided) == len(several) else 0
+    assert f'{{"target": "target {first}"}}' == found.rows[0][1]  # of what decides for all
+    assert {f'{{"target": "target {at}"}}' for at in range(len(several))} == {setting for _, setting in found.rows}
+
+
+def test_of_many_targets_the_first_are_told_one_by_one() -> None:
+    found = said(*(each for at in range(MAX_LISTED + 3) for each in target(f"target {at}", *HELD)))
+    assert f"of {MAX_LISTED + 3} targets" in found.sentence
+    assert MAX_LISTED == found.sentence.count("it knows D_Q better")
+
+
+def test_negligible_is_the_runs() -> None:
+    found = said(*target("D_C", *OPEN), config=replace(QUICKSTART, negligible=0.25))
+    assert "forgotten" == found.answer
+
+
+def test_without_a_control_set_nobody_is_judged_and_it_is_said_what_to_do() -> None:
+    share = row("share of D_Q held", {"target": "D_C"}, Estimate(None, None, None, 5), "training", 0.0)
+    found = said(share, config=TABLE1)
+    assert "not judged" == found.answer
+    assert "Not judged: without a control set" in found.sentence
+    assert "hold images back (query.held_back=0.5) or give some of the same source" in found.sentence
+
+
+def test_a_target_that_has_not_answered_keeps_all_from_being_forgotten() -> None:
+    lost = row("share of D_Q held", {"target": "second"}, Estimate(None, None, None, 0), "training", 0.0)
+    found = said(*target("first", *CLEARED), lost)
+    assert "undecided" == found.answer
+    assert "second is undecided: no model of it has answered" in found.sentence
+
+
+def test_pictures_with_two_answers_forbid_a_judgement() -> None:
+    twice = row("repeated pictures with two answers", {"target": "D_C"}, proportion(3, 40), "picture", 0.0)
+    found = said(*target("D_C", *CLEARED), twice)
+    assert "not judged" == found.answer
+    assert "3 of 40 pictures that were handed out twice got two answers" in found.sentence
+
+
+def test_what_would_have_been_found_is_told() -> None:
+    powers = [
+        row("power", {"share": share}, proportion(found, 5), "training")
+        for share, found in ((0.0, 0), (0.05, 2), (0.1, 5))
+    ]
+    told = (
+        "Of single models trained on D_C and a known share of D_Q, each tested alone at 0.025, the test finds 5 % in 2 "
+        "of 5, 10 % in 5 of 5."
+    )
+    assert told in said(*target("D_C", *CLEARED), *powers).sentence
+
+
+def test_how_many_targets_are_decided_as_they_were_trained_is_told() -> None:
+    counts = [
+        row("targets decided rightly", {}, proportion(1, 2), "target"),
+        row("targets decided wrongly", {}, proportion(0, 2), "target"),
+    ]
+    found = said(*target("first", *CLEARED), *target("second", *OPEN), *counts)
+    assert "By what they were trained on, 1 of 2 are decided rightly and 0 wrongly." in found.sentence
+    assert "By what they were trained on" not in said(*target("first", *CLEARED), *counts).sentence
+
+
+@pytest.mark.parametrize(("accuracy", "warned"), [(0.9, True), (0.95, False)])
+def test_trainings_that_learnt_too_little_are_warned_of(accuracy: float, warned: bool) -> None:
+    lowest = row("lowest train accuracy", {}, alone(accuracy, 10), "training")
+    assert warned == (
+        "Warning: a training gets only 90 % of its own images right" in said(*target("D_C", *CLEARED), lowest).sentence
+    )
+
+
+def test_what_the_published_rule_says_of_each_triple_stands_beside_the_answer() -> None:
+    rule = row("published rule says forgotten", {"target": "D_C"}, proportion(3, 5), "triple of trainings")
+    found = said(*target("D_C", *CLEARED), rule)
+    assert "calls forgotten so many of these triples: D_C 3 of 5." in found.published
+    assert (LIMITS, f"{found.published} {LIMITS}") == (found.limits, found.limits_in_full)
+
+
+def test_where_nothing_is_scored_nothing_is_decided() -> None:
+    images = row("images", {"part": "query", "class": "3"}, alone(12.0, 2), "group")
+    of_images = replace(QUICKSTART, measures=("examples",), targets=(Target(query=1.0),))
+    found = said(images, config=of_images)
+    assert ("undecided", "Undecided: this run shows images only.") == (found.answer, found.sentence)
+    assert (("images", images["setting"]),) == found.rows
+    nobody = said()
+    assert ("Undecided: nothing has been decided.", ()) == (nobody.sentence, nobody.rows)
+
+
+def test_every_answer_is_declared() -> None:
+    assert {rule.answer for rule in RULES.cases} == set(AUDIT.wording.answers)
+
+
+def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_it_rests() -> None:
+    named = replace(QUICKSTART, query=replace(QUICKSTART.query, control=Part(QUICKSTART.query.data, 1400, 30)))
+    held = said(*target("D_C", *HELD))
+    given = said(*target("D_C", *HELD), config=named)
+    rate = "whatever else these hold"
+    assert f"{rate}, if D_Q and the control set were drawn from one pool at random." in given.sentence
+    assert f"{rate}." in held.sentence
+    assert [True, False] == [GIVEN_CONTROL in found.limits for found in (given, held)]
+    assert GIVEN_CONTROL not in said(*target("D_C", *CLEARED), config=named).limits
+
+
+def test_an_owner_who_could_guess_what_is_held_back_is_warned_of() -> None:
+    given = replace(QUICKSTART, given=ExternalTargets(outputs=(File("table.csv"),)))
+    secret = replace(given, query=replace(given.query, secret="b1946ac92492d2347c62"))
+    warned = [GUESSABLE in said(*target("table.csv", *HELD), config=config).sentence for config in (given, secret)]
+    assert [True, False, False] == [*warned, GUESSABLE in said(*target("D_C", *HELD)).sentence]
+
+
+DIFFERENT = (0.5, 0.0, 0.06, 0.001)  # by its accuracy on the control set
+
+
+def certified(*rows: Row, config: Forgetting = QUICKSTART) -> Certificate:
+    found = AUDIT.certify("Has it?", config, pa.Table.from_pylist(list(rows), SUMMARY))
+    assert found is not None
+    return found
+
+
+def test_each_target_has_a_line_and_those_that_decide_come_first() -> None:
+    found = certified(*target("a", *CLEARED), *target("b", *HELD), *target("c", *OPEN))
+    assert [("b", "not forgotten"), ("c", "undecided"), ("a", "forgotten")] == [
+        (each.target, each.answer) for each in found.findings
+    ]
+    assert "Has each of these models forgotten" in found.asked
+
+
+def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_once() -> None:
+    outputs = tuple(map(File, ("in/kept.csv", "sent.csv", "sent.parquet", "later/kept.v2")))
+    given = replace(QUICKSTART, given=ExternalTargets(outputs=outputs))
+    rows = [each for file in ("kept.csv", "sent.csv", "sent.parquet", "kept.v2") for each in target(file, *CLEARED)]
+    found = certified(*rows, config=given)
+    assert ["kept.csv", "sent.csv", "sent.parquet", "kept.v2"] == [each.target for each in found.findings]
+    alone = certified(*target("kept.csv", *CLEARED), config=replace(given, given=ExternalTargets(outputs=outputs[:1])))
+    assert ["kept"] == [each.target for each in alone.findings]
+    assert "trained on" not in found.asked + alone.asked
+    two = replace(QUICKSTART, targets=(Target(1.0, 1.0), Target(calibration=1.0), Target(0.1)))
+    trained = certified(*target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=two)
+    assert trained.asked.endswith(
+        "nobody was given? D_C + D_Q: trained on the whole of the calibration set and on the whole of the data set in "
+        "question. D_C: trained on the whole of the calibration set; it never saw the data set in question."
+    )
+    assert (
+        "trained on 5 % of the calibration set and on 50 % of the data set in question, then made to forget the "
+        "latter by fine-tuning" == Target.parse("0.05D_C+0.5D_Q-fine-tuning").explain()
+    )
+
+
+def test_many_trained_targets_are_explained_together() -> None:
+    shares = tuple(Target(at / 10, 1.0) for at in range(1, 8))
+    rows = [each for share in shares for each in target(str(share), *CLEARED)]
+    asked = certified(*rows, config=replace(QUICKSTART, targets=shares)).asked
+    assert asked.endswith("0.1 D_Q a tenth of it; whose name has no D_Q never saw it.")
+    assert "trained on 10 %" not in asked
+
+
+def test_an_accusation_shows_the_test_that_made_it_and_nothing_else() -> None:
+    (finding,) = certified(*target("b", *HELD)).findings
+    assert "" == finding.target
+    assert "of 1,000 models that never saw it about 1 would look so." in finding.sentence
+    assert "Models that hold at least 8 % of the data set look so." in finding.sentence
+    assert finding.line is not None
+    assert (0.001, None, 0.025) == (finding.line.estimate, finding.line.low, finding.line.boundaries[0].value)
+
+
+def test_who_is_cleared_is_shown_with_the_share_that_may_be_held() -> None:
+    (finding,) = certified(*target("a", *CLEARED)).findings
+    assert "and holds at most 6 % of it (95 % limit)." in finding.sentence
+    assert finding.line is not None
+    assert (0.06, 0.1) == (finding.line.high, finding.line.boundaries[0].value)
+
+
+def test_without_targets_it_says_what_the_verdict_says() -> None:
+    found = certified()
+    (finding,) = found.findings
+    assert "Undecided: nothing has been decided." == finding.sentence
+    assert ("", (RUN_AGAIN,)) == (found.error, found.steps)
+
+
+def share(name: str, models: int) -> Row:
+    return row("share of D_Q held", {"target": name}, Estimate(None, None, None, models), "training", 0.0)
+
+
+def less_sure(name: str) -> Row:
+    less = Estimate(1.0, 0.5, 1.5, 1)
+    return row("surer of control than of D_Q", {"target": name}, less, "training", 0.0, p_value=0.001)
+
+
+def repeated(name: str) -> Row:
+    return row("repeated pictures with two answers", {"target": name}, proportion(3, 40), "picture", 0.0)
+
+
+def silent(name: str) -> list[Row]:
+    """The rows of a target that names no class."""
+    cleared = target(name, *CLEARED)
+    return [{**each, "estimate": None} if each["metric"].startswith("accuracy") else each for each in cleared]
+
+
+@pytest.mark.parametrize(
+    ("rows", "rule", "why"),
+    [
+        (
+            target("a", *DIFFERENT),
+            UNLIKE_OTHERS,
+            "Its accuracy on the control set is 0.9, that of models that never saw the data set 0.91 (p = 0.001): it "
+            "knows other data, has another design or was changed.",
+        ),
+        (
+            [*target("a", *CLEARED), repeated("a")],
+            TWO_ANSWERS,
+            "3 of 40 pictures that were handed out twice got two answers.",
+        ),
+        (
+            [*target("a", *CLEARED), less_sure("a")],
+            LESS_SURE,
+            "It is less sure of the data set than of images of the same source that nobody was given (p = 0.001), as "
+            "no model is that never saw either: it was made to deny the data set, or was changed.",
+        ),
+        (
+            silent("a"),
+            ONE_CLASS,
+            "Its table says nothing of the other classes, so that its accuracy on the control set is unknown.",
+        ),
+    ],
+)
+def test_who_is_not_judged_is_told_why_and_what_to_do_and_is_shown_no_share(
+    rows: list[Row], rule: Rule[TargetEvidence], why: str
+) -> None:
+    found = certified(*rows)
+    (finding,) = found.findings
+    assert ("not judged", why, None) == (finding.answer, finding.sentence, finding.line)
+    assert (REMEDIES[rule],) == found.steps
+
+
+def test_the_rule_names_every_reason_for_which_nobody_is_judged() -> None:
+    assert (
+        "The answer is “not forgotten” where a model is surer of the data set than of the control set, images of the "
+        "same source that nobody was given (one side of a randomisation test, p at most 0.025 over all models "
+        "together). Otherwise it is “undecided” where it has not answered. Otherwise it is “not judged” where there is "
+        "no control set, or no model that never saw the data set to compare it with. Otherwise it is “not judged” "
+        "where a picture that was handed out twice got two answers. Otherwise it is “not judged” where its table says "
+        "nothing of the other classes. Otherwise it is “not judged” where on the control set its accuracy, or its "
+        "agreement with models that never saw the data set, is unlike theirs (p below 0.01 each). Otherwise it is “not "
+        "judged” where it is less sure of the data set than of the control set, as no model is that never saw either "
+        "(p below 0.01). Otherwise it is “forgotten” where it may hold at most 10 % of the data set (95 % limit). The "
+        "answer is “undecided” where none of these conditions holds."
+    ) == certified(*target("a", *DIFFERENT)).rule
+
+
+def test_each_reason_of_several_targets_is_mended_once() -> None:
+    several = *target("a", *OPEN), *target("b", *DIFFERENT), *target("c", *DIFFERENT), *target("d", *CLEARED)
+    assert (REMEDIES[UNLIKE_OTHERS], MORE) == certified(*several).steps
+    assert (RUN_AGAIN, MORE) == certified(share("a", 0), *target("b", *OPEN)).steps
+
+
+def test_without_a_control_set_no_test_has_an_error_rate() -> None:
+    found = certified(share("a", 5), config=TABLE1)
+    (finding,) = found.findings
+    assert "Without a control set and calibration models knowing the data set cannot be told from" in finding.sentence
+    assert ("not judged", None, "", (HOLD_BACK,)) == (finding.answer, finding.line, found.error, found.steps)
+
+
+def test_the_error_of_a_share_is_told_where_one_is_known() -> None:
+    first = "Of 1,000 audits of models that never saw the data set, at most 25 call any of them not forgotten, whatever"
+    known = certified(*target("a", *CLEARED)).error
+    assert known.startswith(first)
+    assert known.endswith("at most 5 are called forgotten.")
+    unknown = certified(share("a", 1), *target("a", *CLEARED)[1:])
+    assert unknown.error == f"{first} else these hold."
+    assert (MORE,) == unknown.steps
+    named = replace(QUICKSTART, query=replace(QUICKSTART.query, control=Part(QUICKSTART.query.data, 1400, 30)))
+    of_named = certified(*target("a", *CLEARED), config=named).error
+    assert "whatever else these hold, if the data set and the control set were drawn from one pool" in of_named
+
+
+def test_where_images_alone_are_shown_scores_are_asked_for() -> None:
+    images = replace(QUICKSTART, measures=("examples",), targets=(Target(query=1.0),))
+    assert ("Ask what the models know, too: measures=scores.",) == certified(config=images).steps
+
+
+TESTED = {"effect": 2.5, "effect_low": 1.0, "effect_high": 4.0, "p": 0.01, "p_adjusted": 0.02, "p_other": 0.99}
+HOLDS = {"share": 0.2, "share_low": 0.1, "share_high": 0.3}
+LIKE = {"accuracy": 0.9, "accuracy_calibration": 0.92, "accuracy_p": 0.4}
+LIKE |= {"agreement": 0.7, "agreement_calibration": 0.8, "agreement_p": 0.005}
+ANSWERED_TWICE = {"repeats": 50, "disagreeing": 3}
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        (
+            TESTED | HOLDS | LIKE | ANSWERED_TWICE,
+            TargetEvidence(
+                2,
+                0.02,
+                Estimate(0.2, 0.1, 0.3, 2),
+                LikenessCheck(0.9, 0.92, 0.4),
+                LikenessCheck(0.7, 0.8, 0.005),
+                0.1,
+                3,
+                50,
+                p_other=0.99,
+            ),
+        ),
+        (TESTED, TargetEvidence(2, 0.02, None, UNKNOWN, UNKNOWN, 0.1, p_other=0.99)),
+        ({}, TargetEvidence(2, None, None, UNKNOWN, UNKNOWN, 0.1)),
+    ],
+)
+def test_what_is_written_of_a_target_is_read_back(known: Row, expected: TargetEvidence) -> None:
+    target = dict.fromkeys(DECISIONS.names) | {"name": "b", "models": 2, "repeats": 0, "disagreeing": 0} | known
+    other = target | {"name": "a", "share": 0.9, "p_adjusted": 0.5}
+    written = [share_row(other), share_row(target), *side_rows(other), *side_rows(target), *likeness_rows(target)]
+    rows = {(row["metric"], row["setting"]): row for row in written}
+    assert expected == read_target_evidence(rows, '{"target": "b"}', 0.1)
+
+
+def test_a_target_that_did_not_answer_has_a_share_of_no_value() -> None:
+    assert (None, 0) == tuple(unanswered_row("c")[name] for name in ("estimate", "n"))

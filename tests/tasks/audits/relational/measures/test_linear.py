@@ -1,0 +1,99 @@
+"""What the summary says of the linear model."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tasks.audits.relational.config import Linear, Relational
+from tasks.audits.relational.measures.linear import CURVES_MEASURE, PRIVATE_MEASURE, RECOVERY_MEASURE
+from tasks.audits.relational.trainings import Trainings
+from tasks.contract.job import Job
+from tasks.contract.measure import Measure, Tables
+from tasks.linear_memorization.gradient_flow import CURVES
+from tasks.linear_memorization.private import PRIVATE
+from tasks.linear_memorization.recovery import RECOVERY
+from tests.tasks.audits.relational.made_up import NUMERIC
+
+MEASURES = (CURVES_MEASURE, RECOVERY_MEASURE, PRIVATE_MEASURE)
+
+
+def told(measure: Measure, *tables: pa.Table) -> dict[tuple[str, str], tuple[Any, ...]]:
+    names = ("estimate", "low", "high", "n", "null")
+    return {
+        (row["metric"], row["setting"]): tuple(row[name] for name in names)
+        for row in measure.rows(Tables(tables), NUMERIC)
+    }
+
+
+def curve(samples: int, features: int, *memorization: float) -> pa.Table:
+    rows = [
+        {
+            "samples": samples, "features": features, "time": 10.0**at, "n": 5,
+            "learning": 0.5 + at / 10, "learning_low": 0.4, "learning_high": 0.9,
+            "memorization": value, "memorization_low": value - 0.1, "memorization_high": value + 0.1,
+        }
+        for at, value in enumerate(memorization)
+    ]  # fmt: skip
+    return pa.Table.from_pylist(rows, CURVES)
+
+
+def test_a_curve_is_told_by_its_highest_point_and_its_end() -> None:
+    found = told(CURVES_MEASURE, curve(30, 30, 0.5, 0.75, 0.625), curve(10, 60, 0.5, 0.625, 0.875))
+    size, other = '{"d": 30, "n": 30}', '{"d": 60, "n": 10}'
+    assert (0.75, 0.65, 0.85, 5, 0.5) == found["highest memorization", '{"d": 30, "n": 30, "time": 10.0}']
+    assert (0.625, 0.525, 0.725, 5, 0.5) == found["memorization at the end", size]
+    assert (0.7, 0.4, 0.9, 5, None) == found["learning at the end", size]
+    assert 0.875 == found["memorization at the end", other][0]
+    assert 6 == len(found)
+
+
+@pytest.mark.parametrize("error", [1e-9, None])
+def test_a_recovery_is_told_by_its_share_and_its_largest_error(error: float | None) -> None:
+    row = dict.fromkeys(RECOVERY.names) | {"samples": 3, "features": 9, "n": 4, "error_max": error}
+    row |= {"recovered": 0.75, "recovered_low": 0.5, "recovered_high": 1.0}
+    found = told(RECOVERY_MEASURE, pa.Table.from_pylist([row], RECOVERY))
+    size = '{"d": 9, "n": 3}'
+    assert (0.75, 0.5, 1.0, 4, 0.0) == found["x recovered", size]
+    assert (error, None, None, 4 if error else 0, None) == found["largest error of a recovered x", size]
+
+
+def private(mechanism: str, epsilon: float | None, query: str, m: float, bound: float | None) -> dict[str, Any]:
+    row = dict.fromkeys(PRIVATE.names) | {"mechanism": mechanism, "epsilon": epsilon, "query": query, "m": m}
+    return row | {"low": m - 0.05, "high": m + 0.05, "n": 100, "bound": bound, "success_bound": 0.9}
+
+
+def test_of_two_queries_the_better_one_is_held_against_the_bounds() -> None:
+    rows = [
+        private("randomised_response", 1.0, "raw", 0.1, 1.4),
+        private("randomised_response", 1.0, "ratio", 0.3, 1.4),
+        private("noisy_descent", 1.0, "raw", 0.2, None),
+        private("none", None, "raw", 0.8, None),
+    ]
+    found = told(PRIVATE_MEASURE, pa.Table.from_pylist(rows, PRIVATE))
+    measured = {json.loads(at)["mechanism"]: value[0] for (name, at), value in found.items() if name[0] == "m"}
+    assert {"randomised_response": 0.3, "noisy_descent": 0.2, "none": 0.8} == measured
+    at = '{"epsilon": 1.0}'
+    bounds = {name: value[0] for name, value in found.items() if name[0][0] != "m"}
+    assert {("epsilon / H(X)", at): 1.4, ("bound on m by success", at): 0.9} == bounds  # of a pure epsilon alone
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_without_its_table_a_measure_says_nothing(measure: Measure) -> None:
+    assert {} == told(measure)
+
+
+def test_curves_and_recovery_look_at_the_same_samples() -> None:
+    config = Relational(measures=("linear", "private"), linear=Linear(((3, 9), (5, 5)), 2))
+    planned = [measure.plan(config, Trainings(())) for measure in MEASURES[:2]]
+    for curves, recovery in zip(*planned, strict=True):
+        seen = [(job.config.samples, job.config.features, job.config.seed) for job in (curves, recovery)]
+        assert seen[0] == seen[1]
+    alone = PRIVATE_MEASURE.plan(config, Trainings(()))
+    assert isinstance(alone, Job)
+    assert config.linear.epsilons == alone.config.epsilons
+    for measure in MEASURES:
+        assert () == measure.plan(Relational(), Trainings(()))

@@ -1,0 +1,64 @@
+"""What the tables say together, whichever of them there are."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pyarrow as pa
+import pytest
+
+from tasks.audits.relational.config import About
+from tasks.audits.relational.measures import MEASURES, summary
+from tasks.audits.relational.measures.repeats import REPEATS
+from tasks.contract.job import Inputs
+from tasks.contract.schemas import SUMMARY
+from tasks.linear_memorization.gradient_flow import Flow, curves
+from tasks.linear_memorization.private import Private, private
+from tasks.linear_memorization.recovery import Recovery, recovery
+from tests.tasks.audits.relational.made_up import NUMERIC, counted, measured
+
+READ = [measure.name for measure in MEASURES if measure.rows is not None]
+
+
+@cache
+def tables() -> dict[str, pa.Table]:
+    """A table of each measure that the summary reads."""
+    return {
+        "memorization": measured(counted((8, 20), (2, 20))),
+        "repeats": pa.Table.from_pylist([{"repeats": 10, "differing": 1, "key": "ab" * 32}], REPEATS),
+        "linear_curves": curves(Flow(5, 9, trainings=3, per_decade=1), []),
+        "linear_recovery": recovery(Recovery(5, 9, trainings=3), []),
+        "linear_private": private(Private(epsilons=(1.0,), trainings=5), []),
+    }
+
+
+def told(inputs: Inputs, about: About = NUMERIC) -> list[dict[str, object]]:
+    found = summary(about, inputs)
+    assert SUMMARY == found.schema
+    rows = found.to_pylist()
+    assert len(rows) == len({(row["metric"], row["setting"]) for row in rows})  # each is found by these two
+    return rows
+
+
+def test_every_table_that_is_read_has_rows() -> None:
+    assert READ == list(tables())
+    assert all(told([table]) for table in tables().values())
+
+
+def test_the_answers_row_comes_first_in_whatever_order_the_tables_are() -> None:
+    every = told(list(tables().values()))
+    assert ("relational m", '{"at": "end", "golds": "one", "questions": "numeric", "score": "exact match"}') == (
+        every[0]["metric"], every[0]["setting"],
+    )  # fmt: skip
+    assert every == told(list(reversed(tables().values())))
+
+
+@pytest.mark.parametrize("missing", READ)
+def test_without_one_of_the_tables_the_rows_of_the_others_are_there(missing: str) -> None:
+    kept = [table for name, table in tables().items() if name != missing]
+    assert [row for table in kept for row in told([table])] == told(kept)
+
+
+def test_without_any_table_there_is_no_row() -> None:
+    assert [] == told([])
+    assert [] == told([tables()["memorization"].slice(0, 0)])

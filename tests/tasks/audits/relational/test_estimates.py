@@ -1,0 +1,115 @@
+"""Intervals over contexts, and the entropy of answers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tasks.audits.relational.estimates import ContextSums, contrasts, entropy, sum_by_context
+from tasks.numerics.statistics import Estimate
+
+
+def drawn(rng: np.random.Generator, contexts: int, rate: float, alike: float, models: int = 1) -> ContextSums:
+    """Questions of contexts, 1 to 5 each, that are answered at a rate which contexts differ in by `alike`.
+
+    Each column is a model's, which knows its own contexts.
+    """
+    scale, size = 1 / alike - 1, (contexts, models)
+    rates = rng.beta(rate * scale, (1 - rate) * scale, size) if rate else np.zeros(size)
+    places = np.repeat(np.arange(contexts), rng.integers(1, 6, contexts))
+    return sum_by_context((rng.random((len(places), models)) < rates[places]).astype(float), places)
+
+
+def test_questions_are_summed_by_context() -> None:
+    found = sum_by_context(np.array([[1.0, 0.5], [0.0, 0.5], [1.0, 0.0]]), np.array([7, 7, 3]))
+    assert [[1.0, 0.0], [1.0, 1.0]] == found.sums.tolist()
+    assert [1.0, 2.0] == found.counts.tolist()
+    assert pytest.approx([2 / 3, 1 / 3]) == found.means.tolist()
+
+
+def test_the_estimates_are_of_the_questions_alone_and_inside_their_intervals() -> None:
+    train, validation = sum_by_context(np.ones((4, 1)), np.arange(4)), sum_by_context(np.zeros((2, 1)), np.arange(2))
+    (found,) = contrasts(train, validation, 500, 0)
+    assert (1.0, 0.0, 1.0) == (found.train.value, found.validation.value, found.difference.value)
+    assert (4, 2, 6) == (found.train.n, found.validation.n, found.difference.n)
+    for estimate in (found.train, found.validation, found.difference):
+        assert estimate.low is not None
+        assert estimate.value is not None
+        assert estimate.high is not None
+        assert estimate.low < estimate.high
+        assert estimate.low <= estimate.value <= estimate.high
+
+
+def test_a_part_without_questions_has_no_estimate() -> None:
+    nothing = sum_by_context(np.empty((0, 1)), np.empty(0, int))
+    (found,) = contrasts(sum_by_context(np.ones((2, 1)), np.arange(2)), nothing, 50, 0)
+    assert Estimate(None, None, None, 2) == found.difference
+    assert found.p_value is None
+
+
+def test_an_interval_comes_from_its_seed() -> None:
+    rng = np.random.default_rng(0)
+    parts = drawn(rng, 30, 0.3, 0.3), drawn(rng, 20, 0.3, 0.3)
+    assert contrasts(*parts, 200, 1) == contrasts(*parts, 200, 1)
+    assert contrasts(*parts, 200, 1) != contrasts(*parts, 200, 2)
+
+
+def test_the_p_value_is_below_a_fortieth_where_the_interval_lies_above_zero() -> None:
+    rng = np.random.default_rng(0)
+    for rate in (0.1, 0.2, 0.25, 0.3, 0.5):
+        (found,) = contrasts(drawn(rng, 60, rate, 0.2), drawn(rng, 40, 0.1, 0.2), 999, 0)
+        assert found.p_value is not None
+        assert found.difference.low is not None
+        assert (found.difference.low > 0) == (found.p_value <= 0.025)
+
+
+@pytest.mark.parametrize(
+    ("contexts", "rate", "alike"),
+    [((100, 50), 0.0, 0.3), ((300, 100), 0.01, 0.3), ((100, 30), 0.1, 0.5), ((600, 200), 0.3, 0.3)],
+)
+def test_where_nothing_is_memorised_the_interval_covers_zero_and_few_are_accused(
+    contexts: tuple[int, int], rate: float, alike: float
+) -> None:
+    """The verdict's rule under its null, 400 models each, twenty at a time with the same resamples of contexts."""
+    rng = np.random.default_rng(1)
+    covered = accused = 0
+    for seed in range(20):
+        train, validation = (drawn(rng, count, rate, alike, 20) for count in contexts)
+        for found in contrasts(train, validation, 1000, seed):
+            m = found.difference
+            assert m.low is not None
+            assert m.high is not None
+            covered += m.low <= 0 <= m.high
+            accused += m.low > 0
+    assert covered >= 0.93 * 400
+    assert accused <= 0.04 * 400  # 2.5 % expected; 4 % or more has a probability of 4 % at that
+
+
+def test_a_share_of_memorised_answers_is_found() -> None:
+    rng = np.random.default_rng(2)
+    found = 0
+    for seed in range(10):
+        parts = drawn(rng, 400, 0.12, 0.3, 10), drawn(rng, 150, 0.04, 0.3, 10)
+        for each in contrasts(*parts, 1000, seed):
+            found += each.difference.low is not None and each.difference.low > 0
+    assert found >= 80
+
+
+def test_equally_frequent_answers_have_the_logarithm_of_their_number() -> None:
+    assert pytest.approx(math.log(4)) == entropy([("1",), ("2",), ("3",), ("4",)] * 25)
+
+
+def test_one_answer_has_none() -> None:
+    assert 0.0 == entropy(["7"] * 20)
+
+
+def test_frequencies_count() -> None:
+    expected = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
+    assert pytest.approx(expected) == entropy(["a"] * 75 + ["b"] * 25)
+
+
+@pytest.mark.parametrize("answers", [[], ["1"] * 9, [str(n) for n in range(1000)], [str(n % 100) for n in range(999)]])
+def test_it_is_not_estimated_from_fewer_than_ten_samples_for_each_likely_answer(answers: list[str]) -> None:
+    assert entropy(answers) is None

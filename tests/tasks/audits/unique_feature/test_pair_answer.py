@@ -1,0 +1,298 @@
+"""The answer on pairs of trainings follows from rows that were chosen beforehand, and says what it does not decide."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tasks.audits.unique_feature import AUDIT, UniqueFeature
+from tasks.audits.unique_feature.answer import verdict
+from tasks.audits.unique_feature.measures.canary_scores import EFFECT
+from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, SHARED
+from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL
+from tasks.audits.unique_feature.pair_answer import CHOSEN_GLYPH_LIMITS, CHOSEN_LIMITS, unit_name
+from tasks.audits.unique_feature.population import GLYPHS
+from tasks.contract.certificate import Certificate
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.verdict import Verdict
+from tasks.datasets.features import Glyph
+from tasks.datasets.features import describe_feature as name_of
+
+A = Glyph()
+GLYPH = Glyph(kind="random", seed=1)
+
+
+def pair_verdict(summary: pa.Table, **config: Any) -> Verdict:
+    return verdict(UniqueFeature(**config), summary)
+
+
+def of_pairs(*row: Any) -> Certificate:
+    found = AUDIT.certify("Is it?", UniqueFeature(), table(*row))
+    assert found is not None
+    return found
+
+
+def table(estimate: float | None, low: float | None, high: float | None, n: int = 12, *more: Any) -> pa.Table:
+    row = dict.fromkeys(SUMMARY.names) | {"metric": EFFECT[0], "setting": EFFECT[1], "unit": "pair of trainings"}
+    rows = [row | {"estimate": estimate, "low": low, "high": high, "n": n}, *more]
+    return pa.Table.from_pylist(rows, SUMMARY)
+
+
+def called(model: str, rate: float) -> dict[str, Any]:
+    setting = json.dumps({"model": model, "test": "welch"})
+    row = {"metric": "rate called memorised", "setting": setting, "estimate": rate, "n": 12}
+    return dict.fromkeys(SUMMARY.names) | row
+
+
+@pytest.mark.parametrize(
+    ("estimate", "low", "high", "answer"),
+    [
+        (0.366, 0.193, 0.540, "memorised"),
+        (0.021, -0.031, 0.073, "not seen"),
+        (-0.05, -0.14, 0.04, "not seen"),
+        (-0.2, -0.35, -0.05, "undecided"),  # below the bound by chance: an effect at it would hardly have shown
+        (0.05, -0.1, 0.2, "undecided"),  # an effect that would matter cannot be excluded
+        (0.0, -0.2, 0.1, "undecided"),  # nor at the bound itself
+        (0.0, 0.0, 0.0, "not seen"),
+    ],
+)
+def test_the_interval_decides(estimate: float, low: float, high: float, answer: str) -> None:
+    said = pair_verdict(table(estimate, low, high, 12, *calls(0.0, 12, 239, p_value=0.5)))
+    assert answer == said.answer
+    assert said.sentence.lower().startswith(answer)
+    for number in (estimate, low, high):
+        assert f"{number:.4g}" in said.sentence
+    assert "12 pairs of trainings" in said.sentence
+    assert "a single training image with the letter A changes" in said.sentence
+    assert [EFFECT[0], CALLED, BEYOND] == [metric for metric, _ in said.rows]
+
+
+def test_one_training_has_no_interval_and_decides_nothing() -> None:
+    said = pair_verdict(table(5.0, None, None, 1))
+    assert "undecided" == said.answer
+    assert "no interval" in said.sentence
+
+
+def test_a_few_trainings_decide_nothing_however_well_they_agree() -> None:
+    assert ["undecided", "memorised"] == [pair_verdict(table(0.3, 0.2, 0.4, n)).answer for n in (5, 6)]
+    clear = [table(0.0, -0.01, 0.01, n, *calls(0.0, n, p_value=0.5)) for n in (5, 6)]
+    assert ["undecided", "not seen"] == [pair_verdict(each).answer for each in clear]
+
+
+@pytest.mark.parametrize("nothing", [table(None, None, None, 0), SUMMARY.empty_table()])
+def test_without_scores_there_is_no_answer_yet(nothing: pa.Table) -> None:
+    assert "undecided" == pair_verdict(nothing).answer
+
+
+def test_it_says_how_often_the_published_test_accuses_the_innocent() -> None:
+    said = pair_verdict(table(0.4, 0.2, 0.6, 12, called("canary", 0.25), called("twin", 1 / 12)))
+    assert "calls 3 of 12 canary models memorised, and 1 of 12 of their twins" in said.published
+    assert "published" not in said.limits
+
+
+def test_a_null_run_says_that_it_is_one() -> None:
+    assert "carried another feature" in pair_verdict(table(0.0, -0.01, 0.02), burnt=GLYPH).sentence
+    assert "carried another" not in pair_verdict(table(0.0, -0.01, 0.02), feature=GLYPH).sentence
+
+
+@pytest.mark.parametrize(
+    ("asked", "carried", "drawn", "image", "probe"),
+    [
+        (A, None, False, "the letter A", "the letter A"),
+        (A, GLYPH, False, "another one", "the letter A"),
+        (GLYPH, A, False, "another one", name_of(GLYPH)),
+        (A, None, True, "a feature drawn from the family of the letter A", "that feature"),
+    ],
+)
+def test_it_names_the_feature_that_was_in_the_image_and_the_one_asked_about(
+    asked: Glyph, carried: Glyph | None, drawn: bool, image: str, probe: str
+) -> None:
+    said = pair_verdict(table(0.4, 0.2, 0.6), feature=asked, burnt=carried, drawn=drawn).sentence
+    told = (
+        f"a single training image with {image} changes log P(its label | {probe}) - log P(its label | a random patch)"
+    )
+    assert said.startswith(f"Memorised: {told}")
+
+
+def calls(share: float, n: int, others: int = 200, p_value: float = 0.5, **shared: bool) -> list[dict[str, Any]]:
+    setting = json.dumps({"false discovery rate": 0.05, "others": others} | shared)
+    row = dict.fromkeys(SUMMARY.names) | {"metric": CALLED, "setting": setting, "estimate": share, "n": n}
+    small = {"metric": BEYOND, "setting": '{"p": 0.05}', "estimate": 0.2, "low": 0.1, "high": 0.4, "n": n}
+    return [row, dict.fromkeys(SUMMARY.names) | small | {"p_value": p_value}]
+
+
+def test_a_minority_that_is_called_is_never_said_to_be_not_seen() -> None:
+    said = pair_verdict(table(0.02, -0.03, 0.07, 20, *calls(0.15, 20)))
+    assert "memorised" == said.answer
+    assert "3 of 20 canaries are called memorised one by one (paired rank among 200 others" in said.sentence
+    assert "20 % of all are found beyond chance at p of 0.05 (95 % interval 10 % to 40 %)" in said.sentence
+    assert [CALLED, EFFECT[0], BEYOND] == [metric for metric, _ in said.rows]  # what decided comes first
+
+
+def exactly(share: float, n: int, p_value: float = 0.5) -> list[dict[str, Any]]:
+    called, small = calls(share, n, p_value=p_value)
+    return [called | {"setting": json.dumps({"false discovery rate": 0.05, GLYPHS: 4457400})}, small]
+
+
+def test_exact_ranks_say_among_how_many_glyphs_and_clear_a_hundred_canaries() -> None:
+    said = pair_verdict(table(0.02, -0.03, 0.07, 100, *exactly(0.01, 100)))
+    assert "memorised" == said.answer
+    told = (
+        "1 of 100 canaries is called memorised one by one (rank among all 4,457,400 glyphs, false discovery rate 5 %)"
+    )
+    assert told in said.sentence
+    assert (True, False) == (CHOSEN_GLYPH_LIMITS in said.limits, CHOSEN_LIMITS in said.limits)
+    clear = pair_verdict(table(0.02, -0.03, 0.07, 100, *exactly(0.0, 100)), drawn=True)
+    assert ("not seen", False) == (clear.answer, CHOSEN_GLYPH_LIMITS in clear.limits)
+
+
+def test_ranks_alone_can_accuse_and_cannot_clear() -> None:
+    called, cleared = (pair_verdict(pa.Table.from_pylist(exactly(share, 20), SUMMARY)) for share in (0.5, 0.0))
+    assert called.sentence.startswith("Memorised: 10 of 20 canaries are called memorised one by one")
+    assert "undecided" == cleared.answer
+
+
+def test_where_a_single_canary_could_not_be_called_nothing_is_cleared() -> None:
+    said = pair_verdict(table(0.02, -0.03, 0.07, 100, *calls(0.0, 100)))
+    assert "undecided" == said.answer
+    assert "0 of 100 canaries are called memorised" in said.sentence
+    assert "fewer than 10 could not have been called: rank each among more others (family.count=1999)" in said.sentence
+    few = pair_verdict(table(0.02, -0.03, 0.07, 12, *calls(0.0, 12, 10)))
+    assert ("undecided", True) == (few.answer, "none could have been called" in few.sentence)
+    could = pair_verdict(table(0.02, -0.03, 0.07, 100, *calls(0.0, 100, 1999)))
+    assert ("not seen", False) == (could.answer, "could" in could.sentence)
+
+
+@pytest.mark.parametrize(
+    ("p_value", "answer"), [(0.001, "memorised"), (0.0011, "undecided"), (0.05, "undecided"), (0.051, "not seen")]
+)
+def test_more_small_ranks_than_chance_brings_count_where_none_is_called(p_value: float, answer: str) -> None:
+    said = pair_verdict(table(0.02, -0.03, 0.07, 10, *calls(0.0, 10, p_value=p_value)))
+    assert answer == said.answer
+    assert (BEYOND if answer == "memorised" else EFFECT[0]) == said.rows[0][0]
+    assert (answer != "not seen") == (f"chance brings so many small ranks in {p_value:.2g} of runs" in said.sentence)
+
+
+def test_the_ranks_of_canaries_that_share_training_seeds_decide_nothing() -> None:
+    shared = calls(0.9, 10, p_value=1e-9, **{SHARED: True})
+    said = pair_verdict(table(0.02, -0.03, 0.07, 10, *shared))
+    assert "undecided" == said.answer
+    assert "canaries share training seeds, so that their ranks decide nothing" in said.sentence
+
+
+def test_it_says_where_the_level_of_ranks_rests_on_a_choice() -> None:
+    rows = table(0.4, 0.2, 0.6, 12, *calls(0.5, 12))
+    assert [True, False] == [CHOSEN_LIMITS in pair_verdict(rows, drawn=drawn).limits for drawn in (False, True)]
+
+
+def test_without_ranks_no_canary_is_cleared_and_the_answer_says_why() -> None:
+    said = pair_verdict(table(0.02, -0.03, 0.07))
+    assert "undecided" == said.answer
+    assert "No canary is ranked, as its feature has too few others of its kind" in said.sentence
+
+
+def test_canaries_of_one_training_seed_are_one_observation() -> None:
+    rows = table(5.0, None, None, 1).to_pylist()
+    said = pair_verdict(pa.Table.from_pylist([rows[0] | {"unit": "training seed"}], SUMMARY))
+    assert "undecided" == said.answer
+    assert "one training seed has no interval" in said.sentence
+
+
+def test_the_audit_offers_its_verdict() -> None:
+    assert AUDIT.verdict is not None
+    assert "memorised" == AUDIT.verdict(UniqueFeature(), table(0.4, 0.2, 0.6)).answer
+
+
+@pytest.mark.parametrize(
+    ("unit", "n", "expected"),
+    [
+        ("pair of trainings", 1, "pair of trainings"),
+        ("pair of trainings", 2, "pairs of trainings"),
+        ("canary", 3, "canaries"),
+        ("canary", 1, "canary"),
+        ("training", 5, "trainings"),
+    ],
+)
+def test_units_are_counted_in_words(unit: str, n: int, expected: str) -> None:
+    assert expected == unit_name(unit, n)
+
+
+def test_what_the_published_test_calls_is_told_of_both_kinds_of_models_or_of_none() -> None:
+    alone = pair_verdict(table(0.4, 0.2, 0.6, 12, called("canary", 0.25)))
+    unknown = pair_verdict(table(0.4, 0.2, 0.6, 12, called("canary", 0.25), called("twin", 0.0) | {"n": 0}))
+    assert [False, False] == [bool(said.published) for said in (alone, unknown)]
+
+
+def test_what_privacy_allows_one_model_stands_beside_what_it_found() -> None:
+    empty = dict.fromkeys(SUMMARY.names) | {"unit": "training", "n": 16}
+    setting = json.dumps({"delta": 1e-5, "epsilon": 1.0, "level": 0.05})
+    smaller = json.dumps({"delta": 1e-5, "epsilon": 1.0, "level": 0.01})
+    more = [
+        empty | {"metric": metric, "setting": of, "estimate": estimate}
+        for metric, of, estimate in (
+            (ONE_MODEL, setting, 0.125),
+            (ALLOWED, setting, 0.13592),
+            (ONE_MODEL, smaller, 0.0),
+            (ALLOWED, smaller, 0.0272),
+        )
+    ]
+    said = pair_verdict(table(0.4, 0.2, 0.6, 16, *more), feature=GLYPH, drawn=True)
+    assert "memorised" == said.answer
+    assert "(1, 1e-05)-differentially private in each training image" in said.limits
+    assert "one model finds at most 13.6 % of drawn features at 5 %; it found 2 of 16." in said.limits
+    assert "private" not in pair_verdict(table(0.4, 0.2, 0.6, 16), feature=GLYPH, drawn=True).limits
+
+
+# For somebody who knows no machine learning
+
+
+def test_of_pairs_it_tells_the_factor_with_its_interval() -> None:
+    (finding,) = of_pairs(0.3656, 0.1775, 0.5537).findings
+    assert "gave that image’s label 1.44 times the probability" in finding.sentence
+    assert "(95 % interval 1.19 to 1.74 times, over 12 pairs of trainings; 1 where nothing" in finding.sentence
+    assert finding.line is not None
+    assert (0.1775, 0.5537) == (finding.line.low, finding.line.high)
+
+
+def test_where_canaries_that_are_called_decide_these_are_on_the_line() -> None:
+    (finding,) = of_pairs(0.02, -0.03, 0.07, 20, *calls(0.15, 20)).findings
+    assert "memorised" == finding.answer
+    assert finding.line is not None
+    assert ("networks, of 20, that are told from their twins", 3.0) == (finding.line.what, finding.line.estimate)
+    assert "One by one, 3 of 20 are told from their twins." in finding.sentence
+
+
+def test_where_chance_hardly_brings_so_many_small_ranks_their_p_is() -> None:
+    (finding,) = of_pairs(0.02, -0.03, 0.07, 10, *calls(0.0, 10, p_value=0.0002)).findings
+    assert finding.line is not None
+    assert (0.0002, 0.001) == (finding.line.estimate, finding.line.boundaries[0].value)
+    assert "with p = 0.0002." in finding.sentence
+
+
+def test_of_a_null_it_says_that_nothing_is_to_be_found() -> None:
+    config = UniqueFeature(burnt=GLYPH)
+    found = AUDIT.certify("Is it?", config, table(0.02, 0.01, 0.03))
+    assert found is not None
+    said = found.findings[0].sentence
+    assert (
+        "Networks that saw another feature in one training image gave that image’s label, when shown the letter A,"
+        in said
+    )
+    assert "so this is a null: nothing is to be found." in said
+    assert "Nothing is disclosed by this: it is a false alarm." in found.steps[0]
+    assert "run the audit itself: burnt=null." in found.steps[1]
+
+
+def test_without_an_interval_the_effect_is_told_and_one_beyond_all_numbers_is_no_error() -> None:
+    (finding,) = of_pairs(0.3656, None, None, 1).findings
+    assert "1.44 times the probability" in finding.sentence
+    assert "(no interval, over 1 pair of trainings" in finding.sentence
+    assert "no interval, over 2 pairs" in of_pairs(0.5, -12.0, 13.0, 2).findings[0].sentence
+    assert "to more than 3e+43 times" in of_pairs(0.5, -900.0, 901.0, 3).findings[0].sentence
+
+
+def test_the_next_step_asks_for_more_canaries_or_more_others() -> None:
+    few = of_pairs(0.02, -0.3, 0.34, 20, *calls(0.0, 20)).steps
+    assert ("Train more canaries (canaries=200) or rank each among more others (family.count=1000): what is stored "
+            "already is not trained again.",) == few  # fmt: skip

@@ -1,0 +1,180 @@
+"""The answer on models that are asked alone: their rank decides, among the family or beside references."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tasks.audits.unique_feature import AUDIT, UniqueFeature
+from tasks.audits.unique_feature.answer import verdict
+from tasks.audits.unique_feature.config import ExternalModels
+from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, UPPER
+from tasks.audits.unique_feature.panel_answer import LIMITS
+from tasks.audits.unique_feature.population import SMALLEST
+from tasks.contract.certificate import Certificate
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.verdict import Verdict
+from tasks.datasets.features import Family, Feature, Glyph, Words
+from tasks.external.model_file import ModelFile
+from tasks.worker.files import File
+
+NAMES = Words("JANE DOE", size=9)
+
+
+def asked(feature: Feature = NAMES, members: int = 201, **given: Any) -> UniqueFeature:
+    models = ExternalModels(shape=(64, 64, 1), **given)
+    return UniqueFeature(feature=feature, given=models, family=Family(count=members - 1))
+
+
+def panel_verdict(summary: pa.Table) -> Verdict:
+    return verdict(asked(Glyph()), summary)
+
+
+def of_models(p_value: float, feature: Feature = NAMES) -> Certificate:
+    found = AUDIT.certify("Is it?", asked(feature), pushed(0.4, 0.2, 0.6, p_value))
+    assert found is not None
+    return found
+
+
+def pushed(
+    estimate: float | None,
+    low: float,
+    high: float,
+    p_value: float,
+    n: int = 1,
+    known: bool = True,
+    power: float = 0.8,
+    members: int = 201,
+) -> pa.Table:
+    setting = json.dumps({"label": 3, "label known": known})
+    rows = [
+        {"metric": "M", "setting": "{}", "estimate": 9.0},
+        {"metric": PUSH, "setting": setting, "estimate": estimate, "n": n, "null": 0.25, "p_value": p_value},
+        {"metric": OTHERS, "setting": setting, "estimate": 0.25, "low": low, "high": 0.375, "n": members - 1},
+        {"metric": UPPER, "setting": '{"confidence": 0.975}', "estimate": high, "n": n},
+        {"metric": FOUND, "setting": '{"nats": 0.1}', "estimate": power},
+        {"metric": RANK, "setting": "{}", "estimate": members * p_value, "null": (members + 1) / 2, "n": n}
+        | {"p_value": p_value},
+    ]
+    return pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in rows], SUMMARY)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p_value", "answer"),
+    [
+        (0.2, 0.6, 0.01, "memorised"),
+        (-0.2, 0.6, 0.05, "memorised"),
+        (0.2, 0.6, 0.051, "undecided"),
+        (-0.3, 0.09, 0.051, "not seen"),
+        (-0.3, SMALLEST, 0.051, "undecided"),
+    ],
+)
+def test_the_rank_decides_of_a_model_that_is_asked_alone(low: float, high: float, p_value: float, answer: str) -> None:
+    said = panel_verdict(pushed(0.4, low, high, p_value))
+    assert answer == said.answer
+    asked = "asked about the letter A and 200 others of its family, the model answers to it as number"
+    assert said.sentence.startswith(
+        f"{answer.capitalize()}: {asked} {201 * p_value:.0f} of 201 (rank p = {p_value:.2g})"
+    )
+    assert f"by 0.4 nats more than the mean of the others (95 % of these by {low:.3g} to 0.375)" in said.sentence
+    assert ((RANK, "{}"), LIMITS) == (said.rows[0], said.limits)
+    assert [RANK, PUSH, OTHERS] == [metric for metric, _ in said.rows]
+
+
+def test_a_family_too_wide_to_show_a_push_clears_nothing() -> None:
+    said = panel_verdict(pushed(-0.6, -1.0, 0.09, 0.9, power=0.1))
+    assert "undecided" == said.answer
+    assert "a push of 0.1 nats would have been found in 10 % of cases" in said.sentence
+
+
+def test_the_first_push_of_a_summary_decides() -> None:
+    rows = [pushed(0.4, 0.2, 0.6, 0.01), pushed(None, 0.0, 0.0, 1.0)]
+    assert ["memorised", "undecided"] == [panel_verdict(pa.concat_tables(each)).answer for each in (rows, rows[::-1])]
+
+
+def test_it_says_how_many_models_were_asked_and_about_which_label() -> None:
+    assert (
+        "2 models together answer to it as number 2 of 201" in panel_verdict(pushed(0.4, 0.2, 0.6, 0.01, n=2)).sentence
+    )
+    assert "the log odds of the canary's label by 0.4 nats" in panel_verdict(pushed(0.4, 0.2, 0.6, 0.01)).sentence
+    assert "it raises the log odds of label 3, which it favours most, by" in (
+        panel_verdict(pushed(0.4, 0.2, 0.6, 0.01, known=False)).sentence
+    )
+
+
+@pytest.mark.parametrize("nothing", [SUMMARY.empty_table(), pushed(None, 0.0, 0.0, 1.0)])
+def test_where_no_model_was_asked_alone_nothing_is_decided(nothing: pa.Table) -> None:
+    said = panel_verdict(nothing)
+    assert ("undecided", "Undecided: no model has been asked yet.") == (said.answer, said.sentence)
+    assert (LIMITS, ()) == (said.limits, said.rows)
+
+
+# For somebody who knows no machine learning
+
+
+def test_of_a_model_that_was_given_it_tells_the_place_among_the_family_on_which_the_answer_rests() -> None:
+    found = of_models(3 / 201)
+    (finding,) = found.findings
+    assert "memorised" == finding.answer
+    assert (
+        "Asked about 201 names, the model singled out this one more than 198 of the 200 others; of 1,000 models that "
+        "never saw it about 15 would stand so far in front."
+    ) == finding.sentence
+    line = finding.line
+    assert line is not None
+    assert (3, None, 101.0, (11, 201)) == (line.estimate, line.low, line.null, line.usual)
+    assert [(10, "memorised at place 10 and before")] == [(each.value, each.words) for each in line.boundaries]
+    assert "Does a model know the words 'JANE DOE' from the training data?" == found.asked
+    assert "at place 10 or before (a test on one side, p at most 0.05)" in found.rule
+    assert "Of 100 models that never saw the feature, about 5 are called so" in found.error
+
+
+def test_given_models_are_called_by_their_files() -> None:
+    models = tuple(ModelFile(f"folds/fold{at}.pt") for at in range(5))
+    config = asked(models=models[:1])
+    rows = pushed(0.4, 0.2, 0.6, 3 / 201)
+    found = AUDIT.certify("Is it?", config, rows)
+    assert found is not None
+    assert ["fold0"] == [each.target for each in found.findings]
+    assert "the model (fold0) answers" in AUDIT.verdict(config, rows).sentence
+    assert "fold0, fold1, fold2, fold3 and 1 more" == replace(config.given, models=models).describe
+
+
+@pytest.mark.parametrize(("p_value", "answer"), [(10 / 201, "memorised"), (11 / 201, "undecided")])
+def test_the_answer_changes_where_the_place_passes_the_boundary(p_value: float, answer: str) -> None:
+    (finding,) = of_models(p_value).findings
+    assert finding.line is not None
+    assert answer == finding.answer
+    assert (answer == "memorised") == (finding.line.estimate <= finding.line.boundaries[0].value)
+
+
+def test_what_is_asked_about_is_called_by_its_kind() -> None:
+    assert "Asked about 201 signs" in of_models(0.5, Glyph()).findings[0].sentence
+
+
+def test_the_error_rate_is_that_of_a_family_of_its_size() -> None:
+    found = AUDIT.certify("Is it?", asked(members=10), pushed(0.4, 0.2, 0.6, 0.5, members=10))
+    assert found is not None
+    assert "about 0 are called so" in found.error
+    assert found.findings[0].line is not None
+    assert (None, ()) == (found.findings[0].line.usual, found.findings[0].line.boundaries)
+
+
+def test_steps_are_for_what_was_given() -> None:
+    def steps(**given: Any) -> str:
+        found = AUDIT.certify("Is it?", asked(**given), pushed(0.4, 0.2, 0.6, 0.5))
+        assert found is not None
+        return found.steps[0]
+
+    assert "given.models=fold0.pt" in steps()
+    assert "unrounded and in single precision" in steps(outputs=(File("o.csv"),))  # whose repeats are not there
+
+
+def test_without_the_rank_beside_references_that_were_given_nothing_is_decided() -> None:
+    references = tuple(ModelFile(f"clean{at}.pt") for at in range(2))
+    config = asked(models=(ModelFile("model.pt"),), references=references, label=3)
+    for p_value in (0.01, 0.5):
+        said = verdict(config, pushed(-0.3, -0.5, 0.09, p_value))
+        assert ("undecided", True) == (said.answer, "its rank beside the references" in said.sentence)

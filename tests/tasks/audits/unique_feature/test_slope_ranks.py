@@ -1,0 +1,63 @@
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from tasks.audits.unique_feature.population import inked_cells, subset_count
+from tasks.audits.unique_feature.slope_ranks import Subsets, exposure
+from tasks.datasets.features import Glyph, draw_member
+
+
+@pytest.mark.parametrize(("count", "inked"), [(1, 1), (2, 1), (7, 3), (9, 0), (10, 10), (11, 6)])
+def test_every_choice_of_cells_is_counted_as_by_trying_them_all(count: int, inked: int) -> None:
+    values = np.random.default_rng(count).normal(size=count)
+    sums = [sum(values[list(chosen)]) for chosen in combinations(range(count), inked)]
+    assert len(sums) == subset_count(count, inked)
+    subsets = Subsets(values)
+    for least in sums:
+        assert sum(value >= least - 1e-12 for value in sums) == subsets.count_at_least(inked, least)
+    assert len(sums) == subsets.count_at_least(inked, -math.inf)
+    assert 0 == subsets.count_at_least(inked, math.inf)
+
+
+def test_equal_sums_are_ties_though_they_are_added_up_in_another_order() -> None:
+    values = np.array([0.1, 0.2, 0.3] * 3)
+    chosen = np.zeros(9, bool)
+    chosen[[0, 1, 8]] = True  # 0.6, which is also 0.2 + 0.2 + 0.2 and 0.1 + 0.3 + 0.2
+    tried = [round(10 * sum(values[list(three)])) for three in combinations(range(9), 3)]
+    assert sum(value >= 6 for value in tried) / len(tried) == Subsets(values).p_value(chosen)
+
+
+def test_where_nothing_differs_between_cells_no_glyph_stands_out() -> None:
+    assert 1.0 == Subsets(np.zeros(25)).p_value(inked_cells(Glyph()))
+
+
+def test_the_letter_that_alone_is_favoured_is_the_first_of_all_glyphs_of_its_ink() -> None:
+    inked = inked_cells(Glyph())
+    p_value = Subsets(inked.astype(float)).p_value(inked)
+    assert 1 / 4_457_400 == p_value
+    assert math.log2(4_457_400) == pytest.approx(exposure(p_value))
+    assert 0.0 == exposure(1.0)
+
+
+def test_a_drawn_glyph_has_a_small_p_as_often_as_it_says_whatever_the_cells_favour() -> None:
+    draws = np.random.default_rng(3)
+    values = [10.0, *draws.normal(size=12), *[0.0] * 12]  # one strong cell, and many ties
+    subsets = Subsets(np.array(values))
+    p_values = np.array([subsets.p_value(inked_cells(_glyph(seed))) for seed in range(600)])
+    for level in (0.5, 0.05):
+        spread = math.sqrt(level * (1 - level) / 600)
+        assert np.mean(p_values <= level) <= level + 3 * spread
+    assert np.mean(p_values <= 0.5) >= 0.5 - 3 * math.sqrt(0.25 / 600) - 0.05  # ties alone make it less
+
+
+def _glyph(seed: int) -> Glyph:
+    found = draw_member(Glyph(), seed)
+    assert isinstance(found, Glyph)
+    return found
+
+
+def test_more_cells_than_can_be_counted_are_refused() -> None:
+    with pytest.raises(ValueError, match="there are 41 cells; the choices of more than 40 cannot be counted"):
+        Subsets(np.zeros(41))

@@ -1,0 +1,135 @@
+"""The slopes of a model's response in the pixels of a feature, and its change with the weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.audits.unique_feature.population import inked_cells
+from tasks.audits.unique_feature.scores import log_probabilities
+from tasks.audits.unique_feature.slope_ranks import Subsets
+from tasks.audits.unique_feature.slopes import (
+    LEAST_INK,
+    centred_logits,
+    first_dense,
+    pixel_ink,
+    strongest_pixels,
+    weight_change_responses,
+    weighted_slopes,
+)
+from tasks.contract.schemas import MODEL
+from tasks.datasets.features import Glyph, burn, draw_member
+from tasks.models.inference import logits
+from tasks.models.networks import Architecture, network_row, weight_rows, weights_of_model
+from tests.tasks.audits.unique_feature.made_up import LABEL, reads_the_letter
+
+
+def glyphs(count: int, first: int = 0) -> np.ndarray:
+    """So many drawn glyphs, (count, 25)."""
+    found = [draw_member(Glyph(), seed) for seed in range(first, first + count)]
+    return np.array([inked_cells(glyph) for glyph in found if isinstance(glyph, Glyph)], np.float64)
+
+
+def test_the_centred_logit_does_not_saturate_and_needs_no_logits() -> None:
+    logits = np.array([[50.0, 0.0, 1.0], [70.0, 0.0, 2.0]])
+    log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    assert [50 - 17.0, 70 - 24.0] == pytest.approx(centred_logits(log_p, 0).tolist())
+
+
+def test_ink_is_counted_in_that_of_whole_images() -> None:
+    images = np.zeros((3, 2, 2, 1), np.uint8)
+    images[:, 0, 0] = 255
+    images[1, 1, 1] = 51
+    assert [[1.0 * 3, 0.0], [0.0, 0.2]] == pixel_ink(images)[..., 0].tolist()
+
+
+def test_weighted_slopes_are_those_of_the_response_less_their_mean_by_its_weights() -> None:
+    draws = np.random.default_rng(1)
+    slopes, inked = draws.normal(size=25), draws.uniform(0, 500, 25)
+    weights = 1 / (inked + LEAST_INK)
+    expected = weights * (slopes - (weights * slopes).sum() / weights.sum())
+    features = glyphs(60)
+    assert expected == pytest.approx(weighted_slopes(features, features @ slopes + 7, inked), abs=1e-9)
+    # All have equal ink: a slope that all pixels share is no response to one of them.
+    shifted = weighted_slopes(features, features @ (slopes + 3), inked)
+    assert expected == pytest.approx(shifted, abs=1e-9)
+
+
+def test_with_fewer_features_than_pixels_the_slopes_still_fit_the_responses() -> None:
+    draws = np.random.default_rng(2)
+    features, responses, inked = draws.normal(size=(12, 40)), draws.normal(size=12), draws.uniform(0, 50, 40)
+    slopes = weighted_slopes(features, responses, inked) * (inked + LEAST_INK)
+    fitted = features @ slopes
+    assert responses - responses.mean() == pytest.approx(fitted - fitted.mean(), abs=1e-9)
+
+
+def test_the_strongest_pixels_are_as_many_as_asked_for() -> None:
+    assert [False, True, True, False] == strongest_pixels(np.array([0.0, 3.0, 1.0, 1.0]), 2).tolist()
+
+
+def test_a_shift_under_noise_is_found_by_the_weights_where_plain_slopes_miss_it() -> None:
+    draws = np.random.default_rng(4)
+    inked = np.r_[np.zeros(15), np.full(10, 4000.0)]  # the place lies half where the data have ink
+    features, found = glyphs(60), {"weighted": 0, "plain": 0}
+    for seed in range(100):
+        carried = glyphs(1, 1000 + seed)[0]
+        slopes = 3 * carried + draws.normal(size=25) * np.sqrt(inked + LEAST_INK)
+        for name, known in (("weighted", inked), ("plain", np.full(25, 1e9))):
+            p_value = Subsets(weighted_slopes(features, features @ slopes, known)).p_value(carried > 0)
+            found[name] += p_value <= 0.05
+    assert found["weighted"] >= 40
+    assert found["plain"] <= 15
+
+
+def test_of_features_that_left_no_shift_as_many_are_called_as_the_level_says() -> None:
+    draws = np.random.default_rng(5)
+    inked, features = np.r_[np.zeros(15), np.full(10, 4000.0)], glyphs(60)
+    called = 0
+    for seed in range(500):
+        noise = draws.normal(size=25) * np.sqrt(inked + LEAST_INK) + 30 * (np.arange(25) == 3)  # one pixel is liked
+        subsets = Subsets(weighted_slopes(features, features @ noise, inked))
+        called += subsets.p_value(glyphs(1, 5000 + seed)[0] > 0) <= 0.05
+    assert 500 * 0.05 - 15 <= called <= 500 * 0.05 + 15  # 3 standard deviations
+
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (3, 28, 28, 1), dtype=np.uint8)
+SETS = [burn(IMAGES, draw_member(Glyph(), seed)) for seed in range(4)]
+
+
+def model(network: Architecture, weights: dict[str, np.ndarray]) -> pa.Table:
+    row = {"seed": 1, "network": network_row(network), "epochs": 1, "best_epoch": 1, "history": []}
+    return pa.Table.from_pylist([row | {"weights": weight_rows(weights)}], MODEL)
+
+
+def changed(table: pa.Table, name: str, factor: float) -> pa.Table:
+    weights = weights_of_model(table)
+    return model(Architecture("mlp1", (28, 28, 1), 10), weights | {name: weights[name] * np.float32(factor)})
+
+
+def test_of_a_dense_first_layer_its_change_counts_along_the_slopes_of_its_units() -> None:
+    twin = reads_the_letter(3.0)
+    canary = changed(twin, "dense1.weight", 1.5)
+    # The letter's unit moves the label's logit by 3, so the centred one by 3 (1 - 1/10).
+    before = [weights_of_model(twin)["dense1.weight"][0] @ images.reshape(3, -1).mean(axis=0) / 255 for images in SETS]
+    assert 0.5 * 2.7 * np.array(before) == pytest.approx(weight_change_responses(canary, twin, SETS, LABEL), rel=1e-5)
+    assert np.zeros(4) == pytest.approx(weight_change_responses(changed(twin, "dense4.weight", 2.0), twin, SETS, LABEL))
+
+
+def test_of_other_networks_it_is_what_the_change_does_to_the_response_to_first_order() -> None:
+    network = Architecture("cnn1", (28, 28, 1), 10)
+    start, other = network.initial(1), network.initial(2)
+    before = {name: values - 1e-3 * other[name] for name, values in start.items()}
+    exact = [
+        centred_logits(log_probabilities(logits(network, [start], images)[0]), 3).mean()
+        - centred_logits(log_probabilities(logits(network, [before], images)[0]), 3).mean()
+        for images in SETS
+    ]
+    assert exact == pytest.approx(
+        weight_change_responses(model(network, start), model(network, before), SETS, 3), rel=0.15
+    )
+
+
+def test_only_a_layer_that_sees_every_pixel_and_has_biases_counts_as_dense() -> None:
+    assert ("dense1.weight", "dense1.bias") == first_dense(Architecture("mlp1", (28, 28, 1), 10))
+    assert first_dense(Architecture("cnn1", (28, 28, 1), 10)) is None

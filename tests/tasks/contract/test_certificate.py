@@ -1,0 +1,99 @@
+"""The certificate of an audit that writes none: of its question, its verdict and the row that this rests on first."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tasks.contract.audit import Audit, Wording
+from tasks.contract.certificate import STEPS, Boundary, chances, line_of, number_per_hundred, steps_of_null
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import alone, blank_weak_interval, p_in_words, row
+from tasks.contract.verdict import Verdict
+from tasks.numerics.statistics import Estimate
+
+
+def judged(config: object, summary: pa.Table) -> Verdict:
+    """Memorised: the interval lies above 0,
+    as for 1 in 40.
+
+    More.
+    """
+    return Verdict("memorised", "Memorised: 0.3.", "Not all.", (("second", "{}"), ("first", "{}")))
+
+
+def audit(**fields: object) -> Audit:
+    return Audit(object, lambda _: {}, {}, lambda config: config, judged, **fields)  # type: ignore[arg-type]
+
+
+ROWS = pa.Table.from_pylist(
+    [row("first", {}, alone(1.0), "training"), row("second", {}, Estimate(0.3, 0.1, 0.5, 9), "training", 0.0)], SUMMARY
+)
+
+
+def test_it_is_made_of_the_verdict_and_the_row_that_it_rests_on_first() -> None:
+    made = audit().certify("Is it kept?", None, ROWS)
+    assert made is not None
+    assert ("Is it kept?", "Not all.", STEPS["accused"]) == (made.asked, made.beyond, made.steps)
+    assert "Memorised: the interval lies above 0, as for 1 in 40." == made.rule
+    (finding,) = made.findings
+    assert "memorised" == finding.answer
+    assert finding.sentence.startswith("Memorised: 0.3. In short: ")
+    assert finding.line is not None
+    assert ("second", 0.3, 0.1, 0.5, 0.0) == (
+        finding.line.what, finding.line.estimate, finding.line.low, finding.line.high, finding.line.null,
+    )  # fmt: skip
+
+
+def test_an_audit_without_a_verdict_has_none() -> None:
+    assert None is Audit(object, lambda _: {}, {}, lambda config: config).certify("Is it?", None, ROWS)
+
+
+def test_an_audits_own_is_taken() -> None:
+    own = audit(wording=Wording(certificate=lambda config, summary, verdict: (config, summary, verdict))).certify(
+        "", 3, ROWS
+    )
+    assert (3, ROWS, judged(3, ROWS)) == own  # type: ignore[comparison-overlap]
+
+
+def test_a_row_without_a_number_is_no_line() -> None:
+    assert None is line_of(row("none", {}, alone(None), "training"))
+    assert None is line_of(None)
+
+
+def test_a_p_value_is_held_against_its_level() -> None:
+    line = chances(0.0002, 0.025)
+    assert (0.0002, 1.0, (Boundary(0.025, "called so at 0.025 and below"),), True) == (
+        line.estimate, line.null, line.boundaries, line.logarithmic,
+    )  # fmt: skip
+
+
+def test_shares_are_told_as_numbers_of_a_hundred() -> None:
+    assert ["12", "0.12", "-5", "100", "0", "0"] == [
+        number_per_hundred(share) for share in (0.1234, 0.00123, -0.05, 1.0, 0.0, -0.0)
+    ]
+
+
+def test_after_a_null_nothing_is_done_about_training_data() -> None:
+    alarm, quiet = (steps_of_null(answer, "asked=train") for answer in ("memorised", "undecided"))
+    assert "it is a false alarm. Run the null with other seeds" in alarm[0]
+    assert "it shows what comes out where nothing can be kept" in quiet[0]
+    assert alarm[1] == quiet[1]
+    assert alarm[1].endswith("run the audit itself: asked=train.")
+
+
+def test_p_values_in_sentences_have_two_digits_and_a_floor() -> None:
+    assert ["p = 0.015", "p = 1e-6", "p < 1e-6"] == [p_in_words(p) for p in (0.0149, 1e-6, 9.9e-7)]
+
+
+def test_no_interval_of_two_nor_of_a_probability_that_leaves_its_range() -> None:
+    def has(metric: str, low: float, high: float, n: int = 12) -> bool:
+        return blank_weak_interval(row(metric, {}, Estimate(0.5, low, high, n), "training"))["low"] is not None
+
+    assert not has("M", 0.1, 0.9, n=2)
+    assert has("M", -0.1, 1.9, n=3)
+    assert has("accuracy", 0.1, 1.0)
+    central = "highly memorised within the central log p"
+    for metric in ("accuracy", "validation accuracy", "P_u", "share of D_Q held", "rate called memorised", central):
+        assert not has(metric, -0.01, 0.9)
+        assert not has(metric, 0.1, 1.01)
+    assert has("accuracy gain", -0.1, 0.2)

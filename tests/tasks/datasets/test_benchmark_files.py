@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import gzip
+import pickle
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from tasks.datasets import catalog
+from tasks.datasets.benchmark_files import (
+    CIFAR_TEST,
+    CIFAR_TRAIN,
+    SVHN_TRAIN,
+    ArrayContent,
+    cifar_source,
+    idx_source,
+    parse_idx,
+    read_batch,
+    read_cifar,
+    svhn_source,
+)
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+
+IDX_TRAIN = np.arange(5 * 4 * 3, dtype=np.uint8).reshape(5, 4, 3)
+IDX_TEST = IDX_TRAIN[:2] + 100
+LABELS = {"train-labels-idx1-ubyte": [0, 1, 2, 1, 0], "t10k-labels-idx1-ubyte": [2, 2]}
+
+
+def idx_header(*shape: int) -> bytes:
+    return struct.pack(f">BBBB{len(shape)}I", 0, 0, 8, len(shape), *shape)
+
+
+def idx_files(folder: Path, zipped: bool) -> Path:
+    files = {name: idx_header(len(labels)) + bytes(labels) for name, labels in LABELS.items()}
+    files["train-images-idx3-ubyte"] = idx_header(5, 4, 3) + IDX_TRAIN.tobytes()
+    files["t10k-images-idx3-ubyte"] = idx_header(2, 4, 3) + IDX_TEST.tobytes()
+    folder.mkdir(parents=True)
+    for name, raw in files.items():
+        (folder / (f"{name}.gz" if zipped else name)).write_bytes(gzip.compress(raw) if zipped else raw)
+    return folder
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_images_and_labels_come_back_as_they_were_written(tmp_path: Path, zipped: bool) -> None:
+    source = idx_source(idx_files(tmp_path / "set", zipped))
+    assert source is not None
+    images = source.read().images()
+    np.testing.assert_array_equal(IDX_TRAIN[..., None], images.train_images)
+    np.testing.assert_array_equal(IDX_TEST[..., None], images.test_images)
+    assert ([0, 1, 2, 1, 0], [2, 2], 3) == (images.train_labels.tolist(), images.test_labels.tolist(), images.classes)
+
+
+def test_packing_does_not_change_the_digest(tmp_path: Path) -> None:
+    sources = [idx_source(idx_files(tmp_path / str(zipped), zipped)) for zipped in (False, True)]
+    digests = {source.read().digest() for source in sources if source}
+    assert 1 == len(digests)
+
+
+def test_a_file_gunzipped_without_being_renamed_is_read(tmp_path: Path) -> None:
+    folder = idx_files(tmp_path / "set", zipped=True)
+    path = folder / "train-labels-idx1-ubyte.gz"
+    path.write_bytes(gzip.decompress(path.read_bytes()))
+    source = idx_source(folder)
+    assert source is not None
+    assert 5 == len(source.read().images().train_labels)
+
+
+def test_one_changed_pixel_changes_the_digest(tmp_path: Path) -> None:
+    folder = idx_files(tmp_path / "set", zipped=False)
+    source = idx_source(folder)
+    assert source is not None
+    before = source.read().digest()
+    path = folder / "train-images-idx3-ubyte"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x00")
+    assert before != source.read().digest()
+
+
+def test_a_folder_that_lacks_a_file_is_not_a_source(tmp_path: Path) -> None:
+    folder = idx_files(tmp_path / "set", zipped=False)
+    (folder / "t10k-labels-idx1-ubyte").unlink()
+    assert idx_source(folder) is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (idx_header(5, 4, 3) + bytes(59), "holds 59 values; its header announces 60"),
+        (b"\x00\x00\x0d\x03" + bytes(12), "not an IDX file of 3 axes: it begins with 00000d03"),
+        (b"", "begins with nothing"),
+    ],
+)
+def test_a_damaged_file_is_named(raw: bytes, message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
+        parse_idx(raw, "train-images-idx3-ubyte")
+
+
+def test_a_cut_gzip_file_is_named(tmp_path: Path) -> None:
+    folder = idx_files(tmp_path / "set", zipped=True)
+    path = folder / "train-images-idx3-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:-9])
+    source = idx_source(folder)
+    assert source is not None
+    with pytest.raises(DatasetError, match=r"train-images-idx3-ubyte\.gz cannot be read"):
+        source.read()
+
+
+CIFAR_ROWS = np.random.default_rng(0).integers(0, 256, (3, 3072), dtype=np.uint8)
+
+
+def cifar_files(folder: Path, protocol: int = 2, key: type = bytes) -> Path:
+    folder.mkdir()
+    for number, name in enumerate((*CIFAR_TRAIN, *CIFAR_TEST)):
+        names = {"data": CIFAR_ROWS, "labels": [number, 9, 0]}
+        content = {name.encode() if key is bytes else name: value for name, value in names.items()}
+        (folder / name).write_bytes(pickle.dumps(content, protocol))
+    return folder
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@pytest.mark.parametrize("key", [bytes, str])
+def test_batches_are_read_in_order_whatever_their_pickle_protocol(tmp_path: Path, protocol: int, key: type) -> None:
+    source = cifar_source(cifar_files(tmp_path / "batches", protocol, key))
+    assert source is not None
+    images = source.read().images()
+    assert (15, 32, 32, 3) == images.train_images.shape
+    assert [0, 9, 0, 1, 9, 0] == images.train_labels[:6].tolist()
+    assert [5, 9, 0] == images.test_labels.tolist()
+    # Pixel (row 2, column 5): red, green and blue lie 1024 apart.
+    assert CIFAR_ROWS[1, [69, 69 + 1024, 69 + 2048]].tolist() == images.train_images[1, 2, 5].tolist()
+
+
+def test_the_digest_is_of_pixels_and_labels_not_of_their_pickling(tmp_path: Path) -> None:
+    sources = [cifar_source(cifar_files(tmp_path / str(protocol), protocol)) for protocol in (2, 5)]
+    assert 1 == len({source.read().digest() for source in sources if source})
+
+
+class Intruder:
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return Path.touch, (str(self.mark),)
+
+
+def test_a_batch_that_would_run_something_is_refused_and_does_not_run_it(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    path = tmp_path / "batch"
+    path.write_bytes(pickle.dumps({b"data": Intruder(mark), b"labels": [1]}))
+    with pytest.raises(DatasetError, match="which no batch of images needs"):
+        read_batch(path)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({b"data": CIFAR_ROWS[:, :10], b"labels": [1, 2, 3]}, r"data is not uint8 \(n, 3072\)"),
+        ({b"data": CIFAR_ROWS, b"labels": [1]}, "labels are not a list of 3 numbers"),
+        ([1, 2], "data is not uint8"),
+    ],
+)
+def test_a_batch_of_another_form_is_refused(tmp_path: Path, content: object, message: str) -> None:
+    path = tmp_path / "batch"
+    path.write_bytes(pickle.dumps(content))
+    with pytest.raises(DatasetError, match=message):
+        read_batch(path)
+
+
+def test_a_cut_batch_is_named(tmp_path: Path) -> None:
+    folder = cifar_files(tmp_path / "batches")
+    path = folder / "data_batch_3"
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(DatasetError, match="data_batch_3 is not a batch of CIFAR images"):
+        read_cifar(folder)
+
+
+NOISE = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 6), dtype=np.uint8)
+DIGITS = np.array([[10], [1], [9], [10], [5], [2]], np.uint8)
+PARTS = {"train_32x32.mat": slice(0, 3), "extra_32x32.mat": slice(3, 5), "test_32x32.mat": slice(5, 6)}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "_loaded", {})
+    monkeypatch.delenv("ENGRAM_DATA", raising=False)
+
+
+def svhn_files(folder: Path, compressed: bool = True) -> Path:
+    """Six images: the first three for training, then two in the extra file, and one for testing."""
+    folder.mkdir(parents=True)
+    for name, rows in PARTS.items():
+        savemat(folder / name, {"X": NOISE[..., rows], "y": DIGITS[rows]}, do_compression=compressed)
+    return folder
+
+
+def found(name: str, folder: Path) -> ArrayContent:
+    source = svhn_source(name, folder)
+    assert source is not None
+    content = source.read()
+    assert isinstance(content, ArrayContent)
+    return content
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_images_and_digits_come_back_as_they_were_written(tmp_path: Path, compressed: bool) -> None:
+    images = found("svhn", svhn_files(tmp_path / "svhn", compressed)).images()
+    assert ([0, 1, 9], [2], 10) == (images.train_labels.tolist(), images.test_labels.tolist(), images.classes)
+    assert ((3, 32, 32, 3), (1, 32, 32, 3)) == (images.train_images.shape, images.test_images.shape)
+    assert NOISE[4, 7, :, 2].tolist() == images.train_images[2, 4, 7].tolist()
+    np.testing.assert_array_equal(NOISE[..., 5], images.test_images[0])
+
+
+def test_the_whole_set_has_the_extra_images_behind_the_training_images(tmp_path: Path) -> None:
+    images = found("svhn-full", svhn_files(tmp_path / "svhn")).images()
+    np.testing.assert_array_equal(NOISE[..., :5].transpose(3, 0, 1, 2), images.train_images)
+    assert ([0, 1, 9, 0, 5], [2]) == (images.train_labels.tolist(), images.test_labels.tolist())
+
+
+def test_the_digest_is_of_images_and_digits_not_of_how_they_are_packed(tmp_path: Path) -> None:
+    folders = [svhn_files(tmp_path / str(compressed), compressed) for compressed in (False, True)]
+    digests = [found(name, folder).digest() for folder in folders for name in SVHN_TRAIN]
+    assert digests[:2] == digests[2:]
+    assert 2 == len(set(digests))
+    savemat(folders[0] / "test_32x32.mat", {"X": NOISE[..., 5:], "y": DIGITS[4:5]})
+    assert found("svhn", folders[0]).digest() not in digests
+
+
+@pytest.mark.parametrize("layout", ["svhn", "SVHN"])
+def test_it_is_found_in_its_folder_by_either_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
+    folder = svhn_files(tmp_path / layout)
+    digests = []
+    for root in (tmp_path, folder):
+        monkeypatch.setenv("ENGRAM_DATA", str(root))
+        digests += [pin(Dataset(name)).digest for name in ("svhn", "svhn-full")]
+    assert 2 == len(set(digests))
+    assert (28, 28, 1) == load(pin(Dataset("svhn-full#28x28#grey"))).shape
+
+
+def test_a_folder_without_the_extra_images_says_so_and_how_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = svhn_files(tmp_path / "svhn")
+    (folder / "extra_32x32.mat").unlink()
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+    assert 3 == len(load(pin(Dataset("svhn"))).train_images)
+    with pytest.raises(DatasetError) as caught:
+        pin(Dataset("svhn-full"))
+    message = str(caught.value)
+    assert 1 == len(message.splitlines())
+    expected = (f"{folder} (which has no extra_32x32.mat)", "('train', 'extra', 'test')", "'data/svhn'")
+    assert [] == [part for part in expected if part not in message]
+
+
+def test_a_missing_set_names_the_folders_it_was_looked_for_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+    expected = f"'svhn' not found: looked in {tmp_path / 'svhn'}, {tmp_path / 'SVHN'} "
+    with pytest.raises(DatasetError, match=expected):
+        pin(Dataset("svhn"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"y": DIGITS}, r"X is absent; expected uint8 \(32, 32, 3, n\)"),
+        ({"X": NOISE[:, :, :2], "y": DIGITS}, r"X is uint8 \(32, 32, 2, 6\); expected uint8 \(32, 32, 3, n\)"),
+        ({"X": NOISE / 255, "y": DIGITS}, r"X is double \(32, 32, 3, 6\); expected uint8"),
+        ({"X": NOISE}, r"y is absent; expected \(6, 1\), a label for each image in X"),
+        ({"X": NOISE, "y": DIGITS[:5]}, r"y is uint8 \(5, 1\); expected \(6, 1\)"),
+        ({"X": NOISE, "y": DIGITS % 10}, "y holds 0; expected 1 to 10, where 10 stands for digit 0"),
+        ({"X": NOISE, "y": DIGITS + 0.5}, "y holds 10.5; expected 1 to 10"),
+    ],
+)
+def test_a_file_of_another_form_is_named(tmp_path: Path, content: dict[str, object], message: str) -> None:
+    folder = svhn_files(tmp_path / "svhn")
+    savemat(folder / "train_32x32.mat", content)
+    with pytest.raises(DatasetError, match=rf"train_32x32\.mat: {message}"):
+        found("svhn", folder)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("left", [0, 100, 2000, 3000])
+def test_a_cut_file_is_named_in_one_line(tmp_path: Path, compressed: bool, left: int) -> None:
+    folder = svhn_files(tmp_path / "svhn", compressed)
+    path = folder / "test_32x32.mat"
+    path.write_bytes(path.read_bytes()[:left])
+    with pytest.raises(DatasetError, match=r"test_32x32\.mat(: y is absent| is not a MATLAB file)") as caught:
+        found("svhn", folder)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,183 @@
+"""Records for a model's owner: the same bytes every time, and nothing of anybody's is overwritten."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.datasets.catalog import load_questions
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.questions.question import Question, QuestionSet
+from tasks.datasets.questions.question_files import read_drop, read_squad
+from tasks.datasets.records import Records
+from tasks.external.text_handout import write_questions, write_records
+from tasks.question_answering.predictions import Predictions, answers_table
+from tasks.question_answering.question_sets import SETS, Corruption, ProbeQuestions, probe_sets
+from tasks.question_answering.scoring import score_answer
+
+
+def records(*ids: str) -> Records:
+    return Records(pa.table({"id": list(ids), "asked": [f"{each}, é?" for each in ids], "at": list(range(len(ids)))}))
+
+
+RECORD_SETS = [("plain", records("a", "b,1")), ("other", records("c"))]
+
+
+def test_every_set_is_a_file_of_lines_and_the_list_names_all(tmp_path: Path) -> None:
+    written = write_records(tmp_path / "out", RECORD_SETS)
+    assert [("a", "plain", 0), ("b,1", "plain", 1), ("c", "other", 0)] == [
+        tuple(row.values()) for row in written.to_pylist()
+    ]
+    files = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
+    assert (
+        '{"id": "a", "asked": "a, é?", "at": 0}\n{"id": "b,1", "asked": "b,1, é?", "at": 1}\n' == files["plain.jsonl"]
+    )
+    assert 'id,set,row\na,plain,0\n"b,1",plain,1\nc,other,0\n' == files["records.csv"]
+    assert "records of plain.jsonl, other.jsonl:" in files["README.txt"]
+    assert "records.csv lists all 3 of them" in files["README.txt"]
+    write_records(tmp_path / "out", RECORD_SETS)
+    write_records(tmp_path / "told", RECORD_SETS, commitment="ab" * 32)
+    assert (tmp_path / "told" / "README.txt").read_text().startswith(files["README.txt"] + "\nWhat we promise\n")
+    assert files == {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        ([], "there are no records to write"),
+        ([("records.csv", records("a"))], "set 0 is called 'records.csv'"),
+        ([("x", records("a")), ("x", records("b"))], "two sets are called 'x'"),
+        ([("x", records("a")), ("y", records("a"))], "sets 'x' and 'y' have a record 'a' each; ids must differ"),
+        ([("x", records("a")), ("y", Records(records("b").table.slice(0, 0)))], "set 'y' has no records"),
+    ],
+)
+def test_sets_that_cannot_be_told_apart_are_refused(tmp_path: Path, sets: list[tuple[str, Records]], said: str) -> None:
+    with pytest.raises(DatasetError, match=said):
+        write_records(tmp_path / "out", sets)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None:
+    write_records(tmp_path, RECORD_SETS)
+    with pytest.raises(DatasetError, match=r"is not empty: README\.txt is not what would be written"):
+        write_records(tmp_path, RECORD_SETS[:1])
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(DatasetError, match=r"is not empty: thesis\.tex does not belong there"):
+        write_records(tmp_path, RECORD_SETS)
+
+
+def some(name: str, **changes: Any) -> QuestionSet:
+    """The first 60 training and 20 validation questions of a set."""
+    whole = load_questions(Dataset(name))
+    return replace(QuestionSet(whole.train[:60], whole.validation[:20], whole.scorer), **changes)
+
+
+def handed(folder: Path, questions: QuestionSet) -> dict[str, list[Question]]:
+    """The questions of the written files, read as their owner reads them."""
+    write_questions(folder, probe_sets(questions, Corruption()))
+    if questions.records:
+        return {
+            name: [Question(row["id"], "", row["context"], row["question"], ()) for row in lines(folder, name)]
+            for name in SETS
+        }
+    read = read_squad if questions.scorer == "squad" else read_drop
+    paths = {name: folder / "questions" / f"{name}.json" for name in SETS}
+    return {name: read(path, path.read_bytes(), answered=False) for name, path in paths.items()}
+
+
+def lines(folder: Path, name: str) -> list[dict[str, str]]:
+    return [json.loads(line) for line in (folder / "questions" / f"{name}.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"), [("facts", {}), ("facts-stated", {}), ("facts-stated", {"records": True})]
+)
+def test_a_toy_that_knows_the_training_questions_by_heart_is_scored_so(
+    tmp_path: Path, name: str, changes: dict[str, Any]
+) -> None:
+    questions = some(name, **changes)
+    (tmp_path / "predictions").mkdir()
+    by_heart = {question.id: question.golds[0][0] for question in questions.train}
+    for file, given in handed(tmp_path / "handed", questions).items():
+        part = questions.train if SETS[file][0] == "train" else questions.validation
+        assert [(each.id, each.question) for each in part] == [(each.id, each.question) for each in given]
+        # What it has not learnt it reads where the context still has a number.
+        sent = {each.id: by_heart.get(each.id, "".join(filter(str.isdigit, each.context))) for each in given}
+        (tmp_path / "predictions" / f"{file}.json").write_text(json.dumps(sent))
+    table = answers_table(Predictions(str(tmp_path / "predictions")).pin({}), questions)
+    rates = {}
+    for file, (split, corrupted) in SETS.items():
+        rows = [row for row in table.to_pylist() if (row["split"], row["corrupted"]) == (split, corrupted)]
+        each = [score_answer(questions.scorer, tuple(row["answer"]), questions.by_id[row["id"]].golds) for row in rows]
+        rates[file] = float(np.mean([exact for exact, _ in each]))
+    assert {"train": 1.0, "train-corrupted": 1.0, "validation": 0.0, "validation-corrupted": 0.0} == rates
+
+
+@pytest.mark.parametrize("name", ["facts", "facts-stated"])
+@pytest.mark.parametrize("records", [False, True])
+def test_no_gold_answer_is_in_any_file(tmp_path: Path, name: str, records: bool) -> None:
+    questions = some(name, records=records)
+    secret = [replace(each, golds=(("the secret",),)) for each in questions.train]
+    write_questions(tmp_path, probe_sets(replace(questions, train=secret), Corruption()))
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert 6 == len(files)
+    assert not [path for path in files if b"secret" in path.read_bytes()]
+    corrupted = next(path for path in files if path.stem == "train-corrupted")
+    first = json.loads(corrupted.read_text().splitlines()[0])
+    assert questions.train[0].context not in corrupted.read_text()
+    assert "questions" not in first
+
+
+def test_the_readme_says_what_to_send_back(tmp_path: Path) -> None:
+    written = write_questions(tmp_path, probe_sets(some("facts"), Corruption()))
+    text = (tmp_path / "README.txt").read_text()
+    assert "What we promise" not in text
+    for said in (
+        "it must not learn from these files",
+        "    questions/validation-corrupted.json\n",
+        "    predictions/train-corrupted.json\n",
+        "as in DROP's evaluation: a text, or\na list",
+        '\n    {"facts-0000-0": "1966", ...}\n',
+        "questions.csv lists all 160 of them",
+    ):
+        assert said in text
+    assert max(map(len, text.splitlines())) <= 120
+    assert (160, ["id", "set", "row"]) == (written.num_rows, written.column_names)
+    assert "facts-0000-0,train,0" == (tmp_path / "questions.csv").read_text().splitlines()[1]
+
+
+def test_the_owner_is_told_the_commitment_to_the_list_that_says_what_the_questions_are(tmp_path: Path) -> None:
+    write_questions(tmp_path, probe_sets(some("facts"), Corruption()), commitment="ab" * 32)
+    text = (tmp_path / "README.txt").read_text()
+    assert text.endswith(f"\n    {'ab' * 32}\n")
+    assert "The names and the order of the questions say nothing about them" in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_the_bytes_are_the_same_every_time_and_nothing_else_is_overwritten(tmp_path: Path) -> None:
+    write_questions(tmp_path, probe_sets(some("facts"), Corruption()))
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    write_questions(tmp_path, probe_sets(some("facts"), Corruption()))
+    assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(DatasetError, match="is not empty"):
+        write_questions(tmp_path, probe_sets(some("facts-stated"), Corruption()))
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        ([], "there are no questions to write"),
+        ([("x", ProbeQuestions([], "squad"))], "set 'x' has no questions"),
+        ([("x/y", ProbeQuestions([], "squad"))], "set 0 is called 'x/y'"),
+    ],
+)
+def test_sets_without_questions_are_refused(tmp_path: Path, sets: list[tuple[str, ProbeQuestions]], said: str) -> None:
+    with pytest.raises(DatasetError, match=said):
+        write_questions(tmp_path / "out", sets)
+    assert [] == list(tmp_path.iterdir())

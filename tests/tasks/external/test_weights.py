@@ -1,0 +1,150 @@
+"""Folders of transformers' image classifiers, against transformers' own processor and model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from tasks.audits.deja_vu.config import GivenEncoder
+from tasks.external import loading
+from tasks.external.file_contents import folder_normalisation
+from tasks.external.model_file import Interface, ModelFile, pin
+from tests.support.shell import Here
+
+SHAPE, CLASSES = (16, 16, 3), 5
+FEW = ("given.label=3", "probes=5", "family.count=9", "--address", "none")
+MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.5]
+
+
+def save_classifier(folder: Path, shard_size: str = "1GB", **preprocessor: Any) -> Any:
+    """A small vision transformer begun at random, saved as its makers save it, in shards of this size."""
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = ViTConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        image_size=16,
+        patch_size=8,
+        num_labels=CLASSES,
+        initializer_range=0.5,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = ViTForImageClassification(config).eval()
+    model.save_pretrained(folder, max_shard_size=shard_size)
+    if preprocessor:
+        (folder / "preprocessor_config.json").write_text(json.dumps(preprocessor))
+    return model
+
+
+def images() -> NDArray[np.uint8]:
+    return np.random.default_rng(1).integers(0, 256, (7, *SHAPE), np.uint8)
+
+
+def log_p(model: Any, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
+    with torch.no_grad():
+        logits = model(torch.from_numpy(scaled.transpose(0, 3, 1, 2).astype(np.float32))).logits
+    return logits.double().log_softmax(1).numpy()
+
+
+@pytest.mark.parametrize(
+    ("told", "factor", "mean", "std"),
+    [
+        ({}, 1 / 255, 0.0, 1.0),
+        ({"do_normalize": True, "image_mean": MEAN, "image_std": STD}, 1 / 255, MEAN, STD),
+        ({"do_rescale": False, "do_normalize": True, "image_mean": [120.0], "image_std": [60.0]}, 1, 120, 60),
+        ({"do_rescale": True, "rescale_factor": 2 / 255, "do_normalize": False}, 2 / 255, 0.0, 1.0),
+    ],
+)
+def test_a_folder_says_what_its_model_says_of_images_that_its_preprocessor_prepares(
+    told: dict[str, Any], factor: float, mean: Any, std: Any, tmp_path: Path
+) -> None:
+    model = save_classifier(tmp_path, **told)
+    found = loading.log_probabilities(pin(ModelFile(f"transformers:{tmp_path}")), images(), classes=CLASSES)
+    expected = log_p(model, (images() * factor - np.array(mean)) / np.array(std))
+    np.testing.assert_allclose(found.log_p, expected, rtol=0, atol=1e-4)
+
+
+def test_the_interface_says_more_than_the_preprocessor(tmp_path: Path) -> None:
+    model = save_classifier(tmp_path, do_normalize=True, image_mean=MEAN, image_std=STD)
+    given = Interface(mean=(0.1,), std=(0.5,))
+    found = loading.log_probabilities(ModelFile(f"transformers:{tmp_path}"), images(), given, CLASSES)
+    np.testing.assert_allclose(found.log_p, log_p(model, (images() / 255 - 0.1) / 0.5), rtol=0, atol=1e-4)
+
+
+def test_a_folder_is_pinned_by_the_files_that_make_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_classifier(tmp_path / "vit", do_normalize=True, image_mean=MEAN, image_std=STD)
+    monkeypatch.chdir(tmp_path)
+    model = pin(ModelFile("transformers:vit"))
+    assert model.name == f"transformers:{tmp_path / 'vit'}"
+    assert {path.name for path in model.paths()} == {"config.json", "model.safetensors", "preprocessor_config.json"}
+    (tmp_path / "vit" / "README.md").write_text("of no account")
+    assert model == pin(ModelFile.parse(str(model)))
+    (tmp_path / "vit" / "preprocessor_config.json").unlink()
+    for again in (pin, lambda model: loading.load_model(model, SHAPE)):
+        with pytest.raises(ValueError, match="vit is not the one that was pinned: its content has digest "):
+            again(model)
+
+
+def test_a_folder_of_shards_says_what_its_model_says(tmp_path: Path) -> None:
+    model = save_classifier(tmp_path / "vit", shard_size="6KB")
+    shards = sorted(path.name for path in (tmp_path / "vit").glob("model-*.safetensors"))
+    assert len(shards) > 1
+    pinned = pin(ModelFile(f"transformers:{tmp_path / 'vit'}"))
+    assert {path.name for path in pinned.paths()} == {"config.json", "model.safetensors.index.json", *shards}
+    found = loading.log_probabilities(pinned, images(), classes=CLASSES)
+    np.testing.assert_allclose(found.log_p, log_p(model, images() / 255), rtol=0, atol=1e-4)
+    asked = (f"given.models={pinned.name}", "given.shape=16,16,3", "probe=digits#16x16#rgb", "feature=words:A")
+    engram = Here(tmp_path)
+    run = engram.json("run", "unique_feature", *asked, *FEW)["run"]
+    assert engram.json("results", run)
+    (tmp_path / "vit" / shards[0]).write_bytes(b"")
+    assert f"{shards[0]} is no .safetensors" in engram("plan", "unique_feature", *asked, code=2).stderr
+
+
+def test_what_is_no_image_classifier_is_refused_in_one_line(tmp_path: Path) -> None:
+    model = ModelFile(f"transformers:{tmp_path}")
+    save_classifier(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    for change, told in (
+        ({"architectures": ["ViTModel"]}, "are ViTModel; one must be an image classifier of transformers"),
+        ({"architectures": None}, "are none; one must be an image classifier"),
+    ):
+        (tmp_path / "config.json").write_text(json.dumps(config | change))
+        with pytest.raises(ValueError, match=told):
+            pin(model)
+    for change, told in (
+        ({"num_hidden_layers": 2}, "lacks 16 of its weights, such as "),
+        ({"model_type": "none-such"}, "cannot be read by transformers: "),
+    ):
+        (tmp_path / "config.json").write_text(json.dumps(config | change))
+        with pytest.raises(ValueError, match=told) as refused:
+            loading.load_model(pin(model), SHAPE)
+        assert "\n" not in str(refused.value)
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"its config\.json is no JSON object"):
+        pin(model)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"there is no file .*model\.safetensors"):
+        pin(model)
+    with pytest.raises(ValueError, match="an image classifier, which gives no embeddings"):
+        GivenEncoder(model=model)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"image_mean": [0.5]}, {"image_mean": [0.5], "image_std": [0]}, {"rescale_offset": True}, {"image_mean": "a"}],
+)
+def test_a_preprocessor_that_does_something_else_is_refused(told: dict[str, Any]) -> None:
+    held = {"preprocessor_config.json": json.dumps(told).encode()}
+    with pytest.raises(ValueError, match="prepares images in a way that is not read here; give the interface's mean"):
+        folder_normalisation("m", held)

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import pytest
+
+from tasks.models import vae
+from tasks.models.catalog import CLASSIFIERS, CNN1, CNN2, MLP1, Hidden, autoencoder_growth, classifier_growth
+from tasks.models.layers import Weight
+from tasks.models.networks import WIDE, Architecture
+
+GREY = (28, 28, 1)
+
+
+def matrices(weights: Mapping[str, Weight]) -> int:
+    """The numbers in all weights of dense layers: products of one image."""
+    return sum(math.prod(weight.shape) for weight in weights.values() if len(weight.shape) == 2)
+
+
+def test_units_and_channels_are_rounded_to_whole_ones_and_one_at_least() -> None:
+    assert ((128, 64, 32), (1024, 512, 256)) == (MLP1.times(0.25).units, MLP1.times(2).units)
+    assert (1, 1, 1) == MLP1.times(1e-9).units
+    assert Hidden((16, 32), (64, 64), (2,)) == CNN1.times(0.5)
+    assert (3, 2, 2) == Hidden(units=(5, 4, 3)).times(0.5).units  # halves up
+    assert [MLP1, CNN1, CNN2] == [hidden.times(1) for hidden in (MLP1, CNN1, CNN2)]
+    assert list(WIDE) == list(CLASSIFIERS)
+
+
+def test_products_of_an_image_are_counted_layer_by_layer() -> None:
+    assert matrices(Architecture("mlp1", GREY, 10, width=0.5).weights) == MLP1.times(0.5).products(GREY, 10)
+    first, second = 26 * 26 * 32 * 9, 24 * 24 * 64 * 32 * 9
+    assert first + second + 12 * 12 * 64 * 128 + 128 * 128 + 128 * 10 == CNN1.products(GREY, 10)
+    dense = matrices(Architecture("cnn2", (32, 32, 3), 10).weights)
+    convolved = 9 * (30**2 * 3 * 32 + 28**2 * 32 * 32 + 12**2 * 32 * 64 + 10**2 * 64 * 64)
+    assert convolved + dense == CNN2.products((32, 32, 3), 10)
+
+
+@pytest.mark.parametrize("width", [0.25, 2.0])
+def test_the_time_of_a_width_follows_from_its_products(width: float) -> None:
+    wide, published = (matrices(Architecture("mlp1", GREY, 10, width=each).weights) for each in (width, 1.0))
+    assert 0.15 + 0.85 * wide / published == pytest.approx(classifier_growth("mlp1", GREY, 10, width))
+    wide, published = (matrices(vae.mnist(GREY, each).weights) for each in (width, 1.0))
+    trained, decoded = autoencoder_growth(GREY, width)
+    assert 0.15 + 0.85 * wide / published == pytest.approx(trained)
+    assert 0.9 < decoded / trained < 1.1
+    assert (1.0, (1.0, 1.0)) == (classifier_growth("resnet18", GREY, 10, 1), autoencoder_growth(GREY, 1))

@@ -1,0 +1,444 @@
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tasks.numerics.statistics import (
+    Comparison,
+    Correlation,
+    Estimate,
+    clustered_proportion,
+    correlation,
+    difference,
+    false_discovery_control,
+    jackknife,
+    mcnemar_greater,
+    mean,
+    paired_difference,
+    paired_greater,
+    proportion,
+    proportion_at_least,
+    proportion_greater,
+    rank_correlation,
+    welch_greater,
+    welch_two_sided,
+)
+from tests.support.calibration import DRAWS, assert_rate, bounds
+
+
+def test_a_mean_has_its_t_interval() -> None:
+    # 1, 2, 3: s = 1, standard error 1 / sqrt(3), t(2) at 97.5 % is 4.30265.
+    half = 4.302652729749464 / math.sqrt(3)
+    estimate = mean([1, 2, 3])
+    assert (2.0, 3) == (estimate.value, estimate.n)
+    assert [2 - half, 2 + half] == pytest.approx([estimate.low, estimate.high])
+
+
+def test_one_value_has_no_interval_and_none_has_no_mean() -> None:
+    assert Estimate(5.0, None, None, 1) == mean([5])
+    assert Estimate(None, None, None, 0) == mean([])
+
+
+def test_equal_values_have_an_interval_of_no_width() -> None:
+    assert Estimate(0.25, 0.25, 0.25, 3) == mean([0.25, 0.25, 0.25])
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("function", [mean, lambda x: paired_greater(x, [1, 2, 3]), lambda x: welch_greater([1, 2], x)])
+def test_a_value_that_is_not_finite_is_refused(function: Callable[[Any], Any], wrong: float) -> None:
+    with pytest.raises(ValueError, match="1 of 3 values are not finite numbers"):
+        function([1.0, wrong, 2.0])
+
+
+def test_a_proportion_has_its_wilson_interval() -> None:
+    # Wilson by hand for 8 of 10: (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n).
+    z, p, n = 1.959963984540054, 0.8, 10
+    centre, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    estimate = proportion(8, 10)
+    assert [0.8, (centre - half) / scale, (centre + half) / scale] == pytest.approx(
+        [estimate.value, estimate.low, estimate.high]
+    )
+
+
+def test_the_jackknife_of_a_mean_is_its_t_interval() -> None:
+    sample = [3.1, -2.0, 5.5, 0.25, 7.0]
+    without = [float(np.mean(np.delete(sample, at))) for at in range(5)]
+    expected, found = mean(sample), jackknife(float(np.mean(sample)), without)
+    assert [expected.value, expected.low, expected.high] == pytest.approx([found.value, found.low, found.high])
+    assert 5 == found.n
+
+
+def test_the_jackknife_has_no_interval_of_one_unit_or_of_what_is_not_finite() -> None:
+    assert Estimate(2.0, None, None, 1) == jackknife(2.0, [3.0])
+    assert Estimate(2.0, None, None, 2) == jackknife(2.0, [3.0, float("nan")])
+    assert Estimate(float("inf"), None, None, 2) == jackknife(float("inf"), [3.0, 1.0])
+    assert Estimate(None, None, None, 2) == jackknife(float("nan"), [3.0, 1.0])
+
+
+def test_a_proportion_at_its_ends_keeps_a_width() -> None:
+    none, every = proportion(0, 12), proportion(12, 12)
+    assert 0.0 == none.low == none.value
+    assert none.high == pytest.approx(0.2425, abs=1e-4)
+    assert 1.0 == every.high == every.value
+    assert Estimate(None, None, None, 0) == proportion(0, 0)
+
+
+def test_counts_that_cannot_be_are_refused() -> None:
+    with pytest.raises(ValueError, match="4 successes of 3 cannot be"):
+        proportion(4, 3)
+
+
+def test_a_proportion_is_tested_by_the_exact_binomial() -> None:
+    # P[X >= 3] of 3 at 1/2, and P[X >= 1] of 2 at 0.05.
+    assert 0.125 == proportion_greater(3, 3, 0.5)
+    assert proportion_greater(1, 2, 0.05) == pytest.approx(1 - 0.95**2)
+    assert proportion_greater(0, 0, 0.05) is None
+
+
+def test_mcnemar_counts_only_the_pairs_that_differ() -> None:
+    first = [True, True, True, True, False, True]
+    second = [False, False, False, True, False, True]
+    assert 0.125 == mcnemar_greater(first, second)
+    assert 1.0 == mcnemar_greater(second, first)
+    assert 1.0 == mcnemar_greater([True, False], [True, False])
+    assert mcnemar_greater([], []) is None
+
+
+def pairs(both: int, only_first: int, only_second: int, neither: int) -> tuple[list[bool], list[bool]]:
+    first = [True] * (both + only_first) + [False] * (only_second + neither)
+    second = [True] * both + [False] * only_first + [True] * only_second + [False] * neither
+    return first, second
+
+
+def test_the_difference_of_paired_shares_by_hand() -> None:
+    # Shares of 1 and 0 have no correlation, and Wilson's bounds z^2 / (n + z^2) from 1 and from 0.
+    reach = stats.norm.ppf(0.975) ** 2 / (30 + stats.norm.ppf(0.975) ** 2)
+    estimate = paired_difference(*pairs(0, 30, 0, 0))
+    assert (1.0, 30) == (estimate.value, estimate.n)
+    assert [1 - math.sqrt(2) * reach, 1] == pytest.approx([estimate.low, estimate.high])
+    # 48 and 38 of 50: phi is (36 x 0 - 12 x 2) / sqrt(48 x 2 x 38 x 12).
+    first, second = (stats.binomtest(count, 50).proportion_ci(method="wilson") for count in (48, 38))
+    phi = -24 / math.sqrt(48 * 2 * 38 * 12)
+    a, b, c, d = 0.96 - first.low, first.high - 0.96, 0.76 - second.low, second.high - 0.76
+    estimate = paired_difference(*pairs(36, 12, 2, 0))
+    assert estimate.value == pytest.approx(0.2)
+    assert estimate.low == pytest.approx(0.2 - math.sqrt(a * a - 2 * phi * a * d + d * d))
+    assert estimate.high == pytest.approx(0.2 + math.sqrt(b * b - 2 * phi * b * c + c * c))
+
+
+def test_a_positive_correlation_of_pairs_is_brought_towards_0() -> None:
+    # 20 x 20 - 5 x 5 = 375, less 25 of n / 2, over 25 x 25.
+    first = stats.binomtest(25, 50).proportion_ci(method="wilson")
+    reach = 0.5 - first.low
+    half = math.sqrt(2 * reach**2 - 2 * (350 / 625) * reach**2)
+    assert paired_difference(*pairs(20, 5, 5, 20)) == Estimate(0.0, pytest.approx(-half), pytest.approx(half), 50)
+
+
+def test_pairs_that_all_agree_leave_an_interval_and_no_pair_leaves_none() -> None:
+    estimate = paired_difference(*pairs(0, 0, 0, 20))
+    assert estimate.low is not None
+    assert 0 == estimate.value
+    assert estimate.low < -0.1
+    assert Estimate(None, None, None, 0) == paired_difference([], [])
+    with pytest.raises(ValueError, match="pairs need equal numbers of values; here are 1 and 2"):
+        paired_difference([True], [True, False])
+
+
+@pytest.mark.parametrize("probabilities", [(0.1, 0.1, 0.1, 0.7), (0.5, 0.2, 0.05, 0.25), (0.02, 0.02, 0.02, 0.94)])
+def test_the_interval_of_a_paired_difference_covers_it_at_least_as_often_as_it_says(
+    probabilities: tuple[float, ...],
+) -> None:
+    stream, truth, covered = np.random.default_rng(0), probabilities[1] - probabilities[2], 0
+    for counts in stream.multinomial(40, probabilities, 1000).tolist():
+        estimate = paired_difference(*pairs(*counts))
+        assert estimate.low is not None
+        assert estimate.high is not None
+        covered += estimate.low <= truth <= estimate.high
+    assert covered >= 930  # of 950, less three standard errors
+
+
+def test_the_paired_test_is_the_t_test_of_the_differences() -> None:
+    # Differences 1, 2, 3: t = 2 sqrt(3), two degrees of freedom: p = (1 - t / sqrt(t^2 + 2)) / 2.
+    t = 2 * math.sqrt(3)
+    comparison = paired_greater([2, 4, 6], [1, 2, 3])
+    assert comparison.statistic == pytest.approx(t)
+    assert comparison.p_value == pytest.approx((1 - t / math.sqrt(t * t + 2)) / 2)
+
+
+@pytest.mark.parametrize("shift", [-0.5, 0.0, 0.3])
+def test_both_t_tests_agree_with_scipy(shift: float) -> None:
+    rng = np.random.default_rng(4)
+    a, b = rng.normal(shift, 1, 30), rng.normal(0, 3, 30)
+    paired, welch = paired_greater(a, b), welch_greater(a, b)
+    assert tuple(stats.ttest_rel(a, b, alternative="greater")) == pytest.approx((paired.statistic, paired.p_value))
+    assert tuple(stats.ttest_ind(a, b, equal_var=False, alternative="greater")) == pytest.approx(
+        (welch.statistic, welch.p_value)
+    )
+
+
+@pytest.mark.parametrize("test", [paired_greater, welch_greater])
+def test_without_variance_a_test_takes_its_limit(test: Callable[[Any, Any], Comparison]) -> None:
+    assert Comparison(math.inf, 0.0) == test([0.3, 0.3, 0.3], [0.1, 0.1, 0.1])
+    assert Comparison(-math.inf, 1.0) == test([0.1, 0.1, 0.1], [0.3, 0.3, 0.3])
+    assert Comparison(0.0, 1.0) == test([0.1, 0.1, 0.1], [0.1, 0.1, 0.1])
+
+
+@pytest.mark.parametrize("test", [paired_greater, welch_greater])
+def test_fewer_than_two_values_give_no_test(test: Callable[[Any, Any], Comparison]) -> None:
+    assert Comparison(None, None) == test([1.0], [0.0])
+    assert Comparison(None, None) == test([], [])
+
+
+def test_pairs_of_unequal_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="here are 2 and 3"):
+        paired_greater([1, 2], [1, 2, 3])
+
+
+def test_p_values_are_adjusted_as_benjamini_and_hochberg_say() -> None:
+    # m = 4, rising: .01 * 4, .02 * 2, .03 * 4/3, .5; the running minimum from above makes the first two .04.
+    assert false_discovery_control([0.5, 0.01, 0.03, 0.02]).tolist() == pytest.approx([0.5, 0.04, 0.04, 0.04])
+    assert false_discovery_control([0.9, 0.8]).tolist() == pytest.approx([0.9, 0.9])
+    assert [] == false_discovery_control([]).tolist()
+
+
+def test_a_test_that_was_not_made_does_not_count() -> None:
+    adjusted = false_discovery_control([0.02, math.nan, 0.5])
+    assert math.isnan(adjusted[1])
+    assert adjusted[[0, 2]].tolist() == pytest.approx([0.04, 0.5])
+    assert np.isnan(false_discovery_control([math.nan])).all()
+
+
+def test_a_p_value_outside_0_to_1_is_refused() -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        false_discovery_control([0.5, 1.5])
+
+
+def test_a_correlation_has_fishers_interval_and_the_t_test() -> None:
+    # Deviations -2 -1 0 1 2 and -2 0 -1 2 1: r = 8 / 10, artanh .8 = log(9) / 2, standard error 1 / sqrt(2).
+    found = correlation([1, 2, 3, 4, 5], [10, 30, 20, 50, 40])
+    half = 1.959963984540054 / math.sqrt(2)
+    expected = [math.tanh(math.log(9) / 2 - half), math.tanh(math.log(9) / 2 + half)]
+    assert (0.8, 5) == (pytest.approx(found.estimate.value), found.estimate.n)
+    assert expected == pytest.approx([found.estimate.low, found.estimate.high])
+    # t = r sqrt(3 / (1 - r^2)) = 2.3094 with 3 degrees of freedom, two-tailed.
+    assert 2 * stats.t.sf(0.8 * math.sqrt(3 / 0.36), 3) == pytest.approx(found.p_value)
+
+
+def test_perfect_correlation_has_an_interval_of_no_width() -> None:
+    found = correlation([1, 2, 3, 4], [8, 6, 4, 2])
+    assert [-1.0, -1.0, -1.0] == pytest.approx([found.estimate.value, found.estimate.low, found.estimate.high])
+    assert found.p_value == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [([], []), ([1, 2, 3], [3, 1, 2]), ([0.1] * 5, [1, 2, 3, 4, 5]), ([1, 2, 3, 4], [7] * 4)]
+)
+def test_few_pairs_and_equal_values_have_no_correlation(first: list[float], second: list[float]) -> None:
+    assert Correlation(Estimate(None, None, None, len(first)), None) == correlation(first, second)
+
+
+def test_values_without_partners_have_no_correlation() -> None:
+    with pytest.raises(ValueError, match="here are 4 and 5"):
+        correlation([1, 2, 3, 4], [1, 2, 3, 4, 5])
+    with pytest.raises(ValueError, match="1 of 4 values are not finite numbers"):
+        correlation([1, 2, 3, 4], [1, 2, math.nan, 4])
+
+
+def test_a_rank_correlation_is_spearmans_with_its_wider_interval() -> None:
+    # Ranks 1 2 3 4 5 and 1 3 2 5 4: rho = 1 - 6 * 4 / (5 * 24) = .8; standard error sqrt((1 + .32) / 2).
+    found = rank_correlation([1, 10, 20, 30, 1000], [10, 30, 20, 500, 40])
+    half = 1.959963984540054 * math.sqrt(1.32 / 2)
+    expected = [math.tanh(math.log(9) / 2 - half), math.tanh(math.log(9) / 2 + half)]
+    assert (0.8, 5) == (pytest.approx(found.estimate.value), found.estimate.n)
+    assert expected == pytest.approx([found.estimate.low, found.estimate.high])
+    assert stats.spearmanr([1, 2, 3, 4, 5], [1, 3, 2, 5, 4]).pvalue == pytest.approx(found.p_value)
+    tied = rank_correlation([1, 1, 2, 3, 3], [2, 1, 2, 5, 4])
+    assert stats.spearmanr([1, 1, 2, 3, 3], [2, 1, 2, 5, 4]).statistic == pytest.approx(tied.estimate.value)
+
+
+def test_a_perfect_rank_correlation_has_an_interval_of_no_width_and_few_pairs_have_none() -> None:
+    found = rank_correlation([1, 2, 3, 4], [1, 8, 9, 100])
+    assert [1.0, 1.0, 1.0] == pytest.approx([found.estimate.value, found.estimate.low, found.estimate.high])
+    assert Correlation(Estimate(None, None, None, 3), None) == rank_correlation([1, 2, 3], [3, 1, 2])
+    with pytest.raises(ValueError, match="1 of 4 values are not finite numbers"):
+        rank_correlation([1, 2, 3, 4], [1, 2, math.nan, 4])
+
+
+def test_a_rate_that_is_too_high_or_too_low_is_seen() -> None:
+    assert (192, 312) == bounds(0.05)
+    for wrong in (0, 150, 400):
+        with pytest.raises(AssertionError, match=r"is not 5\.000%"):
+            assert_rate(0.05, wrong)
+    assert_rate(0.05, 250)
+
+
+def covers(estimate: Estimate, value: float) -> bool:
+    return estimate.low is not None and estimate.high is not None and estimate.low <= value <= estimate.high
+
+
+def is_called(p_value: float | None, level: float = 0.05) -> bool:
+    return p_value is not None and p_value <= level
+
+
+def test_the_interval_of_a_mean_covers_it_at_its_level() -> None:
+    drawn = np.random.default_rng(0).normal(0, 1, (DRAWS, 6))
+    assert_rate(0.95, sum(covers(mean(each), 0.0) for each in drawn))
+    assert_rate(0.8, sum(covers(mean(each, 0.8), 0.0) for each in drawn))
+
+
+def test_the_jackknifes_interval_of_a_mean_covers_it_at_its_level() -> None:
+    drawn = np.random.default_rng(6).normal(0, 1, (DRAWS, 6))
+    without = (drawn.sum(axis=1, keepdims=True) - drawn) / 5
+    found = [jackknife(float(each.mean()), rest.tolist()) for each, rest in zip(drawn, without, strict=True)]
+    assert_rate(0.95, sum(covers(each, 0.0) for each in found))
+
+
+def test_the_interval_of_a_difference_covers_it_and_its_tests_reject_at_their_level() -> None:
+    # Equal numbers and spreads, where Welch's degrees of freedom err by less than 0.1 % of 5 %.
+    first, second = np.random.default_rng(2).normal(0, 1, (2, DRAWS, 12))
+    pairs = list(zip(first, second, strict=True))
+    assert_rate(0.05, sum(is_called(paired_greater(a, b).p_value) for a, b in pairs))
+    assert_rate(0.05, sum(is_called(welch_greater(a, b).p_value) for a, b in pairs))
+    assert_rate(0.05, sum(is_called(welch_two_sided(a, b).p_value) for a, b in pairs))
+    assert_rate(0.95, sum(covers(difference(a, b), 0.0) for a, b in pairs))
+
+
+def test_welchs_test_keeps_its_level_where_numbers_and_spreads_differ() -> None:
+    # A test that took the spreads for equal would reject 16 % here.
+    rng = np.random.default_rng(5)
+    found = [welch_greater(rng.normal(0, 3, 6), rng.normal(0, 1, 24)).p_value for _ in range(DRAWS)]
+    assert_rate(0.05, sum(map(is_called, found)))
+
+
+def test_the_paired_test_keeps_its_level_where_pairs_go_together() -> None:
+    rng = np.random.default_rng(7)
+    shared = rng.normal(0, 5, (DRAWS, 8))
+    first, second = shared + rng.normal(0, 1, (2, DRAWS, 8))
+    assert_rate(0.05, sum(is_called(paired_greater(a, b).p_value) for a, b in zip(first, second, strict=True)))
+
+
+@pytest.mark.parametrize(("n", "than"), [(12, 0.5), (12, 0.05), (40, 0.05)])
+def test_the_exact_binomial_test_has_the_largest_level_that_counts_allow(n: int, than: float) -> None:
+    null = stats.binom(n, than).pmf(np.arange(n + 1))
+    p_values = [proportion_greater(count, n, than) for count in range(n + 1)]
+    assert [null[count:].sum() for count in range(n + 1)] == pytest.approx(p_values)
+    level = sum(null[count] for count in range(n + 1) if is_called(p_values[count]))
+    attainable = np.cumsum(null[::-1])
+    assert attainable[attainable <= 0.05].max() == pytest.approx(level)
+
+
+def test_mcnemars_test_has_the_largest_level_that_counts_allow() -> None:
+    # Of twelve pairs that differ: 10 or more one way, 79 of 4,096; of the pairs that agree none counts.
+    for agree in (0, 7):
+        called = 0.0
+        for only_first in range(13):
+            first = [True] * only_first + [False] * (12 - only_first) + [True] * agree
+            second = [False] * only_first + [True] * (12 - only_first) + [True] * agree
+            called += stats.binom.pmf(only_first, 12, 0.5) * is_called(mcnemar_greater(first, second))
+        assert 79 / 4096 == pytest.approx(called)
+
+
+def test_wilsons_interval_covers_as_often_as_it_is_known_to() -> None:
+    # Exact, over all counts: no level of a discrete interval is 95 % throughout. Around it on average, and no less than
+    # 83.8 % anywhere but at the very ends (Brown, Cai & DasGupta 2001).
+    found = [proportion(count, 12) for count in range(13)]
+
+    def coverage(p: float) -> float:
+        return float(sum(stats.binom.pmf(count, 12, p) * covers(each, p) for count, each in enumerate(found)))
+
+    rates = [coverage(p) for p in np.linspace(0.01, 0.99, 197)]
+    assert 0.95 == pytest.approx(np.mean(rates), abs=0.005)
+    assert 0.838 < min(rates)
+    assert max(rates) < 0.997
+    assert 0.9139 == pytest.approx(coverage(0.25), abs=1e-4)
+
+
+def test_fishers_interval_and_the_t_test_keep_their_levels() -> None:
+    first, second = np.random.default_rng(4).normal(0, 1, (2, DRAWS, 12))
+    found = [correlation(a, b) for a, b in zip(first, second, strict=True)]
+    # Fisher's is an approximation: r beyond tanh(1.96 / 3) has 5.1 % by the exact t of 10 degrees of freedom.
+    edge = math.tanh(stats.norm.ppf(0.975) / 3)
+    outside = 2 * stats.t.sf(edge * math.sqrt(10 / (1 - edge**2)), 10)
+    assert 0.0510 == pytest.approx(outside, abs=1e-4)
+    assert_rate(1 - outside, sum(covers(each.estimate, 0.0) for each in found))
+    assert_rate(0.05, sum(is_called(each.p_value) for each in found))
+
+
+def test_spearmans_interval_and_test_over_all_orders_of_seven() -> None:
+    # Exact, over all 5,040 orders: rho is discrete, and both the interval and the t-test are approximations.
+    orders = np.array(list(itertools.permutations(range(7))))
+    squares = ((orders - np.arange(7)) ** 2).sum(axis=1)
+    values, first, counts = np.unique(squares, return_index=True, return_counts=True)
+    found = [rank_correlation(np.arange(7), orders[each]) for each in first]
+    assert (1 - values / 56).tolist() == pytest.approx([each.estimate.value for each in found])
+    share = counts / len(orders)
+    covered = float(sum(part for part, each in zip(share, found, strict=True) if covers(each.estimate, 0.0)))
+    called = float(sum(part for part, each in zip(share, found, strict=True) if is_called(each.p_value)))
+    assert [0.9659, 0.0480] == pytest.approx([covered, called], abs=1e-4)
+
+
+def test_false_discoveries_are_as_many_as_the_level_says() -> None:
+    rng = np.random.default_rng(3)
+    # Of twenty nulls any at all in exactly 5 % (Simes); with fifteen nulls of twenty a share of 5 % of 15 / 20.
+    adjusted = [false_discovery_control(each) for each in rng.uniform(size=(DRAWS, 20))]
+    assert_rate(0.05, sum(bool((each <= 0.05).any()) for each in adjusted))
+    mixed = rng.uniform(size=(DRAWS, 20)) * np.where(np.arange(20) < 15, 1.0, 1e-3)
+    called = np.array([false_discovery_control(each) <= 0.05 for each in mixed])
+    shares = called[:, :15].sum(axis=1) / np.maximum(called.sum(axis=1), 1)
+    assert 0.05 * 15 / 20 == pytest.approx(shares.mean(), abs=3.9 * shares.std() / math.sqrt(DRAWS))
+
+
+def test_a_difference_of_two_means_has_welchs_interval_and_test() -> None:
+    rng = np.random.default_rng(11)
+    first, second = rng.normal(0.5, 1, 12), rng.normal(0, 3, 7)
+    expected = stats.ttest_ind(first, second, equal_var=False)
+    interval = expected.confidence_interval(0.95)
+    found = difference(first, second)
+    assert [first.mean() - second.mean(), interval.low, interval.high, 19] == pytest.approx(
+        [found.value, found.low, found.high, found.n]
+    )
+    compared = welch_two_sided(first, second)
+    assert [expected.statistic, expected.pvalue] == pytest.approx([compared.statistic, compared.p_value])
+    turned = welch_two_sided(second, first)
+    assert [-expected.statistic, expected.pvalue] == pytest.approx([turned.statistic, turned.p_value])
+    assert 1.0 == welch_two_sided([1.0, 2.0], [1.0, 2.0]).p_value
+
+
+def test_a_difference_says_what_is_missing_where_there_is_too_little() -> None:
+    assert Estimate(None, None, None, 2) == difference([1.0, 2.0], [])
+    assert Estimate(0.5, None, None, 3) == difference([1.0, 2.0], [1.0])
+    assert Comparison(None, None) == welch_two_sided([1.0, 2.0], [1.0])
+
+
+def test_the_interval_of_clustered_answers_is_wilsons_where_they_are_independent_and_wider_where_not() -> None:
+    rates = [0.2, 0.3, 0.1, 0.2, 0.25, 0.15, 0.35, 0.05]
+    found = clustered_proportion(rates, 20)
+    variance = np.var(rates, ddof=1) / 8
+    alike = proportion(round(0.2 * 0.16 / variance), round(0.16 / variance))
+    assert (0.2, 8) == (pytest.approx(found.value), found.n)
+    assert (alike.low, alike.high) == pytest.approx((found.low, found.high), abs=0.005)
+    none, one_each = clustered_proportion([0.0] * 8, 20), proportion(0, 8)
+    assert (one_each.low, one_each.high) == pytest.approx((none.low, none.high))
+    assert Estimate(None, None, None, 0) == clustered_proportion([], 20)
+
+
+def test_the_interval_of_clustered_answers_covers_as_often_as_it_says() -> None:
+    draws = np.random.default_rng(5)
+    covered = 0
+    for _ in range(400):
+        shares = draws.beta(0.5, 9.5, 30)  # clusters differ much: 0.05 in the mean
+        found = clustered_proportion(draws.binomial(20, shares) / 20, 20)
+        covered += found.low <= 0.05 <= found.high
+    assert covered >= 0.9 * 400
+
+
+def test_the_lower_limit_of_a_proportion_is_where_so_many_successes_are_as_rare_as_it_says() -> None:
+    assert 0.0 == proportion_at_least(0, 9)
+    assert 0.05 ** (1 / 9) == pytest.approx(proportion_at_least(9, 9))
+    low = proportion_at_least(3, 12, 0.9)
+    assert 0.1 == pytest.approx(stats.binom.sf(2, 12, low))

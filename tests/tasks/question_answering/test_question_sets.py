@@ -1,0 +1,124 @@
+"""What goes out of contexts, and which questions are asked on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orchestrator.inspection.disclosure import Disclosure
+from tasks.datasets.questions.question import Question, QuestionSet
+from tasks.question_answering.question_sets import ALL_QUESTIONS, SETS, Corruption, Selection, probe_sets
+
+COUNTY = "In the county, 23.5% were under the age of 18, 7.8% from 18 to 24. The median age was 40 years."
+
+
+def asked(context: str, *golds: tuple[str, ...]) -> Question:
+    return Question("1", "c", context, "How many?", golds or (("76.5",),))
+
+
+def test_every_digit_of_the_context_goes_and_nothing_else() -> None:
+    expected = "In the county, .% were under the age of , .% from  to . The median age was  years."
+    assert expected == Corruption().corrupt_context(asked(COUNTY))
+    assert "On February ,  ." == Corruption().corrupt_context(asked("On February 6, 2016 ."))
+
+
+def test_digits_beside_letters_go_and_numbers_in_words_stay() -> None:
+    assert "the th of four km²" == Corruption().corrupt_context(asked("the 4th of four km²"))
+
+
+def test_names_go_as_whole_words_and_phrases() -> None:
+    taken = Corruption("names", names=("Ann", "Ann Lee", "Rue (Nord)"), mask="[name]")
+    expected = "[name] met [name], Anna and ann in [name]."
+    assert expected == taken.corrupt_context(asked("Ann Lee met Ann, Anna and ann in Rue (Nord)."))
+
+
+def test_matches_of_a_pattern_are_replaced_by_the_mask_as_it_is_written() -> None:
+    taken = Corruption("pattern", pattern=r"[A-Z]{2}-\d+", mask=r"\1")
+    assert r"case \1 and \1" == taken.corrupt_context(asked("case AB-12 and CD-3"))
+
+
+def test_a_pattern_that_also_matches_nothing_puts_no_mask_between_characters() -> None:
+    assert "a_b" == Corruption("pattern", pattern=r"\d*", mask="_").corrupt_context(asked("a12b"))
+
+
+def test_all_spans_of_all_golds_go_but_no_pieces_of_other_words_and_numbers() -> None:
+    taken = Corruption("answers", mask="_")
+    question = asked(
+        "In 1966 the Cat had 6 lives, 6km of string, 6.5 mice, 1,6 and a catfish: cat!", ("6", "cat"), ("",)
+    )
+    assert "In 1966 the _ had _ lives, _km of string, 6.5 mice, 1,6 and a catfish: _!" == taken.corrupt_context(
+        question
+    )
+
+
+def test_a_context_without_a_span_of_the_answer_stays() -> None:
+    assert "abc" == Corruption("answers", mask="_").corrupt_context(asked("abc", ("",)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"kind": "words"}, "kind is 'words'; it must be one of digits, names, pattern, answers"),
+        ({"kind": "names"}, "names has 0 entries and kind is names"),
+        ({"names": ("A",)}, "names has 1 entries and kind is digits; names belong to kind names"),
+        ({"kind": "names", "names": ("A", " ")}, "names has ' '; each must be a word or a phrase"),
+        ({"kind": "pattern"}, "pattern is '' and kind is pattern"),
+        ({"pattern": "a"}, "pattern is 'a' and kind is digits; a pattern belongs to kind pattern"),
+        ({"kind": "pattern", "pattern": "("}, r"pattern is '\('; it must be a regular expression: "),
+        ({"mask": "_"}, "mask is '_'; digits are deleted, so it must be empty, or kind another"),
+    ],
+)
+def test_fields_out_of_range_are_named(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Corruption(**fields)
+
+
+def test_names_are_withheld_from_those_who_are_not_to_read_them() -> None:
+    taken = Corruption("names", names=("Ann", "Bob", "Ann Lee"))
+    assert ("<3 letters>", "<3 letters (2)>", "<3 and 3 letters>") == Disclosure().public(taken).names
+    assert Corruption() == Disclosure().public(Corruption())
+
+
+TRAIN = [Question(str(k), "c", f"Ann has {k}.", "What?", (("Ann" if k % 2 else str(k),),)) for k in range(6)]
+VALIDATION = [Question("v", "d", "Bo has 5.", "What?", (("5",), ("five",)))]
+SET = QuestionSet(TRAIN, VALIDATION, "drop")
+
+
+def test_both_parts_are_asked_on_clean_and_corrupted_contexts() -> None:
+    sets = dict(probe_sets(SET, Corruption()))
+    assert list(SETS) == list(sets)
+    assert [q.context for q in TRAIN] == [q.context for q in sets["train"].questions]
+    assert ["Ann has ."] * 6 == [q.context for q in sets["train-corrupted"].questions]
+    assert ["Bo has ."] == [q.context for q in sets["validation-corrupted"].questions]
+    assert [q.id for q in TRAIN] == [q.id for q in sets["train-corrupted"].questions]
+    assert {"drop"} == {each.form for each in sets.values()}
+
+
+def test_records_are_handed_out_as_records() -> None:
+    own = QuestionSet(TRAIN, VALIDATION, "squad", records=True)
+    assert {"records"} == {each.form for _, each in probe_sets(own, Corruption())}
+
+
+def test_the_first_questions_are_asked_and_of_them_the_numeric_ones() -> None:
+    assert (TRAIN, VALIDATION) == tuple(map(list, ALL_QUESTIONS.select(SET).values()))
+    assert TRAIN[:3] == list(Selection(examples=3).select(SET)["train"])
+    assert [TRAIN[0], TRAIN[2]] == list(Selection(examples=3, numeric=True).select(SET)["train"])
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        (Selection(examples=7), "examples is 7; the data has 6 such questions"),
+        (Selection(held_out=2), "held_out is 2; the data has 1 such questions"),
+    ],
+)
+def test_more_questions_than_there_are_cannot_be_asked(selection: Selection, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        selection.select(SET)
+
+
+def test_there_must_be_a_numeric_question_where_only_these_are_asked() -> None:
+    words = QuestionSet([TRAIN[1]], VALIDATION, "squad")
+    with pytest.raises(ValueError, match="none of the examples has an answer with a digit"):
+        Selection(numeric=True).select(words)

@@ -1,0 +1,221 @@
+"""The optimisers of many models against torch's own, model by model, and what a model's company bears on: nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tasks.training.optimisers import PAD, Adam, Optimiser, ParameterBuffer, fill_row, optimiser_of, torch_update
+from tasks.training.recipe import OptimiserName, Recipe
+
+CPU = torch.device("cpu")
+SHAPES = {"a": (9, 64), "b": (10,), "c": (3, 1, 2, 2)}
+MODELS, EPSILON = 3, 1e-7
+RATES = [0.01, 0.002, 0.3]
+
+
+def numbers(stream: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=stream)
+
+
+def started() -> tuple[torch.Generator, ParameterBuffer]:
+    stream = torch.Generator().manual_seed(0)
+    weights = ParameterBuffer(SHAPES, MODELS, CPU, torch.float64)
+    for view in weights.views.values():
+        view.copy_(numbers(stream, *view.shape))
+    return stream, weights
+
+
+def test_every_part_of_a_flat_buffer_is_a_multiple_of_the_pad() -> None:
+    flat = ParameterBuffer({"a": (3, 5), "b": (10,), "c": (65,)}, 2, CPU, torch.float32)
+    starts = [(view.data_ptr() - flat.buffer.data_ptr()) // 4 for view in flat.views.values()]
+    assert ([0, PAD, 2 * PAD], [PAD, PAD, 2 * PAD]) == (starts, [len(part) for part in flat.parts(1)])
+    flat.tensors_of_model(1)["b"].fill_(1)
+    assert [0, 10] == flat.buffer.sum(1).tolist()
+    assert torch.equal(flat.views["b"][1], flat.parts(1)[1][:10])
+
+
+def test_a_slope_is_filled_up_with_zeros() -> None:
+    assert [1, 1, 1, 0] == fill_row(torch.ones(1, 3), 4).tolist()
+    whole = torch.ones(2, 2)
+    assert whole.data_ptr() == fill_row(whole, 4).data_ptr()
+
+
+def test_adams_first_step_is_the_learning_rate_against_the_gradient() -> None:
+    weights = ParameterBuffer({"a": (3,)}, 1, CPU, torch.float32)
+    adam = Adam(weights, EPSILON)
+    adam.rates.fill_(0.5)
+    adam.step([torch.tensor([[-3.0, 2.0, 0.0]])])
+    torch.testing.assert_close(torch.tensor([[0.5, -0.5, 0.0]]), weights.views["a"])
+
+
+def test_the_update_for_gpus_is_that_for_cpus() -> None:
+    stream, weights = started()
+    gradients = [numbers(stream, *view.shape) for view in weights.views.values()]
+    expected, flat = weights.like(), weights.like()
+    expected.buffer.copy_(weights.buffer)
+    for view, gradient in zip(flat.views.values(), gradients, strict=True):
+        view.copy_(gradient)
+    adam, other = Adam(expected, EPSILON), Adam(weights, EPSILON)
+    active = torch.tensor([True, False, True])
+    for optimiser in (adam, other):
+        optimiser.rates.copy_(torch.tensor(RATES, dtype=torch.float64))
+    for _ in range(5):
+        adam.step(gradients, active)
+        other.steps += active
+        moments = (other.means.buffer, other.squares.buffer)
+        torch_update(weights.buffer, flat.buffer, *moments, *other.corrections(), active, 0.9, 0.999, EPSILON)
+    torch.testing.assert_close(expected.buffer, weights.buffer, atol=1e-14, rtol=0)
+
+
+KERNEL = """
+import torch
+from tasks.training import kernels
+from tasks.training.optimisers import torch_update
+
+stream = torch.Generator().manual_seed(0)
+for size in (64, 1024, 1600):
+    theirs = [torch.randn(3, size, dtype=torch.float64, generator=stream) for _ in range(4)]
+    theirs[3].abs_()
+    ours, before = [values.clone() for values in theirs], theirs[0].clone()
+    scale, root = (torch.rand(3, dtype=torch.float64, generator=stream) + 0.1 for _ in range(2))
+    active = torch.tensor([True, False, True])
+    for update, values in ((kernels.adam, ours), (torch_update, theirs)):
+        update(*values, scale, root, active, 0.9, 0.999, 1e-7)
+    for mine, their in zip(ours, theirs, strict=True):
+        assert (mine - their).abs().max() < 1e-13
+    assert torch.equal(ours[0][1], before[1])
+    assert not torch.equal(ours[0][0], before[0])
+print("equal")
+"""
+
+
+def test_the_kernel_gives_what_torchs_operations_give() -> None:
+    pytest.importorskip("triton")
+    # Triton's interpreter computes the kernel without a GPU.
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", KERNEL], env=environment, capture_output=True, text=True, check=False)
+    assert ("equal\n", 0) == (done.stdout, done.returncode), done.stderr
+
+
+def test_a_weights_bits_do_not_depend_on_its_neighbours() -> None:
+    """Fused Adam alone and beside others: what the padding is for."""
+    gradients = torch.randn(1, 10, generator=torch.Generator().manual_seed(0))
+    results = []
+    for neighbours in ({}, {"before": (7,)}, {"before": (70,)}):
+        flat = ParameterBuffer({**neighbours, "mine": (10,)}, 1, CPU, torch.float32)
+        adam = Adam(flat, EPSILON)
+        adam.rates.fill_(0.01)
+        for _ in range(20):
+            adam.step([*(torch.ones(1, *shape) for shape in neighbours.values()), gradients])
+        results.append(flat.views["mine"].numpy().tobytes())
+    assert 1 == len(set(results))
+
+
+Theirs = Callable[[list[nn.Parameter], float], torch.optim.Optimizer]
+EVERY: Sequence[OptimiserName] = ["adam", "rmsprop"]
+
+
+def made(ours: OptimiserName, weights: ParameterBuffer, rates: Sequence[float] = RATES) -> Optimiser:
+    recipe = Recipe(1, 1, 1.0, optimiser=ours)
+    optimiser = optimiser_of(recipe, weights)
+    optimiser.rates.copy_(torch.tensor(rates, dtype=torch.float64))
+    return optimiser
+
+
+AGAINST: list[tuple[OptimiserName, Theirs]] = [
+    ("adam", lambda weights, rate: torch.optim.Adam(weights, lr=rate, eps=EPSILON)),
+    ("rmsprop", lambda weights, rate: torch.optim.RMSprop(weights, lr=rate, alpha=0.9, eps=EPSILON)),
+]
+
+
+@pytest.mark.parametrize("one_by_one", [True, False])
+@pytest.mark.parametrize(("ours", "theirs"), AGAINST, ids=range(len(AGAINST)))
+def test_every_model_steps_as_torchs_optimiser_with_a_rate_and_a_count_of_its_own(
+    ours: OptimiserName, theirs: Theirs, one_by_one: bool
+) -> None:
+    stream, weights = started()
+    apart = [[nn.Parameter(view[m].clone()) for view in weights.views.values()] for m in range(MODELS)]
+    references = [theirs(parameters, rate) for parameters, rate in zip(apart, RATES, strict=True)]
+    optimiser = made(ours, weights)
+    for step in range(100):
+        active = torch.tensor([True, step % 3 != 1, step > 40])
+        # Small gradients, so that epsilon matters.
+        gradients = [numbers(stream, *view.shape) * 1e-6 for view in weights.views.values()]
+        for m in active.nonzero()[:, 0].tolist():
+            for parameter, gradient in zip(apart[m], gradients, strict=True):
+                parameter.grad = gradient[m].clone()
+            references[m].step()
+            if one_by_one:
+                optimiser.step_of(m, [gradient[m] for gradient in gradients])
+        if not one_by_one:
+            optimiser.step(gradients, None if active.all() else active)
+    assert [100, 67, 59] == optimiser.steps.tolist()
+    for m, parameters in enumerate(apart):
+        for parameter, view in zip(parameters, weights.views.values(), strict=True):
+            assert (parameter.detach() - view[m]).abs().max() < 1e-13
+
+
+@pytest.mark.parametrize("ours", EVERY, ids=str)
+def test_a_model_is_the_same_to_the_bit_alone_and_in_company(ours: OptimiserName) -> None:
+    _, weights = started()
+    together = ParameterBuffer(SHAPES, MODELS, CPU, torch.float32)
+    together.buffer.copy_(weights.buffer)
+    alone = ParameterBuffer(SHAPES, 1, CPU, torch.float32)
+    alone.buffer.copy_(together.buffer[1:2])
+    optimisers = made(ours, together), made(ours, alone, RATES[1:2])
+    stream = torch.Generator().manual_seed(1)
+    for _ in range(20):
+        gradients = [numbers(stream, *view.shape).float() for view in together.views.values()]
+        optimisers[0].step(gradients)
+        optimisers[1].step([gradient[1:2] for gradient in gradients])
+    assert torch.equal(together.buffer[1], alone.buffer[0])
+    for theirs, mine in zip(*(optimiser.moments for optimiser in optimisers), strict=True):
+        assert torch.equal(theirs.buffer[1], mine.buffer[0])
+
+
+@pytest.mark.parametrize("ours", EVERY, ids=str)
+def test_a_model_that_sits_out_keeps_its_weights_and_moments(ours: OptimiserName) -> None:
+    stream, weights = started()
+    optimiser = made(ours, weights)
+
+    def kept() -> list[Tensor]:
+        return [flat.buffer[1].clone() for flat in (weights, *optimiser.moments)]
+
+    optimiser.step([numbers(stream, *view.shape) for view in weights.views.values()])
+    before = kept()
+    optimiser.step([numbers(stream, *view.shape) for view in weights.views.values()], torch.tensor([True, False, True]))
+    assert all(torch.equal(was, now) for was, now in zip(before, kept(), strict=True))
+    assert [2, 1, 2] == optimiser.steps.tolist()
+
+
+@pytest.mark.parametrize("ours", EVERY, ids=str)
+def test_a_rate_of_zero_moves_nothing(ours: OptimiserName) -> None:
+    """As in the first step of a warm-up."""
+    stream, weights = started()
+    before = weights.buffer.clone()
+    made(ours, weights, [0.0] * MODELS).step([numbers(stream, *view.shape) for view in weights.views.values()])
+    assert torch.equal(before, weights.buffer)
+
+
+@pytest.mark.parametrize("ours", EVERY, ids=str)
+def test_a_gradient_of_zero_is_no_trap(ours: OptimiserName) -> None:
+    """As of the embeddings of words that a minibatch has not."""
+    _, weights = started()
+    weights.views["c"].zero_()
+    optimiser = made(ours, weights)
+    for _ in range(3):
+        optimiser.step([torch.zeros_like(view) for view in weights.views.values()])
+    assert weights.buffer.isfinite().all()
+
+
+def test_every_name_and_value_is_made() -> None:
+    _, weights = started()
+    assert [optimiser_of(replace(Recipe(1, 1, 1.0), optimiser=ours), weights) for ours in EVERY]

@@ -1,0 +1,81 @@
+"""Recording a step leaves no trace: what rehearsals change is put back. Shown without a GPU, by another recorder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tasks.training import stack
+from tasks.training.device_data import resident
+from tasks.training.members import Member
+from tasks.training.stack import REHEARSALS
+from tasks.training.step import Step
+from tasks.training.strategies import Strategy, Workload
+from tests.tasks.training.self_supervised import Teacher
+from tests.tasks.training.test_trainer import classifier, generator, mnist
+
+
+class Rehearsed:
+    """What `Graphs` does with its functions, and in what order, where nothing can be recorded."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.known: set[str] = set()
+
+    def run(self, name: str, function: Callable[[], None], changed: Sequence[Tensor]) -> None:
+        if name not in self.known:
+            before = [tensor.clone() for tensor in changed]
+            for _ in range(REHEARSALS):
+                function()
+                with torch.no_grad():
+                    for tensor, was in zip(changed, before, strict=True):
+                        tensor.copy_(was)
+            self.known.add(name)
+        function()
+
+
+KINDS = {
+    "classifier": lambda: classifier("mlp1", 8, dropout=True, batch_norm=True),
+    "generator": lambda: generator(mnist()),
+    "teacher": lambda: replace(classifier("mlp1", 8), learning=Teacher(64, 4.0)),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        *(
+            (kind, {"optimiser": optimiser})
+            for kind in ("classifier", "generator")
+            for optimiser in ("adam", "rmsprop")
+        ),
+        ("teacher", {"schedule": ((1, 0.5),)}),
+        ("teacher", {"optimiser": "rmsprop", "accumulate": 2}),
+        ("classifier", {"accumulate": 4}),
+    ],
+)
+def test_a_rehearsal_leaves_no_trace(kind: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    given = KINDS[kind]()
+    given = replace(given, recipe=replace(given.recipe, patience=5, **settings))
+    members = [Member(1, np.arange(22)), Member(2, np.arange(16))]
+    workload = Workload(given, resident(given.images, torch.device("cpu")), members, [{}, {}])
+    monkeypatch.setattr(stack, "Graphs", Rehearsed)
+    # No gradients written out: a GPU follows autograd.
+    monkeypatch.setattr(Step, "_explicit_step", lambda *_: None)
+    ended = []
+    for captured in (False, True):
+        (each,) = workload.stacks(Strategy("stack", places=2, captured=captured))
+        for place, member in enumerate(members):
+            each.enter(place, place, member)
+        for _ in range(3):
+            each.launch()
+            epochs = [outcome for _, outcome in each.land()]
+        ended.append((epochs, *(memory.clone() for memory in each._memory())))
+    (expected, *theirs), (found, *ours) = ended
+    np.testing.assert_equal(*([vars(epoch) for epoch in epochs] for epochs in (expected, found)))
+    assert all(torch.equal(one, other) for one, other in zip(theirs, ours, strict=True))

@@ -1,0 +1,51 @@
+import pytest
+
+from tasks.worker.compute_context import ComputeContext, current_context, here, note, use_context
+
+
+def test_outside_of_any_call_everything_is_automatic() -> None:
+    assert ("auto", None, 1) == (current_context().way, current_context().members, current_context().sharers)
+
+
+def test_what_a_call_asks_holds_inside_it_and_no_longer() -> None:
+    with use_context(ComputeContext(way="stack")):
+        with use_context(ComputeContext(way="loop")):
+            assert "loop" == current_context().way
+        assert "stack" == current_context().way
+    assert "auto" == current_context().way
+
+
+def test_the_notes_are_those_of_the_last_result() -> None:
+    with use_context(ComputeContext()) as notes:
+        note(way="loop", stack=1)
+        assert {"way": "loop", "stack": 1} == notes
+        note(way="stack")
+        assert {"way": "stack"} == notes
+
+
+def test_a_note_of_no_call_goes_nowhere() -> None:
+    note(way="loop")
+    with use_context(ComputeContext()) as notes:
+        assert {} == notes
+
+
+def test_a_choice_is_made_once_per_name() -> None:
+    settle = here()
+    assert [{"way": "a"}, {"way": "a"}, {"way": "c"}] == [
+        settle("x", lambda: {"way": "a"}),
+        settle("x", lambda: {"way": "b"}),
+        settle("y", lambda: {"way": "c"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"way": "fast"}, "way is 'fast'; it must be one of auto, loop, stack, graph"),
+        ({"members": 0}, "members is 0; it must be at least 1"),
+        ({"sharers": 0}, "sharers is 0; it must be at least 1"),
+    ],
+)
+def test_a_manner_out_of_range_is_named(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ComputeContext(**settings)  # type: ignore[arg-type]

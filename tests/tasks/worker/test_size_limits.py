@@ -1,0 +1,123 @@
+"""Small files that would fill memory are refused by their directory or header, in one line and before they are read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from tasks.datasets import parquet, pictures
+from tasks.datasets.dataset import DatasetError
+from tasks.external import model_file
+from tasks.external.model_file import ModelFile
+from tasks.external.sent_table import read_sent
+from tasks.worker import size_limits
+from tasks.worker.files import File
+from tasks.worker.size_limits import MOST_PIXELS, TIMES, UNPACKED, TooLarge
+
+
+def archive(announced: int, names: tuple[str, ...] = ("weight.npy",)) -> bytes:
+    """A zip archive of little, whose directory announces so many bytes in all."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as written:
+        for name in names:
+            written.writestr(name, bytes(1000))
+        for entry in written.infolist():
+            entry.file_size = announced // len(names)
+    return out.getvalue()
+
+
+def png(height: int, width: int) -> bytes:
+    """A black picture of one bit a pixel, in a few kilobytes."""
+    rows = zlib.compressobj()
+    row = bytes(1 + -(-width // 8))
+    packed = b"".join(rows.compress(row) for _ in range(height)) + rows.flush()
+    parts = ((b"IHDR", struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)), (b"IDAT", packed), (b"IEND", b""))
+    body = (
+        struct.pack(">I", len(held)) + kind + held + struct.pack(">I", zlib.crc32(kind + held)) for kind, held in parts
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(body)
+
+
+def constants(path: Path, rows: int) -> Path:
+    """A Parquet file of so many equal labels and ids, which takes kilobytes."""
+    part = pa.table({"image": pa.array(["a"] * 10**6), "label": np.zeros(10**6, np.int8)})
+    with pq.ParquetWriter(path, part.schema, compression="zstd") as file:
+        for _ in range(rows // len(part)):
+            file.write_table(part)
+    return path
+
+
+def test_an_archive_may_unpack_to_a_gigabyte_or_twenty_times_its_size() -> None:
+    size_limits.check_archive(archive(UNPACKED))
+    size_limits.check_archive(b"no archive")
+    size_limits.check_unpacked(TIMES * UNPACKED, UNPACKED)
+    with pytest.raises(TooLarge, match=r"it unpacks to 1,100 MB from 0\.00. MB; at most 1,000 MB"):
+        size_limits.check_archive(archive(1_100_000_000, ("a", "b", "c", "d")))
+    with pytest.raises(TooLarge, match="cut short"):
+        size_limits.check_archive(archive(10)[:-10])
+
+
+@pytest.mark.parametrize("name", ["model.pt", "model.pt2", "timm:resnet18+weights.npz", "timm:resnet18+weights.pt"])
+def test_a_model_that_unpacks_to_gigabytes_is_refused_when_it_is_pinned(name: str, tmp_path: Path) -> None:
+    before, plus, file = name.rpartition("+")
+    (tmp_path / file).write_bytes(archive(6_600_000_000))
+    with pytest.raises(ValueError, match="cannot be read: it unpacks to 6,600 MB from") as caught:
+        model_file.pin(ModelFile(f"{before}{plus}{tmp_path / file}"))
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_that_were_packed_well_are_read(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "weights.npz", bias=np.zeros(1 << 20))
+    pinned = model_file.pin(ModelFile(f"timm:resnet18+{tmp_path / 'weights.npz'}"))
+    assert 64 == len(pinned.digest)
+    torch.save({"bias": torch.zeros(10)}, tmp_path / "weights.pt")
+    assert 64 == len(model_file.pin(ModelFile(f"timm:resnet18+{tmp_path / 'weights.pt'}")).digest)
+
+
+@pytest.mark.parametrize(("height", "width"), [(12_000, 12_000), (20_000, 20_000)])
+@pytest.mark.filterwarnings("error")
+def test_a_picture_of_too_many_pixels_is_one_line(height: int, width: int, tmp_path: Path) -> None:
+    encoded = png(height, width)
+    with pytest.raises(pictures.PictureError, match=f"it has .* pixels; a picture may have {MOST_PIXELS:,}$") as caught:
+        pictures.pixels(encoded)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(DatasetError, match=r"the picture in row 3 cannot be decoded: it has .* pixels"):
+        parquet.picture_pixels(tmp_path, 3, encoded)
+
+
+def test_a_picture_of_a_hundred_million_pixels_opens_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+    with size_limits.open_picture(png(9000, 12_000)) as picture:
+        assert (12_000, 9000) == picture.size
+    assert not [
+        str(warned.message) for warned in recwarn if issubclass(warned.category, Image.DecompressionBombWarning)
+    ]
+
+
+def test_a_table_of_repeated_values_is_refused_by_its_metadata(tmp_path: Path) -> None:
+    path = constants(tmp_path / "outputs.parquet", 70 * 10**6)
+    assert path.stat().st_size < 500_000
+    with pytest.raises(ValueError, match=r"outputs\.parquet cannot be read: it unpacks to 1,120 MB from"):
+        read_sent(File(str(path)))
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lambda held: gzip.compress(held[:10]) + gzip.compress(held[10:])])
+def test_gunzip_gives_what_was_packed(pack: Callable[[bytes], bytes]) -> None:
+    assert bytes(range(256)) == size_limits.gunzip(pack(bytes(range(256))))
+
+
+def test_gunzip_stops_where_too_much_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(size_limits, "UNPACKED", 10**6)
+    with pytest.raises(TooLarge, match="it unpacks to more than 1 MB from"):
+        size_limits.gunzip(gzip.compress(bytes(2 * 10**6)))
