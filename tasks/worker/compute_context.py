@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from tasks.contract.ranges import check_minimums, one_of
+from tasks.contract.ranges import AtLeast, Ranged
 
 StrategyName = Literal["auto", "loop", "stack", "graph"]
 STRATEGIES: tuple[str, ...] = get_args(StrategyName)
@@ -34,7 +34,7 @@ def here() -> Settle:
 
 
 @dataclass(frozen=True)
-class ComputeContext:
+class ComputeContext(Ranged):
     """How to compute.
 
     `settle(name, choose)` gives the choice already made under that name, or makes it by `choose()` and keeps it: one
@@ -42,13 +42,11 @@ class ComputeContext:
     """
 
     way: StrategyName = "auto"  # of training models; auto takes the fastest here
-    members: int | None = None  # models in one step at most; None: as many as are fastest and fit
-    sharers: int = 1  # calls on this device at one time: each takes its part of the memory
+    members: Annotated[int, AtLeast(1)] | None = (
+        None  # models in one step at most; None: as many as are fastest and fit
+    )
+    sharers: Annotated[int, AtLeast(1)] = 1  # calls on this device at one time: each takes its part of the memory
     settle: Settle = field(default_factory=here)
-
-    def __post_init__(self) -> None:
-        one_of(self, "way", StrategyName)
-        check_minimums(self, {"sharers": 1} if self.members is None else {"members": 1, "sharers": 1})
 
 
 @dataclass

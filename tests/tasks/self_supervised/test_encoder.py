@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from tasks.contract.extras import TIMM
 from tasks.self_supervised.criterion import Supervised
 from tasks.self_supervised.encoder import encoder, normalise
-from tasks.self_supervised.networks import initial_network, tensors
+from tasks.self_supervised.networks import convolution, initial_network, tensors
 from tasks.self_supervised.pretraining import Weights, pretrain_encoder, weights_of
 from tasks.self_supervised.pretraining_config import EncoderConfig
 from tests.tasks.self_supervised.pictures import Blobs, config
@@ -84,3 +85,17 @@ def test_backbones_have_the_published_sizes(backbone: str, millions: float, feat
     assert millions == pytest.approx(sum(each.numel() for each in network.backbone.parameters()) / 1e6, rel=0.01)
     last: Any = network.projector[0]
     assert features == last.in_features
+
+
+@pytest.mark.parametrize("before", [3, 4, 8])
+def test_a_shortcut_computes_a_strided_convolution_with_its_gradients_however_narrow(before: int) -> None:
+    made = convolution(before, 6, 1, 2).double()
+    x = torch.linspace(-1, 1, 2 * before * 49, dtype=torch.float64).reshape(2, before, 7, 7)
+    found, expected = list[torch.Tensor](), list[torch.Tensor]()
+    for results, convolve in ((found, made), (expected, lambda x: functional.conv2d(x, made.weight, stride=2))):
+        images = x.clone().requires_grad_()
+        made.weight.grad = None
+        places = convolve(images)
+        places.square().sum().backward()
+        results += [places.detach(), images.grad, made.weight.grad]
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
