@@ -386,7 +386,7 @@ def test_settings_of_the_preset_are_folded_and_others_are_open(store: Store) -> 
     own = [each for each in configuration.settings(run) if each.is_own]
     assert [("label", ("mine",))] == [(each.name, each.values) for each in own]
     how = pages.draw(run).read_text().partition('id="how"')[2]
-    opened, _, folded = how.partition("<details>")
+    opened, _, folded = how.partition('<details class="printed">')
     assert "1 field of " in opened
     assert ">label" in opened
     assert ">parts" in folded.partition("</details>")[0]
@@ -398,6 +398,10 @@ def test_what_an_audit_says_of_its_method_and_source_is_on_its_page(smoke: Run) 
     said = pages.words(pages.draw(smoke))
     assert "Method, source and decisions" in said
     assert "Source. Hartley & Tsaftaris 2022" in said
+    method = pages.draw(smoke).read_text().partition("Method, source and decisions")[2]
+    assert "`" in configuration.audits.find(smoke.audit).documentation
+    assert "<code>" in method
+    assert "`" not in method.partition("</section>")[0]
 
 
 def test_an_interval_that_its_sample_cannot_bear_is_not_shown(store: Store) -> None:
