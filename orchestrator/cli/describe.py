@@ -104,7 +104,8 @@ def _overview(entry: RegisteredAudit, fields: list[DescribedField], presets: lis
         if "." not in field.path:
             lines += _field(field if len(field.allowed) < LONG else replace(field, allowed=""))
     if entry.audit.wording.rules is not None:
-        lines += ["", "Answers, of which the first whose condition holds is given; numbers are those of the defaults"]
+        heading = "Answers: the first whose condition holds is given; numbers are those of the defaults"
+        lines += ["", *_wrap_text(heading, "")]
         for name, text in entry.audit.wording.rules.format_cases(entry.audit.config()):
             lines += _wrap_text(f"{name}{text}", "  ", "      ")
     example = next((field.below[0] for field in fields if field.below), None)

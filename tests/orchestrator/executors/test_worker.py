@@ -45,12 +45,15 @@ def pinned(folder: Path, before: str = "") -> list[str]:
 
 def test_modules_of_the_working_directory_do_not_shadow_ours(tmp_path: Path) -> None:
     calls, job, theirs = pinned(tmp_path)
-    assert [str(ROOT / "orchestrator" / "executors" / "calls.py"), str(ROOT / "tasks" / "job.py")] == [calls, job]
+    assert [str(ROOT / "orchestrator" / "executors" / "calls.py"), str(ROOT / "tasks" / "contract" / "job.py")] == [
+        calls,
+        job,
+    ]
     assert tmp_path / "ours_no_more.py" == Path(theirs)
 
 
 def test_what_was_wrongly_loaded_before_is_dropped(tmp_path: Path) -> None:
-    assert str(ROOT / "tasks" / "job.py") == pinned(tmp_path, before="import tasks; assert tasks.mine")[1]
+    assert str(ROOT / "tasks" / "contract" / "job.py") == pinned(tmp_path, before="import tasks; assert tasks.mine")[1]
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def test_calls_run_one_at_a_time_in_this_process_and_else_one_a_processor(
     monkeypatch: pytest.MonkeyPatch, address: str | None, slots: int, gpus: int
 ) -> None:
     monkeypatch.setattr(preview.os, "sched_getaffinity", lambda process: {0, 1, 5}, raising=False)
-    monkeypatch.setattr(preview.gpus, "count", lambda: 4)
+    monkeypatch.setattr(preview.environment, "count_gpus", lambda: 4)
     assert (slots, gpus) == (preview.slots_at(address), preview.gpus_at(address))
 
 

@@ -43,7 +43,7 @@ def test_without_warm_up_it_begins_at_its_height() -> None:
         ({"epochs": 0}, "epochs is 0; it must be a finite number above 0"),
         ({"epochs": 5, "warmup": -1}, "warmup is -1; it must be at least 0"),
         ({"epochs": 5, "warmup": 5}, "warmup is 5; it must be below epochs, which is 5"),
-        ({"epochs": 50, "final": 1.5}, "final is 1.5; it must be from 0 to 1"),
+        ({"epochs": 50, "final": 1.5}, "final is 1.5; it must be a share from 0 to 1"),
     ],
 )
 def test_a_cosine_that_cannot_be_is_refused(settings: dict[str, float], message: str) -> None:
@@ -89,7 +89,7 @@ def test_ranges_are_checked_on_construction(fields: dict[str, Any], told: str | 
         (BYOL, {"momentum": 1.1}, "momentum is 1.1"),
         (DINO, {"centre": -0.1}, "centre is -0.1"),
         (Augmentation, {"least": 0.0}, "least is 0.0"),
-        (Augmentation, {"jitter": 3.0}, "jitter is 3.0; it must be at most 2.5"),
+        (Augmentation, {"jitter": 3.0}, "jitter is 3.0; it must be from 0 to 2.5"),
         (Augmentation, {"resolution": 4}, "resolution is 4; it must be at least 8"),
         (EncoderConfig, {"backbone": "small-resnet#0"}, "backbone is 'small-resnet#0'"),
     ],
