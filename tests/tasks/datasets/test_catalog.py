@@ -171,11 +171,6 @@ def test_pinning_imports_no_heavy_package() -> None:
     assert "set()\n" == done.stdout
 
 
-@pytest.fixture(autouse=True)
-def nothing_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
-
-
 @pytest.mark.parametrize("name", OUTLINES)
 def test_an_outline_has_the_size_that_is_described_and_takes_no_memory(name: str) -> None:
     with use_outlines():

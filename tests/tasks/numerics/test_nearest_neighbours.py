@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tasks.numerics import nearest_neighbours
 from tasks.numerics.nearest_neighbours import Best, By, Frame, Neighbours, Search, nearest, smallest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CPU = torch.device("cpu")
 LIBRARIES: tuple[By, ...] = ("torch", "faiss")
 Array = NDArray[Any]

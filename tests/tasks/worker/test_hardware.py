@@ -107,7 +107,7 @@ def test_without_either_it_is_half_of_all_memory(tmp_path: Path) -> None:
     assert os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 == hardware.available_memory(tmp_path / "no")
 
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ASKED = {
     "nothing": "",
     "the old way": "torch.set_float32_matmul_precision('medium')",
