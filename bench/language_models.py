@@ -31,7 +31,7 @@ from bench.measuring import Row, Run, here, options, publish
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import Question
-from tasks.language_models.fine_tuning import FineTuning
+from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.pretrained import prepare_model, quiet
 from tasks.language_models.sequence_model import EncoderDecoder

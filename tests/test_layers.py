@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -88,6 +88,30 @@ def test_one_audit_never_imports_another(audit: str) -> None:
     others = [f"tasks.audits.{other}" for other in AUDITS if other != audit]
     for path in place.rglob("*.py") if place.is_dir() else [place.with_suffix(".py")]:
         assert set() == {name for name in imported(path) for other in others if within(name, other)}
+
+
+def test_no_imports_form_a_circle() -> None:
+    """Those inside functions and for types alone count, too."""
+    names = {_module_name(path): path for path in modules()}
+    edges = {name: names.keys() & set(_sources(path, names)) - {name} for name, path in names.items()}
+    while leaves := {name for name, sources in edges.items() if not sources & edges.keys()}:
+        edges = {name: sources for name, sources in edges.items() if name not in leaves}
+    assert {} == {name: sorted(sources & edges.keys()) for name, sources in edges.items()}
+
+
+def _module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _sources(path: Path, names: Collection[str]) -> Iterator[str]:
+    """What a module imports: for `from package import module` the module alone, without its package."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inside = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name if name in names else node.module for name in inside)
 
 
 def test_there_is_no_module_for_things_without_a_name() -> None:

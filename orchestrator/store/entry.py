@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from orchestrator.errors import Damaged, StoreError
 
 if TYPE_CHECKING:
-    from orchestrator.store import Store
+    from orchestrator.store.interface import Store
 
 KEY = re.compile(r"[0-9a-f]{8,128}")
 DIGEST, RECORD = "engram.digest", "engram.record"

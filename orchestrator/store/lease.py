@@ -28,6 +28,7 @@ from orchestrator.store import atomic_write
 from orchestrator.store.atomic_write import file_lock
 from orchestrator.store.holder import STALE, Holder, is_local, refusal, this_process
 
+KEPT = "ways"  # the folder in a run's folder for the files that the run keeps
 LEASE, LOCK = "lease.json", "lease.lock"
 ELSEWHERE = "elsewhere.json"  # the driver on another machine, copied from its claim
 DRIVERS = ".drivers"  # beside the runs' folders: a file for each driver, touched by its heart

@@ -21,10 +21,12 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import Absent, Damaged, StoreError, Unreadable, Unwritable
-from orchestrator.store import KEPT, WriteEffect, atomic_write, entry, marker
+from orchestrator.store import atomic_write, entry, marker
 from orchestrator.store.atomic_write import file_lock
 from orchestrator.store.digests import Digests
 from orchestrator.store.entry import content, valid_key
+from orchestrator.store.interface import WriteEffect
+from orchestrator.store.lease import KEPT
 
 RESULTS, FAILURES, STATES = "results", "failures", "states"
 QUARANTINE, CONFLICTS, TMP = "quarantine", "conflicts", "tmp"

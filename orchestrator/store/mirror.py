@@ -18,10 +18,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.errors import StoreError
-from orchestrator.store import JOURNEYS, KEPT, atomic_write, claims, lease
+from orchestrator.store import atomic_write, claims, lease
 from orchestrator.store.bucket import Bucket, Object
+from orchestrator.store.lease import KEPT
 
 RUNS, TABLES = "runs", "tables"
+JOURNEYS = 16  # concurrent requests to a remote store: each waits for the network
 FIRST = "run.json"  # put last and fetched first: when it exists, all required files of the run exist
 FIXED = {FIRST, "plan.json"}  # written once
 LOG = "events.jsonl"  # only grows

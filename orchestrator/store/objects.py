@@ -18,12 +18,14 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import Absent, Damaged, Held, StoreError, Unwritable
-from orchestrator.store import JOURNEYS, KEPT, WriteEffect, atomic_write, claims, entry, marker
+from orchestrator.store import atomic_write, claims, entry, marker
 from orchestrator.store.bucket import PATIENCE, Away, Bucket
 from orchestrator.store.digests import Digests
 from orchestrator.store.entry import content, valid_key
 from orchestrator.store.holder import STALE
-from orchestrator.store.mirror import Mirror
+from orchestrator.store.interface import WriteEffect
+from orchestrator.store.lease import KEPT
+from orchestrator.store.mirror import JOURNEYS, Mirror
 
 RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS = "results", "failures", "states", "quarantine", "conflicts"
 FOLDERS = {RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, "claims", "runs", "tmp"}

@@ -49,9 +49,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.contract.extras import NIBABEL
-from tasks.datasets.dataset import DatasetError, Source, digest_of, file_sha256, unreadable
+from tasks.datasets.dataset import DatasetError, file_sha256, unreadable
 from tasks.datasets.images import Images, Labels, Pixels
 from tasks.datasets.pictures import map_in_threads
+from tasks.datasets.source import Source, digest_of
 from tasks.worker.size_limits import gunzip
 
 RULE = "acdc 1"

@@ -34,8 +34,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.datasets.dataset import DatasetError, Source, digest_of
+from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images, Labels, Pixels
+from tasks.datasets.source import Source, digest_of
 from tasks.worker.size_limits import TooLarge, gunzip
 
 IDX_RULE = "idx 1"

@@ -14,7 +14,7 @@ from tasks.datasets import options
 from tasks.datasets.boxed import scenes
 from tasks.datasets.boxed.picture_files import BoxedFiles
 from tasks.datasets.boxed.pictures import BoxedPictures
-from tasks.datasets.dataset import Content, Dataset, DatasetError, Source
+from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.embedded import Blended, Digits
 from tasks.datasets.images import Images, PictureSet
 from tasks.datasets.labelled import LabelledContent
@@ -25,6 +25,7 @@ from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import RECORD_SCHEMA, QuestionSet, questions_of_records
 from tasks.datasets.questions.question_files import QuestionFiles
 from tasks.datasets.records import RecordFile, Records
+from tasks.datasets.source import Content, Source
 from tasks.worker import hardware
 
 # Where a set that is read by rows has its pixels: in memory, in a cache on the disk, or in its own files.

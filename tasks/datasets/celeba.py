@@ -26,10 +26,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.datasets.dataset import DatasetError, Source, digest_of, file_bytes, unreadable
+from tasks.datasets.dataset import DatasetError, file_bytes, unreadable
 from tasks.datasets.images import Images, Pixels, as_shape
 from tasks.datasets.options import AS_THEY_ARE, Options
 from tasks.datasets.pictures import PictureError, map_in_threads, pixels
+from tasks.datasets.source import Source, digest_of
 
 RULE = "celeba 1"
 PICTURES, PARTITIONS = "img_align_celeba", "list_eval_partition.txt"

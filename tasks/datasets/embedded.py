@@ -15,9 +15,10 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from tasks.datasets.dataset import Content, DatasetError, Source, digest_of
+from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images, Labels, Pixels, decode_picture, luma
 from tasks.datasets.mixtures import origins
+from tasks.datasets.source import Content, Source, digest_of
 from tasks.numerics import seeds
 
 SIDE = 28  # pixels, the size of MNIST's images

@@ -21,10 +21,11 @@ from typing import Literal
 
 import numpy as np
 
-from tasks.datasets.dataset import DatasetError, Source, digest_of, file_bytes, file_sha256, unreadable
+from tasks.datasets.dataset import DatasetError, file_bytes, file_sha256, unreadable
 from tasks.datasets.images import Images, Indices, Labels, Opened, Pixels
 from tasks.datasets.options import AS_THEY_ARE, ONE_SIZE, Options
 from tasks.datasets.pictures import SUFFIXES, PictureError, map_in_threads, pixels
+from tasks.datasets.source import Source, digest_of
 
 RULE = "labelled pictures 1"
 EVERY = 5  # one picture in so many of a class is in the test split, where none is given

@@ -9,9 +9,10 @@ import difflib
 import re
 from dataclasses import dataclass, replace
 
-from tasks.datasets.dataset import ByRows, Content, Source, UnknownDataset, digest_of
+from tasks.datasets.dataset import UnknownDataset
 from tasks.datasets.images import Images, PictureSet, Pixels, as_shape
 from tasks.datasets.mixtures import origins
+from tasks.datasets.source import ByRows, Content, Source, digest_of
 
 RULE = "shape 1"
 CHANNELS = {"grey": 1, "rgb": 3}

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tasks.datasets.dataset import DatasetError, Source, digest_of
+from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images, Labels, Pixels, decode_picture
 from tasks.datasets.options import AS_THEY_ARE, ONE_SIZE, Options
+from tasks.datasets.source import Source, digest_of
 from tasks.worker.size_limits import TooLarge, read_parquet
 
 RULE = "parquet pictures 1"

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.datasets.dataset import DatasetError, Source, unreadable
+from tasks.datasets.dataset import DatasetError, unreadable
 from tasks.datasets.labelled import Labelled, Split, check_classes, labelled_source, spread
 from tasks.datasets.options import AS_THEY_ARE, Options
+from tasks.datasets.source import Source
 from tasks.worker.size_limits import TooLarge, read_parquet
 
 SUFFIXES = (".csv", ".parquet")

@@ -19,7 +19,7 @@ import numpy as np
 from tasks.datasets import acdc, celeba, options, parquet, records
 from tasks.datasets.benchmark_files import SVHN_TRAIN, cifar_source, idx_source, lacking_svhn_files, svhn_source
 from tasks.datasets.boxed import imagenet, table
-from tasks.datasets.dataset import DatasetError, Source, UnknownDataset, digest_of
+from tasks.datasets.dataset import DatasetError, UnknownDataset
 from tasks.datasets.embedded import blended_source, digits_source, photos_source
 from tasks.datasets.images import Images, Labels, Pixels
 from tasks.datasets.labelled import folder_source
@@ -28,6 +28,7 @@ from tasks.datasets.picture_table import list_source
 from tasks.datasets.questions import facts
 from tasks.datasets.questions.question import Scorer
 from tasks.datasets.questions.question_files import file_names, question_source
+from tasks.datasets.source import Source, digest_of
 from tasks.worker.files import FileError, expand_home
 
 DESCRIPTIONS = {

@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.datasets.dataset import DatasetError, Source, digest_of, file_sha256, unreadable
+from tasks.datasets.dataset import DatasetError, file_sha256, unreadable
 from tasks.datasets.images import Images
+from tasks.datasets.source import Source, digest_of
 from tasks.worker.size_limits import TooLarge, read_parquet
 
 RULE = "records 1"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks.diffusion import unet
-from tasks.diffusion.diffusion_training import Diffusion, ScheduleName
+from tasks.diffusion.diffusion_config import Diffusion, ScheduleName
 from tasks.models.layers import EVALUATION, Layers, Mode, Weight, initial, weights_of
 from tasks.models.networks import Weights, images
 from tasks.numerics import seeds

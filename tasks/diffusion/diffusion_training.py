@@ -1,115 +1,19 @@
-"""Diffusion models: the configs of the network and of its training, and the training itself, arrays in, arrays out.
-
-Planning a training imports no torch; computing one does.
-"""
+"""The training of a diffusion model, arrays in, arrays out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
+from tasks.datasets.images import Images
+from tasks.diffusion.denoising import Denoising, averages
+from tasks.diffusion.diffusion_config import Diffusion
 from tasks.numerics import seeds
 from tasks.training.chains import Linked, train_chains
-from tasks.training.recipe import Recipe
-
-if TYPE_CHECKING:
-    from tasks.training.members import Epoch
-
-ScheduleName = Literal["linear", "cosine"]
-Precision = Literal["float32", "bfloat16"]
-
-
-@dataclass(frozen=True)
-class UNet(Ranged):
-    """A U-Net for square images, conditioned on a time and a vector by conditional batch norm.
-
-    The defaults are those for 128 x 128 of Dhariwal & Nichol 2021, "Diffusion models beat GANs on image synthesis",
-    appendix I, whose network is the one of Bordes et al. 2022, "High fidelity visualization of what your
-    self-supervised representation knows about".
-    """
-
-    widths: tuple[int, ...] = (256, 256, 512, 768, 1024)
-    """Channels at the images' resolution, at half of it, and so on."""
-    blocks: Annotated[int, AtLeast(1)] = 2
-    """Residual blocks at each resolution on the way down; one more on the way up."""
-    attention: tuple[int, ...] = (32, 16, 8)
-    """Resolutions with attention; there is some between the two ways, too."""
-    heads: Annotated[int, AtLeast(1)] = 4
-    """Heads of attention."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.widths or any(width < 1 or width % self.heads for width in self.widths):
-            raise ValueError(
-                f"widths is {self.widths}; it must be at least one number of channels, each a multiple of heads, "
-                f"which is {self.heads}"
-            )
-        if self.widths[0] % 2:
-            raise ValueError(f"widths begins with {self.widths[0]}; the first must be even: half are sines of the time")
-
-    def check(self, resolution: int) -> None:
-        """ValueError, in one line, unless the network fits images of this resolution."""
-        halved = 2 ** (len(self.widths) - 1)
-        if resolution < halved or resolution % halved:
-            raise ValueError(f"resolution is {resolution}; with {len(self.widths)} widths it must divide by {halved}")
-        known = [resolution // 2**level for level in range(len(self.widths))]
-        if any(each not in known for each in self.attention):
-            names = ", ".join(map(str, known))
-            raise ValueError(f"attention is {self.attention}; it must be some of the network's resolutions, {names}")
-
-
-SMALL = UNet((32, 64, 64), 1, (8,), 2)  # for 32 x 32
-
-
-@dataclass(frozen=True)
-class Diffusion(Ranged):
-    """A conditional diffusion model of square colour images and its training: it predicts the noise in a noised image.
-
-    Ho et al. 2020, "Denoising diffusion probabilistic models", section 4: 1000 steps, a linear schedule, average
-    0.9999; learning rate and minibatch as in the released code of Bordes et al. 2022 (32 GPUs with 8 images each). How
-    long they train is unpublished: of 500,000 images 150 epochs are 290,000 steps.
-    """
-
-    resolution: int = 128
-    """Side of the images, in pixels."""
-    unet: UNet = UNet()
-    """The network."""
-    steps: Annotated[int, AtLeast(1)] = 1000
-    """Steps in which noise is added."""
-    schedule: ScheduleName = "linear"
-    """How the variances of the noise grow over the steps."""
-    epochs: int = 150
-    """Epochs of training."""
-    batch: int = 256
-    """Images a step."""
-    accumulate: int = 1
-    """Equal parts in which a minibatch is computed, each of which is a minibatch to batch norm."""
-    learning_rate: Annotated[float, Finite()] = 1e-4
-    """The learning rate of Adam."""
-    average: Annotated[float, Share(one=False)] = 0.9999
-    """Momentum of the moving average of the weights, which is drawn from; early steps cut it down."""
-    held_out: Annotated[int, AtLeast(0)] = 512
-    """Images that are only used for the validation loss; an eighth of all at most."""
-    precision: Precision = "float32"
-    """Number format of the computation."""
-    seed: Annotated[int, AtLeast(0)] = 0
-    """The source of chance of the training."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.unet.check(self.resolution)
-        _ = self.recipe  # its ranges are checked on construction
-
-    @property
-    def recipe(self) -> Recipe:
-        """How it is trained: Adam at torch's defaults. ValueError where that is impossible."""
-        return Recipe(self.epochs, self.batch, self.learning_rate, epsilon=1e-8, accumulate=self.accumulate)
-
+from tasks.training.members import Epoch, Member, Spec, minibatches
 
 Vectors = NDArray[np.float32]  # (n, features)
 
@@ -153,10 +57,6 @@ def fit_diffusion(
     (`tasks.worker.checkpoints`); `of` says what images and vectors are, so that no state of others is taken for it.
     TrainingError where a loss is not finite; ValueError where images are not of the config's shape.
     """
-    from tasks.datasets.images import Images
-    from tasks.diffusion.denoising import Denoising, averages
-    from tasks.training.members import Member, Spec, minibatches
-
     side = config.resolution
     if pixels.shape[1:] != (side, side, 3) or len(pixels) != len(vectors) or len(pixels) < 2:
         raise ValueError(

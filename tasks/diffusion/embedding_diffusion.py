@@ -21,9 +21,9 @@ from tasks.contract.job import Inputs, task
 from tasks.contract.schemas import MODEL
 from tasks.datasets.boxed.partition import TrainingImages
 from tasks.datasets.dataset import Dataset
-from tasks.diffusion.diffusion_training import Diffusion
-from tasks.self_supervised.pretraining import weights_of
+from tasks.diffusion.diffusion_config import Diffusion
 from tasks.self_supervised.pretraining_config import EncoderConfig
+from tasks.self_supervised.snapshots import weights_of
 
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures

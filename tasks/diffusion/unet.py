@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, silu
 
-from tasks.diffusion.diffusion_training import UNet
+from tasks.diffusion.diffusion_config import UNet
 from tasks.models.layers import FAN_IN_UNIFORM, ONE, ZERO, Layers, Start
 
 MOMENTUM, EPSILON = 0.1, 1e-5  # of batch norm: torch's

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from tasks.datasets.dataset import digest_of
+from tasks.datasets.source import digest_of
 from tasks.worker import files
 from tasks.worker.files import File, FileError
 

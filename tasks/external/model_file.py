@@ -43,7 +43,7 @@ from typing import Annotated, ClassVar, Literal
 from tasks.contract import extras
 from tasks.contract.extras import ONNXRUNTIME, Extra
 from tasks.contract.ranges import AtLeast, Ranged
-from tasks.datasets.dataset import digest_of
+from tasks.datasets.source import digest_of
 from tasks.external.file_contents import check_contents, digest_of_folder, file_names, needs_network, read_folder
 from tasks.models import custom
 from tasks.models.custom import Factory

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from tasks.contract.extras import TRANSFORMERS, Extra
 from tasks.contract.pinnable import Unavailable
-from tasks.datasets.dataset import digest_of
+from tasks.datasets.source import digest_of
 from tasks.worker import files
 from tasks.worker.files import DIGEST, File
 

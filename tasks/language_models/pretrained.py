@@ -18,7 +18,7 @@ import torch
 
 from tasks.contract.extras import PEFT
 from tasks.datasets.questions.question import Question
-from tasks.language_models.fine_tuning import FineTuning
+from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import HEAD, ModelError, TinyT5, model_folder
 from tasks.language_models.sequence_model import DecoderOnly, EncoderDecoder, SequenceModel, answer_text, question_text
 from tasks.numerics.torch_draws import drawn_from

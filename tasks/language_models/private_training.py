@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from tasks.datasets.questions.question import Question
-from tasks.language_models.fine_tuning import FineTuning
+from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.sequence_model import SequenceModel, Tokens
 from tasks.language_models.training import FineTuner
 from tasks.numerics import seeds

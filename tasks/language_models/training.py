@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks.datasets.questions.question import Question, QuestionSet
-from tasks.language_models.fine_tuning import FineTuning
+from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import TINY_RULE
 from tasks.language_models.sequence_model import SequenceModel, Tokens, answer_text, parse_answer
 from tasks.numerics import seeds

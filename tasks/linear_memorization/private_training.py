@@ -38,7 +38,7 @@ from torch import Tensor
 
 from tasks.contract.extras import OPACUS
 from tasks.linear_memorization.gaussian_samples import Array, fitting
-from tasks.linear_memorization.private import Mechanism, Private, levels, settings
+from tasks.linear_memorization.private_config import Mechanism, Private, levels, settings
 from tasks.linear_memorization.recovery import least_norm
 from tasks.numerics import seeds
 from tasks.training import dp_sgd

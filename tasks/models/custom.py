@@ -15,7 +15,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import ClassVar, Self, TypeVar
 
-from tasks.datasets.dataset import digest_of
+from tasks.datasets.source import digest_of
 
 T = TypeVar("T", bound="Named")
 RULE = "network: python source, 1"

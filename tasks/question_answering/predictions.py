@@ -24,9 +24,10 @@ import pyarrow as pa
 
 from tasks.contract.job import Inputs, task
 from tasks.datasets.catalog import load_questions
-from tasks.datasets.dataset import Dataset, DatasetError, digest_of
+from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.questions.question import Answer, Question, QuestionSet, Scorer
 from tasks.datasets.questions.question_files import JsonValue, parse_json
+from tasks.datasets.source import digest_of
 from tasks.question_answering.question_sets import ALL_QUESTIONS, ANSWERS, SETS, Selection, Split
 from tasks.worker import files
 from tasks.worker.files import File, FileError

@@ -17,8 +17,8 @@ import pyarrow as pa
 from tasks.contract.job import Inputs, task
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.self_supervised.criterion import Supervised
-from tasks.self_supervised.pretraining import epochs, weights_of
 from tasks.self_supervised.pretraining_config import Pretraining, encoder_of_pretraining
+from tasks.self_supervised.snapshots import epochs, weights_of
 
 
 @dataclass(frozen=True)

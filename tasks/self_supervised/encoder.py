@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from tasks.self_supervised.networks import Network, tensors, unset
-from tasks.self_supervised.pretraining import Weights
 from tasks.self_supervised.pretraining_config import EncoderConfig, Pretraining, encoder_of_pretraining
+from tasks.self_supervised.snapshots import Weights
 from tasks.worker import hardware
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's red, green and blue, from 0 to 1

@@ -20,8 +20,8 @@ from tasks.contract.job import Inputs, task
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.boxed.partition import TrainingImages, split_pictures
 from tasks.datasets.boxed.pictures import BoxedPictures
-from tasks.self_supervised.pretraining import epochs, weights_of
 from tasks.self_supervised.pretraining_config import EncoderConfig
+from tasks.self_supervised.snapshots import epochs, weights_of
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,61 +8,16 @@ Planning a training imports no torch; computing one does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tasks.contract.job import Inputs, task
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.self_supervised.criterion import Supervised
 from tasks.self_supervised.pretraining_config import Pretraining, encoder_of_pretraining
 from tasks.worker.work import Work
-
-Weights = Mapping[str, NDArray[np.float32]]
-
-# One row per recorded epoch of a training, or of a link of it.
-SNAPSHOTS = pa.schema(
-    [
-        ("epoch", pa.int64()),  # epochs trained; 0: before training
-        ("train_loss", pa.float64()),  # mean over the epoch's steps; null before training
-        (
-            "weights",  # parameters, and the means and variances of batch norm
-            pa.list_(
-                pa.struct(
-                    [
-                        ("name", pa.string()),
-                        ("shape", pa.list_(pa.int32())),
-                        ("values", pa.large_binary()),  # little-endian float32, row-major
-                    ]
-                )
-            ),
-        ),
-    ]
-)
-
-
-def row(epoch: int, train_loss: float | None, weights: Weights) -> dict[str, Any]:
-    """One row of SNAPSHOTS."""
-    from tasks.models.networks import weight_rows
-
-    return {"epoch": epoch, "train_loss": train_loss, "weights": weight_rows(weights)}
-
-
-def epochs(snapshots: pa.Table) -> list[int]:
-    """The epoch of each row."""
-    kept: list[int] = snapshots["epoch"].to_pylist()
-    return kept
-
-
-def weights_of(snapshots: pa.Table, row: int) -> dict[str, NDArray[np.float32]]:
-    """The weights in one row by name, read-only. One row at a time: those of a large network take a gigabyte."""
-    from tasks.models.networks import weights_of_model
-
-    return weights_of_model(snapshots, row)
 
 
 def batch_key(config: Pretraining) -> Pretraining:

@@ -18,8 +18,8 @@ from tasks.self_supervised import views
 from tasks.self_supervised.foreach_optimisers import optimiser
 from tasks.self_supervised.learners import Learner, Moment
 from tasks.self_supervised.networks import tensors
-from tasks.self_supervised.pretraining import SNAPSHOTS, Weights, row
 from tasks.self_supervised.pretraining_config import Pretraining
+from tasks.self_supervised.snapshots import SNAPSHOTS, Weights, row
 from tasks.self_supervised.training_set import TrainingSet
 from tasks.training.fit import Losses, fit_link
 

@@ -29,7 +29,7 @@ from tasks.training.optimisers import ParameterBuffer, optimiser_of
 from tasks.training.recipe import Recipe
 from tasks.training.stack import fill
 from tasks.training.step import Step
-from tasks.training.unlearning import Distillation, FineTuning, GradientAscent, Method, RandomLabels
+from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
 from tasks.worker import hardware
 
 Rows = NDArray[np.int64]

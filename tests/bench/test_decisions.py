@@ -18,7 +18,7 @@ from tasks.audits.density.tail import alone
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import target_shares
 from tasks.datasets.catalog import load
-from tasks.training.unlearning import UNLEARNING
+from tasks.training.unlearning_config import UNLEARNING
 
 CHANCE = np.random.default_rng(0)
 LOGITS = CHANCE.normal(size=(2, 30, 10)) * 4

@@ -11,7 +11,7 @@ from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.boxed.crops import CORNER_SHARE, CropName
 from tasks.datasets.boxed.partition import Partition, PartName, TrainingImages
 from tasks.datasets.dataset import Dataset
-from tasks.diffusion.diffusion_training import Diffusion
+from tasks.diffusion.diffusion_config import Diffusion
 from tasks.diffusion.pixel_classifier import PixelClassifier
 from tasks.external.model_file import EncoderInterface, ModelFile
 from tasks.numerics import seeds

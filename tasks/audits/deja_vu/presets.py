@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tasks.audits.deja_vu.config import CriterionName, DejaVu, Drawing
 from tasks.datasets.dataset import Dataset
-from tasks.diffusion.diffusion_training import Diffusion, UNet
+from tasks.diffusion.diffusion_config import Diffusion, UNet
 from tasks.diffusion.pixel_classifier import PixelClassifier
 from tasks.self_supervised.criterion import Criterion
 from tasks.self_supervised.pretraining_config import TRANSFORMERS, Augmentation

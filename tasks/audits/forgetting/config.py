@@ -16,7 +16,7 @@ from tasks.datasets.mixtures import Part, Remainder
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
 from tasks.training.recipe import OptimiserName, Recipe
-from tasks.training.unlearning import UnlearningSettings
+from tasks.training.unlearning_config import UnlearningSettings
 
 MeasureGroup = Literal["scores", "examples"]
 

@@ -14,7 +14,7 @@ from tasks.contract.ranges import Ranged, Share
 from tasks.external.blinding import HandedOut
 from tasks.external.confidences import Confidences, Floats, read
 from tasks.external.model_file import Interface, ModelFile
-from tasks.training.unlearning import UNLEARNING, UnlearningName
+from tasks.training.unlearning_config import UNLEARNING, UnlearningName
 from tasks.worker.files import File, FileError
 
 if TYPE_CHECKING:

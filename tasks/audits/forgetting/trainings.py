@@ -18,7 +18,8 @@ from tasks.datasets.mixtures import Part, Share, find_repeats, overlap
 from tasks.numerics import seeds
 from tasks.training.chains import chain
 from tasks.training.mixed import Mixture, train
-from tasks.training.unlearning import Unlearning, unlearn
+from tasks.training.unlearning import unlearn
+from tasks.training.unlearning_config import Unlearning
 
 Kind = Literal["query", "calibration", "partial", "target"]
 QUERY, CALIBRATION = Target(query=1.0), Target(calibration=1.0)

@@ -9,7 +9,7 @@ from tasks.contract.extras import OPACUS, PEFT, Extra
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.external.blinding import check_secret, derive_secret_seed, withheld
-from tasks.language_models.fine_tuning import Adaptation, Relation
+from tasks.language_models.fine_tuning_config import Adaptation, Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.blinded_questions import Blinding
 from tasks.question_answering.predictions import Predictions

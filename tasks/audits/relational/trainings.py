@@ -10,7 +10,8 @@ from tasks.audits.relational.config import Relational
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.questions.question import redrawn
-from tasks.language_models.fine_tuning import FineTuning, fine_tune, up_to
+from tasks.language_models.fine_tuning import fine_tune
+from tasks.language_models.fine_tuning_config import FineTuning, up_to
 from tasks.numerics import seeds
 from tasks.question_answering import blinded_questions
 from tasks.question_answering.blinded_questions import ReadBlindedAnswers, read_blinded_answers

@@ -33,8 +33,9 @@ from pathlib import Path
 
 from tasks.datasets.boxed import annotation
 from tasks.datasets.boxed.picture_files import BoxedFiles, Listed, Listing
-from tasks.datasets.dataset import DatasetError, Source, unreadable
+from tasks.datasets.dataset import DatasetError, unreadable
 from tasks.datasets.labelled import visible
+from tasks.datasets.source import Source
 
 RULE = "imagenet 1"
 WNID = re.compile(r"n\d{8}")

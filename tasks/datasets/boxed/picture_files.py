@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 
 from tasks.datasets.boxed import annotation
 from tasks.datasets.boxed.pictures import Boxes, load_squares
-from tasks.datasets.dataset import DatasetError, digest_of, file_bytes
+from tasks.datasets.dataset import DatasetError, file_bytes
 from tasks.datasets.images import Images, Indices, Labels, Pixels
 from tasks.datasets.picture_cache import cache_folder
 from tasks.datasets.pictures import MANY_THREADS, PictureError, map_in_threads, open_single_picture, pixels
+from tasks.datasets.source import digest_of
 
 RULE = "boxed pictures 1"
 BATCH = 1024  # rows that are brought into columns at a time

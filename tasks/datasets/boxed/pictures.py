@@ -16,10 +16,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.datasets.dataset import DatasetError, digest_of
+from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Indices, Labels, Pixels, as_shape
 from tasks.datasets.picture_cache import alone, cache_folder
 from tasks.datasets.pictures import MANY_THREADS, map_in_threads
+from tasks.datasets.source import digest_of
 from tasks.worker import hardware
 
 # (m, 4): left, top, right and bottom of each in pixels; right and bottom are outside. They may leave the picture.

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from tasks.datasets.boxed.picture_files import BoxedFiles, Listed, Listing
-from tasks.datasets.dataset import DatasetError, Source
+from tasks.datasets.dataset import DatasetError
 from tasks.datasets.picture_table import NAMED, Cells, Columns, class_names, read_cells
+from tasks.datasets.source import Source
 
 RULE = "boxed table 1"
 SIDES = ("left", "top", "right", "bottom")

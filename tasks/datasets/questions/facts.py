@@ -18,9 +18,10 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from tasks.datasets.dataset import DatasetError, Source, digest_of
+from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images
 from tasks.datasets.questions.question import Question, QuestionSet, Scorer
+from tasks.datasets.source import Source, digest_of
 from tasks.numerics import seeds
 
 Name = Literal["facts", "facts-stated"]

@@ -26,9 +26,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tasks.datasets.dataset import DatasetError, Source, digest_of, file_bytes
+from tasks.datasets.dataset import DatasetError, file_bytes
 from tasks.datasets.images import Images
 from tasks.datasets.questions.question import Answer, Question, QuestionSet, Scorer, context_id
+from tasks.datasets.source import Source, digest_of
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.datasets.dataset import Source, digest_of
+from tasks.datasets.source import Source, digest_of
 
 
 def test_a_digest_is_of_the_rule_and_the_parts_each_behind_its_length_in_bytes() -> None:

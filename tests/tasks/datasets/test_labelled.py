@@ -13,9 +13,10 @@ import pytest
 from PIL import Image
 
 from tasks.datasets.catalog import is_embedded, load, pin
-from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset, digest_of
+from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.labelled import Labelled, LabelledContent, check_classes, labelled_source, read_labelled, spread
 from tasks.datasets.options import AS_THEY_ARE, Options
+from tasks.datasets.source import digest_of
 from tests.tasks.datasets import scans
 from tests.tasks.datasets.scans import pixels, saved
 

@@ -21,7 +21,7 @@ from tasks.diffusion.denoising import (
     signal,
     variances,
 )
-from tasks.diffusion.diffusion_training import Diffusion, ScheduleName, UNet
+from tasks.diffusion.diffusion_config import Diffusion, ScheduleName, UNet
 from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.layers import Mode
 from tasks.training.objective import Batch

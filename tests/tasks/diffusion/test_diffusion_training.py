@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tasks.diffusion.denoising import sample_images
-from tasks.diffusion.diffusion_training import SMALL, Diffusion, Scale, TrainedDiffusion, UNet, fit_diffusion, held_out
+from tasks.diffusion.diffusion_config import SMALL, Diffusion, UNet
+from tasks.diffusion.diffusion_training import Scale, TrainedDiffusion, fit_diffusion, held_out
 from tasks.training.members import TrainingError
 from tasks.worker import checkpoints
 from tasks.worker.checkpoints import Link

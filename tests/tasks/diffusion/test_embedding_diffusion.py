@@ -13,7 +13,7 @@ from tasks.contract.job import Job
 from tasks.datasets.boxed.partition import Partition, TrainingImages, split_pictures
 from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.dataset import Dataset
-from tasks.diffusion.diffusion_training import Diffusion, UNet
+from tasks.diffusion.diffusion_config import Diffusion, UNet
 from tasks.diffusion.embedding_diffusion import (
     DIFFUSION,
     EmbeddingDiffusion,
@@ -27,8 +27,8 @@ from tasks.diffusion.embedding_diffusion import (
 )
 from tasks.self_supervised.encoder import encoder
 from tasks.self_supervised.networks import initial_network, tensors
-from tasks.self_supervised.pretraining import SNAPSHOTS, row, weights_of
 from tasks.self_supervised.pretraining_config import EncoderConfig
+from tasks.self_supervised.snapshots import SNAPSHOTS, row, weights_of
 from tasks.training.chains import chain
 from tasks.worker import checkpoints, compute_context
 from tasks.worker.checkpoints import Link

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tasks.diffusion import unet
-from tasks.diffusion.diffusion_training import SMALL, UNet
+from tasks.diffusion.diffusion_config import SMALL, UNet
 from tasks.diffusion.unet import Blocks, embed_conditions, network, sines
 from tasks.models.layers import Layers, Mode, initial, weights_of
 

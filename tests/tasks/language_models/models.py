@@ -10,7 +10,7 @@ import torch
 
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Question, QuestionSet, Scorer
-from tasks.language_models.fine_tuning import FineTuning
+from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.pretrained import train_tokenizer
 from tasks.language_models.sequence_model import answer_text, question_text

@@ -10,7 +10,8 @@ import pytest
 from orchestrator.planning.identity import canonical
 from orchestrator.spec.fields import replace_fields
 from tasks.datasets.dataset import Dataset
-from tasks.language_models.fine_tuning import FineTuning, fine_tune, up_to
+from tasks.language_models.fine_tuning import fine_tune
+from tasks.language_models.fine_tuning_config import FineTuning, up_to
 from tasks.language_models.language_model import LanguageModel
 from tasks.training.chains import chain
 from tasks.training.recipe import Privacy

@@ -15,7 +15,8 @@ import torch
 
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Question, QuestionSet
-from tasks.language_models.fine_tuning import FineTuning, fine_tune, fine_tune_many, run_fine_tuning, up_to
+from tasks.language_models.fine_tuning import fine_tune, fine_tune_many, run_fine_tuning
+from tasks.language_models.fine_tuning_config import FineTuning, up_to
 from tasks.language_models.pretrained import prepare_model
 from tasks.language_models.training import FineTuner, adafactor, batches, partners, token_batches
 from tasks.question_answering.question_sets import ANSWERS

@@ -7,7 +7,8 @@ import pytest
 
 from tasks.contract.job import marks
 from tasks.linear_memorization import private_training
-from tasks.linear_memorization.private import PRIVATE, Private, levels, private, success_bound
+from tasks.linear_memorization.private import PRIVATE, private, success_bound
+from tasks.linear_memorization.private_config import Private, levels
 
 SMALL = {"samples": 8, "features": 12, "steps": 20, "time": 2.0, "clip": 1.0, "trainings": 100}
 

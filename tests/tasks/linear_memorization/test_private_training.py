@@ -10,7 +10,8 @@ import pytest
 import torch
 from scipy import stats
 
-from tasks.linear_memorization.private import Private, levels, private
+from tasks.linear_memorization.private import private
+from tasks.linear_memorization.private_config import Private, levels
 from tasks.linear_memorization.private_training import (
     clipped_descent,
     draw_training,

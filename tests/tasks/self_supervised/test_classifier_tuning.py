@@ -13,7 +13,8 @@ from tasks.contract.job import marks
 from tasks.self_supervised.classifier_tuning import ClassifierTuning, fine_tune, fine_tune_encoder, tuning
 from tasks.self_supervised.criterion import Supervised
 from tasks.self_supervised.encoder import encoder
-from tasks.self_supervised.pretraining import SNAPSHOTS, epochs, pretrain_encoder, weights_of
+from tasks.self_supervised.pretraining import pretrain_encoder
+from tasks.self_supervised.snapshots import SNAPSHOTS, epochs, weights_of
 from tests.tasks.self_supervised.pictures import Blobs, config
 
 BLOBS = Blobs()

@@ -15,8 +15,9 @@ from tasks.contract.extras import TIMM
 from tasks.self_supervised.criterion import Supervised
 from tasks.self_supervised.encoder import encoder, normalise
 from tasks.self_supervised.networks import convolution, initial_network, tensors
-from tasks.self_supervised.pretraining import Weights, pretrain_encoder, weights_of
+from tasks.self_supervised.pretraining import pretrain_encoder
 from tasks.self_supervised.pretraining_config import EncoderConfig
+from tasks.self_supervised.snapshots import Weights, weights_of
 from tests.tasks.self_supervised.pictures import Blobs, config
 
 CPU = torch.device("cpu")

@@ -19,9 +19,10 @@ from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, Criterion, 
 from tasks.self_supervised.encoder import encoder
 from tasks.self_supervised.learners import Moment, learner
 from tasks.self_supervised.networks import Network, initial_network
-from tasks.self_supervised.pretraining import SNAPSHOTS, epochs, pretrain, pretrain_encoder, pretrain_many
+from tasks.self_supervised.pretraining import pretrain, pretrain_encoder, pretrain_many
 from tasks.self_supervised.pretraining_config import BACKBONES, Augmentation, Pretraining, encoder_of_pretraining
 from tasks.self_supervised.pretraining_loop import Training
+from tasks.self_supervised.snapshots import SNAPSHOTS, epochs
 from tasks.self_supervised.training_set import training_set
 from tasks.training.chains import chain, recording_up_to
 from tasks.training.members import TrainingError

@@ -14,7 +14,7 @@ from tasks.contract.job import marks
 from tasks.datasets.boxed.partition import Partition, TrainingImages
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
-from tasks.diffusion.diffusion_training import Diffusion, UNet
+from tasks.diffusion.diffusion_config import Diffusion, UNet
 from tasks.diffusion.embedding_diffusion import EmbeddingDiffusion, train_diffusion
 from tasks.self_supervised.classifier_tuning import fine_tune, tuning
 from tasks.self_supervised.criterion import NAMES

@@ -19,7 +19,7 @@ from tasks.training.members import Member, Spec, Trained, TrainingError
 from tasks.training.recipe import EPSILON, Recipe
 from tasks.training.trainer import train_many
 from tasks.training.unlearner import ascend, departure, divergence, obedience, unlearn_model, with_random_labels
-from tasks.training.unlearning import Distillation, FineTuning, GradientAscent, Method, RandomLabels
+from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
 
 CPU = torch.device("cpu")
 KEPT, FORGOTTEN = np.arange(40), np.arange(40, 60)

@@ -14,7 +14,8 @@ from tasks.datasets.mixtures import Part, Share
 from tasks.models.catalog import Network
 from tasks.models.networks import weights_of_model
 from tasks.training.mixed import MIXED, Mixture, train
-from tasks.training.unlearning import (
+from tasks.training.unlearning import unlearn
+from tasks.training.unlearning_config import (
     UNLEARNING,
     Distillation,
     FineTuning,
@@ -22,7 +23,6 @@ from tasks.training.unlearning import (
     RandomLabels,
     Unlearning,
     UnlearningSettings,
-    unlearn,
 )
 
 

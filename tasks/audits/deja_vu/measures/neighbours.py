@@ -109,7 +109,7 @@ class AttackOf:
 def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
     """The neighbours of the crops of both sets (NEIGHBOURS) for each snapshot that is given (SNAPSHOTS)."""
     from tasks.self_supervised.encoder import encoder
-    from tasks.self_supervised.pretraining import epochs, weights_of
+    from tasks.self_supervised.snapshots import epochs, weights_of
     from tasks.worker import hardware
 
     pictures = load_with_boxes(config.attack.data, config.attack.correlation)

@@ -7,7 +7,7 @@ import pytest
 from tasks.audits.forgetting.config import PUBLISHED
 from tasks.audits.forgetting.presets import UNLEARNT
 from tasks.audits.forgetting.target import NamedTarget, Target
-from tasks.training.unlearning import UnlearningName
+from tasks.training.unlearning_config import UnlearningName
 
 
 @pytest.mark.parametrize(

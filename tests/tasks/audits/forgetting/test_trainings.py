@@ -21,7 +21,7 @@ from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import Part, Remainder
 from tasks.external.handout import png
 from tasks.training.mixed import Mixture
-from tasks.training.unlearning import UNLEARNING
+from tasks.training.unlearning_config import UNLEARNING
 from tests.tasks.audits.forgetting import published_data
 
 DIGITS, ON_PHOTOS, PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos", "photos"))

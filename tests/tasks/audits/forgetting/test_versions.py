@@ -30,15 +30,8 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
 from tasks.models.catalog import Network
 from tasks.training.mixed import Mixture, train
-from tasks.training.unlearning import (
-    Distillation,
-    FineTuning,
-    GradientAscent,
-    Method,
-    RandomLabels,
-    Unlearning,
-    unlearn,
-)
+from tasks.training.unlearning import unlearn
+from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels, Unlearning
 from tests.support.fingerprint import TRAINED, total
 from tests.tasks.audits.forgetting import small_run
 from tests.tasks.audits.forgetting.made_up import models, table, tables

@@ -22,7 +22,8 @@ from tasks.audits.relational.measures.memorization import memorization
 from tasks.audits.relational.measures.questions import NoSettings, Scoring, questions, score
 from tasks.audits.relational.measures.repeats import repeats
 from tasks.contract.job import marks
-from tasks.language_models.fine_tuning import FineTuning, fine_tune
+from tasks.language_models.fine_tuning import fine_tune
+from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.blinded_questions import Blinding, ReadBlindedAnswers, key_table, read_blinded_answers
 from tasks.question_answering.predictions import Predictions
