@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 from dashboards import glyph, numbers, signs
 from dashboards.chart import Figure
 from dashboards.drawing import PALETTE
+from dashboards.gallery import PRINTED
 from orchestrator.quantities import format_count
 from orchestrator.store.provenance import versions
 
@@ -49,6 +50,7 @@ def render(template: str, **context: Any) -> str:
         "glyph": glyph.glyph,
         "light": colours(False),
         "dark": colours(True),
+        "printed_records": PRINTED,
     }
     version = versions().get("engram-audit", "of no known version")
     return environment.get_template(template).render(version=version, **context)

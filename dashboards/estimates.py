@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from dashboards import drawing, legend
 from dashboards.chart import Figure
+from dashboards.layout import left_out_note
 from dashboards.summary import LETTERS, Row, finite, fit_words, row_label, words
 
 Metric = tuple[str, list[Row]]
@@ -14,11 +16,13 @@ REPEATED = "Does it repeat what was published?"
 LOGARITHMIC = "Scales differ; on a logarithmic one, an interval that runs off to the left includes 0."
 HOLLOW = "Diamond: the paper's number, which it gives without an interval; a thin line joins it to ours. "
 
-LABELS = 1.7  # inches for the rows' names
+LABELS = 1.95  # inches for the rows' names: as wide as LETTERS of them are
 ROW = 0.2  # inches
 FOOT = 0.36  # for the ticks of each panel
 LEGEND = 0.42
-MOST = 80  # rows in one figure
+MOST = 80  # rows that are drawn
+TALLEST = 11.0  # inches of a figure: where it is printed, it has one page, at nearly nine tenths of its size
+LONGEST = 40  # rows of a metric in a figure
 # From the smallest to the largest estimate, from where on a scale is logarithmic: beside published ones, and else.
 WIDE, WIDEST = 30, 1000
 # Metrics on one scale use at least this part of it each; otherwise they get scales of their own.
@@ -30,35 +34,68 @@ def estimates(rows: Sequence[Row]) -> Iterator[Figure]:
     there = [row for row in rows if finite(row["estimate"])]
     ours = [row for row in there if not finite(row["published"])]
     published = [row for row in there if finite(row["published"])]
-    if ours:
-        yield forest(ours, "estimates", "What was measured, and what would it be without memory?")
-    if published:
-        yield forest(published, "published", REPEATED)
+    yield from forests(ours, "estimates", "What was measured, and what would it be without memory?")
+    yield from forests(published, "published", REPEATED)
 
 
-def forest(rows: Sequence[Row], name: str, title: str) -> Figure:
+def forests(rows: Sequence[Row], name: str, title: str) -> Iterator[Figure]:
+    """Forest plots of these rows, as many as pages must hold them."""
+    pages = paginate(group_by_scale(group_by_metric(rows[:MOST])))
+    left_out = left_out_note(min(MOST, len(rows)), len(rows), "rows")
+    for number, panels in enumerate(pages, 1):
+        of_several = f" Figure {number} of {len(pages)}." if len(pages) > 1 else ""
+        yield forest(panels, f"{name}-{number}" if number > 1 else name, title, of_several + left_out)
+
+
+def paginate(panels: Sequence[Sequence[Metric]]) -> list[list[Sequence[Metric]]]:
+    """The panels in order, in as few figures as are not too tall."""
+    pages: list[list[Sequence[Metric]]] = []
+    for panel in chain.from_iterable(map(split_panel, panels)):
+        if pages and figure_height([*pages[-1], panel]) <= TALLEST:
+            pages[-1].append(panel)
+        else:
+            pages.append([panel])
+    return pages
+
+
+def split_panel(panel: Sequence[Metric]) -> list[Sequence[Metric]]:
+    """The panel, or where it is too tall for a figure, panels of at most LONGEST rows of one metric."""
+    if figure_height([panel]) <= TALLEST:
+        return [panel]
+    return [[(name, rows[at : at + LONGEST])] for name, rows in panel for at in range(0, len(rows), LONGEST)]
+
+
+def panel_height(panel: Sequence[Metric]) -> float:
+    """The inches that a panel takes."""
+    return ROW * sum(1.3 + len(of_metric) for _, of_metric in panel)
+
+
+def figure_height(panels: Sequence[Sequence[Metric]]) -> float:
+    """The inches that a figure of these panels takes."""
+    return LEGEND + sum(panel_height(panel) + FOOT for panel in panels)
+
+
+def forest(panels: Sequence[Sequence[Metric]], name: str, title: str, note: str = "") -> Figure:
     """Dots with 95 % intervals, each metric below its name; metrics of about the same size share a scale."""
-    shown = rows[:MOST]
-    panels = group_by_scale(group_by_metric(shown))
+    shown = [row for panel in panels for _, of_metric in panel for row in of_metric]
     units = sorted({str(row["unit"]) for row in shown if row["unit"]})
-    left_out = f" The first {MOST} of {len(rows)} rows are drawn." if len(rows) > MOST else ""
     hollow = HOLLOW if any(finite(row["published"]) for row in shown) else ""
     logarithmic = any(wide_apart([row for _, of_metric in panel for row in of_metric]) for panel in panels)
     scales = LOGARITHMIC if logarithmic else "Scales differ."
     caption = (
         "Dot: estimate. Line: its 95 % interval, hidden where narrower than the dot. Tick: what the estimate is where "
-        f"nothing is memorised. {hollow}{scales} Sampling unit: {', '.join(units) or 'unknown'}.{left_out}"
+        f"nothing is memorised. {hollow}{scales} Sampling unit: {', '.join(units) or 'unknown'}.{note}"
     )
     return Figure(name, title, caption, " ".join(describe_row(row) for row in shown), draw_panels(panels, name))
 
 
 def draw_panels(panels: Sequence[Sequence[Metric]], name: str) -> str:
     """The panels as SVG, from the top down."""
-    heights = [ROW * sum(1.3 + len(of_metric) for _, of_metric in panel) for panel in panels]
-    height = LEGEND + sum(heights) + FOOT * len(panels)
+    height = figure_height(panels)
     figure = drawing.canvas(height)
     top = height - LEGEND
-    for panel, tall in zip(panels, heights, strict=True):
+    for panel in panels:
+        tall = panel_height(panel)
         axes = drawing.add_axes(figure, LABELS, top - tall, drawing.WIDTH - LABELS - 0.2, tall)
         draw_metrics(axes, panel, tall / ROW)
         top -= tall + FOOT

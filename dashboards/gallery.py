@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
@@ -22,6 +23,7 @@ Pixels = NDArray[np.uint8]  # (height, width, channels)
 LONGEST = 600  # characters of a record's field
 KIND = "records:"  # of a data set's name
 FEW, SETS = 20, 10  # records of a set, and sets, that are shown
+PRINTED = 3  # records of a group, in print
 TITLE = "Records"
 CAPTION = f"What the models were asked about: the first {FEW} records of each set."
 
@@ -77,6 +79,11 @@ class Gallery:
     records: tuple[Record, ...] = ()
     items: tuple[Item, ...] = ()
     title: str = "Images"
+
+    @property
+    def printed(self) -> int:
+        """The number of records that are printed: the first of each group."""
+        return sum(min(PRINTED, count) for count in Counter(record.group for record in self.records).values())
 
 
 def error_reason(run: Run, error: Exception) -> str:

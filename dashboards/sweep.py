@@ -66,11 +66,15 @@ def sweep(run: Run) -> Iterator[Figure]:
     across = SweepAxis.from_values(varied[0], [setting[varied[0]] for setting in settings])
     lines = group_by_line(there, varied[1:])
     fits = len(lines) <= LINES and sum(len(place) + 2 for place in across.places) <= LETTERS
-    drawn = draw_panels(lines, names, across) if fits else draw_forest(there, names)
+    title = f"How does the answer change with {' and '.join(varied)}?"
     of_all = "" if len(there) == len(cells) else f" {len(there)} of {len(cells)} cells are there yet."
+    if not fits:
+        yield from cell_forests(there, names, title, of_all)
+        return
+    drawn = draw_panels(lines, names, across)
     yield Figure(
         "sweep",
-        f"How does the answer change with {' and '.join(varied)}?",
+        title,
         f"{drawn.caption}{of_all}",
         " ".join(describe_estimate(cell, name) for name in names for cell in there if drawable(cell, name)),
         drawn.svg,
@@ -254,16 +258,18 @@ def draw_nulls(axes: Any, cells: Sequence[Cell], name: Name, across: SweepAxis) 
         axes.plot([at - 0.5, at + 0.5], [null, null], **drawing.NULL)
 
 
-def draw_forest(cells: Sequence[Cell], names: Sequence[Name]) -> Drawing:
-    """A forest plot with a row for each cell, for more cells than lines can show."""
+def cell_forests(cells: Sequence[Cell], names: Sequence[Name], title: str, of_all: str) -> Iterator[Figure]:
+    """Forest plots with a row for each cell, for more cells than lines can show."""
     rows = [
         {**cell.rows[name], "metric": row_title(name), "setting": json.dumps(cell.setting), "published": None}
         for name in names
         for cell in cells
         if drawable(cell, name)
     ]
-    figure = estimates.forest(rows, "sweep", "")
-    return Drawing(figure.svg, f"A row is a cell: {', '.join(cells[0].setting)}. {figure.caption}")
+    alt = " ".join(describe_estimate(cell, name) for name in names for cell in cells if drawable(cell, name))
+    for figure in estimates.forests(rows, "sweep", title):
+        caption = f"A row is a cell: {', '.join(cells[0].setting)}. {figure.caption}{of_all}"
+        yield replace(figure, caption=caption, alt=alt)
 
 
 def row_title(name: Name) -> str:
@@ -302,8 +308,7 @@ def repetition(run: Run) -> Iterator[Figure]:
         for row in cell.summary
         if finite(row["published"]) and finite(row["estimate"])
     ]
-    if rows:
-        yield estimates.forest(rows, "published", estimates.REPEATED)
+    yield from estimates.forests(rows, "published", estimates.REPEATED)
 
 
 def cell_label(setting: Setting, fields: list[str]) -> str:

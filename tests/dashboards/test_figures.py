@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import orchestrator
-from dashboards import drawing
+from dashboards import drawing, estimates
 from dashboards.chart import Figure
 from dashboards.figures import figures
 from dashboards.run import Run, open_run
@@ -25,10 +25,11 @@ from orchestrator.store import Store, open_store
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
 from tasks.audits.unique_feature.measures.learning_curve import HISTORY
 from tasks.contract.schemas import SUMMARY
-from tests.dashboards import made
+from tests.dashboards import labels, made
 from tests.dashboards.test_drawing import COLOUR
 from tests.support.shell import Shell
 
+PRINTED_WIDTH, PRINTED_HEIGHT = 329, 740  # points that a figure has on A4: 11.6 cm beside its caption, 26 cm
 OWN = ["effect", "separation", "divergences", "published-test", "histories"]
 
 
@@ -41,6 +42,10 @@ def named(run: Run) -> dict[str, Figure]:
         assert set(COLOUR.findall(figure.svg)) <= lights
         assert "nan" not in figure.svg + figure.alt + figure.caption
         assert figure.title.endswith("?")
+        assert [] == labels.cut(figure.svg)
+        width, height = labels.size(figure.svg)
+        scale = min(PRINTED_WIDTH / width, PRINTED_HEIGHT / height)
+        assert 7 <= scale * min(label.size for label in labels.labels(figure.svg))
         assert figure.alt
         assert figure.caption
     return {figure.name: figure for figure in found}
@@ -57,7 +62,7 @@ def test_a_real_run_has_all_its_figures_with_the_numbers_of_its_tables(smoke: Ru
     clock = time.process_time()
     found = named(smoke)
     assert time.process_time() - clock < 6  # 1 s of an idle core; of a shared one the clock counts what others take
-    assert [OWN[0], "canaries", *OWN[1:], "estimates"] == list(found)
+    assert [OWN[0], "canaries", *OWN[1:], "estimates", "estimates-2"] == list(found)
     effect = next(row for row in smoke.summary if row["metric"] == "M_w effect")
     for name in ("estimate", "low", "high"):
         assert drawing.format_number(effect[name]) in found["effect"].alt
@@ -99,7 +104,7 @@ print(len(figures(open_run(open_store({smoke.store.location!r}), {smoke.name!r})
     env = {name: value for name, value in os.environ.items() if name not in hidden} | {"HOME": str(tmp_path)}
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], env=env)
-    assert "7 False" == done.stdout.strip(), done.stderr
+    assert "8 False" == done.stdout.strip(), done.stderr
     assert "" == done.stderr
     assert [] == list(tmp_path.rglob("*"))
 
@@ -285,6 +290,21 @@ def test_a_sweep_with_more_lines_than_can_be_told_apart_lists_its_cells(store: S
     figure = named(cells(store, [{"a": each["b"], "b": f"kind {each['b']}{each['a']}"} for each in settings]))["sweep"]
     assert 16 == figure.alt.count(" at ")
     assert figure.svg.count("kind") >= 16
+
+
+def test_estimates_of_many_metrics_are_several_figures_that_a_sheet_of_paper_holds_each(store: Store) -> None:
+    count = 2 * estimates.LONGEST
+    long = [{"metric": "m", "setting": json.dumps({"class": at}), "estimate": float(at)} for at in range(count)]
+    split = summarised(store, *(row | {"n": 3, "unit": "model"} for row in long))
+    assert ["estimates", "estimates-2"] == list(split)
+    assert [estimates.LONGEST] * 2 == [figure.alt.count("n 3.") for figure in split.values()]
+    assert ["Figure 1 of 2.", "Figure 2 of 2."] == [figure.caption[-14:] for figure in split.values()]
+
+
+def test_a_label_that_is_cut_is_noticed() -> None:
+    text = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 50 20"><text style="{}" x="50" y="9">{}</text></svg>'
+    of = {words: text.format("font-size: 9px; text-anchor: end", words) for words in ("short", "too long for it")}
+    assert [[], ["too long for it"]] == [labels.cut(svg) for svg in of.values()]
 
 
 def test_fields_that_vary_together_are_one_in_the_picture(store: Store) -> None:

@@ -18,6 +18,7 @@ import toys
 
 from dashboards import configuration, page
 from dashboards.drawing import PALETTE
+from dashboards.gallery import PRINTED, Gallery, Record
 from dashboards.run import Run, open_run
 from orchestrator.planning.plan import plan_of
 from orchestrator.run_folder.journal import Journal, cell_description
@@ -29,6 +30,8 @@ from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
 from tasks.datasets.features import Words
 from tests.dashboards import made, pages, test_gallery, test_provenance
+from tests.dashboards.test_certificate import PAPER
+from tests.dashboards.test_figures import PRINTED_WIDTH
 from tests.support.browser import Browser, Page
 from tests.support.shell import Shell
 
@@ -50,6 +53,7 @@ STRUCTURE = """({
 ROWS = """[...document.querySelectorAll("section[aria-labelledby=numbers] tbody tr")].map(row => [
   row.cells[0].firstChild.textContent.trim(), row.cells[1].textContent,
   [...row.querySelectorAll("data")].map(each => each.value)])"""
+VISIBLE = "(name => [...document.querySelectorAll(name)].filter(each => each.getClientRects().length))"
 NUMBERS = ("estimate", "low", "high", "null", "p_value", "n", "published")
 
 
@@ -153,6 +157,40 @@ def test_links_to_sections_lead_there_also_in_a_sandboxed_frame(
         window.escape()
         assert inside.evaluate(f"document.activeElement === {button}")
     assert [] == inside.complaints()
+
+
+def test_in_print_figures_stand_beside_their_captions_large_enough_and_no_heading_ends_a_sheet(
+    browser: Browser, drawn: Path
+) -> None:
+    page = browser.open(drawn)
+    page.call("Emulation.setEmulatedMedia", {"media": "print"})
+    page.call("Emulation.setDeviceMetricsOverride", PAPER)
+    found = page.evaluate("""({
+      widths: [...document.querySelectorAll(".drawing svg")].map(each => each.getBoundingClientRect().width),
+      beside: [...document.querySelectorAll(".figures figure")].every(each =>
+        each.querySelector("figcaption").getBoundingClientRect().left
+        >= each.querySelector(".drawing").getBoundingClientRect().right),
+      whole: [...document.querySelectorAll("figure, tbody tr")].map(each => getComputedStyle(each).breakInside),
+      headings: [...document.querySelectorAll("h2, h3, caption, thead")].map(each => getComputedStyle(each).breakAfter),
+    })""")
+    assert {PRINTED_WIDTH} == {round(width * 72 / 96) for width in found["widths"]}
+    assert found["beside"]
+    assert {"avoid"} == set(found["whole"]) == set(found["headings"])
+
+
+def test_of_many_records_print_has_the_first_of_each_group_and_says_where_the_rest_is(
+    smoke: Run, browser: Browser, tmp_path: Path
+) -> None:
+    records = tuple(Record(f"q{at}", (("asked", "?"),), group) for group in ("one", "two") for at in range(PRINTED + 2))
+    path = tmp_path / "report.html"
+    path.write_text(page._page(smoke, [], Gallery("Records.", True, records=records)))
+    shown = f"{VISIBLE}('.records li').length"
+    said = f"{VISIBLE}('.in-print').map(each => each.textContent)"
+    opened = browser.open(path)
+    assert (len(records), []) == (opened.evaluate(shown), opened.evaluate(said))
+    opened.call("Emulation.setEmulatedMedia", {"media": "print"})
+    assert 2 * PRINTED == opened.evaluate(shown)
+    assert f"In print {2 * PRINTED} of {len(records)} are shown" in opened.evaluate(said)[0]
 
 
 def test_headings_landmarks_names_and_captions_are_there_for_who_cannot_see(opened: Page) -> None:

@@ -119,7 +119,7 @@ def counts_panel(bins: OutlierBins, height: float) -> Panel:
             if count:
                 axes.annotate(
                     f"{int(count):,}", (count, at + 0.2), (3, 0), textcoords="offset points", va="center",
-                    fontsize=drawing.TEXT - 2.5, annotation_clip=False,
+                    fontsize=drawing.TEXT - 2, annotation_clip=False,
                 )  # fmt: skip
 
     def finish(axes: Any) -> None:

@@ -1,0 +1,66 @@
+"""The texts of a drawing with the room that they take in DejaVu Sans, which is wider than what most readers have."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
+
+NUMBER = r"-?[\d.]+"
+STYLE = re.compile(r"([\w-]+): ([^;]+)")
+SHARES = {"start": 0.0, "middle": 0.5, "end": 1.0}  # of a text's width that lies before its place
+
+
+@dataclass(frozen=True)
+class Label:
+    """A text, the size of its letters and the corners of the line that it stands on, in the drawing's units."""
+
+    text: str
+    size: float
+    ends: tuple[tuple[float, float], tuple[float, float]]
+
+
+def labels(svg: str) -> Iterator[Label]:
+    for element in ElementTree.fromstring(svg).iter():
+        if element.tag.endswith("}text") and element.text:
+            look = dict(STYLE.findall(element.get("style", "")))
+            yield label(element.text, look, dict(element.attrib))
+
+
+def label(text: str, look: dict[str, str], attributes: dict[str, str]) -> Label:
+    transform = attributes.get("transform", "")
+    moved = re.search(rf"translate\(({NUMBER}) ({NUMBER})\)", transform)
+    x, y = moved.groups() if moved else (attributes["x"], attributes["y"])
+    turned = re.search(rf"rotate\(({NUMBER})", transform)
+    angle = math.radians(float(turned[1])) if turned else 0.0
+    size = float(look["font-size"].removesuffix("px"))
+    font = FontProperties(family="DejaVu Sans", weight=look.get("font-weight", "normal"))
+    extents = TextPath((0, 0), text, size=size, prop=font).get_extents()
+    before = -SHARES[look.get("text-anchor", "start")] * extents.width
+    ends = tuple(
+        (float(x) + along * math.cos(angle), float(y) + along * math.sin(angle))
+        for along in (before, before + extents.width)
+    )
+    return Label(text, size, (ends[0], ends[1]))
+
+
+def cut(svg: str) -> list[str]:
+    """The texts that do not lie in the drawing's box whole."""
+    width, height = size(svg)
+    return [
+        each.text
+        for each in labels(svg)
+        if not all(-1 <= x <= width + 1 and 0 <= y <= height + 1 for x, y in each.ends)
+    ]
+
+
+def size(svg: str) -> tuple[float, float]:
+    """The width and height of the drawing in points."""
+    box = re.search(rf'viewBox="0 0 ({NUMBER}) ({NUMBER})"', svg)
+    assert box is not None
+    return float(box[1]), float(box[2])
