@@ -14,13 +14,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.contract.job import Inputs, task
-from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
 from tasks.datasets.boxed.partition import TrainingImages
 from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.numerics import seeds
-from tasks.training.recipe import Recipe
+from tasks.training.recipe import Count, Rate, Recipe
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
@@ -38,11 +38,11 @@ class PixelClassifier(Ranged):
     """The network."""
     augmentation: bool = True
     """Whether training sees pictures mirrored, moved and with other contrast: not for letters and digits."""
-    epochs: int = 30
+    epochs: Count = 30
     """Epochs of training, of which the best is kept."""
-    batch: int = 128
+    batch: Count = 128
     """Images a step."""
-    learning_rate: Annotated[float, Finite()] = 1e-3
+    learning_rate: Rate = 1e-3
     """The learning rate of Adam."""
 
     def __post_init__(self) -> None:

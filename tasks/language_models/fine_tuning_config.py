@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -58,13 +59,12 @@ class FineTuning(Ranged):
     recorded: tuple[int, ...] | None = ()
     privacy: Privacy | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if self.batch % self.accumulate:
-            raise ValueError(f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}")
+            yield f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}"
         if self.privacy is not None and self.relation == "redrawn":
             # The answer of one question would be in the gradients of others.
-            raise ValueError("privacy is given and relation is redrawn; it must be kept")
+            yield "privacy is given and relation is redrawn; it must be kept"
         check_recorded(self.recorded, self.epochs)
 
     def extras(self) -> tuple[Extra, ...]:

@@ -25,7 +25,7 @@ from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
 from tasks.training.chains import Linked, train_chains
 from tasks.training.classifier import classifier_work, model_row
-from tasks.training.recipe import OptimiserName, Recipe
+from tasks.training.recipe import Count, OptimiserName, Rate, Recipe
 from tasks.worker.work import Work
 
 if TYPE_CHECKING:
@@ -57,16 +57,15 @@ class Mixture(Ranged):
     augmentation: bool = False
     crop: Annotated[int, AtLeast(0)] = 0
     seed: Annotated[int, AtLeast(0)] = 0
-    epochs: int = 20
+    epochs: Count = 20
     optimiser: OptimiserName = "adam"
-    learning_rate: float = 1e-3
+    learning_rate: Rate = 1e-3
     schedule: tuple[tuple[int, float], ...] = ()
-    batch: int = 128
+    batch: Count = 128
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if not self.shares:
-            raise ValueError("shares is empty; a training needs at least one")
+            yield "shares is empty; a training needs at least one"
         _ = self.recipe  # its ranges are checked on construction
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
 
