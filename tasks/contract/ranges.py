@@ -88,9 +88,6 @@ class UpTo:
     def holds(self, value: float) -> bool:
         return self.limit is None or value < self.limit or (value == self.limit and not self.below)
 
-    def of(self, config: Any) -> UpTo:
-        return dataclasses.replace(self, limit=getattr(config, self.field))
-
 
 @dataclass(frozen=True)
 class Between:
@@ -235,15 +232,15 @@ class Ranged:
 def check_ranges(config: Any) -> None:
     """ValueError naming the first field that is out of its range, its value, and what is allowed."""
     kind: Any = type(config)
-    for name in field_ranges(kind):
-        value, allowed = getattr(config, name), ranges_of(config, name)
-        if value is not None and not all(each.holds(value) for each in allowed):
-            refused = next(each for each in allowed if not each.holds(value))
-            subject, shown = (
-                "each" if isinstance(refused, Each) else "it",
-                repr(value) if isinstance(value, str) else value,
-            )
-            raise ValueError(f"{name} is {shown}; {subject} must be {refused.words}")
+    for name, allowed in field_ranges(kind).items():
+        value = getattr(config, name)
+        if value is None:
+            continue
+        refused = next((each for each in allowed if not resolve(each, config).holds(value)), None)
+        if refused is not None:
+            subject = "each" if isinstance(refused, Each) else "it"
+            shown = repr(value) if isinstance(value, str) else value
+            raise ValueError(f"{name} is {shown}; {subject} must be {resolve(refused, config).words}")
 
 
 @functools.cache
@@ -277,12 +274,12 @@ def type_ranges(to: Any) -> Iterator[Range]:
             yield from map(Each, type_ranges(members[0]))
 
 
-def ranges_of(config: Any, name: str) -> tuple[Range, ...]:
-    """The ranges of a config's field, those that go by another field with its value."""
-    kind: Any = type(config)
-    return tuple(each.of(config) if isinstance(each, UpTo) else each for each in field_ranges(kind).get(name, ()))
+def resolve(allowed: Range, config: Any) -> Range:
+    """The range, with the value of the other field that it goes by."""
+    return dataclasses.replace(allowed, limit=getattr(config, allowed.field)) if type(allowed) is UpTo else allowed
 
 
 def describe_range(config: Any, name: str) -> str:
     """What a config's field allows, in words; empty where its type alone says it."""
-    return ", ".join(each.words for each in ranges_of(config, name))
+    kind: Any = type(config)
+    return ", ".join(resolve(each, config).words for each in field_ranges(kind).get(name, ()))

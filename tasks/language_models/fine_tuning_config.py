@@ -11,7 +11,7 @@ from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.question_sets import Corruption
-from tasks.training.chains import check_recorded, recording_up_to
+from tasks.training.chains import recorded_conflicts, recording_up_to
 from tasks.training.recipe import Privacy
 
 Relation = Literal["kept", "redrawn"]
@@ -65,7 +65,7 @@ class FineTuning(Ranged):
         if self.privacy is not None and self.relation == "redrawn":
             # The answer of one question would be in the gradients of others.
             yield "privacy is given and relation is redrawn; it must be kept"
-        check_recorded(self.recorded, self.epochs)
+        yield from recorded_conflicts(self.recorded, self.epochs)
 
     def extras(self) -> tuple[Extra, ...]:
         return (PEFT,) if self.adaptation == "lora" else ()

@@ -24,7 +24,7 @@ from tasks.contract.extras import TIMM, Extra
 from tasks.contract.ranges import AtLeast, Between, Finite, Matching, Ranged, Share, UpTo
 from tasks.datasets.boxed.partition import TrainingImages
 from tasks.self_supervised.criterion import BYOL, Criterion, VICReg
-from tasks.training.chains import check_recorded
+from tasks.training.chains import recorded_conflicts
 
 RESNETS = ("resnet18", "resnet34", "resnet50", "resnet101")
 TRANSFORMERS = {  # by their names in timm
@@ -163,7 +163,7 @@ class Pretraining(Ranged):
             yield (
                 f"accumulate is {self.accumulate}; batch norm needs two pictures in a part, and batch is {self.batch}"
             )
-        check_recorded(self.recorded, self.epochs)
+        yield from recorded_conflicts(self.recorded, self.epochs)
         if isinstance(self.criterion, BYOL) and self.criterion.predictor[-1:] not in ((), self.projector[-1:]):
             width = self.projector[-1]
             yield f"predictor is {self.criterion.predictor}; its last width must be the projector's, {width}"

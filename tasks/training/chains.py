@@ -46,11 +46,11 @@ def recording_up_to(config: Any, before: int, end: int) -> Any:
     return replace(config, epochs=end, recorded=recorded or None)
 
 
-def check_recorded(recorded: tuple[int, ...] | None, epochs: int) -> None:
-    """ValueError unless these are epochs of a training of so many, 0 for before it, ascending."""
+def recorded_conflicts(recorded: tuple[int, ...] | None, epochs: int, first: int = 0) -> Iterator[str]:
+    """What is wrong where these are not ascending epochs of a training of so many, from `first` on (0: untrained)."""
     kept = list(recorded or ())
-    if kept != sorted(set(kept)) or any(not 0 <= epoch <= epochs for epoch in kept):
-        raise ValueError(f"recorded is {recorded}; it must be epochs from 0 to {epochs}, ascending")
+    if kept != sorted(set(kept)) or any(not first <= epoch <= epochs for epoch in kept):
+        yield f"recorded is {recorded}; it must be epochs from {first} to {epochs}, ascending"
 
 
 def chain(

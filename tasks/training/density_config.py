@@ -15,6 +15,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import RELEASED_SEED, fold_of, released_fold_of
 from tasks.models.catalog import DensityModel
 from tasks.models.custom import is_own
+from tasks.training.chains import recorded_conflicts
 from tasks.training.recipe import Count, Privacy, Rate, Recipe
 
 if TYPE_CHECKING:
@@ -98,9 +99,7 @@ class DensityTraining(Ranged):
             yield f"privacy is given and model is {self.model.name}; it must be vae, whose rows never mix"
         if self.outliers and is_own(self.model.name):
             yield f"outliers is {self.outliers}; it must be 0 for a model of your own, which may hold its own"
-        epochs = list(self.recorded)
-        if epochs != sorted(set(epochs)) or any(not 1 <= epoch <= self.epochs for epoch in epochs):
-            yield f"recorded is {self.recorded}; it must be epochs from 1 to {self.epochs}, ascending"
+        yield from recorded_conflicts(self.recorded, self.epochs, first=1)
 
     @property
     def recipe(self) -> Recipe:
