@@ -22,6 +22,7 @@ from tasks.datasets.boxed.partition import TrainingImages, split_pictures
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.self_supervised.pretraining_config import EncoderConfig
 from tasks.self_supervised.snapshots import epochs, weights_of
+from tasks.worker import hardware
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,7 +73,6 @@ def probe_snapshots(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs
 
     from tasks.datasets.boxed.crops import portions
     from tasks.self_supervised.encoder import collect_embeddings, encoder
-    from tasks.worker import hardware
 
     place, resolution = hardware.device(), config.encoder.resolution
     parts = split_pictures(pictures, config.images.partition)
@@ -105,7 +105,6 @@ def train_probe(
     import torch
 
     from tasks.training.fit import shuffled_minibatches
-    from tasks.worker import hardware
 
     place = embeddings.device
     wanted = torch.nn.functional.one_hot(torch.from_numpy(np.array(labels)).to(place), classes).float()

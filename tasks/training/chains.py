@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.contract.job import Function, Job
+from tasks.training.members import Epoch, Member, Spec, State
 from tasks.worker import checkpoints
 
 if TYPE_CHECKING:
-    from tasks.training.members import Member, Spec, State
     from tasks.training.objective import Objective
     from tasks.training.trainer import Outcome
 
@@ -140,8 +140,6 @@ def pack_state(state: State, training: str) -> bytes:
 
 def unpack_state(data: bytes, training: str) -> State | None:
     """The state in these bytes; None where they hold no state, or the state of another training."""
-    from tasks.training.members import Epoch, State
-
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}

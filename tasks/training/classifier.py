@@ -28,13 +28,13 @@ from tasks.datasets.features import Feature
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers, classifier_growth
 from tasks.training.chains import Linked, train_chains
+from tasks.training.members import Member, Spec, Trained, minibatches
 from tasks.training.recipe import Count, OptimiserName, Privacy, Rate, Recipe, check_recipe
 from tasks.worker.work import Work, format_shape
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
     from tasks.models.networks import Architecture
-    from tasks.training.members import Member, Spec, Trained
     from tasks.training.trainer import Outcome
 
 
@@ -248,7 +248,6 @@ def train_members(
     if first.privacy is None:
         return train_chains(spec, members, {index: chain_state(configs[index]) for index in members})
     from tasks.training import dp_sgd
-    from tasks.training.members import minibatches
 
     steps = {index: minibatches(len(member.rows), first.batch) for index, member in members.items()}
     return dp_sgd.train_by_index(spec, members, first.privacy, steps)
@@ -280,7 +279,6 @@ def architecture(config: Training, images: Images) -> Architecture:
 def spec_of(config: Training, images: Images) -> Spec:
     """What a training shares with others of the same batch key."""
     from tasks.training.cross_entropy import CrossEntropy
-    from tasks.training.members import Spec
 
     return Spec(CrossEntropy(architecture(config, images), config.augmentation), config.recipe, images)
 
@@ -288,7 +286,6 @@ def spec_of(config: Training, images: Images) -> Spec:
 def member_of(config: Training, images: Images) -> Member:
     """The member with its rows and the images with features; ValueError where the split has too few rows."""
     from tasks.datasets.features import burn
-    from tasks.training.members import Member
 
     count = config.examples or len(images.train_images)
     if count > len(images.train_images):
