@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import keyword
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -134,6 +135,6 @@ def _fill_template(template: str, name: str, package: str) -> str:
 def _near(path: Path) -> str:
     """The path as it is written from the current folder."""
     try:
-        return str(path.resolve().relative_to(Path.cwd()))
+        return str(Path(os.path.realpath(path)).relative_to(Path.cwd()))  # resolve() refuses links in a circle
     except ValueError:
         return str(path)

@@ -11,6 +11,7 @@ held out, public (others that are known, with labels), or reference (for referen
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -58,7 +59,7 @@ def listing(file: Path) -> Listing:
     entries = [entry(file, path, pictures[path], labels) for path in sorted(pictures)]
     places: dict[Path, str] = {}
     for one in entries:
-        place = (file.parent / one.path).resolve()
+        place = Path(os.path.realpath(file.parent / one.path))  # resolve() refuses links in a circle
         if place in places:
             raise DatasetError(f"{file} names {place} as {places[place]} and as {one.path}; write it in one way")
         places[place] = one.path

@@ -108,6 +108,9 @@ def test_a_name_that_is_taken_and_a_file_that_is_there_are_left_alone(tmp_path: 
     (tmp_path / "file").write_text("")
     with pytest.raises(EngramError, match="cannot be written: Not a directory"):
         new_audit("word_gap", tmp_path / "file" / "deeper")
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(EngramError, match="cannot be written"):
+        new_audit("word_gap", tmp_path / "loop")
     for name in ("x" * 300, "y" * 300 + "/deeper"):
         with pytest.raises(SpecError, match="cannot be written: File name too long"):
             new_audit("word_gap", tmp_path / name)
