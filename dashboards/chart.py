@@ -197,6 +197,12 @@ def upright(x: float, look: Look = drawing.NULL) -> Layer:
     return lambda axes: axes.axvline(x, **look)
 
 
+def span(low: float, high: float, colour: str, across: bool = False) -> Layer:
+    """The whole panel from one value to another, behind everything: values of the x axis, or with `across` of y."""
+    look: Look = {"color": drawing.light(colour), "linewidth": 0, "zorder": 0}
+    return lambda axes: (axes.axhspan if across else axes.axvspan)(low, high, **look)
+
+
 def histogram(counts: ArrayLike, edges: ArrayLike, colour: str, width: float = 1.2) -> Layer:
     """Counts in bins: filled with the band of the colour, below a line of the colour itself."""
 
