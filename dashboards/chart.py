@@ -220,12 +220,12 @@ def cdf(values: Array, low: float, high: float) -> tuple[Array, Array]:
     return x, np.concatenate([[0.0, 0.0], shares.repeat(2)[:-1], [1.0]])
 
 
-def row_panel(rows: Rows, layers: Sequence[Layer], across: Axis) -> Panel:
-    """A panel with a row for each name."""
+def row_panel(rows: Rows, layers: Sequence[Layer], across: Axis, margin: float = 0.6) -> Panel:
+    """A panel with a row for each name, and so much of a row beyond the outermost ones."""
     return Panel(
         rows.box,
         layers,
         x=across,
-        y=Axis(limits=(-0.6, len(rows.names) - 0.4)),
+        y=Axis(limits=(-margin, len(rows.names) - 1 + margin)),
         finish=(lambda axes: axes.set_yticks(rows.y, rows.names, color=drawing.light("ink")), drawing.hide_y_axis),
     )
