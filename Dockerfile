@@ -7,8 +7,10 @@
 # It runs as the user who owns the folder, since the store is written into it; that user has no home in the container.
 #
 # With a GPU (and NVIDIA's container toolkit): docker build --build-arg LOCK=requirements.lock -t engram .
+# On Kubernetes, whose cluster takes it as it is (docs/kubernetes.md), KubeRay asks with wget whether Ray is well.
 FROM python:3.12-slim
 
+RUN apt-get update && apt-get install --yes --no-install-recommends wget && rm -rf /var/lib/apt/lists/*
 ARG LOCK=requirements-cpu.lock
 COPY ${LOCK} /tmp/requirements.lock
 RUN pip install --no-cache-dir --no-deps --require-hashes -r /tmp/requirements.lock

@@ -20,14 +20,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.contract import ranges
 from tasks.contract.audit import Audit
 from tasks.contract.job import Inputs, Job, Roots, task
 from tasks.contract.measure import Measure, Tables, roots, summarise
+from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.summaries import Row, row
 from tasks.contract.verdict import Answer, Verdict
 from tasks.datasets.catalog import load
@@ -45,37 +48,31 @@ SHIFTS = 20  # whose mean is the null of the share
 
 
 @dataclass(frozen=True)
-class LabelMemorization:
+class LabelMemorization(Ranged):
     """How many networks are trained on which shares of which images."""
 
     data: Dataset = Dataset("mnist")
     """The images."""
     network: Network = Network("mlp1")
     """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
-    models: int = 100
+    models: Annotated[int, AtLeast(2)] = 100
     """Networks that are trained."""
-    share: float = 0.7
+    share: Annotated[float, ranges.Share(zero=False, one=False)] = 0.7
     """Share of the images that each is trained on, at random."""
-    examples: int = 0
+    examples: Annotated[int, AtLeast(0)] = 0
     """The first so many training images; 0: all."""
-    epochs: int = 20
+    epochs: Annotated[int, AtLeast(1)] = 20
     """Epochs of training."""
-    high: float = 0.25
+    high: Annotated[float, ranges.Share(zero=False, one=False)] = 0.25
     """From which mem on it is high."""
     unseen: bool = False
     """Ours: ask about the images that follow those, of which none was trained on: a null."""
-    seed: int = 0
+    seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""
 
-    def __post_init__(self) -> None:
-        for name, least in (("models", 2), ("examples", 0), ("epochs", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
-        for name in ("share", "high"):
-            if not 0 < getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be between 0 and 1")
+    def conflicts(self) -> Iterator[str]:
         if self.unseen and not self.examples:
-            raise ValueError("unseen is on and examples is 0; some images must be left that are not trained on")
+            yield "unseen is on and examples is 0; some images must be left that are not trained on"
 
 
 def plan(config: LabelMemorization) -> Roots:

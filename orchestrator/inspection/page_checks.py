@@ -64,7 +64,8 @@ def existing(file: str) -> Path:
     try:
         if not path.is_dir():
             check_regular(path)
-            path.open("rb").close()
+            with path.open("rb") as opened:
+                opened.read(1)  # which some files of /proc refuse
     except FileError as error:
         raise SpecError(f"--file {error}") from None
     except OSError as error:

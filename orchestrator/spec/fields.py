@@ -117,11 +117,6 @@ def _open_brackets(text: str) -> list[int]:
     return list(itertools.accumulate((character in "[({") - (character in "])}") for character in text))
 
 
-def replace_field(config: Any, path: str, value: Any) -> Any:
-    """The config with the field at the dotted `path` set. Raises SpecError with the nearest field if it is unknown."""
-    return replace_fields(config, {path: value})
-
-
 def replace_fields(config: Any, changes: Mapping[str, Any]) -> Any:
     """The config with the fields at these dotted paths set at once, so that ranges are checked on the result."""
     paths = {tuple(path.split(".")): value for path, value in changes.items()}

@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -57,15 +58,48 @@ class AtLeast:
 
 
 @dataclass(frozen=True)
-class Between:
-    """Numbers from `low` to `high`, these two included."""
+class AtMost:
+    """Numbers up to `high`, and the reason for it."""
 
-    low: float
     high: float
+    reason: str
 
     @property
     def words(self) -> str:
-        return f"from {self.low} to {self.high}"
+        return f"at most {self.high:g}, {self.reason}"
+
+    def holds(self, value: float) -> bool:
+        return value <= self.high
+
+
+@dataclass(frozen=True)
+class UpTo:
+    """Numbers up to the value of another field of the config, or `below` it."""
+
+    field: str
+    below: bool = False
+    limit: float | None = None  # that value, once there is a config
+
+    @property
+    def words(self) -> str:
+        which = "" if self.limit is None else f", which is {self.limit}"
+        return f"{'below' if self.below else 'at most'} {self.field}{which}"
+
+    def holds(self, value: float) -> bool:
+        return self.limit is None or value < self.limit or (value == self.limit and not self.below)
+
+
+@dataclass(frozen=True)
+class Between:
+    """Numbers from `low` to `high`, these two included; `noun` says what numbers they are."""
+
+    low: float
+    high: float
+    noun: str = ""
+
+    @property
+    def words(self) -> str:
+        return f"{self.noun} from {self.low} to {self.high}".lstrip()
 
     def holds(self, value: float) -> bool:
         return self.low <= value <= self.high
@@ -98,6 +132,45 @@ class Share:
 
     def holds(self, value: float) -> bool:
         return 0 <= value <= 1 and (self.zero or value > 0) and (self.one or value < 1)
+
+
+@dataclass(frozen=True)
+class MultipleOf:
+    """Positive multiples of a number, and the reason for it."""
+
+    number: int
+    reason: str
+
+    @property
+    def words(self) -> str:
+        return f"a multiple of {self.number}, {self.reason}"
+
+    def holds(self, value: int) -> bool:
+        return value >= self.number and value % self.number == 0
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Texts that a regular expression matches as a whole."""
+
+    pattern: str
+    words: str
+
+    def holds(self, value: str) -> bool:
+        return re.fullmatch(self.pattern, value) is not None
+
+
+@dataclass(frozen=True)
+class Ascending:
+    """Ascending numbers from `low` on, each once; an empty tuple unless it is `required`."""
+
+    low: int
+    words: str
+    required: bool = False
+
+    def holds(self, value: tuple[int, ...]) -> bool:
+        ascending = list(value) == sorted(set(value)) and min(value, default=self.low) >= self.low
+        return ascending and bool(value or not self.required)
 
 
 @dataclass(frozen=True)
@@ -144,13 +217,16 @@ class Each:
 
 
 class Ranged:
-    """A config that checks the ranges in its fields' types on construction.
-
-    One with conditions on several fields at once overrides `__post_init__` and calls this one first.
-    """
+    """A config that checks the ranges in its fields' types on construction, then its conflicts."""
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        for conflict in self.conflicts():
+            raise ValueError(conflict)
+
+    def conflicts(self) -> Iterator[str]:
+        """What is wrong with several fields together, a line each; the first is raised, so the rest may rely on it."""
+        yield from ()
 
 
 def check_ranges(config: Any) -> None:
@@ -158,13 +234,13 @@ def check_ranges(config: Any) -> None:
     kind: Any = type(config)
     for name, allowed in field_ranges(kind).items():
         value = getattr(config, name)
-        if value is not None and not all(each.holds(value) for each in allowed):
-            refused = next(each for each in allowed if not each.holds(value))
-            subject, shown = (
-                "each" if isinstance(refused, Each) else "it",
-                repr(value) if isinstance(value, str) else value,
-            )
-            raise ValueError(f"{name} is {shown}; {subject} must be {refused.words}")
+        if value is None:
+            continue
+        refused = next((each for each in allowed if not resolve(each, config).holds(value)), None)
+        if refused is not None:
+            subject = "each" if isinstance(refused, Each) else "it"
+            shown = repr(value) if isinstance(value, str) else value
+            raise ValueError(f"{name} is {shown}; {subject} must be {resolve(refused, config).words}")
 
 
 @functools.cache
@@ -198,6 +274,12 @@ def type_ranges(to: Any) -> Iterator[Range]:
             yield from map(Each, type_ranges(members[0]))
 
 
-def describe_range(kind: type, name: str) -> str:
+def resolve(allowed: Range, config: Any) -> Range:
+    """The range, with the value of the other field that it goes by."""
+    return dataclasses.replace(allowed, limit=getattr(config, allowed.field)) if type(allowed) is UpTo else allowed
+
+
+def describe_range(config: Any, name: str) -> str:
     """What a config's field allows, in words; empty where its type alone says it."""
-    return ", ".join(each.words for each in field_ranges(kind).get(name, ()))
+    kind: Any = type(config)
+    return ", ".join(resolve(each, config).words for each in field_ranges(kind).get(name, ()))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
+
+from tasks.contract.ranges import Ranged
 
 Have = Literal["data", "model", "outputs"]
 Fear = Literal["image", "set", "answer", "unknown"]
@@ -42,7 +44,7 @@ TABLE = Asked("given.outputs", "The table that the owner returned (empty: none y
 
 
 @dataclass(frozen=True)
-class Situation:
+class Situation(Ranged):
     """What is asked where somebody has this and fears that.
 
     The config starts from `preset` (none: the defaults) with `sets`. Where `table` names a field that has no answer
@@ -57,8 +59,3 @@ class Situation:
     sets: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     table: str = ""
     secret: str = ""
-
-    def __post_init__(self) -> None:
-        for name, value, allowed in (("have", self.have, get_args(Have)), ("fear", self.fear, get_args(Fear))):
-            if value not in allowed:
-                raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")

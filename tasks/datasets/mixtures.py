@@ -7,6 +7,7 @@ groups, such as a patient's, whole groups are drawn.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -94,10 +95,9 @@ class Share(Ranged):
     share: Annotated[float, ranges.Share(zero=False)] = 1.0
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if self.seed < 0 or (self.share == 1 and self.seed):
-            raise ValueError(f"seed is {self.seed}; it must be at least 0, and 0 for all of a part")
+            yield f"seed is {self.seed}; it must be at least 0, and 0 for all of a part"
 
     def rows(self, images: Images) -> Rows:
         """The rows drawn, ascending: round(share x groups) of the part's groups, at least one of them."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
-from tasks.training.recipe import Recipe
+from tasks.contract.ranges import AtLeast, Ranged, Share
+from tasks.training.recipe import Count, Rate, Recipe
 
 ScheduleName = Literal["linear", "cosine"]
 Precision = Literal["float32", "bfloat16"]
@@ -30,15 +31,14 @@ class UNet(Ranged):
     heads: Annotated[int, AtLeast(1)] = 4
     """Heads of attention."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if not self.widths or any(width < 1 or width % self.heads for width in self.widths):
-            raise ValueError(
+            yield (
                 f"widths is {self.widths}; it must be at least one number of channels, each a multiple of heads, "
                 f"which is {self.heads}"
             )
         if self.widths[0] % 2:
-            raise ValueError(f"widths begins with {self.widths[0]}; the first must be even: half are sines of the time")
+            yield f"widths begins with {self.widths[0]}; the first must be even: half are sines of the time"
 
     def check(self, resolution: int) -> None:
         """ValueError, in one line, unless the network fits images of this resolution."""
@@ -71,13 +71,13 @@ class Diffusion(Ranged):
     """Steps in which noise is added."""
     schedule: ScheduleName = "linear"
     """How the variances of the noise grow over the steps."""
-    epochs: int = 150
+    epochs: Count = 150
     """Epochs of training."""
-    batch: int = 256
+    batch: Count = 256
     """Images a step."""
-    accumulate: int = 1
+    accumulate: Count = 1
     """Equal parts in which a minibatch is computed, each of which is a minibatch to batch norm."""
-    learning_rate: Annotated[float, Finite()] = 1e-4
+    learning_rate: Rate = 1e-4
     """The learning rate of Adam."""
     average: Annotated[float, Share(one=False)] = 0.9999
     """Momentum of the moving average of the weights, which is drawn from; early steps cut it down."""

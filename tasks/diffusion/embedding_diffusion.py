@@ -24,6 +24,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_config import Diffusion
 from tasks.self_supervised.pretraining_config import EncoderConfig
 from tasks.self_supervised.snapshots import weights_of
+from tasks.worker import hardware
 
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures
@@ -80,7 +81,6 @@ def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
     from tasks.datasets.catalog import load_with_boxes
     from tasks.diffusion.diffusion_training import fit_diffusion
     from tasks.self_supervised.encoder import encoder
-    from tasks.worker import hardware
 
     (snapshots,) = inputs
     pictures = load_with_boxes(config.images.data, config.images.correlation)
@@ -184,7 +184,6 @@ def drawn_from_neighbours(
     noise that its name names, the same for drawings of other models. Meehan et al. 2023, appendix A.2.4.
     """
     from tasks.self_supervised.encoder import encoder
-    from tasks.worker import hardware
 
     model = encoder(config.encoder, last_weights(snapshots), hardware.device())
     rows, places = np.unique(neighbours, return_inverse=True)

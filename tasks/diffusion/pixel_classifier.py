@@ -7,23 +7,22 @@ resolution of the drawings. Planning a training imports no torch; computing one 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.contract.job import Inputs, task
-from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
 from tasks.datasets.boxed.partition import TrainingImages
+from tasks.datasets.images import Images
 from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.numerics import seeds
-from tasks.training.recipe import Recipe
-
-if TYPE_CHECKING:
-    from tasks.datasets.images import Images
+from tasks.training.members import Member, Spec
+from tasks.training.recipe import Count, Rate, Recipe
 
 # A MODEL with the share of pictures held out from it whose label it says, and their number.
 PIXEL_CLASSIFIER = pa.schema([*MODEL, ("held_out_accuracy", pa.float64()), ("held_out", pa.int64())])
@@ -38,11 +37,11 @@ class PixelClassifier(Ranged):
     """The network."""
     augmentation: bool = True
     """Whether training sees pictures mirrored, moved and with other contrast: not for letters and digits."""
-    epochs: int = 30
+    epochs: Count = 30
     """Epochs of training, of which the best is kept."""
-    batch: int = 128
+    batch: Count = 128
     """Images a step."""
-    learning_rate: Annotated[float, Finite()] = 1e-3
+    learning_rate: Rate = 1e-3
     """The learning rate of Adam."""
 
     def __post_init__(self) -> None:
@@ -86,11 +85,9 @@ def train_classifier(
 
     TrainingError where a loss is not finite; ValueError for fewer than ten pictures.
     """
-    from tasks.datasets.images import Images
     from tasks.models.networks import Architecture
     from tasks.training.classifier import model_row
     from tasks.training.cross_entropy import CrossEntropy
-    from tasks.training.members import Member, Spec
     from tasks.training.trainer import train_many
 
     if len(pixels) < 10:

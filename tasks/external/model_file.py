@@ -35,7 +35,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Annotated, ClassVar, Literal
@@ -175,17 +175,14 @@ class Inputs(Ranged):
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         mean, std = self.mean, self.std
         if len(mean) != len(std) or len(mean) not in (0, 1, 3):
-            raise ValueError(
-                f"mean has {len(mean)} numbers and std {len(std)}; give none of each, one, or one per channel"
-            )
+            yield f"mean has {len(mean)} numbers and std {len(std)}; give none of each, one, or one per channel"
         if not all(math.isfinite(value) for value in mean):
-            raise ValueError(f"mean is {mean}; its numbers must be finite")
+            yield f"mean is {mean}; its numbers must be finite"
         if not all(math.isfinite(value) and value > 0 for value in std):
-            raise ValueError(f"std is {std}; its numbers must be above 0")
+            yield f"std is {std}; its numbers must be above 0"
 
 
 @dataclass(frozen=True)

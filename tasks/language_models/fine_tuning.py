@@ -18,6 +18,8 @@ from tasks.contract.job import Inputs, task
 from tasks.datasets.questions.question import QuestionSet, redrawn
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.question_answering.question_sets import Selection
+from tasks.training.members import TrainingError
+from tasks.worker import hardware
 from tasks.worker.work import Work
 
 
@@ -50,7 +52,6 @@ def fine_tune_many(
     A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
     """
     from tasks.datasets.catalog import load_questions
-    from tasks.training.members import TrainingError
 
     for index, config in enumerate(configs):
         try:
@@ -92,7 +93,6 @@ def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) 
     from tasks.language_models.pretrained import prepare_model, quiet
     from tasks.language_models.private_training import PrivateFineTuner
     from tasks.language_models.training import AnswerRecorder, FineTuner
-    from tasks.worker import hardware
 
     place = hardware.device()
     train = Selection(config.examples).select(questions)["train"]

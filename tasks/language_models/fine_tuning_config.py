@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -10,7 +11,7 @@ from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.question_sets import Corruption
-from tasks.training.chains import check_recorded, recording_up_to
+from tasks.training.chains import recorded_conflicts, recording_up_to
 from tasks.training.recipe import Privacy
 
 Relation = Literal["kept", "redrawn"]
@@ -58,14 +59,13 @@ class FineTuning(Ranged):
     recorded: tuple[int, ...] | None = ()
     privacy: Privacy | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if self.batch % self.accumulate:
-            raise ValueError(f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}")
+            yield f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}"
         if self.privacy is not None and self.relation == "redrawn":
             # The answer of one question would be in the gradients of others.
-            raise ValueError("privacy is given and relation is redrawn; it must be kept")
-        check_recorded(self.recorded, self.epochs)
+            yield "privacy is given and relation is redrawn; it must be kept"
+        yield from recorded_conflicts(self.recorded, self.epochs)
 
     def extras(self) -> tuple[Extra, ...]:
         return (PEFT,) if self.adaptation == "lora" else ()

@@ -66,10 +66,9 @@ class Flow(Ranged):
     last: float = 4.0
     per_decade: Annotated[int, AtLeast(1)] = 10
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if not -300 <= self.first < self.last <= 300:
-            raise ValueError(f"first is {self.first} and last {self.last}; -300 <= first < last <= 300 must hold")
+            yield f"first is {self.first} and last {self.last}; -300 <= first < last <= 300 must hold"
 
 
 @dataclass(frozen=True, eq=False)

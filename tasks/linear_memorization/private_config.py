@@ -39,17 +39,16 @@ class Private(Ranged):
     seed: Annotated[int, AtLeast(0)] = 0
     trainings: Annotated[int, AtLeast(1)] = 1000
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if not self.epsilons or not all(0 < each <= LARGEST_EPSILON for each in self.epsilons):
-            raise ValueError(f"epsilons is {self.epsilons}; each must be above 0 and at most {LARGEST_EPSILON:g}")
+            yield f"epsilons is {self.epsilons}; each must be above 0 and at most {LARGEST_EPSILON:g}"
         if self.features < self.samples:
-            raise ValueError(
+            yield (
                 f"features is {self.features} and samples {self.samples}; features must be at least samples: "
                 "with fewer, training ends in a model that has memorised nothing"
             )
         if self.step > self.longest_step:
-            raise ValueError(
+            yield (
                 f"time / steps is {self.step:g}; it must be at most {self.longest_step:.4g} (2 / the largest |z|^2), "
                 "beyond which a step moves two models apart; take more steps"
             )

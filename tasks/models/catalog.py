@@ -171,6 +171,8 @@ OPTIONS: Mapping[str, frozenset[str]] = {
 class Network(Named):
     """A classifier by name: `mlp1`, `package.module:factory` or `package.module:factory@digest`."""
 
+    choices = f"one of {', '.join(DESCRIPTIONS)}"
+
     def check(self) -> None:
         check(str(self))
 
@@ -180,7 +182,7 @@ def check(name: str, regularisers: Regularisers = PLAIN, width: float = 1.0) -> 
     if is_own(name):
         Factory.parse(name)
     elif name not in OPTIONS:
-        raise ValueError(f"network is {name!r}; it must be one of {', '.join(DESCRIPTIONS)}")
+        raise ValueError(f"network is {name!r}; it must be {Network.choices}")
     check_width("network", name, width, CLASSIFIERS)
     options = OPTIONS.get(name, frozenset())
     asked = {field.name for field in dataclasses.fields(regularisers) if getattr(regularisers, field.name)}
@@ -204,12 +206,14 @@ DENSITY_SIZES: Mapping[str, tuple[int, int]] = {"conv-vae": (32, 32), "conv-vae-
 class DensityModel(Named):
     """A density model by name: `vae`, `package.module:factory` or `package.module:factory@digest`."""
 
+    choices = f"one of {', '.join(DENSITY_DESCRIPTIONS)}"
+
     def check(self, width: float = 1.0) -> None:
         """ValueError, in one line, unless there is such a model, in this width."""
         if is_own(self.name):
             Factory.parse(str(self), "model")
         elif self.name not in DENSITY_DESCRIPTIONS:
-            raise ValueError(f"model is {self.name!r}; it must be one of {', '.join(DENSITY_DESCRIPTIONS)}")
+            raise ValueError(f"model is {self.name!r}; it must be {self.choices}")
         check_width("model", self.name, width, WIDE_DENSITIES)
 
     def check_size(self, height: int, width: int) -> None:

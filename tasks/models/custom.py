@@ -29,6 +29,7 @@ class Named:
     """
 
     noun: ClassVar[str] = "source of a network"
+    choices: ClassVar[str]  # the names there are, completing "it must be"
 
     name: str
     digest: str = ""

@@ -116,9 +116,8 @@ def as_rows(name: str, rows: Rows) -> Tensor:
     if not isinstance(rows, Tensor) or rows.dtype not in EXACT:
         raise ValueError(f"{name} are of type {rows.dtype}; give float32, or a type that it holds without loss")
     if rows.ndim != 2 or rows.numel() == 0:
-        raise ValueError(
-            f"{name} have shape {tuple(rows.shape)}; they must be (rows, columns), with at least one of each"
-        )
+        shape = tuple(rows.shape)
+        raise ValueError(f"{name} have shape {shape}; they must be (rows, columns), with at least one of each")
     return rows.detach()
 
 
@@ -282,9 +281,8 @@ Candidates = Callable[[Search, int], Find]
 def norms(rows: Tensor) -> Tensor:
     """Their lengths in float64, in parts whose float64 copy stays in a CPU's cache."""
     several = max(1, 2**17 // rows.shape[1]) if rows.device.type == "cpu" else len(rows)
-    return torch.cat(
-        [torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in torch.split(rows, several)]
-    )
+    parts = torch.split(rows, several)
+    return torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in parts])
 
 
 def gamma(d: int) -> float:

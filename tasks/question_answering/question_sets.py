@@ -44,21 +44,20 @@ class Corruption(Ranged):
     mask: str = ""
     """What takes the place of names, patterns and answers."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if bool(self.names) != (self.kind == "names"):
-            raise ValueError(f"names has {len(self.names)} entries and kind is {self.kind}; names belong to kind names")
+            yield f"names has {len(self.names)} entries and kind is {self.kind}; names belong to kind names"
         blank = next((name for name in self.names if name != name.strip() or not name), None)
         if blank is not None:
-            raise ValueError(f"names has {blank!r}; each must be a word or a phrase without spaces at its ends")
+            yield f"names has {blank!r}; each must be a word or a phrase without spaces at its ends"
         if bool(self.pattern) != (self.kind == "pattern"):
-            raise ValueError(f"pattern is {self.pattern!r} and kind is {self.kind}; a pattern belongs to kind pattern")
+            yield f"pattern is {self.pattern!r} and kind is {self.kind}; a pattern belongs to kind pattern"
         if self.mask and self.kind == "digits":
-            raise ValueError(f"mask is {self.mask!r}; digits are deleted, so it must be empty, or kind another")
+            yield f"mask is {self.mask!r}; digits are deleted, so it must be empty, or kind another"
         try:
             re.compile(self.pattern)
         except re.error as error:
-            raise ValueError(f"pattern is {self.pattern!r}; it must be a regular expression: {error}") from None
+            yield f"pattern is {self.pattern!r}; it must be a regular expression: {error}"
 
     def corrupt_context(self, question: Question) -> str:
         """The question's context without what is taken out of it."""

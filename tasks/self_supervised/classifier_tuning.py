@@ -19,6 +19,7 @@ from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.self_supervised.criterion import Supervised
 from tasks.self_supervised.pretraining_config import Pretraining, encoder_of_pretraining
 from tasks.self_supervised.snapshots import epochs, weights_of
+from tasks.worker import hardware
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,6 @@ def fine_tune_encoder(config: ClassifierTuning, pictures: BoxedPictures, inputs:
     from tasks.self_supervised.networks import unset
     from tasks.self_supervised.pretraining_loop import Training
     from tasks.self_supervised.training_set import training_set
-    from tasks.worker import hardware
 
     place, training = hardware.device(), config.training
     snapshots, row = choose_snapshot(config, inputs)

@@ -17,11 +17,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.contract.job import Inputs, task
-from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
+from tasks.contract.ranges import Ascending, AtLeast, Finite, Ranged, Share
 from tasks.datasets.boxed.partition import TrainingImages, split_pictures
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.self_supervised.pretraining_config import EncoderConfig
 from tasks.self_supervised.snapshots import epochs, weights_of
+from tasks.worker import hardware
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,18 +50,13 @@ class LinearProbe(Ranged):
 
     images: TrainingImages
     encoder: EncoderConfig
-    layers: tuple[int, ...] = ()
+    layers: Annotated[tuple[int, ...], Ascending(0, "numbers from 0, ascending")] = ()
     epochs: Annotated[int, AtLeast(1)] = 20
     batch: Annotated[int, AtLeast(1)] = 64
     first: Annotated[float, Finite()] = 10.0
     last: Annotated[float, Finite()] = 0.1
     momentum: Annotated[float, Share(one=False)] = 0.9
     seed: Annotated[int, AtLeast(0)] = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if list(self.layers) != sorted(set(self.layers)) or any(layer < 0 for layer in self.layers):
-            raise ValueError(f"layers is {self.layers}; it must be numbers from 0, ascending")
 
 
 @task(version=1, name="self_supervised.linear_probe", gpus=1.0)
@@ -77,7 +73,6 @@ def probe_snapshots(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs
 
     from tasks.datasets.boxed.crops import portions
     from tasks.self_supervised.encoder import collect_embeddings, encoder
-    from tasks.worker import hardware
 
     place, resolution = hardware.device(), config.encoder.resolution
     parts = split_pictures(pictures, config.images.partition)
@@ -110,7 +105,6 @@ def train_probe(
     import torch
 
     from tasks.training.fit import shuffled_minibatches
-    from tasks.worker import hardware
 
     place = embeddings.device
     wanted = torch.nn.functional.one_hot(torch.from_numpy(np.array(labels)).to(place), classes).float()

@@ -17,6 +17,8 @@ from tasks.contract.job import Inputs, task
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.self_supervised.criterion import Supervised
 from tasks.self_supervised.pretraining_config import Pretraining, encoder_of_pretraining
+from tasks.training.members import TrainingError
+from tasks.worker import hardware
 from tasks.worker.work import Work
 
 
@@ -44,7 +46,6 @@ def pretrain_many(
     A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
     """
     from tasks.datasets.catalog import load_with_boxes
-    from tasks.training.members import TrainingError
 
     for index, config in enumerate(configs):
         try:
@@ -76,7 +77,6 @@ def pretrain_encoder(config: Pretraining, pictures: BoxedPictures, index: int = 
     from tasks.self_supervised.networks import initial_network
     from tasks.self_supervised.pretraining_loop import Training
     from tasks.self_supervised.training_set import training_set
-    from tasks.worker import hardware
 
     place = hardware.device()
     with hardware.exactly(place):

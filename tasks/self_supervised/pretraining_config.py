@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -20,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.contract.extras import TIMM, Extra
-from tasks.contract.ranges import AtLeast, Between, Finite, Ranged, Share
+from tasks.contract.ranges import AtLeast, Between, Finite, Matching, Ranged, Share, UpTo
 from tasks.datasets.boxed.partition import TrainingImages
 from tasks.self_supervised.criterion import BYOL, Criterion, VICReg
-from tasks.training.chains import check_recorded
+from tasks.training.chains import recorded_conflicts
 
 RESNETS = ("resnet18", "resnet34", "resnet50", "resnet101")
 TRANSFORMERS = {  # by their names in timm
@@ -38,12 +39,20 @@ WIDTH = 32
 BACKBONES = (*RESNETS, *TRANSFORMERS, "small-resnet")
 
 
-def check_backbone(name: str, resolution: int) -> None:
-    """ValueError, in one line, unless there is a backbone of this name, for images of this resolution."""
-    if name not in BACKBONES and SMALL.fullmatch(name) is None:
-        raise ValueError(f"backbone is {name!r}; it must be one of {', '.join(BACKBONES)}, small-resnet#WIDTH")
-    if name in TRANSFORMERS and resolution % PATCH:
-        raise ValueError(f"resolution is {resolution}; for {name} it must be a multiple of {PATCH}")
+# The name of a backbone.
+Backbone = Annotated[
+    str,
+    Matching("|".join((*BACKBONES, SMALL.pattern)), f"one of {', '.join(BACKBONES)}, small-resnet#WIDTH"),
+]
+Widths = tuple[int, ...]  # of a projector's layers
+
+
+def encoder_conflicts(backbone: str, projector: Widths, resolution: int) -> Iterator[str]:
+    """What is wrong with a backbone for images of this resolution and a projector of these widths."""
+    if backbone in TRANSFORMERS and resolution % PATCH:
+        yield f"resolution is {resolution}; for {backbone} it must be a multiple of {PATCH}"
+    if not projector or min(projector) < 1:
+        yield f"projector is {projector}; it must be one width or more, each at least 1"
 
 
 def backbone_extras(name: str) -> tuple[Extra, ...]:
@@ -72,13 +81,8 @@ class WarmupCosine(Ranged):
     """
 
     epochs: Annotated[float, Finite()]  # of both together
-    warmup: Annotated[float, AtLeast(0)] = 10.0
+    warmup: Annotated[float, AtLeast(0), UpTo("epochs", below=True)] = 10.0
     final: Annotated[float, Share()] = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.warmup < self.epochs:
-            raise ValueError(f"warmup is {self.warmup}; it must be below epochs, which is {self.epochs}")
 
     def factors(self, passed: Factors) -> Factors:
         """The factor of the first learning rate after so many epochs, whole or in part; of the shape of `passed`."""
@@ -136,35 +140,33 @@ class Pretraining(Ranged):
 
     images: TrainingImages
     criterion: Criterion = VICReg()
-    backbone: str = "resnet101"
-    projector: tuple[int, ...] = (8192, 8192, 8192)
+    backbone: Backbone = "resnet101"
+    projector: Widths = (8192, 8192, 8192)
     augmentation: Augmentation = Augmentation()
-    epochs: Annotated[int, AtLeast(1)] = 1000
+    epochs: Annotated[int, AtLeast(1), UpTo("schedule")] = 1000
     schedule: int = 1000
     batch: Annotated[int, AtLeast(2)] = 1024
     accumulate: Annotated[int, AtLeast(1)] = 1
     optimiser: OptimiserName = "lars"
     base_learning_rate: Annotated[float, Finite()] = 0.2
-    warmup: Annotated[int, AtLeast(0)] = 10
+    warmup: Annotated[int, AtLeast(0), UpTo("schedule", below=True)] = 10
     weight_decay: Annotated[float, AtLeast(0)] = 1e-6
     precision: Precision = "float32"
     recorded: tuple[int, ...] | None = ()
     seed: Annotated[int, AtLeast(0)] = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_backbone(self.backbone, self.augmentation.resolution)
-        check_projector(self.projector)
-        _ = self.rates  # its ranges are checked on construction
-        if self.epochs > self.schedule:
-            raise ValueError(f"epochs is {self.epochs}; it must be at most schedule, which is {self.schedule}")
-        check_parts(self.batch, self.accumulate)
-        check_recorded(self.recorded, self.epochs)
+    def conflicts(self) -> Iterator[str]:
+        yield from encoder_conflicts(self.backbone, self.projector, self.augmentation.resolution)
+        if self.batch % self.accumulate:
+            yield f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}"
+        if self.batch // self.accumulate < 2:
+            yield (
+                f"accumulate is {self.accumulate}; batch norm needs two pictures in a part, and batch is {self.batch}"
+            )
+        yield from recorded_conflicts(self.recorded, self.epochs)
         if isinstance(self.criterion, BYOL) and self.criterion.predictor[-1:] not in ((), self.projector[-1:]):
             width = self.projector[-1]
-            raise ValueError(
-                f"predictor is {self.criterion.predictor}; its last width must be the projector's, {width}"
-            )
+            yield f"predictor is {self.criterion.predictor}; its last width must be the projector's, {width}"
 
     def extras(self) -> tuple[Extra, ...]:
         return backbone_extras(self.backbone)
@@ -176,39 +178,23 @@ class Pretraining(Ranged):
 
     @property
     def rates(self) -> WarmupCosine:
-        """The schedule of the learning rate. ValueError where the warm-up is as long as the schedule."""
-        if self.warmup >= self.schedule:
-            raise ValueError(f"warmup is {self.warmup}; it must be below schedule, which is {self.schedule}")
+        """The schedule of the learning rate."""
         return WarmupCosine(self.schedule, self.warmup, FINAL)
 
 
 FINAL = 0.001  # the last learning rate, as a share of the highest
 
 
-def check_projector(widths: tuple[int, ...]) -> None:
-    if not widths or any(width < 1 for width in widths):
-        raise ValueError(f"projector is {widths}; it must be one width or more, each at least 1")
-
-
-def check_parts(batch: int, accumulate: int) -> None:
-    if batch % accumulate:
-        raise ValueError(f"accumulate is {accumulate}; it must divide batch, which is {batch}")
-    if batch // accumulate < 2:
-        raise ValueError(f"accumulate is {accumulate}; batch norm needs two pictures in a part, and batch is {batch}")
-
-
 @dataclass(frozen=True)
 class EncoderConfig(Ranged):
     """A backbone, a projector of these widths on top, and the resolution of the images."""
 
-    backbone: str = "resnet101"
-    projector: tuple[int, ...] = (8192, 8192, 8192)
+    backbone: Backbone = "resnet101"
+    projector: Widths = (8192, 8192, 8192)
     resolution: Annotated[int, AtLeast(8)] = 224
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_backbone(self.backbone, self.resolution)
-        check_projector(self.projector)
+    def conflicts(self) -> Iterator[str]:
+        yield from encoder_conflicts(self.backbone, self.projector, self.resolution)
 
     def extras(self) -> tuple[Extra, ...]:
         return backbone_extras(self.backbone)

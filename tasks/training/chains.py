@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.contract.job import Function, Job
+from tasks.training.members import Epoch, Member, Spec, State
 from tasks.worker import checkpoints
 
 if TYPE_CHECKING:
-    from tasks.training.members import Member, Spec, State
     from tasks.training.objective import Objective
     from tasks.training.trainer import Outcome
 
@@ -46,11 +46,11 @@ def recording_up_to(config: Any, before: int, end: int) -> Any:
     return replace(config, epochs=end, recorded=recorded or None)
 
 
-def check_recorded(recorded: tuple[int, ...] | None, epochs: int) -> None:
-    """ValueError unless these are epochs of a training of so many, 0 for before it, ascending."""
+def recorded_conflicts(recorded: tuple[int, ...] | None, epochs: int, first: int = 0) -> Iterator[str]:
+    """What is wrong where these are not ascending epochs of a training of so many, from `first` on (0: untrained)."""
     kept = list(recorded or ())
-    if kept != sorted(set(kept)) or any(not 0 <= epoch <= epochs for epoch in kept):
-        raise ValueError(f"recorded is {recorded}; it must be epochs from 0 to {epochs}, ascending")
+    if kept != sorted(set(kept)) or any(not first <= epoch <= epochs for epoch in kept):
+        yield f"recorded is {recorded}; it must be epochs from {first} to {epochs}, ascending"
 
 
 def chain(
@@ -140,8 +140,6 @@ def pack_state(state: State, training: str) -> bytes:
 
 def unpack_state(data: bytes, training: str) -> State | None:
     """The state in these bytes; None where they hold no state, or the state of another training."""
-    from tasks.training.members import Epoch, State
-
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}

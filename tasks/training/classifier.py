@@ -28,13 +28,13 @@ from tasks.datasets.features import Feature
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers, classifier_growth
 from tasks.training.chains import Linked, train_chains
-from tasks.training.recipe import OptimiserName, Privacy, Recipe, check_recipe
+from tasks.training.members import Member, Spec, Trained, minibatches
+from tasks.training.recipe import Count, OptimiserName, Privacy, Rate, Recipe, check_recipe
 from tasks.worker.work import Work, format_shape
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
     from tasks.models.networks import Architecture
-    from tasks.training.members import Member, Spec, Trained
     from tasks.training.trainer import Outcome
 
 
@@ -143,12 +143,12 @@ class Training(Ranged):
     seed: Annotated[int, AtLeast(0)] = 0
     burnt: tuple[Burnt, ...] = ()  # at most one feature per row, rows ascending
     examples: Annotated[int, AtLeast(0)] = 0
-    epochs: int = 500  # at most
+    epochs: Count = 500  # at most
     patience: int = 10
     optimiser: OptimiserName = "adam"
-    learning_rate: float = 3e-4
+    learning_rate: Rate = 3e-4
     schedule: tuple[tuple[int, float], ...] = ()
-    batch: int = 128
+    batch: Count = 128
     privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
     width: float = field(default=1.0, metadata={ADDED_LATER: True})
     left_out: NearestImages | None = field(default=None, metadata={ADDED_LATER: True})
@@ -156,15 +156,14 @@ class Training(Ranged):
     def __repr__(self) -> str:
         return text_of(self)  # which checkpoints know their training by (`linked`)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm), self.width)
         _ = self.recipe  # its ranges are checked on construction
         if self.privacy is not None:
             check_private(self.network, self.batch_norm, self.recipe)
         rows = [burnt.row for burnt in self.burnt]
         if rows != sorted(set(rows)):  # one spelling for one training, so that equal trainings have equal keys
-            raise ValueError(f"burnt names the rows {rows}; they must ascend, each once")
+            yield f"burnt names the rows {rows}; they must ascend, each once"
 
     @property
     def recipe(self) -> Recipe:
@@ -249,7 +248,6 @@ def train_members(
     if first.privacy is None:
         return train_chains(spec, members, {index: chain_state(configs[index]) for index in members})
     from tasks.training import dp_sgd
-    from tasks.training.members import minibatches
 
     steps = {index: minibatches(len(member.rows), first.batch) for index, member in members.items()}
     return dp_sgd.train_by_index(spec, members, first.privacy, steps)
@@ -281,7 +279,6 @@ def architecture(config: Training, images: Images) -> Architecture:
 def spec_of(config: Training, images: Images) -> Spec:
     """What a training shares with others of the same batch key."""
     from tasks.training.cross_entropy import CrossEntropy
-    from tasks.training.members import Spec
 
     return Spec(CrossEntropy(architecture(config, images), config.augmentation), config.recipe, images)
 
@@ -289,7 +286,6 @@ def spec_of(config: Training, images: Images) -> Spec:
 def member_of(config: Training, images: Images) -> Member:
     """The member with its rows and the images with features; ValueError where the split has too few rows."""
     from tasks.datasets.features import burn
-    from tasks.training.members import Member
 
     count = config.examples or len(images.train_images)
     if count > len(images.train_images):

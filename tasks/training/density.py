@@ -21,6 +21,7 @@ from tasks.contract.job import Inputs, task
 from tasks.models.catalog import autoencoder_growth
 from tasks.training.chains import Linked, train_chains
 from tasks.training.density_config import DensityTraining, Fold, RefinedTraining, Row, examples, trained_on
+from tasks.training.members import Epoch, Member, Spec, minibatches
 from tasks.worker.work import Work, format_shape
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from tasks.datasets.images import Images
     from tasks.training.density_objective import DensityObjective
-    from tasks.training.members import Epoch, Member
     from tasks.training.trainer import Outcome
 
 # One row per epoch trained.
@@ -240,7 +240,6 @@ def train_many(
     """
     from tasks.datasets.catalog import load
     from tasks.training.density_objective import generative
-    from tasks.training.members import Spec
 
     first = configs[0]
     if len({batch_key(config) for config in configs}) > 1:
@@ -306,15 +305,11 @@ def fit(config: DensityTraining, inputs: Inputs) -> pa.Table:
 
 def member_of(config: DensityTraining, images: Images) -> Member:
     """The member with the rows it trains on; ValueError where the held-out row is not among the observations."""
-    from tasks.training.members import Member
-
     return Member(config.seed, trained_on(config, examples(config, images)), learning_rate=config.learning_rate)
 
 
 def private_steps(config: DensityTraining, member: Member) -> int:
     """Steps of a private epoch: the same number with a row as without it, so that both are one mechanism."""
-    from tasks.training.members import minibatches
-
     return minibatches(len(member.rows) + isinstance(config.held_out, Row), config.batch)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,7 +15,8 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import RELEASED_SEED, fold_of, released_fold_of
 from tasks.models.catalog import DensityModel
 from tasks.models.custom import is_own
-from tasks.training.recipe import Privacy, Recipe
+from tasks.training.chains import recorded_conflicts
+from tasks.training.recipe import Count, Privacy, Rate, Recipe
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
@@ -30,10 +32,9 @@ class Fold(Ranged):
     folds: Annotated[int, AtLeast(2)]
     number: int
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if not 0 <= self.number < self.folds:
-            raise ValueError(f"number is {self.number}; it must be from 0 to {self.folds - 1}")
+            yield f"number is {self.number}; it must be from 0 to {self.folds - 1}"
 
     def fold_indices(self, rows: int) -> NDArray[np.int32]:
         """The fold of every row in this partition, (rows,)."""
@@ -75,10 +76,10 @@ class DensityTraining(Ranged):
     held_out: Fold | ReleasedFold | Row | None = None
     asked: Split = "train"
     examples: Annotated[int, AtLeast(0)] = 0
-    epochs: int = 100
+    epochs: Count = 100
     recorded: tuple[int, ...] = (100,)
-    batch: int = 64
-    learning_rate: float = 1e-3
+    batch: Count = 64
+    learning_rate: Rate = 1e-3
     samples: Annotated[int, AtLeast(1)] = 256
     view: Annotated[int, AtLeast(0)] = 0
     afresh: bool = False
@@ -90,20 +91,15 @@ class DensityTraining(Ranged):
     def __repr__(self) -> str:
         return text_of(self)  # which checkpoints know their training by
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         self.model.check(self.width)
         _ = self.recipe  # its ranges are checked on construction
         if self.privacy is not None and self.model.name != "vae":
             # Batch norm shares images within a minibatch, and of one's own model nothing is known.
-            raise ValueError(f"privacy is given and model is {self.model.name}; it must be vae, whose rows never mix")
+            yield f"privacy is given and model is {self.model.name}; it must be vae, whose rows never mix"
         if self.outliers and is_own(self.model.name):
-            raise ValueError(
-                f"outliers is {self.outliers}; it must be 0 for a model of your own, which may hold its own"
-            )
-        epochs = list(self.recorded)
-        if epochs != sorted(set(epochs)) or any(not 1 <= epoch <= self.epochs for epoch in epochs):
-            raise ValueError(f"recorded is {self.recorded}; it must be epochs from 1 to {self.epochs}, ascending")
+            yield f"outliers is {self.outliers}; it must be 0 for a model of your own, which may hold its own"
+        yield from recorded_conflicts(self.recorded, self.epochs, first=1)
 
     @property
     def recipe(self) -> Recipe:
@@ -117,12 +113,10 @@ class RefinedTraining(DensityTraining):
 
     refine: Annotated[int, AtLeast(1)] = 1
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
+        yield from super().conflicts()
         if is_own(self.model.name):
-            raise ValueError(
-                f"refine is {self.refine}; it must be 0 for a model of your own, which has no codes of ours"
-            )
+            yield f"refine is {self.refine}; it must be 0 for a model of your own, which has no codes of ours"
 
 
 def examples(config: DensityTraining, images: Images) -> int:

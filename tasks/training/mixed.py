@@ -20,18 +20,18 @@ from tasks.contract.job import Inputs, task
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
 from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.images import Images, Pixels
 from tasks.datasets.mixtures import Part, Rows, Share
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
 from tasks.training.chains import Linked, train_chains
 from tasks.training.classifier import classifier_work, model_row
-from tasks.training.recipe import OptimiserName, Recipe
+from tasks.training.members import Member, Spec, Trained
+from tasks.training.recipe import Count, OptimiserName, Rate, Recipe
 from tasks.worker.work import Work
 
 if TYPE_CHECKING:
-    from tasks.datasets.images import Images, Pixels
     from tasks.models.networks import Architecture, Weights
-    from tasks.training.members import Spec, Trained
 
 ROWS_AT_ONCE = 8192
 VALIDATED = 1000  # test images at most, since the validation loss decides nothing
@@ -57,16 +57,15 @@ class Mixture(Ranged):
     augmentation: bool = False
     crop: Annotated[int, AtLeast(0)] = 0
     seed: Annotated[int, AtLeast(0)] = 0
-    epochs: int = 20
+    epochs: Count = 20
     optimiser: OptimiserName = "adam"
-    learning_rate: float = 1e-3
+    learning_rate: Rate = 1e-3
     schedule: tuple[tuple[int, float], ...] = ()
-    batch: int = 128
+    batch: Count = 128
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if not self.shares:
-            raise ValueError("shares is empty; a training needs at least one")
+            yield "shares is empty; a training needs at least one"
         _ = self.recipe  # its ranges are checked on construction
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
 
@@ -101,8 +100,6 @@ def train_many(
 
     A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
     """
-    from tasks.training.members import Member
-
     if len({batch_key(config) for config in configs}) > 1:
         raise ValueError("trainings that differ in more than images, seed and learning rate cannot share a call")
     pool = pool_data(tuple(dict.fromkeys(share.part.data for config in configs for share in config.shares)), configs[0])
@@ -170,7 +167,6 @@ def pool_data(data: tuple[Dataset, ...], config: Checked) -> Pool:
 @lru_cache(maxsize=2)  # calls of one run have the same sets, and devices keep their copies as long as the pool lives
 def _load_pool(data: tuple[Dataset, ...], validation: Dataset, classes: int) -> Pool:
     from tasks.datasets.catalog import load
-    from tasks.datasets.images import Images
 
     sets = {dataset: load(dataset) for dataset in data}
     first = load(validation)
@@ -203,7 +199,6 @@ def architecture(config: Mixture, images: Images) -> Architecture:
 def spec_of(config: Mixture, images: Images) -> Spec:
     """What a training shares with others of the same batch key."""
     from tasks.training.cross_entropy import CrossEntropy
-    from tasks.training.members import Spec
 
     learning = CrossEntropy(architecture(config, images), config.augmentation, config.crop, images.shape)
     return Spec(learning, config.recipe, images)

@@ -7,15 +7,18 @@ to do after a step, `tasks.training.objective`.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from tasks.contract.extras import OPACUS, Extra
-from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
+from tasks.contract.ranges import AtLeast, AtMost, Finite, Ranged, Share
 
 OptimiserName = Literal["adam", "rmsprop"]
 Precision = Literal["float32", "float64"]
 EPSILON = 1e-7
+Count = Annotated[int, AtLeast(1)]  # of epochs, rows or parts
+Rate = Annotated[float, Finite()]  # of learning
 
 
 @dataclass(frozen=True)
@@ -36,25 +39,22 @@ class Recipe(Ranged):
     steps.
     """
 
-    epochs: Annotated[int, AtLeast(1)]  # at most
-    batch: Annotated[int, AtLeast(1)]
-    learning_rate: Annotated[float, Finite()]
+    epochs: Count  # at most
+    batch: Count
+    learning_rate: Rate
     patience: Annotated[int, AtLeast(0)] = 0
     schedule: tuple[tuple[int, float], ...] = ()
     optimiser: OptimiserName = "adam"
     epsilon: Annotated[float, Finite()] = EPSILON
     precision: Precision = "float32"
-    accumulate: Annotated[int, AtLeast(1)] = 1
+    accumulate: Count = 1
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         epochs = [epoch for epoch, _ in self.schedule]
         if epochs != sorted(set(epochs)) or any(epoch < 1 or not factor > 0 for epoch, factor in self.schedule):
-            raise ValueError(
-                f"schedule is {self.schedule}; it must be pairs of an epoch from 1, ascending, and a factor above 0"
-            )
+            yield f"schedule is {self.schedule}; it must be pairs of an epoch from 1, ascending, and a factor above 0"
         if self.batch % self.accumulate:
-            raise ValueError(f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}")
+            yield f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}"
 
     def factor(self, epoch: int) -> float:
         """The factor of the learning rate in an epoch, counted from 1."""
@@ -72,17 +72,12 @@ class Privacy(Ranged):
     Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1.
     """
 
-    epsilon: Annotated[float, Finite()]
+    epsilon: Annotated[float, Finite(), AtMost(LARGEST_EPSILON, "which hides nothing")]
     """Epsilon of the guarantee, over all epochs."""
     delta: Annotated[float, Share(zero=False, one=False)] = 1e-5
     """Delta of the guarantee."""
     clip: Annotated[float, Finite()] = 1.0
     """Norm to which each example's gradient is clipped."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.epsilon > LARGEST_EPSILON:
-            raise ValueError(f"epsilon is {self.epsilon}; it must be at most {LARGEST_EPSILON:g}, which hides nothing")
 
     def extras(self) -> tuple[Extra, ...]:
         return (OPACUS,)

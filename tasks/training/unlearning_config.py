@@ -7,13 +7,14 @@ Steps are those of the training's optimiser, where most of the papers take SGD.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, get_args
 
-from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.ranges import Ascending, AtLeast, Finite, Ranged, UpTo
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Share
-from tasks.training.recipe import OptimiserName, Recipe
+from tasks.training.recipe import Count, OptimiserName, Recipe
 
 UnlearningName = Literal["retraining", "fine-tuning", "gradient-ascent", "random-labels", "distillation"]
 UNLEARNING: tuple[UnlearningName, ...] = get_args(UnlearningName)
@@ -80,11 +81,11 @@ class Distillation(Ranged):
 
     epochs: Annotated[int, AtLeast(1)] = 10
     """Epochs over what is kept."""
-    forgetting: Annotated[int, AtLeast(1)] = 3
+    forgetting: Annotated[int, AtLeast(1), UpTo("epochs")] = 3
     """Epochs over what is to be forgotten, each before one of the first over what is kept."""
     learning_rate: Annotated[float, Finite()] = 5e-4
     """The learning rate, at first."""
-    falls: tuple[int, ...] = (5, 8, 9)
+    falls: Annotated[tuple[int, ...], Ascending(1, "epochs from 1 on, ascending")] = (5, 8, 9)
     """Epochs after which the learning rate falls tenfold."""
     cross_entropy: Annotated[float, AtLeast(0)] = 1.0
     """Weight of the cross-entropy."""
@@ -95,14 +96,9 @@ class Distillation(Ranged):
     name: Literal["distillation"] = field(default="distillation", kw_only=True)
     """The method's name."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.forgetting > self.epochs:
-            raise ValueError(f"forgetting is {self.forgetting}; it must be at most epochs, which is {self.epochs}")
+    def conflicts(self) -> Iterator[str]:
         if not (self.cross_entropy or self.divergence):
-            raise ValueError("cross_entropy and divergence are both 0; one of them must be above 0")
-        if list(self.falls) != sorted(set(self.falls)) or any(epoch < 1 for epoch in self.falls):
-            raise ValueError(f"falls is {self.falls}; it must be epochs from 1 on, ascending")
+            yield "cross_entropy and divergence are both 0; one of them must be above 0"
 
 
 Method = FineTuning | GradientAscent | RandomLabels | Distillation
@@ -152,13 +148,12 @@ class Unlearning(Ranged):
     crop: Annotated[int, AtLeast(0)] = 0
     seed: Annotated[int, AtLeast(0)] = 0
     optimiser: OptimiserName = "adam"
-    batch: int = 128
+    batch: Count = 128
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         for name in ("kept", "forgotten"):
             if not getattr(self, name):
-                raise ValueError(f"{name} is empty; it needs at least one share")
+                yield f"{name} is empty; it needs at least one share"
         _ = self.recipe  # its ranges are checked on construction
 
     @property

@@ -195,6 +195,7 @@ def test_a_data_set_in_a_folder_is_checked_where_it_is_given(engram: Here, tmp_p
         (("none.html",), 2, "cannot read the page none.html: No such file or directory"),
         (("old.html",), 1, "old.html has no seal: it was written by an earlier version of Engram, or is no report of"),
         (("report.html", "--file", "none.pt"), 2, "--file none.pt: No such file or directory"),
+        (("report.html", "--file", "/proc/self/mem"), 2, "--file /proc/self/mem: Input/output error"),
         (("report.html", "--store", "none"), 2, "there is no store at none"),
         (("--file", "report.html"), 2, "--file is given without a page"),
     ],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from tasks.contract.extras import Extra
 from tasks.contract.job import ADDED_LATER
-from tasks.contract.ranges import AtLeast, Ranged, Share
+from tasks.contract.ranges import AtLeast, Between, Ranged, Share, UpTo
 from tasks.datasets.boxed.crops import CORNER_SHARE, CropName
 from tasks.datasets.boxed.partition import Partition, PartName, TrainingImages
 from tasks.datasets.dataset import Dataset
@@ -18,11 +19,13 @@ from tasks.numerics import seeds
 from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, Criterion, SimCLR, Supervised, VICReg
 from tasks.self_supervised.pretraining_config import (
     Augmentation,
+    Backbone,
     OptimiserName,
     Precision,
     Pretraining,
     backbone_extras,
 )
+from tasks.training.recipe import Count, Rate
 from tasks.worker.files import File
 
 CriterionName = Literal["vicreg", "simclr", "barlow", "byol", "dino", "supervised"]
@@ -73,27 +76,24 @@ class GivenEncoder(Ranged):
     """References that are trained here where none is given; with 2 or more the encoder's rank among them is told,
     too."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if self.model is not None and self.embeddings is not None:
-            raise ValueError("model and embeddings are both given; they are two ways to ask one encoder: give one")
+            yield "model and embeddings are both given; they are two ways to ask one encoder: give one"
         if self.reference is not None and self.reference_embeddings is not None:
-            raise ValueError("reference and reference_embeddings are both given; give one")
+            yield "reference and reference_embeddings are both given; give one"
         for name, model in (("model", self.model), ("reference", self.reference)):
             if model is not None and model.is_folder:
-                raise ValueError(
+                yield (
                     f"{name} is {model.name}, an image classifier, which gives no embeddings; export its encoder to a "
                     "file with torch.export.save"
                 )
         if not self.there and (self.has_reference or self.references > 1):
-            raise ValueError("a reference is given, and no encoder to compare it with; give model or embeddings")
+            yield "a reference is given, and no encoder to compare it with; give model or embeddings"
         if self.has_reference and self.references > 1:
-            raise ValueError(
-                f"references is {self.references}, and one is given; leave it out and they are trained here"
-            )
+            yield f"references is {self.references}, and one is given; leave it out and they are trained here"
         asks = self.model is not None or self.reference is not None
         if self.interface != EncoderInterface() and not asks:
-            raise ValueError("interface says how to ask an encoder, and there is none; give model or reference")
+            yield "interface says how to ask an encoder, and there is none; give model or reference"
 
     @property
     def there(self) -> bool:
@@ -129,15 +129,15 @@ class DejaVu(Ranged):
     """What is measured besides scores: a linear probe, the pictures retrieved, or reconstructions."""
     trained: Trained = "own"
     """Ours: own trains on A and B; other on two further sets drawn alike, so that neither has seen A or B: the null."""
-    per_class: int = 300
+    per_class: Annotated[int, AtLeast(1)] = 300
     """Pictures of each class in A, and in B."""
-    public: int = 500_000
+    public: Annotated[int, AtLeast(0)] = 500_000
     """Pictures X with known labels; 0: all others."""
-    largest: int = 500
+    largest: Annotated[int, AtLeast(0)] = 500
     """Room left for sets of so many pictures of each class, so that X is the same whatever their size."""
-    attacked: int = 0
+    attacked: Annotated[int, AtLeast(0)] = 0
     """Pictures of A and of B that are cropped, at most; 0: all with boxes."""
-    validation: int = 0
+    validation: Annotated[int, AtLeast(0)] = 0
     """Pictures for the linear probe; 0: those that come with the data, else what is left."""
     crop: CropName = "periphery"
     """What is shown of a picture: its largest rectangle without an object, the largest of the strips between boxes,
@@ -148,11 +148,11 @@ class DejaVu(Ranged):
     """Rectangles whose shorter side has fewer pixels are left out; a corner never is."""
     criterion: CriterionName = "vicreg"
     """The loss that the models are trained by."""
-    invariance: float = 25.0
+    invariance: Annotated[float, AtLeast(0)] = 25.0
     """Weight of the invariance term (vicreg)."""
-    variance: float = 25.0
+    variance: Annotated[float, AtLeast(0)] = 25.0
     """Weight of the variance term (vicreg)."""
-    covariance: float = 1.0
+    covariance: Annotated[float, AtLeast(0)] = 1.0
     """Weight of the covariance term (vicreg)."""
     temperature: float = 0.15
     """Temperature (simclr)."""
@@ -160,30 +160,30 @@ class DejaVu(Ranged):
     """Weight of the redundancy term (barlow)."""
     momentum: float = 0.996
     """Momentum of the teacher (byol, dino)."""
-    backbone: str = "resnet101"
+    backbone: Backbone = "resnet101"
     """The network whose first layer of embeddings is layer 0."""
     projector: tuple[int, ...] = (8192, 8192, 8192)
     """Widths of the projector's layers."""
     augmentation: Augmentation = Augmentation()
     """How views of a picture are drawn."""
-    epochs: int = 1000
+    epochs: Count = 1000
     """Epochs of training."""
     recorded: tuple[int, ...] = ()
     """Epochs after which labels are inferred; always after the last, too."""
     link: Annotated[int, AtLeast(0)] = 50
     """Ours: epochs per link of the chain that a training is, from whose ends it goes on after an interruption; 0:
     one job."""
-    batch: int = 1024
+    batch: Annotated[int, AtLeast(2)] = 1024
     """Pictures a step."""
-    accumulate: int = 1
+    accumulate: Count = 1
     """Ours: parts in which a step is computed, one after another, in the memory of one."""
     optimiser: OptimiserName = "lars"
     """The optimiser."""
-    base_learning_rate: float = 0.2
+    base_learning_rate: Rate = 0.2
     """The learning rate is this x batch / 256 after the warm-up."""
-    warmup: int = 10
+    warmup: Annotated[int, AtLeast(0), UpTo("epochs", below=True)] = 10
     """Epochs over which the learning rate rises."""
-    weight_decay: float = 1e-6
+    weight_decay: Annotated[float, AtLeast(0)] = 1e-6
     """Weight decay."""
     precision: Precision = "float32"
     """Number format of the computation."""
@@ -194,7 +194,7 @@ class DejaVu(Ranged):
     alone."""
     k: tuple[int, ...] = (100,)
     """Numbers of neighbours that vote; the first decides."""
-    confident: int = 20
+    confident: Annotated[int, Between(1, 100, "a percentage")] = 20
     """Percent of pictures, the most confident ones, of which the score is."""
     diffusion: Diffusion = Diffusion()
     """The diffusion model that draws reconstructions, and its training."""
@@ -219,8 +219,6 @@ class DejaVu(Ranged):
             raise ValueError("trained is other; that is for models which are all trained here, and one is given")
         if self.fine_tuning and self.criterion == "supervised":
             raise ValueError(f"fine_tuning is {self.fine_tuning}; it must be 0, since a supervised model knows labels")
-        if not 1 <= self.confident <= 100:
-            raise ValueError(f"confident is {self.confident}; it must be a percentage from 1 to 100")
         if not self.k or min(self.k) < 1:
             raise ValueError(f"k is {self.k}; it must be numbers of neighbours of at least 1")
         if self.recorded:  # what decides is after the last epoch

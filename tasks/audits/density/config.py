@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -12,7 +13,7 @@ from tasks.datasets.partitions import FOLDS, REPETITIONS
 from tasks.models.catalog import DensityModel
 from tasks.models.custom import is_own
 from tasks.training.density_config import Split
-from tasks.training.recipe import Privacy, Recipe
+from tasks.training.recipe import Count, Privacy, Rate, Recipe
 
 Estimator = Literal["kfold", "loo"]
 Partitions = Literal["ours", "released"]
@@ -36,7 +37,7 @@ class Density(Ranged):
     """The observations: images."""
     model: DensityModel = DensityModel("vae")
     """The density model: one of `tasks.models.catalog`, or your own as package.module:factory."""
-    width: float = field(default=1.0, metadata={ADDED_LATER: True})
+    width: Annotated[float, Finite()] = field(default=1.0, metadata={ADDED_LATER: True})
     """Ours: the factor on the units of its hidden layers (vae alone), rounded to whole ones; its code stays."""
     estimator: Estimator = "kfold"
     """kfold: models that each left out a fold of the data; loo: models that left out one observation."""
@@ -54,16 +55,16 @@ class Density(Ranged):
     """What is measured."""
     examples: Annotated[int, AtLeast(0)] = 0
     """Ours: train on the first so many training images; 0: all."""
-    epochs: int = 100
+    epochs: Count = 100
     """Epochs of training."""
     every: Annotated[int, AtLeast(0)] = 5
     """Epochs between estimates of log p; 0: after the last alone."""
     link: Annotated[int, AtLeast(0)] = 0
     """Ours: epochs per link of the chain that a training is, from whose ends it goes on after an interruption; 0:
     one job."""
-    batch: int = 64
+    batch: Count = 64
     """Images a step."""
-    learning_rate: float = 1e-3
+    learning_rate: Rate = 1e-3
     """The learning rate of Adam."""
     samples: Annotated[int, AtLeast(1)] = 256
     """Codes with which log p of an observation is estimated."""
@@ -91,26 +92,21 @@ class Density(Ranged):
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         _ = self.recipe  # its ranges are checked on construction
         if not self.detectable > self.negligible:
-            raise ValueError(f"detectable is {self.detectable}; it must be above negligible, {self.negligible}")
+            yield f"detectable is {self.detectable}; it must be above negligible, {self.negligible}"
         if self.estimator == "loo" and self.asked == "test":
-            raise ValueError("asked is test and estimator loo; a training image alone can be left out")
+            yield "asked is test and estimator loo; a training image alone can be left out"
         if self.estimator == "loo" and "neighbours" in self.measures:
-            raise ValueError(
-                "measures has neighbours; estimator must be kfold for it, which trains a model to draw from"
-            )
+            yield "measures has neighbours; estimator must be kfold for it, which trains a model to draw from"
         if self.privacy is not None and self.link:
-            raise ValueError("privacy is given and link is not 0; private training is one job, by its noise")
+            yield "privacy is given and link is not 0; private training is one job, by its noise"
         if self.partitions == "released":
             check_released(self)
         self.model.check(self.width)
         if self.refine and is_own(self.model.name):
-            raise ValueError(
-                f"refine is {self.refine}; it must be 0 for a model of your own, which has no codes of ours"
-            )
+            yield f"refine is {self.refine}; it must be 0 for a model of your own, which has no codes of ours"
 
     @property
     def recipe(self) -> Recipe:

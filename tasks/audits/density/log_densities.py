@@ -45,14 +45,13 @@ class Folds(Ranged):
     folds: int
     asked: Split = "train"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if not self.partitions:
-            raise ValueError("partitions is empty; there must be at least one repetition's seed")
+            yield "partitions is empty; there must be at least one repetition's seed"
         if len(set(self.partitions)) < len(self.partitions):
-            raise ValueError("partitions has a seed twice; each repetition must have its own")
+            yield "partitions has a seed twice; each repetition must have its own"
         if not 2 <= self.folds <= self.observations:
-            raise ValueError(f"folds is {self.folds}; it must be from 2 to {self.observations}, the observations")
+            yield f"folds is {self.folds}; it must be from 2 to {self.observations}, the observations"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -91,15 +90,14 @@ class LeaveOneOut(Ranged):
     left_out: tuple[int, ...]
     repetitions: Annotated[int, AtLeast(1)]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if not self.left_out:
-            raise ValueError("left_out is empty; at least one row must be left out")
+            yield "left_out is empty; at least one row must be left out"
         if list(self.left_out) != sorted(set(self.left_out)):
-            raise ValueError("left_out must be rows in ascending order, each once")
+            yield "left_out must be rows in ascending order, each once"
         for row in (self.left_out[0], self.left_out[-1]):
             if not 0 <= row < self.observations:
-                raise ValueError(f"row {row} is left out; the rows are 0 to {self.observations - 1}")
+                yield f"row {row} is left out; the rows are 0 to {self.observations - 1}"
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
-from tasks.training.recipe import OptimiserName, Recipe
+from tasks.training.recipe import Count, OptimiserName, Rate, Recipe
 from tasks.training.unlearning_config import UnlearningSettings
 
 MeasureGroup = Literal["scores", "examples"]
@@ -69,19 +69,19 @@ class Forgetting(Ranged):
     images."""
     replicates: Annotated[int, AtLeast(1)] = 5
     """How often each model is trained, from other seeds and on other shares."""
-    epochs: int = 20
+    epochs: Count = 20
     """Epochs of training."""
     link: Annotated[int, AtLeast(0)] = 0
     """Ours: epochs per link of the chain that a training is, from whose ends it goes on after an interruption; 0:
     one job."""
     optimiser: OptimiserName = "adam"
     """The optimiser."""
-    learning_rate: float = 1e-3
+    learning_rate: Rate = 1e-3
     """The learning rate, at first."""
     schedule: tuple[tuple[int, float], ...] = ((16, 0.1),)
     """Pairs (epoch, factor) that end it small: models that have not come to rest differ between replicates by more
     than by their data."""
-    batch: int = 128
+    batch: Count = 128
     """Images a step."""
     decimals: Annotated[int, AtLeast(1)] = 2
     """Ours: decimals of the confidences that are compared, or those of a table that has fewer; from 8 on as float32

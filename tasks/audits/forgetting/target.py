@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -44,15 +45,14 @@ class Target(Ranged):
     unlearning: UnlearningName | None = None
     """The method by which it is made to forget its share of D_Q; retraining trains on the rest alone, from scratch."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if self.unlearning is not None and not (self.query and (self.calibration or self.outside)):
-            raise ValueError(
+            yield (
                 f"unlearning is {self.unlearning}; it forgets a share of D_Q and keeps one of D_C or outside: give "
                 "both, as D_C+D_Q-" + self.unlearning
             )
         if not (self.query or self.calibration or self.outside):
-            raise ValueError("a target is trained on nothing; one of query, calibration and outside must be above 0")
+            yield "a target is trained on nothing; one of query, calibration and outside must be above 0"
 
     @classmethod
     def parse(cls, text: str) -> Target:

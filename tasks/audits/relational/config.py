@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
@@ -38,12 +39,11 @@ class Linear(Ranged):
     private_trainings: Annotated[int, AtLeast(1)] = 1000
     """Trainings at each epsilon."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if not self.sizes or any(samples < 1 or features < 1 for samples, features in self.sizes):
-            raise ValueError(f"sizes is {self.sizes}; it must be pairs of samples and features, each at least 1")
+            yield f"sizes is {self.sizes}; it must be pairs of samples and features, each at least 1"
         if not self.epsilons or any(not epsilon > 0 for epsilon in self.epsilons):
-            raise ValueError(f"epsilons is {self.epsilons}; each must be above 0, and there must be one")
+            yield f"epsilons is {self.epsilons}; each must be above 0, and there must be one"
 
     def tiny(self) -> Linear:
         """The same with small models, and few of them; which of samples and features are more is kept."""

@@ -280,11 +280,10 @@ class Tracing(Ranged):
     checkpoints: Annotated[int, AtLeast(1)] = 10
     share: Annotated[float, Share(zero=False)] = 0.95
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if (self.canary is None) != (self.feature is None):
             given, missing = ("feature", "canary") if self.canary is None else ("canary", "feature")
-            raise ValueError(f"{given} is given and {missing} is not; give both, or neither")
+            yield f"{given} is given and {missing} is not; give both, or neither"
         if self.canary is not None:
             check_no_features(self.training)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Annotated, Literal
@@ -63,20 +64,19 @@ class ExternalModels(Ranged):
     """Accuracy that the owner states on images like those of `labelled`; a table that names fewer labels is not
     judged."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if self.there and self.shape is None:
-            raise ValueError("shape is none; it must be height, width and channels of the images that the models take")
+            yield "shape is none; it must be height, width and channels of the images that the models take"
         if self.shape is not None and (min(self.shape[:2]) < 1 or self.shape[2] not in (1, 3)):
-            raise ValueError(f"shape is {self.shape}; it must be height, width and 1 or 3 channels")
+            yield f"shape is {self.shape}; it must be height, width and 1 or 3 channels"
         if self.models and self.outputs:
-            raise ValueError("models and outputs are both given; they must be audited apart, as one owner's panel each")
+            yield "models and outputs are both given; they must be audited apart, as one owner's panel each"
         check_secret(self.secret)
         if self.models and (self.secret or self.labelled is not None):
             name = "secret" if self.secret else "labelled"
-            raise ValueError(f"{name} is given with models; it must be left out, since these are handed no pictures")
+            yield f"{name} is given with models; it must be left out, since these are handed no pictures"
         if self.accuracy is not None and self.labelled is None:
-            raise ValueError("accuracy is given; labelled must name a data set on which it can be checked")
+            yield "accuracy is given; labelled must name a data set on which it can be checked"
         if self.references:
             self._check_references()
 

@@ -55,13 +55,12 @@ class Family(Ranged):
     names: File | None = None
     """A file with one name a line."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if self.kind == "letters" and self.count >= len(GLYPHS):
-            raise ValueError(f"count is {self.count}; it must be at most {len(GLYPHS) - 1}, a letter's other letters")
+            yield f"count is {self.count}; it must be at most {len(GLYPHS) - 1}, a letter's other letters"
         if (self.kind == "names") != (self.names is not None):
             given = "a file" if self.names else "no file"
-            raise ValueError(f"names is {given}, but kind is {self.kind}; kind must be names where one is given")
+            yield f"names is {given}, but kind is {self.kind}; kind must be names where one is given"
 
 
 def family(feature: Feature, config: Family, seed: int, shape: tuple[int, int] | None = None) -> list[Feature]:

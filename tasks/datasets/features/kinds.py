@@ -6,6 +6,7 @@ A patch says what a feature looks like and where it lies: the one form in which 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.contract.ranges import AtLeast, Between, OneOf, Ranged
+from tasks.contract.ranges import AtLeast, Between, MultipleOf, OneOf, Ranged
 from tasks.datasets.images import Pixels, luma
 from tasks.datasets.pictures import PictureError, alpha, pixels
 from tasks.numerics import seeds
@@ -138,22 +139,19 @@ class Glyph(Ranged):
     """letter, or random: the letter with its cells permuted."""
     text: Annotated[str, OneOf(tuple(GLYPHS), "one letter from A to Z")] = "A"
     """The letter, A to Z."""
-    size: int = 5
+    size: Annotated[int, MultipleOf(CELLS, f"a letter being {CELLS} x {CELLS}")] = 5
     """Side, in pixels."""
     top: Annotated[int, AtLeast(0)] = 1
     """Pixels from the image's upper edge."""
     left: Annotated[int, AtLeast(0)] = 1
     """Pixels from the image's left edge."""
     seed: Annotated[int, AtLeast(0)] = 0
-    """Of kind random, the permutation."""
+    """Of kind random, the permutation; 0 unless kind is random."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.size < CELLS or self.size % CELLS:
-            raise ValueError(f"size is {self.size}; it must be a multiple of {CELLS}, a letter being {CELLS} x {CELLS}")
+    def conflicts(self) -> Iterator[str]:
         # A field that changes nothing would give one feature many keys.
         if self.kind == "letter" and self.seed:
-            raise ValueError(f"seed is {self.seed}, but a letter has none; it must be 0 unless kind is random")
+            yield f"seed is {self.seed}, but a letter has none; it must be 0 unless kind is random"
 
     @staticmethod
     def parse(text: str) -> Glyph:
@@ -222,14 +220,13 @@ class Words(Ranged):
     box: bool = False
     """Whether their line is overwritten, from ascender to descender, with a background of 0."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if not self.words or self.words != " ".join(self.words.split(" ")).strip() or not self.words.isprintable():
-            raise ValueError(f"words is {self.words!r}; it must be one line, without spaces at its ends")
+            yield f"words is {self.words!r}; it must be one line, without spaces at its ends"
         if any(unicodedata.bidirectional(character) in ("R", "AL") for character in self.words):
-            raise ValueError(f"words is {self.words!r}; it must run from left to right: use a picture instead")
+            yield f"words is {self.words!r}; it must run from left to right: use a picture instead"
         if self.box and not self.ink:
-            raise ValueError("ink is 0, which nobody sees in a box of 0; it must be at least 1")
+            yield "ink is 0, which nobody sees in a box of 0; it must be at least 1"
 
     @staticmethod
     def parse(text: str) -> Words:

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import plain
-from orchestrator.spec.fields import coerce, replace_field, replace_fields
+from orchestrator.spec.fields import coerce, replace_fields
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature, Glyph, Picture, Words
 from tasks.worker.files import File
@@ -84,7 +84,7 @@ def test_a_value_of_another_type_is_refused_in_words(value: object, to: object, 
 
 def test_a_field_is_replaced_by_its_dotted_path() -> None:
     expected = Outer(inner=Inner(7))
-    assert expected == replace_field(Outer(), "inner.size", "7")
+    assert expected == replace_fields(Outer(), {"inner.size": "7"})
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_field_is_replaced_by_its_dotted_path() -> None:
 )
 def test_an_unknown_or_refused_field_is_named(path: str, value: object, says: str) -> None:
     with pytest.raises(SpecError) as caught:
-        replace_field(Outer(), path, value)
+        replace_fields(Outer(), {path: value})
     assert str(caught.value).startswith(says)
 
 

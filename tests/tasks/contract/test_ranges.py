@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import pytest
 
 from tasks.contract.ranges import (
+    Ascending,
     AtLeast,
+    AtMost,
     Between,
     Finite,
+    Matching,
+    MultipleOf,
     OneOf,
     Ranged,
     Share,
+    UpTo,
     describe_range,
 )
 
@@ -34,7 +40,22 @@ class Route(Ranged):
     sides: tuple[Side, ...] = ("left",)
     most: Annotated[int, AtLeast(2)] | None = None
     stops: tuple[Annotated[int, AtLeast(0)], ...] = ()
+    speed: Annotated[float, AtMost(200.0, "which is fast")] = 5.0
+    run: Annotated[int, UpTo("laps")] = 1
+    walk: Annotated[int, UpTo("laps", below=True)] = 1
+    laps: int = 3
+    charge: Annotated[int, Between(1, 100, "a percentage")] = 50
+    gears: Annotated[int, MultipleOf(5, "a wheel having 5")] = 5
+    plate: Annotated[str, Matching("[A-Z]+", "capital letters")] = "AB"
+    breaks: Annotated[tuple[int, ...], Ascending(1, "laps from 1, ascending")] = ()
+    goals: Annotated[tuple[int, ...], Ascending(0, "a lap or more, ascending", required=True)] = (3,)
     name: str = field(default="")
+
+    def conflicts(self) -> Iterator[str]:
+        if self.name == self.plate:
+            yield f"name is {self.name}; it must not be the plate"
+        if self.name == "AB":
+            yield "name is never looked at again"
 
 
 @pytest.mark.parametrize(
@@ -42,6 +63,7 @@ class Route(Ranged):
     [
         {"steps": 1, "length": 1e-300, "rest": 0.0, "slope": -1.0, "share": 0.0, "most": None},
         {"slope": 1.0, "share": 0.999, "side": "right", "sides": ("right", "left"), "most": 2, "stops": (0, 5)},
+        {"speed": 200.0, "run": 3, "walk": 2, "charge": 1, "gears": 10, "plate": "Z", "breaks": (1, 2), "goals": (0,)},
     ],
 )
 def test_the_ends_of_the_declared_ranges_are_allowed(fields: dict[str, Any]) -> None:
@@ -66,16 +88,34 @@ def test_the_ends_of_the_declared_ranges_are_allowed(fields: dict[str, Any]) -> 
         ("sides", ("left", "up"), "sides is ('left', 'up'); it must be some of left, right"),
         ("most", 1, "most is 1; it must be at least 2"),
         ("stops", (3, -1), "stops is (3, -1); each must be at least 0"),
+        ("speed", 200.1, "speed is 200.1; it must be at most 200, which is fast"),
+        ("run", 4, "run is 4; it must be at most laps, which is 3"),
+        ("walk", 3, "walk is 3; it must be below laps, which is 3"),
+        ("charge", 0, "charge is 0; it must be a percentage from 1 to 100"),
+        ("gears", 0, "gears is 0; it must be a multiple of 5, a wheel having 5"),
+        ("gears", 7, "gears is 7; it must be a multiple of 5, a wheel having 5"),
+        ("plate", "A1", "plate is 'A1'; it must be capital letters"),
+        ("breaks", (0, 1), "breaks is (0, 1); it must be laps from 1, ascending"),
+        ("breaks", (2, 1), "breaks is (2, 1); it must be laps from 1, ascending"),
+        ("breaks", (1, 1), "breaks is (1, 1); it must be laps from 1, ascending"),
+        ("goals", (), "goals is (); it must be a lap or more, ascending"),
     ],
 )
 def test_a_value_out_of_its_declared_range_is_named_with_what_is_allowed(name: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         Route(**{name: value})
-    assert message.endswith(f"must be {describe_range(Route, name)}")
+    assert message.endswith(f"must be {describe_range(Route(), name)}")
+
+
+def test_of_several_conflicts_the_first_is_raised_and_only_within_the_ranges() -> None:
+    with pytest.raises(ValueError, match=r"^name is AB; it must not be the plate$"):
+        Route(name="AB")
+    with pytest.raises(ValueError, match=r"^steps is 0; it must be at least 1$"):
+        Route(name="AB", steps=0)
 
 
 def test_a_field_without_a_range_has_no_words() -> None:
-    assert "" == describe_range(Route, "name")
+    assert "" == describe_range(Route(), "name")
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_planning_a_fine_tuning_imports_no_torch() -> None:
     script = """
 import sys
 from tasks.language_models.fine_tuning import fine_tune
-from tasks.language_models.fine_tuning import FineTuning, up_to
+from tasks.language_models.fine_tuning_config import FineTuning, up_to
 from tasks.language_models.language_model import LanguageModel
 from tasks.datasets.dataset import Dataset
 from tasks.training.chains import chain

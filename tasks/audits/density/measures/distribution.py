@@ -41,7 +41,7 @@ from tasks.audits.density.reassignment import reassign_models
 from tasks.audits.density.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.ranges import Ascending, AtLeast, Finite, Ranged
 from tasks.contract.summaries import Row, row
 from tasks.numerics import seeds, statistics
 from tasks.numerics.statistics import Estimate
@@ -75,15 +75,10 @@ class Distribution(Ranged):
     """Which models there are and when they are asked; `draws` for a matched-count score, which come from `seed`."""
 
     models: Folds | ReleasedFolds | LeaveOneOut
-    epochs: tuple[int, ...]  # ascending
+    epochs: Annotated[tuple[int, ...], Ascending(1, "at least one epoch from 1 on, ascending", required=True)]
     draws: Annotated[int, AtLeast(1)] = 64
     seed: Annotated[int, AtLeast(0)] = 0
     negligible: Annotated[float, Finite(zero=True)] = 0.0  # nats of the gain
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.epochs or list(self.epochs) != sorted(set(self.epochs)) or self.epochs[0] < 1:
-            raise ValueError(f"epochs is {self.epochs}; it must be at least one epoch from 1 on, ascending")
 
 
 @task(version=2, name="density.distribution", gathers=True)

@@ -74,10 +74,9 @@ class Kernel(Ranged):
     grid: Annotated[int, AtLeast(2)] = 501
     seed: Annotated[int, AtLeast(0)] = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         if self.overfitted >= self.bandwidth:
-            raise ValueError(f"overfitted is {self.overfitted}; it must be below the bandwidth, {self.bandwidth}")
+            yield f"overfitted is {self.overfitted}; it must be below the bandwidth, {self.bandwidth}"
 
 
 @task(version=1, name="density.kernel")

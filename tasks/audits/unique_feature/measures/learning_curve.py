@@ -76,21 +76,20 @@ class LearningCurve(Ranged):
     model: ModelName
     carried: Feature | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[str]:
         for name in ("data", "examples"):
             asked, trained = getattr(self.evaluation, name), getattr(self.training, name)
             if asked != trained:
-                raise ValueError(f"evaluation.{name} is {asked}; it must be the training's, {trained}")
+                yield f"evaluation.{name} is {asked}; it must be the training's, {trained}"
         by_rank, carries = isinstance(self.evaluation.canary, RankedImage), self.model == "canary"
         if by_rank and carries and self.carried is None:
-            raise ValueError("carried is none; it must be the feature of a canary that is named by its rank")
+            yield "carried is none; it must be the feature of a canary that is named by its rank"
         if self.carried is not None and not (by_rank and carries):
-            raise ValueError("carried is for a canary that is named by its rank; else training says what is burnt")
+            yield "carried is for a canary that is named by its rank; else training says what is burnt"
         rows = [burnt.row for burnt in self.training.burnt]
         expected = [self.evaluation.canary] if carries and not by_rank else []
         if rows != expected:
-            raise ValueError(f"training burns features into rows {rows}; for this {self.model} it must be {expected}")
+            yield f"training burns features into rows {rows}; for this {self.model} it must be {expected}"
 
 
 def batch_key(config: LearningCurve) -> tuple[Training, Evaluation]:
