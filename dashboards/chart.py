@@ -197,6 +197,12 @@ def upright(x: float, look: Look = drawing.NULL) -> Layer:
     return lambda axes: axes.axvline(x, **look)
 
 
+def span(low: float, high: float, colour: str, across: bool = False) -> Layer:
+    """The whole panel from one value to another, behind everything: values of the x axis, or with `across` of y."""
+    look: Look = {"color": drawing.light(colour), "linewidth": 0, "zorder": 0}
+    return lambda axes: (axes.axhspan if across else axes.axvspan)(low, high, **look)
+
+
 def histogram(counts: ArrayLike, edges: ArrayLike, colour: str, width: float = 1.2) -> Layer:
     """Counts in bins: filled with the band of the colour, below a line of the colour itself."""
 
@@ -214,12 +220,12 @@ def cdf(values: Array, low: float, high: float) -> tuple[Array, Array]:
     return x, np.concatenate([[0.0, 0.0], shares.repeat(2)[:-1], [1.0]])
 
 
-def row_panel(rows: Rows, layers: Sequence[Layer], across: Axis) -> Panel:
-    """A panel with a row for each name."""
+def row_panel(rows: Rows, layers: Sequence[Layer], across: Axis, margin: float = 0.6) -> Panel:
+    """A panel with a row for each name, and so much of a row beyond the outermost ones."""
     return Panel(
         rows.box,
         layers,
         x=across,
-        y=Axis(limits=(-0.6, len(rows.names) - 0.4)),
+        y=Axis(limits=(-margin, len(rows.names) - 1 + margin)),
         finish=(lambda axes: axes.set_yticks(rows.y, rows.names, color=drawing.light("ink")), drawing.hide_y_axis),
     )

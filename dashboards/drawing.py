@@ -230,6 +230,12 @@ def hide_y_axis(axes: Axes) -> None:
     axes.spines["left"].set_visible(False)
 
 
+def remove_y_axis(axes: Axes) -> None:
+    """Leave the y axis without line and ticks, where heights mean nothing."""
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+
+
 def format_interval(low: float | None, high: float | None) -> str:
     """An interval as text that follows its estimate; empty if it has no ends."""
     return "" if low is None or high is None else f" [{format_number(low)}, {format_number(high)}]"

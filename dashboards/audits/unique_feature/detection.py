@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.pairs import Array
-from dashboards.chart import Axis, Chart, Figure, Layer, Panel, level, line
+from dashboards.chart import Axis, Chart, Figure, Layer, Panel, area, level, line, marks, upright
 from dashboards.columns import integers, numbers, texts
 from dashboards.summary import find_rows, finite, format_range, shorten
 
@@ -87,43 +88,52 @@ def detection(table: pa.Table, called: pa.Table) -> Figure | None:
         if curve.estimator in operating
     )
     title = "Which estimator finds the models that saw the feature, at how many false alarms?"
-    return Figure("detection", title, caption, alt, draw_svg(shown, operating))
+    return detection_chart(shown, operating, title, caption, alt).figure()
 
 
-def draw_svg(shown: Sequence[RocCurve], operating: Mapping[str, tuple[float, float]]) -> str:
-    """The curves as SVG, whole on the left and near 0 on the right, with the legend below."""
+def detection_chart(
+    shown: Sequence[RocCurve], operating: Mapping[str, tuple[float, float]], title: str, caption: str, alt: str
+) -> Chart:
+    """The curves, whole on the left and near 0 on the right, with the legend below."""
     looks = estimator_looks([curve.estimator for curve in shown])
     side, foot = 1.88, legend.LISTED * (len(shown) + 1) + 0.12
-    figure = drawing.canvas(side + foot + 0.85)
-    for left, most in ((0.68, 1.0), (3.14, ZOOM)):
-        axes = drawing.add_axes(figure, left, foot + 0.55, side, side)
-        axes.plot([0, 1], [0, 1], color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (1, 2)))
-        axes.axvline(LEVEL, color=drawing.light("muted"), linewidth=0.9)
-        for curve in reversed(shown):
-            draw_roc_curve(axes, curve, looks[curve.estimator], most == ZOOM)
-            if curve.estimator in operating and operating[curve.estimator][0] <= most:
-                colour, marker, _ = looks[curve.estimator]
-                look: dict[str, Any] = {"color": drawing.light(colour), "markersize": 6}
-                axes.plot(*operating[curve.estimator], marker, clip_on=False, zorder=3, **look)
-        axes.set_xlim(0, most)
-        axes.set_ylim(0, 1.02)
-        drawing.set_ticks(axes, 5, 5)
-        axes.set_title("all" if most == 1.0 else f"up to {ZOOM:.0%}", fontsize=drawing.TEXT)
-    figure.axes[0].set_ylabel("detection rate")
-    middle = ((0.68 + side + 0.29) / drawing.WIDTH, (foot + 0.1) / figure.get_size_inches()[1])
-    figure.text(*middle, "false positive rate", ha="center")
+    height = side + foot + 0.85
+    panels = [
+        Panel(
+            (left, foot + 0.55, side, side),
+            [
+                line([0, 1], [0, 1], "muted", linewidth=1.2, linestyle=(0, (1, 2))),
+                upright(LEVEL, {"color": drawing.light("muted"), "linewidth": 0.9}),
+                *chain.from_iterable(
+                    roc_layers(curve, looks[curve.estimator], operating.get(curve.estimator), most)
+                    for curve in reversed(shown)
+                ),
+            ],
+            Axis(limits=(0, most)),
+            Axis("detection rate" if most == 1.0 else "", (0, 1.02)),
+            "all" if most == 1.0 else f"up to {ZOOM:.0%}",
+        )
+        for left, most in ((0.68, 1.0), (3.14, ZOOM))
+    ]
+    middle = ((0.68 + side + 0.29) / drawing.WIDTH, (foot + 0.1) / height)
     entries = [(shorten(curve.estimator, LETTERS), looks[curve.estimator], curve.describe()) for curve in shown]
-    legend.add_below(figure, foot, entries, f"detected at {LEVEL:.0%}")
-    return drawing.svg(figure, "detection")
+    return Chart(
+        "detection", title, caption, alt, height, panels,
+        listing=(foot, entries, f"detected at {LEVEL:.0%}"),
+        notes=[(*middle, "false positive rate", {"ha": "center"})],
+    )  # fmt: skip
 
 
-def draw_roc_curve(axes: Any, curve: RocCurve, series: legend.Series, shaded: bool) -> None:
-    """A curve in steps; `shaded`: on the shade of its intervals."""
-    colour, _, dash = series
-    look: dict[str, Any] = {"color": drawing.light(colour)}
-    if shaded:
-        axes.fill_between(curve.false, curve.low, curve.high, step="post", alpha=0.1, linewidth=0, **look)
-    axes.step(curve.false, curve.detected, where="post", linewidth=1.5, linestyle=dash, **look)
+def roc_layers(
+    curve: RocCurve, series: legend.Series, called: tuple[float, float] | None, most: float
+) -> Iterator[Layer]:
+    """A curve in steps, near 0 on the shade of its intervals, with a mark where its own p-value calls."""
+    colour, marker, dash = series
+    if most == ZOOM:
+        yield area(curve.false, curve.low, curve.high, colour, step="post", alpha=0.1)
+    yield line(curve.false, curve.detected, colour, drawstyle="steps-post", linewidth=1.5, linestyle=dash)
+    if called is not None and called[0] <= most:
+        yield marks([called[0]], [called[1]], colour, marker, 6, clip_on=False, zorder=3)
 
 
 def roc_curves(table: pa.Table) -> list[RocCurve]:

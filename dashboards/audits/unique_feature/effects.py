@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from dashboards import drawing, legend
-from dashboards.audits.unique_feature.pairs import Array, Pairs, central_range, describe_pairs, legend_entries, mark
-from dashboards.chart import Figure
+from dashboards import drawing, layout
+from dashboards.audits.unique_feature.pairs import Array, Pairs, central_range, describe_pairs, dots, legend_entries
+from dashboards.chart import Axis, Chart, Figure, Layer, Panel, line, marks, span, upright
 from dashboards.summary import Row, find_row
 
 EFFECT = "M_w effect"  # a metric: over the probe images what the audit's answer rests on
@@ -51,30 +50,22 @@ def effect(pairs: Pairs, summary: Sequence[Row]) -> Figure | None:
     low, median, high = (drawing.format_number(value) for value in np.quantile(effects, (0, 0.5, 1)))
     alt = f"{numbers}; median {median}, from {low} to {high}."
     title = "Does a model answer to the feature because one image of it was trained on?"
-    return Figure("effect", title, caption, alt, draw_effects(effects, interval))
-
-
-def draw_effects(effects: Array, interval: Interval | None) -> str:
-    """The effects as SVG, from the smallest up, below their mean with its interval."""
-    n, mean = len(effects), float(effects.mean())
-    figure = drawing.canvas(2.9)
-    axes = drawing.add_axes(figure, 0.15, 0.55, drawing.WIDTH - 0.3, 2.1)
-    axes.axvline(0, **drawing.NULL)
-    axes.plot(effects, (np.arange(n) + 0.5) / n, **mark("canary", n))
-    accent = drawing.light("accent")
-    if interval:
-        axes.plot(interval, [1.2, 1.2], color=accent, linewidth=2.4, solid_capstyle="butt")
-    axes.plot([mean], [1.2], "D", color=accent, markersize=7)
-    axes.set_xlim(*drawing.padded_limits([0.0, *effects.tolist(), *(interval or ())]))
-    axes.set_ylim(-0.06, 1.36)
-    drawing.set_ticks(axes)
-    axes.set_yticks([])
-    axes.spines["left"].set_visible(False)
-    axes.set_xlabel("effect of the canary on M_w, nats")
     ends = drawing.format_interval(*interval) if interval else ", no interval"
-    above = int((effects > 0).sum())
-    axes.set_title(f"mean {drawing.format_number(mean)}{ends}; {above} of {n} above 0", fontsize=drawing.TEXT)
-    return drawing.svg(figure, "effect")
+    layers: list[Layer] = [
+        upright(0),
+        dots(effects, (np.arange(n) + 0.5) / n, "canary"),
+        *([line(interval, [1.2, 1.2], "accent", linewidth=2.4, solid_capstyle="butt")] if interval else []),
+        marks([mean], [1.2], "accent", "D", 7),
+    ]
+    panel = Panel(
+        (0.15, 0.55, drawing.WIDTH - 0.3, 2.1),
+        layers,
+        Axis("effect of the canary on M_w, nats", drawing.padded_limits([0.0, *effects.tolist(), *(interval or ())])),
+        Axis(limits=(-0.06, 1.36)),
+        f"mean {drawing.format_number(mean)}{ends}; {int((effects > 0).sum())} of {n} above 0",
+        finish=[drawing.remove_y_axis],
+    )
+    return Chart("effect", title, caption, alt, 2.9, [panel]).figure()
 
 
 def separation(pairs: Pairs) -> Figure | None:
@@ -83,16 +74,18 @@ def separation(pairs: Pairs) -> Figure | None:
     there = {title: both for title, both in columns.items() if len(both[0])}
     if not there:
         return None
-    panel, n = 1.5, max(len(canary) for canary, _ in there.values())
-    height = panel * len(there) + 0.55
-    figure = drawing.canvas(height)
-    words = []
-    for at, (title, (canary, twin)) in enumerate(there.items()):
-        axes = drawing.add_axes(figure, 0.15, 0.5 + panel * (len(there) - 1 - at), drawing.WIDTH - 0.3, panel - 0.6)
-        words.append(f"{title}: {draw_strips(axes, canary, twin)}")
-        axes.set_title(title, fontsize=drawing.TEXT)
-    axes.set_xlabel("nats")
-    legend.add_above(figure, legend_entries(n))
+    step, n = 1.5, max(len(canary) for canary, _ in there.values())
+    panels = [
+        Panel(
+            (0.15, box[1], drawing.WIDTH - 0.3, box[3]),
+            strips(canary, twin),
+            Axis("nats" if title == list(there)[-1] else "", drawing.padded_limits([*canary.tolist(), *twin.tolist()])),
+            Axis(limits=(-0.55, 1.55)),
+            title,
+            finish=[drawing.remove_y_axis],
+        )
+        for (title, (canary, twin)), box in zip(there.items(), layout.stack(len(there), step, gap=0.6), strict=True)
+    ]
     band = (
         "The shaded band holds the middle 95 % of the twins (for a few twins: all of them). A score that sees memory "
         "puts canary models to the right of it; one in forty would lie there by chance. "
@@ -102,28 +95,27 @@ def separation(pairs: Pairs) -> Figure | None:
         "Height within a row means nothing. One training "
         "each: no intervals."
     )
-    title = "Which score tells a model that saw the feature from one that never did?"
-    return Figure("separation", title, caption, " ".join(words), drawing.svg(figure, "separation"))
+    heading = "Which score tells a model that saw the feature from one that never did?"
+    alt = " ".join(f"{title}: {describe_strips(*both)}" for title, both in there.items())
+    height = step * len(there) + 0.55
+    return Chart("separation", heading, caption, alt, height, panels, legend_entries(n)).figure()
 
 
-def draw_strips(axes: Any, canary: Array, twin: Array) -> str:
-    """Two rows of marks on one scale; what they show, in words."""
-    scatter = (np.arange(len(canary)) * GOLDEN) % 1 - 0.5
-    words = ""
-    if len(twin) > 1:
-        low, high = central_range(twin)
-        axes.axvspan(low, high, color=drawing.light("twin-band"), linewidth=0, zorder=0)
-        above = int((canary > high).sum())
-        words = (
-            f" {above} of {len(canary)} canary models lie above the twins' band, "
-            f"{drawing.format_number(low)} to {drawing.format_number(high)}."
-        )
-    for y, model, values in ((1, "canary", canary), (0, "twin", twin)):
-        axes.plot(values, y + 0.6 * scatter, **mark(model, len(values)))
-    axes.set_xlim(*drawing.padded_limits([*canary.tolist(), *twin.tolist()]))
-    axes.set_ylim(-0.55, 1.55)
-    drawing.set_ticks(axes)
-    axes.set_yticks([])
-    axes.spines["left"].set_visible(False)
+def strips(canary: Array, twin: Array) -> list[Layer]:
+    """Two rows of marks, of the canaries' models above those of the twins, over the band of the latter."""
+    heights = 0.6 * ((np.arange(len(canary)) * GOLDEN) % 1 - 0.5)
+    band = [span(*central_range(twin), "twin-band")] if len(twin) > 1 else []
+    return [*band, dots(canary, 1 + heights, "canary"), dots(twin, heights, "twin")]
+
+
+def describe_strips(canary: Array, twin: Array) -> str:
+    """Both medians, and how many canary models lie above the twins' band."""
     medians = [drawing.format_number(float(np.median(values))) for values in (canary, twin)]
-    return f"median {medians[0]} of canary models, {medians[1]} of twins.{words}"
+    words = f"median {medians[0]} of canary models, {medians[1]} of twins."
+    if len(twin) < 2:
+        return words
+    low, high = central_range(twin)
+    return (
+        f"{words} {int((canary > high).sum())} of {len(canary)} canary models lie above the twins' band, "
+        f"{drawing.format_number(low)} to {drawing.format_number(high)}."
+    )

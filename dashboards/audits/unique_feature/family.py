@@ -12,8 +12,9 @@ import pyarrow as pa
 from dashboards import drawing, legend
 from dashboards.audits.unique_feature.effects import GOLDEN
 from dashboards.audits.unique_feature.pairs import Array
-from dashboards.chart import Figure
+from dashboards.chart import Axis, Chart, Figure, Layer, line, marks, row_panel
 from dashboards.columns import integers
+from dashboards.layout import Rows
 from tasks.audits.unique_feature import population
 
 MOST = 20  # models, a row each
@@ -56,50 +57,50 @@ def family(table: pa.Table) -> Figure | None:
     if not models:
         return None
     title = "Does the model answer to the feature as to no other of its kind?"
-    return Figure("family", title, figure_caption(models), describe_models(models), draw_svg(models[:MOST]))
+    return family_chart(models, title).figure()
 
 
-def draw_svg(models: Sequence[RankedModel]) -> str:
-    """The models as SVG, a row for each with its rank beside it."""
-    step = 0.45 if len(models) <= 3 else 0.27
-    figure = drawing.canvas(step * len(models) + 1.0)
-    axes = drawing.add_axes(figure, 1.12, 0.55, drawing.WIDTH - 2.2, step * len(models))
-    y = list(range(len(models)))[::-1]
-    for height, model in zip(y, models, strict=True):
-        draw_model(axes, model, height)
-    axes.set_xlim(*drawing.padded_limits([float(value) for model in models for value in model.scores]))
-    axes.set_ylim(-0.5, len(models) - 0.5)
-    drawing.set_ticks(axes)
-    axes.set_yticks(y, [model.name for model in models], color=drawing.light("ink"))
-    drawing.hide_y_axis(axes)
-    axes.set_xlabel("standard deviations from the rest of the family")
-    sizes = {len(model.scores) for model in models}
-    axes.annotate(
-        f"rank of {sizes.pop()}" if len(sizes) == 1 else "rank", (1.03, 1), (0, 3), xycoords="axes fraction",
-        textcoords="offset points", fontsize=drawing.TEXT - 1, color=drawing.light("muted"),
-    )  # fmt: skip
+def family_chart(models: Sequence[RankedModel], title: str) -> Chart:
+    """A row for each of the first models, with its rank beside it."""
+    shown = models[:MOST]
+    step = 0.45 if len(shown) <= 3 else 0.27
+    y = np.arange(len(shown), dtype=np.int64)[::-1]
+    box = (1.12, 0.55, drawing.WIDTH - 2.2, step * len(shown))
+    sizes = {len(model.scores) for model in shown}
+    heading = f"rank of {sizes.pop()}" if len(sizes) == 1 else "rank"
+    limits = drawing.padded_limits([float(value) for model in shown for value in model.scores])
+    layers = [layer for height, model in zip(y, shown, strict=True) for layer in model_layers(model, height)]
+    panel = row_panel(
+        Rows([model.name for model in shown], y, box, box[3] + 1.0),
+        [*layers, annotation(heading, (1.03, 1), (0, 3), "axes fraction", color=drawing.light("muted"))],
+        Axis("standard deviations from the rest of the family", limits),
+        margin=0.5,
+    )
     entries = [
         legend.line("the feature asked about", color=drawing.light("ink"), marker="D", markersize=6, linewidth=0),
         legend.line("others of its family", color=drawing.light("muted"), marker="o", markersize=3, linewidth=0),
     ]
-    legend.add_above(figure, entries)
-    return drawing.svg(figure, "family")
+    return Chart("family", title, figure_caption(models), describe_models(models), box[3] + 1.0, [panel], entries)
 
 
-def draw_model(axes: Any, model: RankedModel, y: float) -> None:
+def model_layers(model: RankedModel, y: float) -> Iterator[Layer]:
     """One row: the family scattered, the feature asked about, and its rank."""
-    others = model.scores[1:]
-    scatter = (np.arange(len(others)) * GOLDEN) % 1 - 0.5
-    colour = drawing.light(KINDS[model.kind])
+    others, (feature, *_) = model.scores[1:], model.scores
+    heights = y + 0.55 * ((np.arange(len(others)) * GOLDEN) % 1 - 0.5)
+    colour = KINDS[model.kind]
     # Short strokes look like dots, and those of a row are one element of the page.
-    strokes = drawing.segment_path(others, y + 0.55 * scatter - 0.03, y + 0.55 * scatter + 0.03)
-    axes.plot(*strokes, color=drawing.light("muted"), linewidth=2, solid_capstyle="butt", alpha=0.6)
-    axes.plot([model.scores[0]] * 2, [y - 0.42, y + 0.42], color=colour, linewidth=1.2, zorder=3)
-    axes.plot([model.scores[0]], [y], "D", markersize=6.5, color=colour, zorder=3)
-    axes.annotate(
-        f"{model.rank}, p {model.p_value:.2g}", (1.03, y), xycoords=("axes fraction", "data"), va="center",
-        fontsize=drawing.TEXT - 1,
-    )  # fmt: skip
+    strokes = drawing.segment_path(others, heights - 0.03, heights + 0.03)
+    yield line(*strokes, "muted", linewidth=2, solid_capstyle="butt", alpha=0.6)
+    yield line([feature] * 2, [y - 0.42, y + 0.42], colour, linewidth=1.2, zorder=3)
+    yield marks([feature], [y], colour, "D", 6.5, zorder=3)
+    words = f"{model.rank}, p {model.p_value:.2g}"
+    yield annotation(words, (1.03, y), (0, 0), ("axes fraction", "data"), va="center")
+
+
+def annotation(words: str, at: tuple[float, float], offset: tuple[float, float], system: Any, **look: Any) -> Layer:
+    """Words beside the panel."""
+    place = {"xycoords": system, "textcoords": "offset points", "fontsize": drawing.TEXT - 1}
+    return lambda axes: axes.annotate(words, at, offset, **place, **look)
 
 
 def read_models(table: pa.Table) -> Iterator[RankedModel]:
@@ -124,7 +125,7 @@ def read_models(table: pa.Table) -> Iterator[RankedModel]:
         yield RankedModel(name[0], name[1], label, drawn, population.label_directed_scores(values[None], label))
 
 
-def figure_caption(models: list[RankedModel]) -> str:
+def figure_caption(models: Sequence[RankedModel]) -> str:
     """The caption of the figure."""
     sizes = sorted({len(model.scores) - 1 for model in models})
     others = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
@@ -147,7 +148,7 @@ def figure_caption(models: list[RankedModel]) -> str:
     )
 
 
-def describe_models(models: list[RankedModel]) -> str:
+def describe_models(models: Sequence[RankedModel]) -> str:
     """Where the feature stands in the family, of each kind of model, in words."""
     words = []
     for kind in KINDS:

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.effects import SCORES
-from dashboards.audits.unique_feature.pairs import Array, Pairs, legend_entries, mark
-from dashboards.chart import Axis, Chart, Figure, Layer, Panel, level
+from dashboards.audits.unique_feature.pairs import Array, Pairs, dots, legend_entries
+from dashboards.chart import Axis, Chart, Figure, Layer, Panel, histogram, level, marks
 from dashboards.columns import integers, numbers, texts
 from dashboards.summary import Row, find_rows
 
@@ -21,6 +21,7 @@ BINS = 48
 NAMED = 12  # images whose rows stand beside them
 # Of the chosen images: colour and mark, so that they differ in grey too.
 ENDS: Mapping[str, tuple[str, str]] = {"highest": ("canary", "o"), "lowest": ("violet", "s")}
+CHOSEN: Mapping[str, Any] = {"markeredgewidth": 0, "alpha": 0.8}
 
 
 Marks = dict[str, tuple[Array, Array, Array]]  # score -> self-influence, and the scores of canaries and of twins
@@ -64,8 +65,8 @@ def scatter(x: Array, values: Array, twin: Array, n: int) -> list[Layer]:
     """The scores of twins and of canaries over self-influence."""
     return [
         level(0, {"zorder": 1, **drawing.NULL}),
-        lambda axes: axes.plot(x, twin, **mark("twin", n) | {"alpha": 0.6}),
-        lambda axes: axes.plot(x, values, **mark("canary", n)),
+        dots(x, twin, "twin", n, alpha=0.6),
+        dots(x, values, "canary", n),
     ]
 
 
@@ -129,33 +130,24 @@ def influences(everything: pa.Table, chosen: pa.Table) -> Figure | None:
         for end, rows in ends.items()
     ]
     title = "Which training images were chosen to carry the feature?"
-    return Figure("influences", title, caption, " ".join(words), draw_histogram(positive, ends))
-
-
-def draw_histogram(positive: Array, ends: Mapping[str, Array]) -> str:
-    """The distribution of self-influence as SVG, with a mark for each chosen image."""
-    figure = drawing.canvas(2.9)
-    axes = layout.wide_axes(figure, 0.55, 1.95)
     low, high = np.log10(positive.min()), np.log10(positive.max())
     edges = np.logspace(low, high if high > low else low + 1, BINS + 1)
     counts = np.histogram(positive, edges)[0]
-    axes.stairs(counts, edges, fill=True, color=drawing.light("twin-band"), zorder=1)
-    axes.stairs(counts, edges, color=drawing.light("twin"), linewidth=1.2, zorder=2)
-    drawing.set_log_y_axis(axes)
-    drawing.set_log_x_axis(axes, positive.tolist())
-    axes.set_ylim(0.4, max(2.0, 6.0 * float(counts.max())))
-    decades(axes)
-    axes.set_xlabel("self-influence")
-    axes.set_ylabel("training images")
-    for end, rows in ends.items():
-        colour, marker = ENDS[end]
-        heights = np.full(len(rows), 2.2 * float(counts.max()))
-        axes.plot(rows, heights, marker, color=drawing.light(colour), markersize=5.5, markeredgewidth=0, alpha=0.8)
-    if ends:
-        legend.add_above(
-            figure, chosen_legend_entries({end: f"canaries: the {len(rows)} {end}" for end, rows in ends.items()})
-        )
-    return drawing.svg(figure, "influences")
+    panel = Panel(
+        layout.wide_box(0.55, 1.95),
+        [
+            histogram(counts, edges, "twin"),
+            *(
+                marks(rows, np.full(len(rows), 2.2 * float(counts.max())), *ENDS[end], 5.5, **CHOSEN)
+                for end, rows in ends.items()
+            ),
+        ],
+        Axis("self-influence", log=positive.tolist()),
+        Axis("training images", (0.4, max(2.0, 6.0 * float(counts.max()))), log=()),
+        finish=[decades],
+    )
+    entries = chosen_legend_entries({end: f"canaries: the {len(rows)} {end}" for end, rows in ends.items()})
+    return Chart("influences", title, caption, " ".join(words), 2.9, [panel], entries).figure()
 
 
 def decades(axes: Any) -> None:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dashboards import drawing, layout, legend
+from dashboards import drawing, layout
 from dashboards.audits.unique_feature.effects import SCORES
 from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array, line_legend_entries
-from dashboards.chart import Figure
+from dashboards.chart import Axis, Chart, Figure, Panel, level
 from dashboards.columns import integers, numbers, texts
 
 DRAWN = 30  # models of each kind with a line of their own
 MEASURES = {**{name: SCORES[name] for name in reversed(SCORES)}, "validation_loss": "validation loss"}
 HEIGHTS = {"validation_loss": 1.0}  # inches, of a panel's axes; else TALL
-TALL = 1.35
+TALL, GAP = 1.35, 0.38
 NEEDED = ("canary", "seed", "model", "epoch", "kept", *MEASURES)
 
 
@@ -46,31 +47,28 @@ def learning_curve(table: pa.Table) -> Figure | None:
         [*(describe_curves(model, of_kind, there) for model, of_kind in followed.items()), *describe_onset(followed)]
     )
     title = "When in training does a model begin to answer to the feature?"
-    return Figure("course", title, figure_caption(followed), alt, draw_svg(followed, there))
+    panels = list(measure_panels(followed, there))
+    height = sum(panel.box[3] + GAP for panel in panels) + 0.75
+    return Chart("course", title, figure_caption(followed), alt, height, panels, line_legend_entries()).figure()
 
 
-def draw_svg(followed: Mapping[str, LearningCurves], measures: Sequence[str]) -> str:
-    """The courses as SVG, a panel for each measure."""
+def measure_panels(followed: Mapping[str, LearningCurves], measures: Sequence[str]) -> Iterator[Panel]:
+    """A panel for each measure, from the top down."""
     heights = [HEIGHTS.get(name, TALL) for name in measures]
-    figure = drawing.canvas(sum(heights) + 0.38 * len(measures) + 0.75)
     last = max(of_kind.measures[measures[0]].shape[1] - 1 for of_kind in followed.values())
-    top = float(figure.get_size_inches()[1]) - 0.3
-    for name, tall in zip(measures, heights, strict=True):
-        top -= tall + 0.38
-        axes = layout.wide_axes(figure, top + 0.05, tall)
-        axes.set_title(f"{MEASURES[name]}, nats", fontsize=drawing.TEXT)
-        if name in SCORES:
-            axes.axhline(0, **drawing.NULL)
-        for model, of_kind in followed.items():
-            draw_curves(axes, model, of_kind, name)
-        drawing.set_ticks(axes, 6, 4, whole=True)
-        if name == "validation_loss":
-            drawing.set_log_y_axis(axes)
-        axes.set_xlim(*drawing.padded_limits([0.0, float(last)], 0.02))
-        axes.tick_params(labelbottom=name == measures[-1])
-    axes.set_xlabel("epoch, 0: before training")
-    legend.add_above(figure, line_legend_entries())
-    return drawing.svg(figure, "course")
+    for at, (name, tall) in enumerate(zip(measures, heights, strict=True)):
+        lowest = name == measures[-1]
+        limits = drawing.padded_limits([0.0, float(last)], 0.02)
+        yield Panel(
+            layout.wide_box(0.5 + sum(heights[at + 1 :]) + GAP * (len(measures) - at - 1), tall),
+            [
+                *([level(0)] if name in SCORES else []),
+                *(partial(draw_curves, model=model, followed=kind, name=name) for model, kind in followed.items()),
+            ],
+            Axis("epoch, 0: before training" if lowest else "", limits, 6, whole=True, worded=lowest),
+            Axis(most=4, log=() if name == "validation_loss" else None),
+            f"{MEASURES[name]}, nats",
+        )
 
 
 def figure_caption(followed: Mapping[str, LearningCurves]) -> str:

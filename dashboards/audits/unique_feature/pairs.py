@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dashboards import drawing, legend
+from dashboards.chart import Layer
 from dashboards.columns import numbers
 
 Array = NDArray[np.float64]
@@ -69,6 +70,11 @@ def mark(model: str, count: int) -> dict[str, Any]:
         "alpha": 1.0 if count <= 200 else 0.5,
         **hollow,
     }
+
+
+def dots(x: ArrayLike, y: ArrayLike, model: str, count: int | None = None, **look: Any) -> Layer:
+    """The dots of a model's kind, which look as where there are `count` of them: these, unless given."""
+    return lambda axes: axes.plot(x, y, **mark(model, np.size(x) if count is None else count) | look)
 
 
 def legend_entries(count: int) -> list[Any]:

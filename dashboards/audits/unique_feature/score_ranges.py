@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.effects import SCORES
-from dashboards.audits.unique_feature.pairs import Array, Pairs, central_range, mark
-from dashboards.chart import Figure
+from dashboards.audits.unique_feature.pairs import Array, Pairs, central_range, dots, mark
+from dashboards.chart import Axis, Chart, Figure, Layer, Panel, level, line, marks, span
 
 PANEL = 1.75  # inches
 NAMED = 12  # canaries whose rows stand below them
+
+
+@dataclass(frozen=True)
+class Spread:
+    """From where to where the line of each canary goes, its dots, and what else is drawn on it."""
+
+    low: Array
+    high: Array
+    x: NDArray[Any]
+    y: Array
+    further: tuple[Layer, ...] = ()
 
 
 def ranges(pairs: Pairs) -> Figure | None:
@@ -29,17 +42,15 @@ def ranges(pairs: Pairs) -> Figure | None:
             scores[score] = (several, twin)
     if not scores:
         return None
-    figure, panels = score_panels(list(scores))
-    words = [
-        f"{SCORES[score]}: {draw_seed_ranges(axes, *of_score)}"
-        for axes, (score, of_score) in zip(panels, scores.items(), strict=True)
-    ]
-    panels[-1].set_xlabel(f"{max(len(several) for several, _ in scores.values())} canaries, sorted by their mean")
-    legend.add_above(figure, legend_entries("canary: a dot for each training seed"))
     seeds = sorted({len(values) for several, _ in scores.values() for values in several.values()})
     trainings = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     title = "Does one canary get the same score from every training?"
-    return Figure("ranges", title, seed_caption(trainings), " ".join(words), drawing.svg(figure, "ranges"))
+    alt = " ".join(f"{SCORES[score]}: {describe_seed_ranges(*of_score)}" for score, of_score in scores.items())
+    across = f"{max(len(several) for several, _ in scores.values())} canaries, sorted by their mean"
+    panels = {score: (list(several), seed_ranges(several), twin) for score, (several, twin) in scores.items()}
+    return score_chart(
+        "ranges", title, seed_caption(trainings), alt, panels, across, "canary: a dot for each training seed"
+    )
 
 
 def seed_caption(trainings: str) -> str:
@@ -53,13 +64,44 @@ def seed_caption(trainings: str) -> str:
     )
 
 
-def score_panels(scores: Sequence[str]) -> tuple[Any, list[Any]]:
-    """A figure with axes for each of these scores, below one another."""
-    figure = drawing.canvas(PANEL * len(scores) + 0.72)
-    panels = layout.stack_axes(figure, len(scores), PANEL, gap=0.45, foot=0.48)
-    for axes, score in zip(panels, scores, strict=True):
-        axes.set_title(SCORES[score], fontsize=drawing.TEXT)
-    return figure, panels
+def score_chart(
+    name: str,
+    title: str,
+    caption: str,
+    alt: str,
+    of_scores: Mapping[str, tuple[list[int], Spread, Array]],
+    across: str,
+    entry: str,
+) -> Figure:
+    """A panel for each score: canaries by name with their spread, over the twins' scores."""
+    boxes = layout.stack(len(of_scores), PANEL, gap=0.45, foot=0.48)
+    panels = [
+        spread_panel(box, SCORES[score], *of_score, across if score == list(of_scores)[-1] else "")
+        for (score, of_score), box in zip(of_scores.items(), boxes, strict=True)
+    ]
+    return Chart(name, title, caption, alt, PANEL * len(of_scores) + 0.72, panels, legend_entries(entry)).figure()
+
+
+def spread_panel(box: layout.Box, title: str, names: list[int], spread: Spread, twin: Array, across: str) -> Panel:
+    """A line for each canary over the band of the twins, with the canaries' rows below them where there are few."""
+    low, high = central_range(twin)
+    count, places = len(names), np.arange(len(names))
+    thread = line(*drawing.segment_path(places, spread.low, spread.high), "canary-thread", linewidth=line_width(count))
+    named = [str(name) for name in names] if count <= NAMED else []
+    return Panel(
+        box,
+        [
+            span(low, high, "twin-band", across=True),
+            level(0, {"zorder": 1, **drawing.NULL}),
+            thread,
+            dots(spread.x, spread.y, "canary", len(spread.x), markersize=dot_size(count)),
+            *spread.further,
+        ],
+        Axis(across, (-1, count), ticks=(range(len(named)), named), grid=False),
+        Axis(limits=drawing.padded_limits([0.0, *spread.low, *spread.high, low, high]), most=4),
+        title,
+        finish=[lambda axes: axes.tick_params(axis="x", length=0)],
+    )
 
 
 def groups(canary: Array, values: Array) -> dict[int, Array]:
@@ -69,24 +111,21 @@ def groups(canary: Array, values: Array) -> dict[int, Array]:
     return dict(sorted(several, key=lambda item: item[1].mean()))
 
 
-def draw_seed_ranges(axes: Any, several: dict[int, Array], twin: Array) -> str:
-    """A line with dots for each canary; what they show, in words."""
+def seed_ranges(several: dict[int, Array]) -> Spread:
+    """From the smallest to the largest score of each canary, a dot for each, and a stroke at their mean."""
     places = np.arange(len(several))
     lows, highs, means = (
         np.array([reduce(values) for values in several.values()]) for reduce in (np.min, np.max, np.mean)
     )
-    low, high = draw_twin_band(axes, twin)
-    axes.plot(
-        *drawing.segment_path(places, lows, highs),
-        color=drawing.light("canary-thread"),
-        linewidth=line_width(len(places)),
-    )
     x = np.repeat(places, [len(values) for values in several.values()])
-    axes.plot(
-        x, np.concatenate(list(several.values())), **mark("canary", len(x)) | {"markersize": dot_size(len(places))}
-    )
-    axes.plot(places, means, "_", color=drawing.light("ink"), markersize=2 + line_width(len(places)), zorder=3)
-    frame_axes(axes, list(several), [*lows, *highs, low, high])
+    mean = marks(places, means, "ink", "_", 2 + line_width(len(places)), zorder=3)
+    return Spread(lows, highs, x, np.concatenate(list(several.values())), (mean,))
+
+
+def describe_seed_ranges(several: dict[int, Array], twin: Array) -> str:
+    """How far a canary's score ranges over seeds, in words."""
+    low, high = central_range(twin)
+    lows, highs = (np.array([reduce(values) for values in several.values()]) for reduce in (np.min, np.max))
     inside = float(np.sqrt(np.mean([values.var(ddof=1) for values in several.values()])))
     both = int(((lows < 0) & (highs > 0)).sum())
     outside = int((lows > high).sum())
@@ -110,14 +149,7 @@ def evaluations(pairs: Pairs) -> Figure | None:
             scores[score] = (*table, twin[evaluation == evaluation.min()])
     if not scores:
         return None
-    figure, panels = score_panels(list(scores))
-    words = [
-        f"{SCORES[score]}: {draw_evaluations(axes, *of_score)}"
-        for axes, (score, of_score) in zip(panels, scores.items(), strict=True)
-    ]
     models, count = [values.shape for _, values, _ in scores.values()][-1]
-    panels[-1].set_xlabel(f"{models} canary models, sorted by their mean")
-    legend.add_above(figure, legend_entries("canary model: mean ± 1 standard deviation"))
     caption = (
         f"Each dot is one trained model, asked {count} times with other random patches: the mean of its scores with "
         "one standard deviation to either side, hidden where narrower than the dot. Shaded: the middle 95 % of the "
@@ -125,7 +157,10 @@ def evaluations(pairs: Pairs) -> Figure | None:
         "short against the band, the score is as exact as it need be, and what varies is the training. Nats."
     )
     title = "Does the score depend on which random patches were drawn?"
-    return Figure("evaluations", title, caption, " ".join(words), drawing.svg(figure, "evaluations"))
+    alt = " ".join(f"{SCORES[score]}: {describe_evaluations(*of_score[1:])}" for score, of_score in scores.items())
+    panels = {score: (names, evaluation_spread(values), twin) for score, (names, values, twin) in scores.items()}
+    across, entry = f"{models} canary models, sorted by their mean", "canary model: mean ± 1 standard deviation"
+    return score_chart("evaluations", title, caption, alt, panels, across, entry)
 
 
 def evaluation_table(canary: Array, seed: Array, values: Array, evaluation: Array) -> tuple[list[int], Array] | None:
@@ -147,15 +182,15 @@ def evaluation_table(canary: Array, seed: Array, values: Array, evaluation: Arra
     return [int(name) for name in names[whole, 0][order]], table[whole][order]
 
 
-def draw_evaluations(axes: Any, names: list[int], values: Array, twin: Array) -> str:
-    """A dot with its line for each model; what they show, in words."""
-    places = np.arange(len(values))
+def evaluation_spread(values: Array) -> Spread:
+    """A dot for each model's mean, and a line of one standard deviation to either side."""
     means, deviations = values.mean(axis=1), values.std(axis=1, ddof=1)
-    low, high = draw_twin_band(axes, twin)
-    path = drawing.segment_path(places, means - deviations, means + deviations)
-    axes.plot(*path, color=drawing.light("canary-thread"), linewidth=line_width(len(places)))
-    axes.plot(places, means, **mark("canary", len(places)) | {"markersize": dot_size(len(places))})
-    frame_axes(axes, names, [*(means - deviations), *(means + deviations), low, high])
+    return Spread(means - deviations, means + deviations, np.arange(len(values)), means)
+
+
+def describe_evaluations(values: Array, twin: Array) -> str:
+    """Between which means the models lie, and how far evaluations and trainings differ, in words."""
+    means, deviations = values.mean(axis=1), values.std(axis=1, ddof=1)
     over_trainings = drawing.format_number(float(twin.std(ddof=1))) if len(twin) > 1 else "unknown"
     return (
         f"from {drawing.format_number(float(means.min()))} to {drawing.format_number(float(means.max()))}, "
@@ -163,14 +198,6 @@ def draw_evaluations(axes: Any, names: list[int], values: Array, twin: Array) ->
         f"{drawing.format_number(float(np.sqrt((deviations**2).mean())))}"
         f", over the trainings of the twins {over_trainings}."
     )
-
-
-def draw_twin_band(axes: Any, twin: Array) -> tuple[float, float]:
-    """The twins' band behind what follows, and the line at 0."""
-    low, high = central_range(twin)
-    axes.axhspan(low, high, color=drawing.light("twin-band"), linewidth=0, zorder=0)
-    axes.axhline(0, zorder=1, **drawing.NULL)
-    return low, high
 
 
 def legend_entries(label: str) -> list[Any]:
@@ -188,13 +215,3 @@ def line_width(count: int) -> float:
 def dot_size(count: int) -> float:
     """The markersize for so many lines."""
     return 4.5 if count <= 30 else 2.5
-
-
-def frame_axes(axes: Any, names: list[int], values: Sequence[float]) -> None:
-    """Axes that hold these values, with the canaries' rows below them where there are few."""
-    axes.set_xlim(-1, len(names))
-    axes.set_ylim(*drawing.padded_limits([0.0, *values]))
-    drawing.set_ticks(axes, up=4)
-    axes.set_xticks(range(len(names)) if len(names) <= NAMED else [], names if len(names) <= NAMED else [])
-    axes.tick_params(axis="x", length=0)
-    axes.grid(axis="x", visible=False)
