@@ -6,11 +6,9 @@ task's version and write the new numbers below.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 
 import pyarrow as pa
-import pytest
 
 from tasks.audits.deja_vu.attack import Attack
 from tasks.audits.deja_vu.config import About
@@ -26,7 +24,7 @@ from tasks.datasets.boxed.partition import Partition
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.self_supervised.linear_probe import PROBES
-from tests.support.fingerprint import total
+from tests.support.fingerprint import version_test
 from tests.tasks.audits.deja_vu import made_up
 from tests.tasks.audits.deja_vu.measures.test_reconstruction import FEW, drawings
 
@@ -63,23 +61,15 @@ def of_crops() -> pa.Table:
     return crops(attack, [])
 
 
-@pytest.mark.parametrize(
-    ("function", "version", "computed", "rows", "expected"),
+test_a_task_computes_what_its_version_says = version_test(
     [
         (inferences, 1, of_inferences, 10, -7.96441706),
         (scores, 1, of_scores, 300, 5149.623965),
         (categories, 1, of_categories, 3, 76.31293614),
         (reconstruction, 1, of_reconstruction, 3, 135.788310725),
         (summary, 1, of_all, 15, 42.2939144),
-    ],
+    ]
 )
-def test_a_task_computes_what_its_version_says(
-    function: Callable[..., pa.Table], version: int, computed: Callable[[], pa.Table], rows: int, expected: float
-) -> None:
-    table = computed()
-    assert (version, rows, expected) == (
-        marks(function).version, table.num_rows, pytest.approx(total(table), rel=1e-6),
-    )  # fmt: skip
 
 
 def test_crops_are_what_their_version_says() -> None:

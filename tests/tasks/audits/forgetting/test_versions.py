@@ -6,8 +6,7 @@ task's version and write the new numbers below.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +23,6 @@ from tasks.audits.forgetting.measures.ratios import Distances, Ratios, distances
 from tasks.audits.forgetting.query_set import ProbeSet
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import ModelId
-from tasks.contract.job import marks
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
@@ -32,7 +30,7 @@ from tasks.models.catalog import Network
 from tasks.training.mixed import Mixture, train
 from tasks.training.unlearning import unlearn
 from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels, Unlearning
-from tests.support.fingerprint import TRAINED, total
+from tests.support.fingerprint import TRAINED, version_test
 from tests.tasks.audits.forgetting import small_run
 from tests.tasks.audits.forgetting.made_up import models, table, tables
 
@@ -117,8 +115,7 @@ def of_images() -> pa.Table:
     return found.set_column(found.schema.get_field_index("row"), "row", found["row"].cast(pa.float64()))
 
 
-@pytest.mark.parametrize(
-    ("function", "version", "computed", "rows", "expected"),
+test_a_task_computes_what_its_version_says = version_test(
     [
         (decisions, 3, of_decisions, 3, 419.7131257487401),
         (ratios, 3, of_ratios, 6, 311.52860903644955),
@@ -126,44 +123,21 @@ def of_images() -> pa.Table:
         (power, 2, of_power, 4, 393.6028416360315),
         (summary, 4, of_all, 43, 198.8976650895015),
         (examples, 1, of_images, 20, 1101.0),
-    ],
+    ]
 )
-def test_a_task_computes_what_its_version_says(
-    function: Callable[..., pa.Table], version: int, computed: Callable[[], pa.Table], rows: int, expected: float
-) -> None:
-    table = computed()
-    assert (version, rows) == (marks(function).version, table.num_rows)
-    assert expected == pytest.approx(total(table), rel=1e-6)
 
 
-@pytest.mark.trained
-@pytest.mark.parametrize(
-    ("function", "version", "computed", "rows", "expected"),
-    [
-        (train, 2, of_the_training, 5, 48.92723),
-        (ask, 2, of_the_question, 60, 22.6747326),
-        (fit, 1, of_the_fit, 1, 4.02206),
-    ],
+test_a_task_that_trains_computes_what_its_version_says = pytest.mark.trained(
+    version_test(
+        [
+            (train, 2, of_the_training, 5, 48.92723),
+            (ask, 2, of_the_question, 60, 22.6747326),
+            (fit, 1, of_the_fit, 1, 4.02206),
+            (unlearn, 1, partial(unlearnt, FineTuning(2)), 2, 19.95555),
+            (unlearn, 1, partial(unlearnt, GradientAscent(3, 1e-3)), 3, 47.96487),
+            (unlearn, 1, partial(unlearnt, RandomLabels(2)), 2, 19.85704),
+            (unlearn, 1, partial(unlearnt, Distillation(3, 2)), 3, 30.77260),
+        ],
+        TRAINED,
+    )
 )
-def test_a_task_that_trains_computes_what_its_version_says(
-    function: Callable[..., pa.Table], version: int, computed: Callable[[], pa.Table], rows: int, expected: float
-) -> None:
-    table = computed()
-    assert (version, rows) == (marks(function).version, table.num_rows)
-    assert expected == pytest.approx(total(table), rel=TRAINED)
-
-
-@pytest.mark.trained
-@pytest.mark.parametrize(
-    ("method", "rows", "expected"),
-    [
-        (FineTuning(2), 2, 19.95555),
-        (GradientAscent(3, 1e-3), 3, 47.96487),
-        (RandomLabels(2), 2, 19.85704),
-        (Distillation(3, 2), 3, 30.77260),
-    ],
-)
-def test_unlearning_computes_what_its_version_says(method: Method, rows: int, expected: float) -> None:
-    table = unlearnt(method)
-    assert (1, rows) == (marks(unlearn).version, table.num_rows)
-    assert expected == pytest.approx(total(table), rel=TRAINED)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -28,7 +27,7 @@ from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.blinded_questions import Blinding, ReadBlindedAnswers, key_table, read_blinded_answers
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import ANSWERS, Corruption, Selection
-from tests.support.fingerprint import TRAINED, total
+from tests.support.fingerprint import TRAINED, total, version_test
 from tests.tasks.audits.relational import made_up
 
 
@@ -80,22 +79,14 @@ def sent() -> ReadBlindedAnswers:
     return ReadBlindedAnswers(Predictions(str(folder)).pin({}), handed)
 
 
-@pytest.mark.parametrize(
-    ("function", "version", "computed", "rows", "expected"),
+test_a_task_computes_what_its_version_says = version_test(
     [
         (score, 1, of_score, 268, 2754.879699),
         (memorization, 1, of_memorization, 8, 614.2034431),
         (questions, 1, of_questions, 66, 296.0),
         (summary, 1, of_all, 24, 62.49843652),
-    ],
+    ]
 )
-def test_a_task_computes_what_its_version_says(
-    function: Callable[..., pa.Table], version: int, computed: Callable[[], pa.Table], rows: int, expected: float
-) -> None:
-    table = computed()
-    assert (version, rows, expected) == (
-        marks(function).version, table.num_rows, pytest.approx(total(table), rel=1e-6),
-    )  # fmt: skip
 
 
 def test_answers_to_blinded_questions_are_read_as_the_versions_say() -> None:

@@ -5,7 +5,6 @@ task's version and write the new numbers below.
 """
 
 import functools
-from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +46,7 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph
 from tasks.training.classifier import train
-from tests.support.fingerprint import TRAINED, total
+from tests.support.fingerprint import TRAINED, version_test
 from tests.tasks.audits.unique_feature import made_up
 
 
@@ -174,8 +173,7 @@ def followed() -> pa.Table:
     return learning_curve(LearningCurve(made_up.TRAINING, made_up.evaluation(7), "twin"), ())
 
 
-@pytest.mark.parametrize(
-    ("function", "version", "computed", "rows", "expected"),
+test_a_task_computes_what_its_version_says = version_test(
     [
         (score, 2, scored, 1076, -9023.31372),
         (history, 1, of_each_epoch, 4, 11.0),
@@ -197,31 +195,20 @@ def followed() -> pa.Table:
         (retrace, 1, retraced, 2, 148.2),
         (choose_canaries, 1, of_the_chosen, 4, 420.0),
         (latents, 1, of_the_units, 768, 5.52272727),
-    ],
+    ]
 )
-def test_a_task_computes_what_its_version_says(
-    function: Callable[..., pa.Table], version: int, computed: Callable[[], pa.Table], rows: int, expected: float
-) -> None:
-    table = computed()
-    assert (version, rows) == (marks(function).version, table.num_rows)
-    assert expected == pytest.approx(total(table), rel=1e-6)
 
 
-@pytest.mark.trained
-@pytest.mark.parametrize(
-    ("function", "version", "computed", "rows", "expected"),
-    [
-        (influence, 1, traced, 48, 24367.37),
-        (train_with_canary, 2, trained, 2, 13.66777),
-        (learning_curve, 2, followed, 3, 36.05177),
-    ],
+test_a_task_that_trains_computes_what_its_version_says = pytest.mark.trained(
+    version_test(
+        [
+            (influence, 1, traced, 48, 24367.37),
+            (train_with_canary, 2, trained, 2, 13.66777),
+            (learning_curve, 2, followed, 3, 36.05177),
+        ],
+        TRAINED,
+    )
 )
-def test_a_task_that_trains_computes_what_its_version_says(
-    function: Callable[..., pa.Table], version: int, computed: Callable[[], pa.Table], rows: int, expected: float
-) -> None:
-    table = computed()
-    assert (version, rows) == (marks(function).version, table.num_rows)
-    assert expected == pytest.approx(total(table), rel=TRAINED)
 
 
 def test_a_training_by_rank_changes_its_version_with_that_of_every_training() -> None:
