@@ -33,7 +33,8 @@ TOYS = ROOT / "tests" / "toys"  # an audit of another package, whose jobs do not
 sys.path[:0] = [str(ROOT), str(TOYS)]
 
 from orchestrator.executors.calls import Call, Done, Item  # noqa: E402
-from orchestrator.executors.ray import RayExecutor, connect  # noqa: E402
+from orchestrator.executors.connection import connect  # noqa: E402
+from orchestrator.executors.ray import RayExecutor  # noqa: E402
 from orchestrator.inspection import explain  # noqa: E402
 from orchestrator.planning.plan import Plan  # noqa: E402
 from orchestrator.runs.lifecycle import start  # noqa: E402

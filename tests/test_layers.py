@@ -25,7 +25,10 @@ NEVER = {
     "engram": {"ray", "mlflow", "torch", "torchvision"},
 }
 ONLY = {
-    "ray": {f"orchestrator/{path}.py" for path in ("executors/ray", "executors/cluster", "searches/tuning")},
+    "ray": {
+        f"orchestrator/{path}.py"
+        for path in ("executors/cluster", "executors/connection", "executors/ray", "searches/tuning")
+    },
     "mlflow": {"orchestrator/tracking/server.py"},
 }
 INSIDE_FUNCTIONS = {

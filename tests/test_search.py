@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from orchestrator.executors import ray as cluster
+from orchestrator.executors.connection import connect
 from orchestrator.inspection.search_results import CUT, FRESH, RECOMMENDED, SEARCHED
 from orchestrator.run_folder.journal import Journal
 from orchestrator.searches import searching
@@ -40,7 +40,7 @@ def engram(tmp_path: Path, ray_cluster: Any) -> Shell:
 @pytest.fixture(scope="module")
 def connection(ray_cluster: Any) -> Iterator[None]:
     """One connection of this process for all its searches, so that a worker serves them all."""
-    with cluster.connect(ray_cluster.address):
+    with connect(ray_cluster.address):
         yield
 
 

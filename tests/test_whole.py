@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from orchestrator.executors import ray as cluster
+from orchestrator.executors.connection import connect
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import open_store
 from tests import chaos
@@ -69,7 +69,7 @@ def test_this_process_ray_and_any_grouping_give_the_same_tables(
     first, run = undisturbed[0], undisturbed[1]["run"]
     tables = [contents(first, run)]
     assert tables[0]
-    with cluster.connect(ray_cluster.address):  # the runs' workers serve both of them
+    with connect(ray_cluster.address):  # the runs' workers serve both of them
         for name, more in {
             "together": ("--address", "none", "--together", "4"),
             "ray": ("--address", ray_cluster.address),

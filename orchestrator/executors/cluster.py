@@ -1,11 +1,7 @@
-"""A Ray cluster from outside: whether one answers at an address, its machines, and which of its calls run."""
+"""A Ray cluster as an executor sees it: its machines, which of its calls run, and why one was lost."""
 
 from __future__ import annotations
 
-import os
-import socket
-import threading
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,70 +9,17 @@ from typing import Any
 from ray import exceptions
 from ray.core.generated.autoscaler_pb2 import GetClusterStatusReply
 
-from orchestrator.errors import ClusterError
 from orchestrator.executors.calls import Call
-from orchestrator.spec.specification import host_and_port
 
-PROBE_SECONDS = 3.0
-# HTTP/2, which gRPC speaks: the client's preface with an empty SETTINGS frame; a server answers with its own at once.
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-SETTINGS = 4
-CHECK = "is it up (`ray status` there), the port its GCS port (6379 by default), and open to this machine?"
 LABEL = "ray.io/node-group"  # of machines that Ray's launcher, or KubeRay, has started
 ANSWER_SECONDS = 5.0
-
-
-def reachable(host: str, port: int, seconds: float = PROBE_SECONDS) -> bool:
-    """Whether something accepts a connection there."""
-    try:
-        socket.create_connection((host, port), timeout=seconds).close()
-    except OSError:
-        return False
-    return True
-
-
-def probe(address: str) -> None:
-    """Raise ClusterError, within PROBE_SECONDS in all, unless a gRPC server answers at the address."""
-    host, port = host_and_port(address)
-    troubles = [f"no Ray cluster at {address}: no answer in {PROBE_SECONDS:g} s; {CHECK}"]
-
-    def ask() -> None:
-        troubles.append(_trouble(address, host, port, time.monotonic() + PROBE_SECONDS))
-
-    # In a thread, since a name lookup has no time limit.
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(PROBE_SECONDS)
-    if troubles[-1]:
-        raise ClusterError(troubles[-1])
-
-
-def _trouble(address: str, host: str, port: int, end: float) -> str:
-    """The problem at an address, in one line; empty if there is none."""
-    try:
-        connection = socket.create_connection((host, port), timeout=PROBE_SECONDS)
-    except OSError as error:
-        return f"no Ray cluster at {address}: {(error.strerror or str(error)).lower()}; {CHECK}"
-    with connection:
-        if os.environ.get("RAY_USE_TLS", "0") == "1" or _speaks_grpc(connection, end - 0.1):
-            return ""
-    return f"what answers at {address} is not Ray; is the port its GCS port (6379 by default)?"
-
-
-def _speaks_grpc(connection: socket.socket, end: float) -> bool:
-    """Whether the other side answers as an HTTP/2 server does, before `end` (monotonic seconds)."""
-    answer = b""
-    try:
-        connection.sendall(PREFACE)
-        while len(answer) < 9 and (left := end - time.monotonic()) > 0:
-            connection.settimeout(left)
-            received = connection.recv(64)
-            if not received:
-                return False
-            answer += received
-    except OSError:
-        return False
-    return len(answer) >= 9 and answer[3] == SETTINGS
+CAUSES: Mapping[type[Exception], tuple[str, bool]] = {  # why a call was lost, and whether its worker died of it
+    exceptions.WorkerCrashedError: ("its worker process died", True),
+    exceptions.OutOfMemoryError: ("its worker process was ended because the node ran out of memory", True),
+    exceptions.NodeDiedError: ("its node went away", False),
+    exceptions.TaskCancelledError: ("it was cancelled from outside", False),
+    exceptions.RuntimeEnvSetupError: ("its worker's environment could not be set up", False),
+}
 
 
 @dataclass(frozen=True)
@@ -134,3 +77,13 @@ def calls_with_slots(sent: Iterable[Sent], slots: int, gpus: float, now: float) 
         entry.since = now if entry.since is None else entry.since
         calls.append((entry.call, now - entry.since))
     return calls
+
+
+def reason(error: Exception) -> tuple[str, bool]:
+    """The cause of a lost call in one line, and whether its worker process died."""
+    for kind, (cause, died) in CAUSES.items():
+        if isinstance(error, kind):
+            return cause, died
+    origin = getattr(error, "cause", None) or error
+    first = next((line.strip() for line in str(origin).splitlines() if line.strip()), "")
+    return f"{type(origin).__name__}: {first}".rstrip(": "), False

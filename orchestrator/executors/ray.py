@@ -7,33 +7,27 @@ nothing, and its queue is bounded by a window. Its own messages go to its sessio
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import pickle
-import secrets
-import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import ray
-import ray._raylet
 from ray import cloudpickle, exceptions
-from ray._private import ray_constants
 from ray._private import worker as driver
 
 from orchestrator.errors import ClusterError
 from orchestrator.executors import cluster, worker
 from orchestrator.executors.calls import Call, Finished, Lost
-from orchestrator.executors.cluster import Machine, Sent, calls_with_slots, probe, reachable
-from orchestrator.executors.environment import ONE_THREAD, handler_kept, no_stderr, variables
+from orchestrator.executors.cluster import Machine, Sent, calls_with_slots
+from orchestrator.executors.connection import connect, reachable
+from orchestrator.executors.environment import ONE_THREAD
 from orchestrator.executors.gpu_packing import SHARERS
-from orchestrator.executors.guard import Guard
-from orchestrator.spec.specification import GpusName, host_and_port
+from orchestrator.spec.specification import GpusName
 
 ROOT = str(Path(__file__).resolve().parents[2])
-OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes travel
 LOOK_SECONDS = 2.0  # between checks of the cluster's size and health
 ANSWER_SECONDS = 5.0  # for the head to say which machines there are; it needs milliseconds
 HEAD_SECONDS = 20.0  # how long a head may be unreachable, or silent: it can be restarted
@@ -42,15 +36,6 @@ BEGUN_SECONDS = 10.0  # after which a call that was not taken out of the queue i
 END_SECONDS = 10.0  # for a worker to end itself; after three times as long its call is given up
 # Enough for no-op calls at full rate; a longer queue in Ray gains nothing.
 CALLS_PER_SLOT, MOST_CALLS = 16, 512
-# When the head is gone for a minute, Ray would end this process by itself, before it has closed its run.
-OURS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
-CAUSES: Mapping[type[Exception], tuple[str, bool]] = {  # why a call was lost, and whether its worker died of it
-    exceptions.WorkerCrashedError: ("its worker process died", True),
-    exceptions.OutOfMemoryError: ("its worker process was ended because the node ran out of memory", True),
-    exceptions.NodeDiedError: ("its node went away", False),
-    exceptions.TaskCancelledError: ("it was cancelled from outside", False),
-    exceptions.RuntimeEnvSetupError: ("its worker's environment could not be set up", False),
-}
 
 
 class RayExecutor:
@@ -243,7 +228,7 @@ class RayExecutor:
         if isinstance(answer, exceptions.TaskCancelledError) and (sent.taken or sent.asked is not None):
             self.submit(call)
             return None
-        return _lost_call(call, *reason(answer))
+        return _lost_call(call, *cluster.reason(answer))
 
     def _look(self) -> None:
         """Update the slots as nodes come and go. Raises ClusterError once the head is gone."""
@@ -298,125 +283,3 @@ class RayExecutor:
 
 def _lost_call(call: Call, cause: str, died: bool) -> Finished:
     return Finished(call, tuple(Lost(item.key, cause, died) for item in call.items))
-
-
-def reason(error: Exception) -> tuple[str, bool]:
-    """The cause of a lost call in one line, and whether its worker process died."""
-    for kind, (cause, died) in CAUSES.items():
-        if isinstance(error, kind):
-            return cause, died
-    origin = getattr(error, "cause", None) or error
-    first = next((line.strip() for line in str(origin).splitlines() if line.strip()), "")
-    return f"{type(origin).__name__}: {first}".rstrip(": "), False
-
-
-@contextlib.contextmanager
-def connect(address: str, cpus: int | None = None) -> Iterator[tuple[str, tuple[str, int] | None, Guard | None]]:
-    """Connect to a cluster; yields its address, its head's address (None for ray://), and the guard of our own."""
-    if ray.is_initialized():
-        head = ray.get_runtime_context().gcs_address
-        yield head, host_and_port(head), None
-        return
-    guard: Guard | None = None
-    with contextlib.ExitStack() as stack:
-        if address == "local":
-            guard = Guard()
-            stack.callback(guard.close)
-            token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-            _set(stack, {**OURS, **ONE_THREAD, **token, "RAY_worker_niceness": "0"})
-            stack.enter_context(_loopback())
-            with _variables(guard.variables):  # for Ray's processes, and none that is started later
-                _init(stack, address, num_cpus=cpus, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES)
-        else:
-            address = _auto_address() if address == "auto" else address
-            probe(address)
-            _set(stack, OURS)
-            _init(stack, address)
-        if address.startswith("ray://"):
-            yield address, None, None
-        else:
-            head = ray.get_runtime_context().gcs_address
-            yield head if address == "local" else address, host_and_port(head), guard
-
-
-def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
-    """Call ray.init silently and without its signal handler. Raises ClusterError, in one line, on any failure.
-
-    A SIGTERM that arrives inside meets Ray's own handler, which exits with its number; it counts as Ctrl-C here.
-    """
-    stack.callback(ray.shutdown)
-    _hush()
-    with handler_kept(signal.SIGTERM):
-        try:
-            if address != "local" and not address.startswith("ray://"):
-                with no_stderr():
-                    ray._raylet.GcsClient(address=address)  # fails at once on a wrong token; ray.init takes 20 s
-            ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL, **options)
-        except SystemExit:
-            raise KeyboardInterrupt from None
-        except Exception as error:
-            raise ClusterError(_refusal(address, error)) from error
-
-
-@contextlib.contextmanager
-def _loopback() -> Iterator[None]:
-    """Let a cluster that is started inside, and all its processes, listen on the loopback interface alone.
-
-    This is how Ray starts on macOS and Windows, by the same variable; a node's address of 127.0.0.1 it would replace
-    by that of the network. Ray has read the variable when it was imported, so its value is set, too.
-    """
-    before = ray_constants.ENABLE_RAY_CLUSTER
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        with _variables({ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"}):
-            yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
-
-
-def _refusal(address: str, error: Exception) -> str:
-    if "token" in str(error).lower():
-        return (
-            f"the Ray cluster at {address} refuses the token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN "
-            "(or RAY_AUTH_TOKEN_PATH) as the cluster has them"
-        )
-    where = "start on this machine" if address == "local" else f"be used at {address}"
-    return f"Ray cannot {where}: {reason(error)[0]}"
-
-
-def _auto_address() -> str:
-    """The address that `auto` means: RAY_ADDRESS, or a cluster that runs on this machine."""
-    named = os.environ.get("RAY_ADDRESS", "")
-    if named not in ("", "auto", "local"):
-        return named
-    from ray._private import services
-
-    try:
-        return str(services.canonicalize_bootstrap_address("auto"))
-    except ConnectionError as error:
-        raise ClusterError(
-            "no Ray cluster runs on this machine; start one with `ray start --head`, or leave the address at local"
-        ) from error
-
-
-def _variables(values: Mapping[str, str]) -> contextlib.AbstractContextManager[None]:
-    """Set environment variables inside the block; also restore PYTHONBREAKPOINT, which Ray sets by itself."""
-    return variables(values, "PYTHONBREAKPOINT")
-
-
-def _set(stack: contextlib.ExitStack, values: Mapping[str, str]) -> None:
-    """Set variables until the stack closes. Ray caches the first token that it sees, so it must be reset."""
-    stack.callback(read_token)
-    stack.enter_context(_variables(values))
-    read_token()
-
-
-def read_token() -> None:
-    """Make Ray read its authentication mode and token from the environment again."""
-    ray._raylet.Config.initialize("")
-    ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
-
-
-def _hush() -> None:
-    """Keep Ray's messages about dead workers off stdout, which it prints even without log_to_driver."""
-    driver.print_to_stdstream = lambda *_, **__: None

@@ -167,7 +167,8 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
     can be run: the same command goes on. So it does where the disk is full, which the result tells.
     """
     check(execution)
-    from orchestrator.searches import tuning  # imports ray
+    from orchestrator.executors.connection import connect  # imports ray, as does the next
+    from orchestrator.searches import tuning
 
     search = replace(search, start=resolve.pin_cells([search.start], store.digests())[0])
     kept = "state" if search.settings.rungs else execution.keep  # the next rung goes on from it
@@ -180,7 +181,7 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
     there.begin(_create_start_run(search, store))
     with lease.acquire([there.journal.folder], tell=lambda line: tell("told", line=line)):
         until = None if search.settings.budget is None else time.monotonic() + search.settings.budget
-        with tuning.connect(execution.address):
+        with connect(execution.address or "local"):  # which the search and the runs in this process share
             try:
                 left = _run_trials(tuning.run_tuner, evaluation, there, store, until, tell, observe)
                 if not left:

@@ -25,7 +25,6 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler
 from ray.tune.search.basic_variant import BasicVariantGenerator
 
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.executors import ray as cluster
 from orchestrator.executors.environment import variables
 from orchestrator.searches.definition import Choice, Domain, Range, Search
 from orchestrator.searches.evaluation import Evaluation
@@ -122,13 +121,6 @@ class Until(Stopper):  # type: ignore[misc]  # nor here
 
     def stop_all(self) -> bool:
         return self.over()
-
-
-@contextmanager
-def connect(address: str | None) -> Iterator[None]:
-    """A connection to a Ray cluster, which the search and the runs in this process share."""
-    with cluster.connect(address or "local"):
-        yield
 
 
 def run_tuner(evaluation: Evaluation, hear: Hear, over: Callable[[], bool]) -> None:

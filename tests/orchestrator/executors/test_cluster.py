@@ -11,7 +11,8 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.errors import ClusterError
-from orchestrator.executors.cluster import PREFACE, Sent, calls_with_slots, probe, reachable
+from orchestrator.executors.cluster import Sent, calls_with_slots
+from orchestrator.executors.connection import PREFACE, probe, reachable
 from orchestrator.spec.specification import host_and_port
 from tests.orchestrator.executors.jobs import call
 

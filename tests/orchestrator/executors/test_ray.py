@@ -437,7 +437,7 @@ ENDINGS = {
     # The head dies just after it was seen: for some milliseconds the port of a killed process is still open.
     "killed head": """
 from orchestrator.executors import ray as ours
-from orchestrator.executors.cluster import reachable
+from orchestrator.executors.connection import reachable
 seen = iter([True])
 ours.reachable = lambda *at, seconds: next(seen, None) or reachable(*at, seconds=seconds)
 behead("-KILL")

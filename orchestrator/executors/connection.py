@@ -1,0 +1,199 @@
+"""The connection to a Ray cluster: whether one answers at an address, and a cluster of our own on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import ray
+import ray._raylet
+from ray._private import ray_constants
+from ray._private import worker as driver
+
+from orchestrator.errors import ClusterError
+from orchestrator.executors.cluster import reason
+from orchestrator.executors.environment import ONE_THREAD, handler_kept, no_stderr, variables
+from orchestrator.executors.guard import Guard
+from orchestrator.spec.specification import host_and_port
+
+OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes travel
+# When the head is gone for a minute, Ray would end this process by itself, before it has closed its run.
+OURS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
+PROBE_SECONDS = 3.0
+# HTTP/2, which gRPC speaks: the client's preface with an empty SETTINGS frame; a server answers with its own at once.
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+SETTINGS = 4
+CHECK = "is it up (`ray status` there), the port its GCS port (6379 by default), and open to this machine?"
+
+
+def reachable(host: str, port: int, seconds: float = PROBE_SECONDS) -> bool:
+    """Whether something accepts a connection there."""
+    try:
+        socket.create_connection((host, port), timeout=seconds).close()
+    except OSError:
+        return False
+    return True
+
+
+def probe(address: str) -> None:
+    """Raise ClusterError, within PROBE_SECONDS in all, unless a gRPC server answers at the address."""
+    host, port = host_and_port(address)
+    troubles = [f"no Ray cluster at {address}: no answer in {PROBE_SECONDS:g} s; {CHECK}"]
+
+    def ask() -> None:
+        troubles.append(_trouble(address, host, port, time.monotonic() + PROBE_SECONDS))
+
+    # In a thread, since a name lookup has no time limit.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(PROBE_SECONDS)
+    if troubles[-1]:
+        raise ClusterError(troubles[-1])
+
+
+def _trouble(address: str, host: str, port: int, end: float) -> str:
+    """The problem at an address, in one line; empty if there is none."""
+    try:
+        connection = socket.create_connection((host, port), timeout=PROBE_SECONDS)
+    except OSError as error:
+        return f"no Ray cluster at {address}: {(error.strerror or str(error)).lower()}; {CHECK}"
+    with connection:
+        if os.environ.get("RAY_USE_TLS", "0") == "1" or _speaks_grpc(connection, end - 0.1):
+            return ""
+    return f"what answers at {address} is not Ray; is the port its GCS port (6379 by default)?"
+
+
+def _speaks_grpc(connection: socket.socket, end: float) -> bool:
+    """Whether the other side answers as an HTTP/2 server does, before `end` (monotonic seconds)."""
+    answer = b""
+    try:
+        connection.sendall(PREFACE)
+        while len(answer) < 9 and (left := end - time.monotonic()) > 0:
+            connection.settimeout(left)
+            received = connection.recv(64)
+            if not received:
+                return False
+            answer += received
+    except OSError:
+        return False
+    return len(answer) >= 9 and answer[3] == SETTINGS
+
+
+@contextlib.contextmanager
+def connect(address: str, cpus: int | None = None) -> Iterator[tuple[str, tuple[str, int] | None, Guard | None]]:
+    """Connect to a cluster; yields its address, its head's address (None for ray://), and the guard of our own."""
+    if ray.is_initialized():
+        head = ray.get_runtime_context().gcs_address
+        yield head, host_and_port(head), None
+        return
+    guard: Guard | None = None
+    with contextlib.ExitStack() as stack:
+        if address == "local":
+            guard = Guard()
+            stack.callback(guard.close)
+            token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+            _set(stack, {**OURS, **ONE_THREAD, **token, "RAY_worker_niceness": "0"})
+            stack.enter_context(_loopback())
+            with _variables(guard.variables):  # for Ray's processes, and none that is started later
+                _init(stack, address, num_cpus=cpus, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES)
+        else:
+            address = _auto_address() if address == "auto" else address
+            probe(address)
+            _set(stack, OURS)
+            _init(stack, address)
+        if address.startswith("ray://"):
+            yield address, None, None
+        else:
+            head = ray.get_runtime_context().gcs_address
+            yield head if address == "local" else address, host_and_port(head), guard
+
+
+def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
+    """Call ray.init silently and without its signal handler. Raises ClusterError, in one line, on any failure.
+
+    A SIGTERM that arrives inside meets Ray's own handler, which exits with its number; it counts as Ctrl-C here.
+    """
+    stack.callback(ray.shutdown)
+    _hush()
+    with handler_kept(signal.SIGTERM):
+        try:
+            if address != "local" and not address.startswith("ray://"):
+                with no_stderr():
+                    ray._raylet.GcsClient(address=address)  # fails at once on a wrong token; ray.init takes 20 s
+            ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL, **options)
+        except SystemExit:
+            raise KeyboardInterrupt from None
+        except Exception as error:
+            raise ClusterError(_refusal(address, error)) from error
+
+
+@contextlib.contextmanager
+def _loopback() -> Iterator[None]:
+    """Let a cluster that is started inside, and all its processes, listen on the loopback interface alone.
+
+    This is how Ray starts on macOS and Windows, by the same variable; a node's address of 127.0.0.1 it would replace
+    by that of the network. Ray has read the variable when it was imported, so its value is set, too.
+    """
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        with _variables({ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"}):
+            yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def _refusal(address: str, error: Exception) -> str:
+    if "token" in str(error).lower():
+        return (
+            f"the Ray cluster at {address} refuses the token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN "
+            "(or RAY_AUTH_TOKEN_PATH) as the cluster has them"
+        )
+    where = "start on this machine" if address == "local" else f"be used at {address}"
+    return f"Ray cannot {where}: {reason(error)[0]}"
+
+
+def _auto_address() -> str:
+    """The address that `auto` means: RAY_ADDRESS, or a cluster that runs on this machine."""
+    named = os.environ.get("RAY_ADDRESS", "")
+    if named not in ("", "auto", "local"):
+        return named
+    from ray._private import services
+
+    try:
+        return str(services.canonicalize_bootstrap_address("auto"))
+    except ConnectionError as error:
+        raise ClusterError(
+            "no Ray cluster runs on this machine; start one with `ray start --head`, or leave the address at local"
+        ) from error
+
+
+def _variables(values: Mapping[str, str]) -> contextlib.AbstractContextManager[None]:
+    """Set environment variables inside the block; also restore PYTHONBREAKPOINT, which Ray sets by itself."""
+    return variables(values, "PYTHONBREAKPOINT")
+
+
+def _set(stack: contextlib.ExitStack, values: Mapping[str, str]) -> None:
+    """Set variables until the stack closes. Ray caches the first token that it sees, so it must be reset."""
+    stack.callback(read_token)
+    stack.enter_context(_variables(values))
+    read_token()
+
+
+def read_token() -> None:
+    """Make Ray read its authentication mode and token from the environment again."""
+    ray._raylet.Config.initialize("")
+    ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def _hush() -> None:
+    """Keep Ray's messages about dead workers off stdout, which it prints even without log_to_driver."""
+    driver.print_to_stdstream = lambda *_, **__: None
