@@ -19,6 +19,7 @@ from typing import Any
 
 from ray import tune
 
+from orchestrator.executors.connection import connect
 from orchestrator.searches import searching, tuning
 from orchestrator.searches.definition import Search, Settings, build_search
 from orchestrator.spec.specification import Execution, Spec
@@ -85,7 +86,7 @@ def each(run: Callable[[int], object], trials: int) -> float:
 def main() -> None:
     trials = int(sys.argv[1]) if len(sys.argv) > 1 else 24
     os.environ["OMP_NUM_THREADS"] = "1"
-    with tempfile.TemporaryDirectory() as folder, tuning.connect("local"):
+    with tempfile.TemporaryDirectory() as folder, connect("local"):
         store = open_store(Path(folder) / "store")
         made(FEW, store)  # what is loaded once
         begun = time.perf_counter()
