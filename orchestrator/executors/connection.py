@@ -121,7 +121,7 @@ def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
 
     A SIGTERM that arrives inside meets Ray's own handler, which exits with its number; it counts as Ctrl-C here.
     """
-    stack.callback(ray.shutdown)
+    stack.callback(_shut_down)
     _hush()
     with handler_kept(signal.SIGTERM):
         try:
@@ -133,6 +133,26 @@ def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
             raise KeyboardInterrupt from None
         except Exception as error:
             raise ClusterError(_refusal(address, error)) from error
+
+
+def _shut_down() -> None:
+    """Disconnect from Ray, and end a cluster of our own, with SIGTERM handled as before all the while and afterwards.
+
+    On the way Ray's C++ part gives SIGTERM back to the system, which ends a process by it. Only the main thread may
+    set a handler, so another thread waits for Ray.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    if threading.current_thread() is not threading.main_thread() or handler is None:
+        ray.shutdown()
+        return
+    ending = threading.Thread(target=ray.shutdown, daemon=True)
+    ending.start()
+    try:
+        while ending.is_alive():
+            ending.join(0.01)
+            signal.signal(signal.SIGTERM, handler)
+    finally:
+        ending.join()
 
 
 @contextlib.contextmanager

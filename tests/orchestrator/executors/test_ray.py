@@ -71,6 +71,16 @@ def test_a_sigterm_while_ray_connects_counts_as_ctrl_c(
     assert before is signal.getsignal(signal.SIGTERM)
 
 
+def test_sigterm_is_handled_after_the_connection_too(ray_cluster: Any, store: Store) -> None:
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        RayExecutor(store.location, address=ray_cluster.address).close()
+        status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        assert int(status["SigCgt"], 16) >> (signal.SIGTERM - 1) & 1  # else it would end the process by itself
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_a_worker_that_dies_takes_only_its_own_call_with_it(executor: RayExecutor) -> None:
     executor.submit(call("die", 1.0, 2.0, first=1))
     executor.submit(call("double", 1.0, first=3))
