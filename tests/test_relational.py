@@ -16,7 +16,7 @@ from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Question
 from tests.dashboards.pages import words
-from tests.support.shell import Here, Shell
+from tests.support.shell import Here, Shell, refusals
 
 RUN = ("run", "relational", "--preset", "smoke", "scale=tiny", "--address", "none")
 ASKED = ("examples=600", "held_out=400", "length=128")
@@ -94,11 +94,6 @@ def test_a_toy_that_is_silent_is_not_judged(here: Here) -> None:
         here, "silent", "facts", lambda question, context: reads(question, context).replace("-1", ""), *ASKED
     )
     assert "Not judged: with the digits taken out of the contexts" in here(*RUN, *ASKED, silent).stdout
-
-
-def refusals(said: str) -> list[str]:
-    """The lines of stderr but those that a busy machine adds: which step it is at."""
-    return [line for line in said.splitlines() if line not in ("reading data", "planning")]
 
 
 def own(folder: Path) -> str:

@@ -16,7 +16,7 @@ import orchestrator
 from tasks.audits.unique_feature.measures import latents, learning_curve, panels
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tests.support.shell import Here
+from tests.support.shell import Here, refusals
 from tests.tasks.datasets import scans
 
 SMALL = {"scale": "tiny", "canaries": 3, "examples": 60, "epochs": 1, "probes": 20}
@@ -108,7 +108,7 @@ def test_words_and_pictures_are_burnt_into_a_folder_of_ones_own(own: Here) -> No
 def test_what_cannot_be_is_one_line(own: Here, setting: str, code: int, says: str) -> None:
     said = own(*BURN, setting, code=code).stderr.strip()
     assert says in said
-    assert 1 == len(said.splitlines())
+    assert 1 == len(refusals(said))
 
 
 SHAPE, LABEL, PROBE = "given.shape=28,28,1", "given.label=4", "probe=folder:few"
@@ -173,4 +173,4 @@ def test_a_model_file_and_its_owners_answers_have_one_rank_beside_references(own
 def test_references_that_cannot_serve_are_one_line(owner: Here, settings: tuple[str, ...], says: str) -> None:
     said = owner(*RUN, "given.models=owner.pt", SHAPE, *settings, code=2).stderr.strip()
     assert says in said
-    assert 1 == len(said.splitlines())
+    assert 1 == len(refusals(said))

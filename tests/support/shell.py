@@ -78,6 +78,11 @@ class Shell:
             time.sleep(0.02)
 
 
+def refusals(said: str) -> list[str]:
+    """The lines of stderr but those that a busy machine adds: which step it is at."""
+    return [line for line in said.strip().splitlines() if line not in ("reading data", "planning")]
+
+
 class Said(NamedTuple):
     """What a command said, and the code with which it ended."""
 

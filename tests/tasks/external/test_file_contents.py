@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from tasks.external.file_contents import check_contents, holds_tensors_alone
-from tests.support.shell import Shell
+from tests.support.shell import Shell, refusals
 
 ASKED = ("given.shape=8,8,1", "probe=digits", "feature=words:JANE DOE")
 
@@ -91,7 +91,7 @@ def test_planning_refuses_what_a_run_would_refuse(tmp_path: Path) -> None:
         said = engram("plan", "unique_feature", f"given.models={model}", *ASKED, code=code)
         assert told in said.stderr
         assert "Traceback" not in said.stderr
-        assert len(said.stderr.splitlines()) == 1
+        assert len(refusals(said.stderr)) == 1
 
 
 def test_pinning_loads_no_torch(tmp_path: Path) -> None:
