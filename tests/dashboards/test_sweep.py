@@ -42,7 +42,7 @@ def test_only_what_was_published_and_measured_is_drawn_with_its_cell_and_setting
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr(estimates, "forest", lambda *given: drawn.append(given) or "figure")
+    monkeypatch.setattr(estimates, "forests", lambda *given: drawn.append(given) or ["figure"])
     cells = sweep(
         ({"dropout": True}, [row(0.5, 0.25, '{"rank": 1}'), row(0.5, None), row(None, 0.1), row(math.nan, 0.1)]),
         ({"dropout": False}, [row(0.75, 0.5), row(0.5, math.inf)]),
