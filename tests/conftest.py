@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from orchestrator.store import open_store
 from tests.support.mlflow_server import client
 from tests.support.s3 import Server, served
 from tests.support.searches import Made, search
 from tests.support.shell import PATHS, STARTED
+
+# The time that an example takes depends on the machine's load and decides nothing.
+settings.register_profile("engram", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("engram")
 
 VARIABLES = (
     "PYTHONPATH",

@@ -48,14 +48,14 @@ def empty(height: int, width: int, boxes: list[Box]) -> list[Rectangle]:
 
 
 @given(st.integers(1, 8), st.integers(1, 8), BOXES)
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_the_periphery_is_the_best_of_all_empty_rectangles(height: int, width: int, boxes: list[Box]) -> None:
     every = empty(height, width, boxes)
     assert max(every, key=rank, default=NOWHERE) == periphery(height, width, boxes)
 
 
 @given(st.integers(1, 7), st.integers(1, 7), BOXES)
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_every_rectangle_that_cannot_be_enlarged_is_looked_at(height: int, width: int, boxes: list[Box]) -> None:
     every = set(empty(height, width, boxes))
     largest = {
@@ -70,7 +70,7 @@ def test_every_rectangle_that_cannot_be_enlarged_is_looked_at(height: int, width
 
 
 @given(st.integers(1, 8), st.integers(1, 8), BOXES)
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_strips_never_find_more_than_there_is(height: int, width: int, boxes: list[Box]) -> None:
     found = strips(height, width, boxes)
     assert found == NOWHERE or found in empty(height, width, boxes)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.datasets.boxed.partition import PART_NAMES, TRAINED, Partition, TrainingImages, equal_shares, split_pictures
@@ -83,7 +83,6 @@ def test_unboxed_pictures_are_shared_only_where_there_are_too_few_and_boxed_ones
     st.integers(0, 30),
     st.integers(0, 3),
 )
-@settings(deadline=None)
 def test_whatever_can_be_parted_is_parted_by_the_rules(
     classes: list[tuple[int, int]], size: int, public: int, seed: int
 ) -> None:
