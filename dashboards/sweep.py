@@ -67,18 +67,14 @@ def sweep(run: Run) -> Iterator[Figure]:
     lines = group_by_line(there, varied[1:])
     fits = len(lines) <= LINES and sum(len(place) + 2 for place in across.places) <= LETTERS
     title = f"How does the answer change with {' and '.join(varied)}?"
+    alt = " ".join(describe_estimate(cell, name) for name in names for cell in there if drawable(cell, name))
     of_all = "" if len(there) == len(cells) else f" {len(there)} of {len(cells)} cells are there yet."
     if not fits:
-        yield from cell_forests(there, names, title, of_all)
+        for figure in cell_forests(there, names, title):
+            yield replace(figure, caption=f"{figure.caption}{of_all}", alt=alt)
         return
     drawn = draw_panels(lines, names, across)
-    yield Figure(
-        "sweep",
-        title,
-        f"{drawn.caption}{of_all}",
-        " ".join(describe_estimate(cell, name) for name in names for cell in there if drawable(cell, name)),
-        drawn.svg,
-    )
+    yield Figure("sweep", title, f"{drawn.caption}{of_all}", alt, drawn.svg)
 
 
 def as_cell(run: Run, setting: Setting) -> Cell:
@@ -258,7 +254,7 @@ def draw_nulls(axes: Any, cells: Sequence[Cell], name: Name, across: SweepAxis) 
         axes.plot([at - 0.5, at + 0.5], [null, null], **drawing.NULL)
 
 
-def cell_forests(cells: Sequence[Cell], names: Sequence[Name], title: str, of_all: str) -> Iterator[Figure]:
+def cell_forests(cells: Sequence[Cell], names: Sequence[Name], title: str) -> Iterator[Figure]:
     """Forest plots with a row for each cell, for more cells than lines can show."""
     rows = [
         {**cell.rows[name], "metric": row_title(name), "setting": json.dumps(cell.setting), "published": None}
@@ -266,10 +262,8 @@ def cell_forests(cells: Sequence[Cell], names: Sequence[Name], title: str, of_al
         for cell in cells
         if drawable(cell, name)
     ]
-    alt = " ".join(describe_estimate(cell, name) for name in names for cell in cells if drawable(cell, name))
     for figure in estimates.forests(rows, "sweep", title):
-        caption = f"A row is a cell: {', '.join(cells[0].setting)}. {figure.caption}{of_all}"
-        yield replace(figure, caption=caption, alt=alt)
+        yield replace(figure, caption=f"A row is a cell: {', '.join(cells[0].setting)}. {figure.caption}")
 
 
 def row_title(name: Name) -> str:

@@ -24,7 +24,6 @@ from tests.support.shell import Shell
 
 ROOT = Path(__file__).resolve().parents[1]
 GIVEN = {
-    "ENGRAM_STORE": r"(s3:/)?/\S+",
     "ENGRAM_DATA": r"\S+",
     "MLFLOW_TRACKING_URI": r"\S+",
     "MLFLOW_EXPERIMENT_NAME": "engram",
@@ -35,7 +34,11 @@ GIVEN = {
 }
 
 
-VARIANTS = ("cluster.yaml", "examples/clusters/gcp.yaml", "examples/clusters/on_premises.yaml")
+VARIANTS: dict[str, dict[str, str]] = {  # each provider's configuration, and where the store of its machines is
+    "cluster.yaml": {"ENGRAM_STORE": r"s3://\S+", "AWS_REGION": r"[a-z0-9-]+"},
+    "examples/clusters/gcp.yaml": {"ENGRAM_STORE": r"/\S+", "ENGRAM_RUNS": r"/\S+"},
+    "examples/clusters/on_premises.yaml": {"ENGRAM_STORE": r"/\S+", "ENGRAM_RUNS": r"/\S+"},
+}
 
 
 def validate_cluster(path: str) -> dict[str, Any]:
@@ -75,9 +78,10 @@ def test_the_head_computes_nothing_and_gpu_machines_come_as_spot_and_on_demand(c
 
 
 @pytest.mark.parametrize("which", ["head", "worker"])
-def test_the_environment_is_given_before_ray_starts(variant: dict[str, Any], which: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", VARIANTS)
+def test_the_environment_is_given_before_ray_starts(path: str, which: str, tmp_path: Path) -> None:
     """The start commands are run as they stand, up to Ray's own, in a home of their own."""
-    *before, last = variant[f"{which}_start_ray_commands"]
+    *before, last = validate_cluster(path)[f"{which}_start_ray_commands"]
     assert "ray start" in last
     stub = tmp_path / "engram" / "venv" / "bin"
     stub.mkdir(parents=True)
@@ -91,15 +95,16 @@ def test_the_environment_is_given_before_ray_starts(variant: dict[str, Any], whi
             text=True,
         )
         assert 0 == done.returncode, done.stderr
-    for name, pattern in GIVEN.items():
+    for name, pattern in {**GIVEN, **VARIANTS[path]}.items():
         assert re.search(rf"^{name}={pattern}$", done.stdout, re.MULTILINE), name
     assert f"RAY_AUTH_TOKEN_PATH={tmp_path}/.ray/auth_token\n" in done.stdout
-    assert ("ENGRAM_STORE=s3://" in done.stdout) == ("AWS_REGION=" in done.stdout)
 
 
-def test_the_token_is_a_mounted_file_and_nothing_secret_is_written_in(cluster: dict[str, Any]) -> None:
-    text = (ROOT / "cluster.yaml").read_text()
-    assert "~/.ray/auth_token" == cluster["file_mounts"]["/home/ubuntu/.ray/auth_token"]
+@pytest.mark.parametrize("path", VARIANTS)
+def test_the_token_is_a_mounted_file_and_nothing_secret_is_written_in(path: str) -> None:
+    text = (ROOT / path).read_text()
+    cluster = validate_cluster(path)
+    assert "~/.ray/auth_token" == cluster["file_mounts"][f"/home/{cluster['auth']['ssh_user']}/.ray/auth_token"]
     assert "RAY_AUTH_TOKEN=" not in text
     assert None is re.search(r"[0-9a-f]{32}|AKIA[0-9A-Z]{16}|secret_access_key|password", text, re.IGNORECASE)
 

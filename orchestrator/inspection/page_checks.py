@@ -64,8 +64,7 @@ def existing(file: str) -> Path:
     try:
         if not path.is_dir():
             check_regular(path)
-            with path.open("rb") as opened:
-                opened.read(1)  # which some files of /proc refuse
+            path.open("rb").close()
     except FileError as error:
         raise SpecError(f"--file {error}") from None
     except OSError as error:
@@ -85,9 +84,12 @@ def find_at_path(entry: AuditedItem, path: Path) -> Thing | None:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes; OSError where it cannot be read."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """SHA-256 of a file's bytes. Raises SpecError where it cannot be read to its end."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise SpecError(f"--file {path}: {error.strerror or error}") from None
 
 
 def current_digest(thing: Thing) -> str:
