@@ -31,6 +31,7 @@ from orchestrator.inspection.pages import PAGE, PRIVATE_PAGE
 from orchestrator.inspection.search_results import QUESTION
 from orchestrator.quantities import format_count
 from orchestrator.store import Store
+from orchestrator.store.failure_log import FailureLog
 from orchestrator.store.listing import stored_keys
 from tasks.contract.schemas import SUMMARY
 
@@ -183,7 +184,8 @@ def failures(run: Run) -> Iterator[Failure]:
         if run.withholds:
             yield Failure(key, task, f"{_kind(error)}; `engram status {run.name}` tells it", "", key in tolerated)
         else:
-            yield Failure(key, task, error, run.store.failure(key) or "", key in tolerated)
+            log = FailureLog.from_text(run.store.failure(key) or "")
+            yield Failure(key, task, error, log.traceback, key in tolerated)
 
 
 def _kind(error: str) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from orchestrator.cli import ask, describe, inspect, run, search, streams, verify
+from orchestrator.cli import ask, describe, inspect, jobs, run, search, streams, verify
 from orchestrator.cli.store import DEBUG, one_line
 from orchestrator.cli.terminal import say, show
 from orchestrator.errors import EngramError
@@ -18,7 +18,7 @@ from orchestrator.errors import EngramError
 # In the order in which they are needed.
 GROUPS = {
     "Commands that run audits": ("ask", "list", "show", "plan", "run", "resume", "search", "probes"),
-    "Commands that look at runs": ("runs", "status", "results", "compare", "report", "ui", "explain"),
+    "Commands that look at runs": ("runs", "status", "logs", "cancel", "results", "compare", "report", "ui", "explain"),
     "Commands for the store and this machine": ("rerun", "verify", "doctor", "new"),
 }
 
@@ -118,6 +118,8 @@ COMMANDS: Mapping[str, Callable[..., Any]] = {
     "probes": run.probes,
     "runs": inspect.runs,
     "status": inspect.show_status,
+    "logs": jobs.logs,
+    "cancel": jobs.cancel,
     "results": inspect.results,
     "compare": inspect.compare,
     "report": inspect.report,

@@ -146,7 +146,7 @@ def failures(failed: Iterable[tuple[str, str, str]]) -> None:
     if len(alike) > LISTED:
         say(f"... and {len(alike) - LISTED} more kinds of failure")
     if alike:
-        say(f"a traceback is shown by: engram explain {next(iter(alike.values()))[0][:12]}")
+        say(f"its traceback and what it printed: engram logs {next(iter(alike.values()))[0][:12]}")
 
 
 def _advice(failed: Iterable[tuple[str, str, str]], again: str) -> str:

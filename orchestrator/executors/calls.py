@@ -13,7 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,8 +22,10 @@ import pyarrow as pa
 from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
 from orchestrator.executors import strategy_cache
 from orchestrator.executors.gpu_packing import GpuMeasurement
+from orchestrator.executors.printed import keep_printed
 from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store, WriteEffect, read_each
+from orchestrator.store.failure_log import FailureLog
 from orchestrator.store.provenance import commit, device, process, versions
 from tasks.contract.job import Function, marks
 from tasks.worker import checkpoints, compute_context
@@ -115,12 +117,13 @@ Outcome = Done | Failed | Missing | Lost | Refused
 
 @dataclass(frozen=True)
 class Computation:
-    """How a result was computed: seconds, jobs of the call, and what the task noted."""
+    """How a result was computed: seconds, jobs of the call, what the task noted, and what a failed one printed."""
 
     seconds: float
     together: int
     worker: str
     notes: Mapping[str, Any]
+    printed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -153,13 +156,15 @@ def perform(call: Call, store: Store) -> Finished:
             outcomes.append(inputs)
     settle = strategy_cache.choice_settler(store, *call.runs) if call.runs else compute_context.here()
     states = Checkpoints(store, call.keep)
-    with compute_context.use_context(
-        compute_context.ComputeContext(call.way, call.members, call.sharers, settle)
-    ) as notes:
+    context = compute_context.ComputeContext(call.way, call.members, call.sharers, settle)
+    with keep_printed() as printed, compute_context.use_context(context) as notes:
         for item, seconds, result in _results(ready, states):
-            made = Computation(seconds, len(ready), worker, dict(notes))
+            said = printed.texts() if isinstance(result, Exception) else {}
+            made = Computation(seconds, len(ready), worker, dict(notes), said)
             compute_context.note()  # clear: notes on this result do not belong to the next
             outcomes.append(_commit(item, result, made, store, states.left.pop(item.key, None)))
+            if marks(function_of(item)).many is None:
+                printed.clear()  # nor does what was printed
     if call.gpus:
         _let_go()
     return Finished(call, tuple(outcomes), tuple(states.messages))
@@ -267,7 +272,7 @@ def _commit(item: Item, result: pa.Table | Exception, made: Computation, store: 
         if "CUDA error" in str(result):
             raise Poisoned(_line(result))
         with contextlib.suppress(StoreError, OSError):
-            store.write_failure(item.key, text)
+            store.write_failure(item.key, _failure_log(text, made).to_text())
         return Failed(item.key, _line(result), text)
     if not isinstance(result, pa.Table):
         kind = type(result).__name__
@@ -300,7 +305,7 @@ def _record(item: Item, made: Computation) -> dict[str, Any]:
         "config": plain(item.config),
         "inputs": list(item.inputs),
         "seconds": made.seconds,
-        "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "finished": _now(),
         "together": made.together,
         "worker": made.worker,
         "commit": commit(),
@@ -308,6 +313,16 @@ def _record(item: Item, made: Computation) -> dict[str, Any]:
         **device(made.notes.get("device")),
     }
     return record | {name: value for name, value in made.notes.items() if name not in record}
+
+
+def _failure_log(text: str, made: Computation) -> FailureLog:
+    where = device(made.notes.get("device"))["device"]
+    return FailureLog(text, worker=made.worker, time=_now(), device=where, together=made.together, **made.printed)
+
+
+def _now() -> str:
+    """The time, UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _let_go() -> None:

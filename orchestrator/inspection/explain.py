@@ -14,6 +14,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store
+from orchestrator.store.failure_log import FailureLog
 from tasks.contract.job import Job, marks
 from tasks.worker.compute_context import STRATEGIES, ComputeContext, StrategyName, use_context
 
@@ -99,7 +100,8 @@ def key(store: Store, name: str) -> dict[str, Any]:
         return answer | {"state": "absent"}
     job, plan = _newest_planned_job(store, name, runs)
     absent = [below for below in plan.dependencies(name) if below not in stored]
-    traceback = store.failure(name)
+    failure = store.failure(name)
+    traceback = None if failure is None else FailureLog.from_text(failure).traceback
     living = any(status.status(journal, store).state == "running" for journal in runs)
     mark = marks(job.function)
     return answer | {

@@ -18,6 +18,7 @@ from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.run_folder import other_runs
+from orchestrator.run_folder.cancellation import Cancellation
 from orchestrator.run_folder.journal import Journal, cell_description, reopen_run, sweep_description
 from orchestrator.run_folder.other_runs import CheckpointGc, ConcurrentRuns
 from orchestrator.runs import finalise
@@ -134,6 +135,7 @@ def _run(
 
         name = sweep.run if sweep else names[0]
         session = Session(name, parts, store, observe, held=lambda: lost_run() is None, search=search)
+        cancellation = Cancellation(store, names if sweep is None else (sweep.run, *names), clock.monotonic)
         neighbours = ConcurrentRuns(runs, names, leases.since, now, clock.monotonic)
         seconds = other_runs.mean_seconds(runs)
 
@@ -164,6 +166,7 @@ def _run(
             seconds=seconds,
             timeout=execution.timeout,
             elsewhere=neighbours.find_claims,
+            cancelled=cancellation.look,
             ours=check_ours,
             states=states,
             clock=clock,

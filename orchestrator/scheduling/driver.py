@@ -49,8 +49,8 @@ class Driver:
 
     `way`, `together` (the most models in one step) and the `runs` that store the strategy choices go with each call.
     `timeout` is the most seconds a job may take; None derives it from jobs of the same kind. `elsewhere` gives what
-    other runs compute, `ours` raises Held once another driver has this run, and `states` decides which states of
-    trainings are removed.
+    other runs compute, `cancelled` the reason to end if somebody asked for it, `ours` raises Held once another driver
+    has this run, and `states` decides which states of trainings are removed.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class Driver:
         seconds: Mapping[str, float] | None = None,
         timeout: float | None = None,
         elsewhere: Elsewhere | None = None,
+        cancelled: Callable[[], str | None] = lambda: None,
         ours: Callable[[], None] = lambda: None,
         states: CheckpointGc | None = None,
         clock: Clock = SYSTEM,
@@ -86,6 +87,7 @@ class Driver:
         self._seconds = dict(seconds or {})
         self._limits = TimeLimits(timeout)
         self._elsewhere = elsewhere
+        self._cancelled = cancelled
         self._ours = ours
         self._states = states
         self._clock = clock
@@ -135,6 +137,8 @@ class Driver:
             self._receive(schedule, executor)
             if self._deadline is not None and self._clock.monotonic() > self._deadline:
                 self.stop.ask("time limit")
+            if (reason := self._cancelled()) is not None:
+                self.stop.ask(reason)
         self._wind_down(schedule, executor)
 
     @property

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,7 +35,8 @@ class Part:
     With the trouble `choose` each part is computed in a way that is settled for the run, and says so; the one that
     chooses takes `seconds` for it, and logs it in `chosen.log`. With `choose, die` its process dies after that.
     With the trouble `wait` each part from number `at` on says in `began.log` that it has begun, and waits for the file
-    `go`: so that a test knows what is under way, however busy the machine.
+    `go`: so that a test knows what is under way, however busy the machine. With `speak` a part prints a line and warns
+    before it raises.
     """
 
     number: int = 0
@@ -81,7 +84,10 @@ def compute(config: Part) -> pa.Table:
     elif config.seconds:
         time.sleep(config.seconds)
     if config.number == config.at and not (Path(config.folder) / "mended").exists():
-        if config.trouble == "raise":
+        if config.trouble == "speak":
+            sys.stdout.write(f"part {config.number} speaks\n")
+            warnings.warn("this will not end well", stacklevel=1)
+        if config.trouble in ("raise", "speak"):
             raise ValueError(f"part {config.number} cannot be had")
         if config.trouble == "die":
             os.kill(os.getpid(), signal.SIGKILL)

@@ -174,7 +174,7 @@ def test_failures_of_one_kind_are_one_line(capsys: pytest.CaptureFixture[str]) -
     assert [
         "failed: net.train aaaa and 1 more job: no memory",
         "failed: sum cccc: nan",
-        "a traceback is shown by: engram explain aaaa",
+        "its traceback and what it printed: engram logs aaaa",
     ] == capsys.readouterr().err.splitlines()
 
 

@@ -1,0 +1,135 @@
+"""What happened in a run, line by line, and what is known of one of its jobs: where it ran and what it printed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.inspection import explain, status
+from orchestrator.quantities import format_count, format_duration
+from orchestrator.run_folder.journal import ENDS, Journal, MergedLog
+from orchestrator.run_folder.progress import Event
+from orchestrator.store import Store, lease
+from orchestrator.store.failure_log import FailureLog
+
+QUIET = ("stored", "ready", "step")  # events that are not lines of a log
+
+
+@dataclass(frozen=True)
+class JobLog:
+    """A job: its task, key and state, the runs that plan it, and where, when and on what it ran last.
+
+    `seeds` are its config's fields of that name, by path. `printed` are the ends of stdout and stderr of a failed one.
+    `lines` tell what happened to it in these runs.
+    """
+
+    key: str
+    task: str
+    state: str
+    runs: tuple[str, ...]
+    worker: str
+    time: str
+    device: str
+    together: int
+    seeds: Mapping[str, int]
+    traceback: str
+    printed: Mapping[str, str]
+    lines: tuple[str, ...]
+
+
+def run_lines(journal: Journal, store: Store, follow: bool = False, seconds: float = 1.0) -> Iterator[str]:
+    """What happened since the last start of a run or sweep, a line for each event; of a search, of its trials.
+
+    With `follow` the lines go on as they come until no driver is left.
+    """
+    runs = [journal.sibling(name) for name in journal.about().get("cells", [journal.run])]
+    log = MergedLog(runs)
+    first = True
+    while True:
+        store.folder("runs")  # fetches what other machines have written meanwhile
+        driven = follow and any(lease.holder(run.folder) for run in (journal, *runs))
+        events = log.read(settled=not driven)
+        starts = [at for at, event in enumerate(events) if event["event"] == "started"]
+        if first and starts:
+            events = events[starts[-1] :]
+        first = first and not starts
+        yield from _event_lines(events)
+        if not driven:
+            return
+        time.sleep(seconds)
+
+
+def job_log(store: Store, key: str) -> JobLog:
+    """What is known of a job. SpecError if its key is neither planned nor stored."""
+    answer = explain.key(store, key)
+    text = store.failure(key) if answer["state"] != "stored" else None
+    failure = FailureLog.from_text(text or "")
+    events = [event for run in answer["runs"] for event in _events_of(status.find(store, run), key)]
+    return JobLog(
+        key=key,
+        task=answer.get("task", ""),
+        state=answer["state"],
+        runs=tuple(answer["runs"]),
+        worker=answer.get("worker") or failure.worker,
+        time=answer.get("finished") or failure.time,
+        device=answer.get("device") or failure.device,
+        together=answer.get("together") or failure.together,
+        seeds=_seeds(answer.get("config")),
+        traceback=failure.traceback,
+        printed={name: text for name, text in (("stdout", failure.stdout), ("stderr", failure.stderr)) if text},
+        lines=tuple(_event_lines(sorted(events, key=lambda event: str(event["time"])))),
+    )
+
+
+def _events_of(journal: Journal, key: str) -> list[Event]:
+    return [event for event in journal.events() if event.get("key") == key]
+
+
+def _seeds(config: Any, path: str = "") -> dict[str, int]:
+    """The fields of a plain config that are called `seed`, by their dotted path."""
+    found: dict[str, int] = {}
+    if isinstance(config, Mapping):
+        for name, value in config.items():
+            where = f"{path}.{name}" if path else str(name)
+            if name == "seed" and isinstance(value, int):
+                found[where] = value
+            found |= _seeds(value, where)
+    elif isinstance(config, Sequence) and not isinstance(config, str):
+        for at, value in enumerate(config):
+            found |= _seeds(value, f"{path}.{at}")
+    return found
+
+
+def _event_lines(events: Iterable[Event]) -> Iterator[str]:
+    for event in events:
+        if event["event"] not in QUIET:
+            yield f"{str(event['time'])[:19].replace('T', ' ')}  {_describe(event)}"
+
+
+def _describe(event: Event) -> str:
+    """An event in words, without its time."""
+    kind = event["event"]
+    job = f"{event.get('task', '')} {event['key'][:12]}" if "key" in event else ""
+    match kind:
+        case "started":
+            stored = f", {event['stored']} of them stored already" if event["stored"] else ""
+            return f"started by {event['driver']}: {format_count(event['planned'], 'job')}{stored}"
+        case "done":
+            return f"done: {job} in {format_duration(event['seconds'])} by {event['worker']}"
+        case "failed" if job:
+            return f"failed: {job}: {event.get('error', '')}; engram logs {event['key'][:12]}"
+        case "missing":
+            return f"inputs missing: {job}: {', '.join(key[:12] for key in event['inputs'])}"
+        case "told":
+            return str(event["line"])
+        case "tolerated":
+            return f"tolerated: {format_count(len(event['keys']), 'job')} that failed"
+        case _ if kind in ENDS and "jobs" in event:
+            jobs = event["jobs"]
+            note = f": {event['note']}" if event.get("note") else ""
+            return f"{kind}{note}; {jobs['stored']} of {jobs['planned']} jobs stored, {jobs['failed']} failed"
+        case _:
+            why = event.get("cause") or event.get("problem") or ""
+            return f"{kind}: {job}" + (f": {why}" if why else "")
