@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from orchestrator.executors.printed import keep_printed
+from orchestrator.run_folder.cancellation import LOOK_SECONDS, request_cancellation
+from orchestrator.store import open_store
 from orchestrator.store.failure_log import PRINTED_BYTES, FailureLog
 from tests.support.shell import Here, Shell
 
@@ -90,10 +93,10 @@ def test_a_run_is_cancelled_from_another_process_and_continued(engram: Shell, tm
     engram.await_begun(1, run)
     here = Here(tmp_path)
     assert "is asked to end toys-" in here("cancel", "toys").stdout
-    kept = tmp_path / "engram-store" / "runs"
-    if address == "none":  # the driver computes by itself, and looks when the call has ended
-        engram.go()
-    engram.until(lambda: not list(kept.glob("*/ways/cancel.json")), None)
+    if address == "none":  # the driver computes by itself, and looks when a call has ended, a while after its last look
+        time.sleep(LOOK_SECONDS)
+    else:
+        engram.until(lambda: not list(tmp_path.glob("engram-store/runs/*/ways/cancel.json")), run)
     engram.go()
     said = run.communicate(timeout=120)[1]
     assert 130 == run.returncode, said
@@ -104,9 +107,6 @@ def test_a_run_is_cancelled_from_another_process_and_continued(engram: Shell, tm
 
 
 def test_a_request_from_before_a_start_does_not_end_it(here: Here) -> None:
-    from orchestrator.run_folder.cancellation import request_cancellation
-    from orchestrator.store import open_store
-
     ended = here.json("run", "toys", "--address", "none", "parts=2")
     request_cancellation(open_store(str(here.folder / "engram-store"), create=False), ended["run"], "now")
     for path in here.results():

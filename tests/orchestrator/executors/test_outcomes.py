@@ -17,6 +17,7 @@ from orchestrator.errors import Absent, Damaged, StoreError, Unreadable, Unwrita
 from orchestrator.executors import calls
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Poisoned, Refused, perform
 from orchestrator.store import Store, WriteEffect
+from orchestrator.store.failure_log import FailureLog
 from orchestrator.store.local import LocalStore
 from tasks.contract.job import Inputs, task
 from tasks.worker import checkpoints
@@ -232,7 +233,7 @@ def test_an_error_of_the_task_is_final_and_kept_beside_the_store(
     assert (key(1), line) == (outcome.key, outcome.error)
     assert outcome.traceback.startswith("Traceback")
     assert "in summed" in outcome.traceback
-    assert outcome.traceback == store.failure(key(1))
+    assert outcome.traceback == FailureLog.from_text(store.failure(key(1)) or "").traceback
     of(store, item(1, Asked(5), task=task))
     assert store.failure(key(1)) is None  # it has succeeded since
 
