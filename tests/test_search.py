@@ -213,6 +213,17 @@ def test_ctrl_c_stops_a_search_and_tells_how_to_go_on(engram: Shell) -> None:
     assert "engram search --resume tunable-search-" in said
 
 
+def test_a_search_is_cancelled_from_another_process(engram: Shell, here: Here) -> None:
+    run = engram.start("search", "tunable", f"folder={engram.folder}", "wait=true", *ASKED, "--trials", "2")
+    engram.await_begun(1, run)
+    (folder,) = engram.folder.glob("engram-store/runs/tunable-search-*")
+    here("cancel", folder.name)
+    engram.go()
+    _, said = run.communicate()
+    assert 130 == run.returncode, said
+    assert "not ended: cancelled by " in said
+
+
 def test_resume_takes_up_the_search_of_a_trial_that_was_cut_off(engram: Shell, here: Here) -> None:
     """The trial's run is the newest that has not finished, and the search does not know of it yet."""
     run = engram.start("search", "tunable", "epochs=2", f"folder={engram.folder}", "--over", "wait=false,true",

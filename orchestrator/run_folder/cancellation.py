@@ -12,6 +12,7 @@ from orchestrator.errors import StoreError
 from orchestrator.store import Store
 
 REQUEST = "cancel.json"
+CANCELLED = "cancelled by"  # begins the reason that a request gives
 LOOK_SECONDS = 1.0  # between looks of a driver into a folder
 LOOK_SECONDS_REMOTE = 15.0  # into a bucket, where a look is a request
 
@@ -41,7 +42,7 @@ class Cancellation:
             return None
         self._looked = now
         requesters = [by for run in self._runs if (by := self._take(run)) is not None]
-        return f"cancelled by {requesters[0]}" if requesters else None
+        return f"{CANCELLED} {requesters[0]}" if requesters else None
 
     def _take(self, run: str) -> str | None:
         """Who asked to end the run; the request is taken out of the store."""

@@ -22,6 +22,7 @@ from orchestrator.inspection.search_results import CUT, FRESH, START
 from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import plan_of
+from orchestrator.run_folder.cancellation import CANCELLED, Cancellation
 from orchestrator.run_folder.journal import Journal, cell_description
 from orchestrator.runs import finalise
 from orchestrator.scheduling.driver import Observer
@@ -146,7 +147,7 @@ class SearchOutcome:
     @property
     def exit_code(self) -> int:
         if self.left:
-            return 130 if self.left in SIGNALS else 1
+            return 130 if self.left in SIGNALS or self.left.startswith(CANCELLED) else 1
         return 3 if self.failed else 0
 
     @property
@@ -183,7 +184,8 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
         until = None if search.settings.budget is None else time.monotonic() + search.settings.budget
         with connect(execution.address or "local"):  # which the search and the runs in this process share
             try:
-                left = _run_trials(tuning.run_tuner, evaluation, there, store, until, tell, observe)
+                cancellation = Cancellation(store, [search.name], time.monotonic)
+                left = _run_trials(tuning.run_tuner, evaluation, there, store, until, cancellation, tell, observe)
                 if not left:
                     left = _audit_again(evaluation, there, store, tell, observe)
             except Unwritable as error:  # a full disk: what has ended is stored
@@ -213,6 +215,7 @@ def _run_trials(
     there: SearchFolder,
     store: Store,
     until: float | None,
+    cancellation: Cancellation,
     tell: Callable[..., None],
     observe: Observer | None,
 ) -> str:
@@ -227,6 +230,7 @@ def _run_trials(
         return f"what it begins from is {start.state}: {start.note or 'it has no estimate'}"
     broken: list[Trial] = []
     unwritten: list[str] = []
+    cancelled: list[str] = []
     made: list[Trial] = []
 
     def hear(trial: Trial) -> None:
@@ -241,14 +245,16 @@ def _run_trials(
         tell("step", step=f"{len(made) - len(broken)} of {search.trials} trials made")
 
     def over() -> bool:
-        return bool(broken or unwritten) or (until is not None and time.monotonic() > until)
+        if (reason := cancellation.look()) is not None:
+            cancelled.append(reason)
+        return bool(broken or unwritten or cancelled) or (until is not None and time.monotonic() > until)
 
     tell("step", step=f"none of {search.trials} trials made")
     tuned(evaluation, hear, over)
     if broken:
         return f"trial {broken[0].number} was interrupted: {broken[0].note}"
-    if unwritten:
-        return unwritten[0]
+    if unwritten or cancelled:
+        return (unwritten or cancelled)[0]
     if len(made) < search.trials:
         return f"the budget was spent after {len(made)} of {search.trials} trials"
     return ""
