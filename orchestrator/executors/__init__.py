@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from orchestrator.executors.calls import Call, Finished
 from orchestrator.spec.specification import GpusName
+from orchestrator.store import Store
 
 
 class Executor(Protocol):
@@ -51,12 +52,21 @@ class Executor(Protocol):
     def close(self) -> None: ...
 
 
-def open_executor(address: str | None, store: str, gpus: GpusName = "auto") -> Executor:
-    """The executor for an address: `none` is this process, anything else Ray (None: a cluster on this machine)."""
+def open_executor(address: str | None, store: Store, gpus: GpusName = "auto", data: Sequence[Any] = ()) -> Executor:
+    """The executor for an address: `none` is this process, anything else Ray (None: a cluster on this machine).
+
+    Raises ClusterError unless every node of a cluster has the same code and versions, the store, and these pinned data.
+    """
     if address == "none":
         from orchestrator.executors.local import LocalExecutor
 
-        return LocalExecutor(store, gpus)
+        return LocalExecutor(store.location, gpus)
     from orchestrator.executors.ray import RayExecutor
 
-    return RayExecutor(store, address=address or "local", gpus=gpus)
+    executor = RayExecutor(store.location, address=address or "local", gpus=gpus)
+    try:
+        executor.check_nodes(store, data)
+    except BaseException:
+        executor.close()
+        raise
+    return executor

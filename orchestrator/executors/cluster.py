@@ -24,10 +24,17 @@ CAUSES: Mapping[type[Exception], tuple[str, bool]] = {  # why a call was lost, a
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine of a cluster, with its resources and labels."""
+    """A machine of a cluster, with its resources and labels, Ray's id of it, and the name that people know it by."""
 
     resources: Mapping[str, float]
     labels: Mapping[str, str]
+    id: str
+    name: str
+
+    @property
+    def computes(self) -> bool:
+        """Whether calls may run there: a head may have nothing to compute on."""
+        return any(self.resources.get(kind, 0) > 0 for kind in ("CPU", "GPU"))
 
 
 def lack_gpus(gcs_client: Any) -> bool:

@@ -17,15 +17,18 @@ from typing import Any
 import ray
 from ray import cloudpickle, exceptions
 from ray._private import worker as driver
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.errors import ClusterError
-from orchestrator.executors import cluster, worker
+from orchestrator.executors import cluster, nodes, worker
 from orchestrator.executors.calls import Call, Finished, Lost
 from orchestrator.executors.cluster import Machine, Sent, calls_with_slots
 from orchestrator.executors.connection import connect, reachable
 from orchestrator.executors.environment import ONE_THREAD
 from orchestrator.executors.gpu_packing import SHARERS
 from orchestrator.spec.specification import GpusName
+from orchestrator.store import Store
+from orchestrator.store.provenance import identity
 
 ROOT = str(Path(__file__).resolve().parents[2])
 LOOK_SECONDS = 2.0  # between checks of the cluster's size and health
@@ -65,22 +68,51 @@ class RayExecutor:
         self._proven = False  # whether a worker has answered
         self._looked = self._head_seen = time.monotonic()
         self._close = contextlib.ExitStack()
+        self._joined = not ray.is_initialized()
         try:
             self._address, self._head, self._guard = self._close.enter_context(connect(address, cpus))
             self._own = self._guard is not None
-            nodes = self._nodes()
-            if nodes is None:
+            machines = self._nodes()
+            if machines is None:
                 raise ClusterError(f"the head of the Ray cluster at {self._address} does not answer")
-            self._measure(nodes)
+            self._measure(machines)
         except BaseException:
             self._close.close()
             raise
         cloudpickle.register_pickle_by_value(worker)
         environment = {name: value for name, value in os.environ.items() if name.startswith("ENGRAM_")}
         environment |= ONE_THREAD
+        self._environment = environment
+        wanted = None if self._own else identity()
         # Ray lets calls that ask for no GPU see all of them (observed), and torch would take the first.
-        self._on_cpu = ray.remote(worker.entry(ROOT, environment | {"CUDA_VISIBLE_DEVICES": ""}, store))
-        self._on_gpu = worker.entry(ROOT, environment, store)
+        self._on_cpu = ray.remote(worker.entry(ROOT, environment | {"CUDA_VISIBLE_DEVICES": ""}, store, wanted))
+        self._on_gpu = worker.entry(ROOT, environment, store, wanted)
+
+    def check_nodes(self, store: Store, data: Sequence[Any]) -> None:
+        """Raise ClusterError, in one line, unless every node of a cluster that was there before can do the run's work.
+
+        Nodes that join later are asked for their code and versions by each of their workers.
+        """
+        if self._own or not self._joined:
+            return
+        names = {node.id: node.name for node in self._nodes() or () if node.computes}
+        nodes.check_nodes(names, store, data, lambda question: self._ask_nodes(question, list(names)))
+
+    def _ask_nodes(self, question: bytes, ids: Sequence[str]) -> dict[str, str]:
+        """The answers of these nodes. One that went away meanwhile counts as well, one that is silent is left out."""
+        remote = ray.remote(worker.asking(ROOT, self._environment))
+        sent = {}
+        for node in ids:
+            there = NodeAffinitySchedulingStrategy(node, soft=False)
+            options = {"name": "check node", "num_cpus": 0, "max_retries": 0, "scheduling_strategy": there}
+            sent[remote.options(**options).remote(question, node)] = node
+        ready, _ = ray.wait(list(sent), num_returns=len(sent), timeout=nodes.ANSWER_SECONDS)
+        answers = {sent[reference]: self._answer(reference) for reference in ready}
+        left = {node.id for node in self._nodes() or ()}
+        for node, answer in answers.items():
+            if isinstance(answer, Exception):
+                answers[node] = nodes.GONE if node not in left else f"cannot work: {cluster.reason(answer)[0]}"
+        return {node: str(answer) for node, answer in answers.items()}
 
     def submit(self, call: Call) -> None:
         gpus = min(call.gpus, self.gpus)
@@ -218,9 +250,9 @@ class RayExecutor:
         if isinstance(answer, exceptions.LocalRayletDiedError):
             raise ClusterError(f"Ray's daemon on this machine died ({self._address}); the same command goes on")
         if isinstance(answer, str) and not self._proven:
-            raise ClusterError(f"a worker cannot import Engram ({answer}); every node needs the same installation")
+            raise ClusterError(f"a worker cannot compute ({answer}); every node needs the same installation")
         if isinstance(answer, str):
-            return _lost_call(call, f"nothing to import there: {answer}", died=False)
+            return _lost_call(call, f"another installation there: {answer}", died=False)
         if sent.ending is not None:
             return _lost_call(call, sent.why, died=True)
         if isinstance(answer, exceptions.TaskCancelledError) and self._halted:
@@ -236,11 +268,11 @@ class RayExecutor:
         if now - self._looked < LOOK_SECONDS:
             return
         up = self._head is None or reachable(*self._head, seconds=1.0)
-        nodes = self._nodes() if up else None
+        machines = self._nodes() if up else None
         self._looked = now = time.monotonic()
-        if nodes is not None:
+        if machines is not None:
             self._head_seen = now
-            self._measure(nodes)
+            self._measure(machines)
         elif (self._own and not up) or now - self._head_seen > HEAD_SECONDS:
             if self._guard is not None:
                 self._guard.kill_stopped_processes()  # a stopped head would keep `close` waiting
@@ -252,29 +284,47 @@ class RayExecutor:
         Not `ray.nodes`: if the head dies while it is asked, that call comes back only after minutes.
         """
         if self._head is None:
-            return [Machine(node["Resources"], node["Labels"]) for node in ray.nodes() if node["Alive"]]
+            return [
+                Machine(
+                    node["Resources"],
+                    node["Labels"],
+                    node["NodeID"],
+                    f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})",
+                )
+                for node in ray.nodes()
+                if node["Alive"]
+            ]
         try:
-            nodes = driver.global_worker.gcs_client.get_all_node_info(timeout=ANSWER_SECONDS).values()
+            found = driver.global_worker.gcs_client.get_all_node_info(timeout=ANSWER_SECONDS).values()
         except exceptions.RpcError:
             return None
-        return [Machine(node.resources_total, node.labels) for node in nodes if node.state == node.ALIVE]
+        return [
+            Machine(
+                node.resources_total,
+                node.labels,
+                node.node_id.hex(),
+                f"{node.node_manager_hostname} ({node.node_manager_address})",
+            )
+            for node in found
+            if node.state == node.ALIVE
+        ]
 
-    def _measure(self, nodes: Sequence[Machine]) -> None:
-        cpus, gpus = (int(sum(node.resources.get(kind, 0) for node in nodes)) for kind in ("CPU", "GPU"))
+    def _measure(self, machines: Sequence[Machine]) -> None:
+        cpus, gpus = (int(sum(each.resources.get(kind, 0) for each in machines)) for kind in ("CPU", "GPU"))
         if self._own and not cpus:
             raise ClusterError("Ray's daemon on this machine died; the same command goes on")
         self.slots = max(1, cpus)
         self.window = max(2 * self.slots, min(CALLS_PER_SLOT * self.slots, MOST_CALLS))
         self._cpus_there, self._gpus_there = cpus, gpus
         self._had_gpus |= gpus > 0
-        self.gpus = 0 if self._wanted == "none" else gpus or int(self._expects_gpus(nodes))
-        self._alone = gpus > 1 and any(node.resources.get("GPU", 0) > 1 for node in nodes)
+        self.gpus = 0 if self._wanted == "none" else gpus or int(self._expects_gpus(machines))
+        self._alone = gpus > 1 and any(each.resources.get("GPU", 0) > 1 for each in machines)
 
-    def _expects_gpus(self, nodes: Sequence[Machine]) -> bool:
+    def _expects_gpus(self, machines: Sequence[Machine]) -> bool:
         """Whether a cluster that has no GPU may get one: calls that ask for it make an autoscaler start a machine."""
         if self._own or self._wanted == "wait" or self._had_gpus:
             return not self._own
-        if self._barren or not any(cluster.LABEL in node.labels for node in nodes):
+        if self._barren or not any(cluster.LABEL in each.labels for each in machines):
             return False
         if self._head is not None and any(sent.call.gpus for sent in self._pending.values()):
             self._barren = cluster.lack_gpus(driver.global_worker.gcs_client)

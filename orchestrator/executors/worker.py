@@ -43,8 +43,14 @@ def pin(root: str) -> None:
         sys.path[:] = before if root in before else [*before, root]
 
 
-def entry(root: str, environment: Mapping[str, str], store: str) -> Callable[[bytes], bytes | str]:
-    """The function to send: takes a pickled call; returns a pickled Finished, or a text where Engram is missing."""
+def entry(
+    root: str, environment: Mapping[str, str], store: str, identity: Mapping[str, str] | None = None
+) -> Callable[[bytes], bytes | str]:
+    """The function to send: takes a pickled call; returns a pickled Finished, or a text where it cannot be computed.
+
+    That is where Engram is missing, or is another than the `identity` of the driver: a key does not hold the code, so
+    nothing may be computed by any other.
+    """
     ready: list[Any] = []  # our module of calls and the open store, once per process
 
     def run(call: bytes) -> bytes | str:
@@ -57,6 +63,8 @@ def entry(root: str, environment: Mapping[str, str], store: str) -> Callable[[by
                 pin(root)
                 calls = importlib.import_module("orchestrator.executors.calls")
                 stores = importlib.import_module("orchestrator.store")
+                if identity is not None and (differing := _differing(identity)):
+                    return f"{socket.gethostname()}: {differing}"
                 ready.append((calls, stores.open_store(store, create=False)))
             work = pickle.loads(call)
         except ImportError as error:
@@ -68,3 +76,24 @@ def entry(root: str, environment: Mapping[str, str], store: str) -> Callable[[by
             os._exit(1)  # the next call gets a new process
 
     return run
+
+
+def asking(root: str, environment: Mapping[str, str]) -> Callable[[bytes, str], str]:
+    """The function to send to a node: takes a pickled Question and the node's id; returns a problem, or nothing."""
+
+    def answer(question: bytes, node: str) -> str:
+        try:
+            os.environ.update(environment)
+            pin(root)
+            nodes = importlib.import_module("orchestrator.executors.nodes")
+        except ImportError as error:
+            return f"cannot import Engram ({type(error).__name__}: {error}); every node needs the same installation"
+        return str(nodes.answer_question(question, node))
+
+    return answer
+
+
+def _differing(identity: Mapping[str, str]) -> str:
+    nodes = importlib.import_module("orchestrator.executors.nodes")
+    provenance = importlib.import_module("orchestrator.store.provenance")
+    return str(nodes.differences(identity, provenance.identity()))

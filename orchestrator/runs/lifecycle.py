@@ -27,7 +27,7 @@ from orchestrator.runs.session import Session, SessionRun
 from orchestrator.scheduling.driver import Driver, Observer
 from orchestrator.scheduling.stop import Stop
 from orchestrator.scheduling.waiting import SYSTEM, Clock
-from orchestrator.spec.resolve import Cell, LeftOut, left_out_as_json
+from orchestrator.spec.resolve import Cell, LeftOut, left_out_as_json, pinned_data
 from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, lease
 from orchestrator.store.holder import Holder, takeover_message
@@ -141,8 +141,11 @@ def _run(
 
         def start_executor() -> Executor:
             if execution.address != "none":
-                session.step("starting Ray" if execution.address in (None, "local") else "connecting to Ray")
-            executor = open_executor(execution.address, store.location, execution.gpus)
+                local = execution.address in (None, "local")
+                session.step("starting Ray" if local else "connecting to Ray and checking its nodes")
+            missing = session.plan.missing(session.stored_keys())
+            data = pinned_data(session.plan.jobs[key].config for key in missing)
+            executor = open_executor(execution.address, store, execution.gpus, data)
             session.ready(executor.slots)
             return executor
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.spec.config_parts import differing_paths, plain, rebuild
+from orchestrator.spec.config_parts import differing_paths, plain, rebuild, walk
 from orchestrator.spec.fields import nearest, replace_fields, text
 from orchestrator.spec.specification import Spec
 from tasks.contract.pinnable import Pinnable, Unavailable
@@ -202,6 +202,12 @@ def _pin_parts(value: Any, pin: Callable[[Dataset | Pinnable], Any]) -> Any:
     if isinstance(value, Dataset | Pinnable):
         return pin(value)
     return rebuild(value, lambda part, _: _pin_parts(part, pin))
+
+
+def pinned_data(configs: Iterable[Any]) -> list[Dataset | Pinnable]:
+    """The data sets, files and other pinned values of these configs, each once."""
+    found = {part: None for config in configs for _, part in walk(config) if isinstance(part, Dataset | Pinnable)}
+    return [part for part in found if getattr(part, "digest", "")]
 
 
 def distinguishing_fields(settings: Sequence[Setting]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import platform
 import socket
@@ -30,6 +31,21 @@ def versions() -> Mapping[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return installed
+
+
+@functools.cache
+def identity() -> Mapping[str, str]:
+    """What must be equal on all machines that compute a run: the digest of this code, and the versions of packages.
+
+    Of a version its local part, which names a build such as `+cu130`, is left out.
+    """
+    root = Path(__file__).resolve().parents[2]
+    digest = hashlib.sha256()
+    for path in sorted(path for package in ("orchestrator", "tasks") for path in (root / package).rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return {"engram's source": digest.hexdigest()[:12]} | {
+        name: version.partition("+")[0] for name, version in versions().items()
+    }
 
 
 @functools.cache

@@ -1,0 +1,125 @@
+"""A run is refused in one line, which names the node and the remedy, where a node cannot do its work."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import ClusterError
+from orchestrator.executors import nodes, open_executor
+from orchestrator.executors import ray as ray_executor
+from orchestrator.executors.nodes import GONE, Question, answer_question, check_nodes, differences
+from orchestrator.executors.ray import RayExecutor
+from orchestrator.spec.resolve import pin_one, pinned_data
+from orchestrator.store import Store, open_store
+from tasks.datasets.dataset import Dataset
+from tests.orchestrator.executors.jobs import call, drain
+
+NAMES = {"aa": "one (10.0.0.1)", "bb": "two (10.0.0.2)"}
+DIGITS = pin_one(Dataset("digits"), {})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path / "store")
+
+
+def ask_each(change: Callable[[str, Question], Question] = lambda _, question: question) -> Any:
+    """Every node answers here, what it is asked `change`d as its circumstances are."""
+
+    def ask(question: bytes) -> Mapping[str, str]:
+        asked: Question = pickle.loads(question)
+        return {node: answer_question(pickle.dumps(change(node, asked)), node) for node in NAMES}
+
+    return ask
+
+
+def refusal(store: Store, ask: Any, data: tuple[Any, ...] = ()) -> str:
+    with pytest.raises(ClusterError) as refused:
+        check_nodes(NAMES, store, data, ask)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_nodes_that_have_everything_pass_and_leave_nothing_in_the_store(store: Store) -> None:
+    check_nodes(NAMES, store, (DIGITS,), ask_each())
+    assert set() == store.states()
+
+
+def test_other_code_or_versions_are_refused_with_the_node_and_the_remedy(store: Store) -> None:
+    said = refusal(store, ask_each(lambda _, asked: replace(asked, identity={**asked.identity, "torch": "1.0"})))
+    assert said.startswith("node one (10.0.0.1) has other code: torch ")
+    assert "(here 1.0); install there what is installed here" in said
+    assert said.endswith("(and 1 more of 2 nodes)")
+    assert set() == store.states()
+
+
+def test_a_node_that_sees_another_store_is_refused(store: Store, tmp_path: Path) -> None:
+    other = open_store(tmp_path / "other").location
+    said = refusal(store, ask_each(lambda node, asked: replace(asked, store=other) if node == "bb" else asked))
+    assert f"node two (10.0.0.2) sees another store at {other}" in said
+
+
+def test_a_node_that_finds_no_store_is_refused(store: Store, tmp_path: Path) -> None:
+    said = refusal(store, ask_each(lambda _, asked: replace(asked, store=str(tmp_path / "absent"))))
+    assert "cannot use the store" in said
+
+
+def test_a_node_whose_data_are_absent_or_others_is_refused(store: Store) -> None:
+    for data in (Dataset("digits", "0" * len(DIGITS.digest)), Dataset("/not/there", "0" * 64)):
+        assert "node one (10.0.0.1) lacks data: " in refusal(store, ask_each(), (data,))
+
+
+def test_a_node_that_does_not_answer_or_whose_answer_is_not_found_is_refused(store: Store) -> None:
+    everyone = ask_each()
+    assert "node two (10.0.0.2) did not answer" in refusal(store, lambda question: {"aa": everyone(question)["aa"]})
+    assert "does not find there" in refusal(store, lambda _: dict.fromkeys(NAMES, ""))
+
+
+def test_a_node_that_went_away_is_no_problem(store: Store) -> None:
+    check_nodes(NAMES, store, (), lambda question: {**ask_each()(question), "bb": GONE})
+
+
+def test_what_only_one_side_has_differs() -> None:
+    assert "b not installed (here 2), c 3 (here not installed)" == differences(
+        {"a": "1", "b": "2"}, {"a": "1", "c": "3"}
+    )
+    assert "" == differences({"a": "1"}, {"a": "1"})
+
+
+def test_the_pinned_data_of_configs_are_named_once() -> None:
+    from tasks.audits.unique_feature import UniqueFeature
+
+    config = UniqueFeature(data=DIGITS)
+    assert [DIGITS] == pinned_data([config, replace(config, seed=7)])
+    assert [] == pinned_data([UniqueFeature(data=Dataset("digits"))])
+
+
+@pytest.mark.slow
+def test_the_nodes_of_a_real_cluster_are_asked(ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_executor(ray_cluster.address, store, data=(DIGITS,)).close()
+    assert set() == store.states()
+    monkeypatch.setattr(nodes, "identity", lambda: {"engram's source": "another"})
+    with pytest.raises(ClusterError, match=r"node .* has other code: engram's source \w{12} \(here another\)"):
+        open_executor(ray_cluster.address, store)
+
+
+@pytest.mark.slow
+def test_a_worker_of_other_code_computes_nothing(
+    ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a node that joins after the start: what it computes would be stored as if it were ours."""
+    monkeypatch.setattr(ray_executor, "identity", lambda: {"engram's source": "another"})
+    executor = RayExecutor(store.location, address=ray_cluster.address)
+    try:
+        executor.submit(call("double", 1.0))
+        with pytest.raises(ClusterError, match="a worker cannot compute"):
+            drain(executor, 1)
+        assert set() == store.keys()
+    finally:
+        executor.close()
