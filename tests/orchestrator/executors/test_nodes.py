@@ -18,7 +18,8 @@ from orchestrator.executors.ray import RayExecutor
 from orchestrator.spec.resolve import pin_one, pinned_data
 from orchestrator.store import Store, open_store
 from tasks.datasets.dataset import Dataset
-from tests.orchestrator.executors.jobs import call, drain
+from tests.orchestrator.executors.jobs import call
+from tests.orchestrator.executors.test_executors import drain
 
 NAMES = {"aa": "one (10.0.0.1)", "bb": "two (10.0.0.2)"}
 DIGITS = pin_one(Dataset("digits"), {})
