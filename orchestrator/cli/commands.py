@@ -17,7 +17,7 @@ from orchestrator.errors import EngramError
 
 # In the order in which they are needed.
 GROUPS = {
-    "Commands that run audits": ("ask", "list", "show", "plan", "run", "resume", "search", "probes"),
+    "Commands that run audits": ("ask", "list", "show", "plan", "run", "resume", "search", "submit", "probes"),
     "Commands that look at runs": ("runs", "status", "logs", "cancel", "results", "compare", "report", "ui", "explain"),
     "Commands for the store and this machine": ("rerun", "verify", "doctor", "new"),
 }
@@ -115,6 +115,7 @@ COMMANDS: Mapping[str, Callable[..., Any]] = {
     "run": run.run,
     "resume": run.resume,
     "search": search.search,
+    "submit": jobs.submit,
     "probes": run.probes,
     "runs": inspect.runs,
     "status": inspect.show_status,

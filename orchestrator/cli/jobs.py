@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.options import Json, Run, StoreOption
+from orchestrator.cli.options import (
+    NO_OPTIONS,
+    AuditOrFile,
+    Fields,
+    Json,
+    Preset,
+    Run,
+    RunOptions,
+    StoreOption,
+    Sweep,
+    command_line_spec,
+    take_run_options,
+)
 from orchestrator.cli.store import command_store, store_option
 from orchestrator.cli.terminal import emit, say, show
 from orchestrator.errors import EngramError, SpecError
@@ -14,6 +27,9 @@ from orchestrator.quantities import format_count, format_duration, printable, pr
 
 if TYPE_CHECKING:
     from orchestrator.inspection.logs import JobLog
+
+
+CARRIED = {"RAY_USAGE_STATS_ENABLED": "0"}  # the environment of a submission; the cluster has its own credentials
 
 
 def logs(
@@ -92,3 +108,63 @@ def cancel(run: Run, store: StoreOption = None, json: Json = False) -> None:
         return
     show(f"{seen.driver} is asked to end {journal.run}; it looks every {format_duration(seconds)}")
     say(f"how it goes: engram status {journal.run} --watch{store_option(store)}")
+
+
+JobServer = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="URL",
+        envvar="RAY_API_SERVER_ADDRESS",
+        help="The cluster's job server: http://HOST:8265, Ray's dashboard.",
+    ),
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Show what it prints until it ends; exit with its code.")]
+
+
+@take_run_options("address")
+def submit(
+    what: AuditOrFile,
+    fields: Fields = None,
+    preset: Preset = None,
+    sweep: Sweep = None,
+    server: JobServer = None,
+    store: StoreOption = None,
+    wait: Wait = False,
+    options: RunOptions = NO_OPTIONS,
+    json: Json = False,
+) -> int:
+    """Hand a run to a Ray cluster, and leave it there.
+
+    The driver runs on the cluster, so this machine may go. The Python files of your own networks travel with it; data
+    and the store must be reachable from every node. status, logs and cancel work from wherever the store is seen.
+    """
+    from orchestrator.executors import submission
+    from orchestrator.spec.resolve import resolve_cells
+
+    asked = command_line_spec(what, fields, preset, sweep, store, options)
+    if server is None:
+        raise SpecError("which cluster? give --address http://HOST:8265, or RAY_API_SERVER_ADDRESS")
+    location = shared_location(asked.store)
+    files = submission.factory_files(cell.config for cell in resolve_cells(asked))
+    named = what
+    if (file := Path(what)).suffix in (".yaml", ".yml"):
+        named = file.name
+        files[named] = file
+    arguments = ["run", named, *(fields or ()), "--address", "auto", "--store", location]
+    arguments += [] if preset is None else ["--preset", preset]
+    arguments += [word for each in sweep or () for word in ("--sweep", each)]
+    given = submission.submit(server, [*arguments, *options.words()], files, location, CARRIED)
+    if json:
+        emit({"submission": given.name, "address": server, "state": given.state, "store": location})
+    else:
+        show(f"{given.name} is {given.state.lower()} at {server}, with its results in {location}")
+        say(f"how it goes: engram status --watch --store {location}; what it prints: ray job logs {given.name}")
+    return submission.wait(server, given.name, say) if wait else 0
+
+
+def shared_location(store: str | None) -> str:
+    """The store of a run on a cluster, by a name that holds on every node. SpecError if none is given."""
+    if store is None:
+        raise SpecError("which store? give --store (or ENGRAM_STORE): a bucket, or a folder that every node sees")
+    return store if "://" in store else str(Path(store).absolute())

@@ -172,6 +172,21 @@ class RunOptions:
         given = {name: getattr(self, name) for name in specification.EXECUTION}
         return specification.execution_settings(given | {"again": self.again or None})
 
+    def words(self) -> list[str]:
+        """The options that were given, as a command line says them."""
+        words: list[str] = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None or value == field.default:
+                continue
+            name = "all" if field.name == "all_cells" else field.name.replace("_", "-")
+            words += (
+                [f"--{name}" if value is True else f"--no-{name}"]
+                if isinstance(value, bool)
+                else [f"--{name}", str(value)]
+            )
+        return words
+
 
 NO_OPTIONS = RunOptions()
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +22,7 @@ from tests.conftest import OBJECT_STORE_BYTES
 from tests.orchestrator.executors import jobs
 from tests.orchestrator.executors.test_ray import await_, driven, wanted_gpus
 from tests.support.mlflow_server import free_port
+from tests.support.ray_head import ray_head
 from tests.support.shell import PATHS
 
 PROVIDER = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"
@@ -83,33 +79,9 @@ def address(tmp_path: Path) -> Iterator[str]:
         "RAY_health_check_period_ms": "500",
         "AUTOSCALER_UPDATE_INTERVAL_S": "1",
     }
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--num-cpus=0"]
-    command += [f"--port={address.rpartition(':')[2]}", f"--object-store-memory={OBJECT_STORE_BYTES}"]
-    command += ["--include-dashboard=false", f"--autoscaling-config={described}"]
-    with contextlib.ExitStack() as stack:
-        for _ in range(5):  # a node of Ray gives up after 15 s of starting, which a busy machine may need
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True))
-            with log.open("w") as written:
-                asked = [*command, f"--temp-dir={folder}"]
-                head = psutil.Popen(asked, env=os.environ | settings, stdout=written, stderr=written)
-            stack.callback(end, head)
-            limit = time.monotonic() + 45.0
-            while not (started := "Ray runtime started" in log.read_text()) and time.monotonic() < limit:
-                time.sleep(0.1)
-            if started:
-                break
-            end(head)
-        assert started, log.read_text()
+    options = ("--num-cpus=0", "--include-dashboard=false", f"--autoscaling-config={described}")
+    with ray_head(int(address.rpartition(":")[2]), log, settings, *options):
         yield address
-
-
-def end(head: psutil.Popen) -> None:
-    """Kill this process and all that it has started, the machines among them."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        for process in (*head.children(recursive=True), head):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-    head.wait()
 
 
 def daemon_of_machine(address: str, number: int) -> psutil.Process:

@@ -1,0 +1,126 @@
+"""`engram submit` hands a run to a cluster through Ray's own job server, with the user's own network in its bags."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.cli.options import RunOptions
+from tests.support.mlflow_server import free_port
+from tests.support.ray_head import ray_head
+from tests.support.shell import PATHS, Here, Shell
+from tests.test_networks import OWN
+
+TINY = ("unique_feature", "scale=tiny", "canaries=1", "epochs=1", "examples=100", "network=hospital:steady")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What leads to the job server of a cluster of one machine, as environment."""
+    port = free_port()
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    settings = {**token, "PATH": path, "PYTHONPATH": PATHS, "RAY_USAGE_STATS_ENABLED": "0"}
+    settings |= {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off", "OMP_NUM_THREADS": "1"}
+    log = tmp_path_factory.mktemp("head") / "head.log"
+    options = ("--num-cpus=2", "--include-dashboard=true", f"--dashboard-port={port}", "--dashboard-host=127.0.0.1")
+    options += (f"--dashboard-agent-listen-port={free_port()}",)  # else that of another cluster on this machine
+    with ray_head(free_port(), log, settings, *options):
+        yield {**token, "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{port}"}
+
+
+@pytest.fixture
+def engram(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_run_is_handed_over_with_the_users_own_network_and_followed_from_elsewhere(
+    engram: Shell, server: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    networks = tmp_path / "networks"
+    networks.mkdir()
+    (networks / "hospital.py").write_text(OWN)
+    engram.env |= server
+    engram.env["PYTHONPATH"] += f":{networks}"
+    given = engram("submit", *TINY, "--store", "store", "--wait")
+    assert "with its results in " + str(tmp_path / "store") in given.stdout
+    here = Here(tmp_path)
+    seen = here.json("status", "--store", "store")
+    assert ("finished", 0) == (seen["state"], seen["jobs"]["failed"])
+    assert here("logs", "--store", "store").stdout.splitlines()[-1].endswith("0 failed")
+    monkeypatch.syspath_prepend(networks)
+    assert 0 == here.json("run", *TINY, "--store", "store", "--address", "none")["jobs"]["done"]  # the same source
+
+
+@pytest.mark.slow
+def test_a_submitted_run_is_cancelled_through_the_store(engram: Shell, server: dict[str, str], tmp_path: Path) -> None:
+    engram.env |= server
+    fields = ("toys", "parts=6", "trouble=wait", "at=1", f"folder={tmp_path}")
+    given = engram.json("submit", *fields, "--store", "store", "--together", "1")
+    assert "RUNNING" == given["state"]
+    log = tmp_path / "began.log"
+    engram.until(log.exists)
+    here = Here(tmp_path)
+    here("cancel", "toys", "--store", "store")
+    engram.until(lambda: not list(tmp_path.glob("store/runs/*/ways/cancel.json")))
+    engram.go()
+    engram.until(lambda: here.json("status", "--store", "store")["state"] == "interrupted")
+
+
+@pytest.mark.slow
+def test_what_cannot_be_handed_over_is_one_line(engram: Shell, server: dict[str, str]) -> None:
+    engram.env |= server
+    assert "unknown audit" in engram("submit", "nothing", "--store", "store", code=2).stderr
+    engram.env["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    said = engram("submit", "toys", "--store", "store", code=1).stderr
+    assert "refuses the token" in said
+    assert 1 == len(said.strip().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("toys", "--store", "store"), 2, "which cluster? give --address http://HOST:8265"),
+        (("toys", "--address", "http://127.0.0.1:1"), 2, "which store? give --store"),
+        (("toys", "--store", "s", "--address", "10.0.0.1:6379"), 1, "is no address of a job server"),
+        (("toys", "--store", "s", "--address", "http://127.0.0.1:1"), 1, "cannot be used"),
+        (("toys", "no=1", "--store", "s", "--address", "http://127.0.0.1:1"), 2, "no"),
+    ],
+)
+def test_bad_usage_is_one_line(tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+    ended = Here(tmp_path)("submit", *arguments, code=code)
+    (line,) = ended.stderr.strip().splitlines()
+    assert said in line
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_options_are_written_as_they_were_given() -> None:
+    options = RunOptions(gpus="wait", tolerate=2, fail_fast=True, report=False, all_cells=True, show_images=True)
+    words = ["--gpus", "wait", "--tolerate", "2", "--fail-fast", "--all", "--no-report", "--show-images"]
+    assert words == options.words()
+    assert [] == RunOptions().words()
+
+
+def test_the_files_of_own_networks_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from orchestrator.executors.submission import factory_files
+    from orchestrator.spec.resolve import read_spec, resolve_cells
+    from orchestrator.spec.specification import Spec, settings
+
+    (tmp_path / "clinic").mkdir()
+    for name in ("__init__.py", "nets.py"):
+        (tmp_path / "clinic" / name).write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def files(*fields: str) -> Any:
+        cells = resolve_cells(read_spec("unique_feature", Spec("", None, settings(fields))))
+        return factory_files(cell.config for cell in cells)
+
+    assert {"clinic/__init__.py", "clinic/nets.py"} == set(files("network=clinic.nets:small"))
+    assert {} == files()
