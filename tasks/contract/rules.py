@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tasks.contract.verdict import Answer
+from tasks.contract.certificate import Certificate, Finding
+from tasks.contract.verdict import Answer, Verdict
 
 Evidence = TypeVar("Evidence")
 Numbers = Mapping[str, str]
@@ -35,6 +36,13 @@ class Rule(Generic[Evidence]):
     error: str = ""
     scope: str = ""
     applies: Callable[[Any], bool] = applies_always
+
+
+def explain_interval(answer: Answer, high: float, negligible: float, advice: str) -> str:
+    """What an interval up to `high` excludes, which follows the evidence of a case that does not accuse."""
+    if answer == "not seen":
+        return f"; {negligible:g} or more is unlikely."
+    return f"; as much as {high:.2g} cannot be excluded: {advice}."
 
 
 def undecided(answer: Answer = "undecided") -> Rule[Any]:
@@ -73,6 +81,14 @@ class Rules(Generic[Evidence]):
         """How often the rules that apply to the config are wrong, in full sentences; empty where none is known."""
         numbers = self.numbers(config)
         return " ".join(rule.error.format_map(numbers) for rule in self.applicable_rules(config) if rule.error)
+
+    def certify(
+        self, config: Any, verdict: Verdict, asked: str, findings: tuple[Finding, ...], steps: tuple[str, ...]
+    ) -> Certificate:
+        """The certificate of this verdict, with the rules that apply to the config."""
+        return Certificate(
+            asked, findings, self.explain(config), self.explain_errors(config), beyond=verdict.limits, steps=steps
+        )
 
     def format_list(self, config: Any) -> list[str]:
         """All rules as a numbered list in Markdown, with their scope and error rates, at the numbers of the config."""

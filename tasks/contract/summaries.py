@@ -12,6 +12,8 @@ import pyarrow as pa
 from tasks.numerics.statistics import Estimate
 
 Row = dict[str, Any]
+Name = tuple[str, str]  # the metric of a row and its setting, as JSON
+Rows = Mapping[Name, Row]
 # Metrics that are probabilities or shares, by their first or last words.
 PROBABILITY = re.compile(
     r"(P_\w|accuracy|rate|share|power)\b(?!.*\b(gain|effect)\b)|.*\b(accuracy|rate|share)$|highly memorised within\b"
@@ -30,7 +32,7 @@ def row(
 ) -> Row:
     return {
         "metric": metric,
-        "setting": json.dumps(setting, sort_keys=True),
+        "setting": format_setting(setting),
         "estimate": estimate.value,
         "low": estimate.low,
         "high": estimate.high,
@@ -42,12 +44,49 @@ def row(
     }
 
 
-def index_rows(summary: pa.Table) -> dict[tuple[str, str], Row]:
+def format_setting(setting: Mapping[str, Any]) -> str:
+    """A setting as rows of a summary hold it."""
+    return json.dumps(setting, sort_keys=True)
+
+
+def read_setting(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting of a row by its fields."""
+    setting: dict[str, Any] = json.loads(row["setting"])
+    return setting
+
+
+def row_name(metric: str, **setting: Any) -> Name:
+    """The name by which `index_rows` has the row of this metric and setting."""
+    return metric, format_setting(setting)
+
+
+def name_of(row: Mapping[str, Any]) -> Name:
+    """The name by which `index_rows` has this row."""
+    return row["metric"], row["setting"]
+
+
+def index_rows(summary: pa.Table) -> dict[Name, Row]:
     """The rows of a summary by metric and setting, the first of each."""
-    rows: dict[tuple[str, str], Row] = {}
+    rows: dict[Name, Row] = {}
     for each in summary.to_pylist():
-        rows.setdefault((each["metric"], each["setting"]), each)
+        rows.setdefault(name_of(each), each)
     return rows
+
+
+def select_rows(rows: Rows, metric: str) -> list[Row]:
+    """The rows of this metric, in the order of the summary."""
+    return [row for (each, _), row in rows.items() if each == metric]
+
+
+def first_row(rows: Rows, metric: str) -> Row | None:
+    """The first row of this metric, whose setting follows from the run; None without one."""
+    return next(iter(select_rows(rows, metric)), None)
+
+
+def numerator(share: Row) -> int:
+    """Of the `n` units of a row that is a share, how many it stands for."""
+    count: int = round(share["estimate"] * share["n"])
+    return count
 
 
 def alone(value: float | None, n: int = 1) -> Estimate:

@@ -94,11 +94,12 @@ def hidden_note(data: Dataset) -> str:
 
 
 def canary_pictures(config: UniqueFeature, shown: list[tuple[int, int, float]]) -> Iterator[Picture]:
-    images = load(config.trained_on).train_images
+    trained_on = load(config.trained_on)
     # A canary that was chosen by its rank carries what all carry; one drawn at random may have a feature of its own.
-    own = {} if config.choice == "self-influence" else {canary.image: canary.carried for canary in canaries(config)}
+    chosen = [] if config.choice == "self-influence" else canaries(config, trained_on)
+    own = {canary.image: canary.carried for canary in chosen}
     for canary, label, effect in shown:
-        (image,) = burn(images[canary : canary + 1], own.get(canary, config.carried))
+        (image,) = burn(trained_on.train_images[canary : canary + 1], own.get(canary, config.carried))
         title = f"canary {canary}, label {label}, effect {drawing.format_number(effect)}"
         yield Picture(encode_png(image), title, f"Training image {canary} with the feature, {title}")
 

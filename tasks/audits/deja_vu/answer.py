@@ -6,10 +6,8 @@ at the first layer and of the first number of neighbours. Of a third-party encod
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -26,12 +24,10 @@ from tasks.contract.certificate import (
     steps_of_null,
 )
 from tasks.contract.objectives import Objective, Objectives
-from tasks.contract.rules import Rule, Rules, undecided
-from tasks.contract.summaries import index_rows, p_in_words
+from tasks.contract.rules import Rule, Rules, explain_interval, undecided
+from tasks.contract.summaries import Name, Row, Rows, index_rows, p_in_words, row_name
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
-Row = Mapping[str, Any]
-Rows = Mapping[tuple[str, str], Row]
 NOT_JUDGED = "not judged"
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},
@@ -62,39 +58,34 @@ class Evidence:
     negligible: float
 
 
-def format_setting(**fields: Any) -> str:
-    """The setting of a row of the summary."""
-    return json.dumps(fields, sort_keys=True)
-
-
-def decisive_setting(config: DejaVu, **fields: Any) -> str:
-    """The setting of a row of the attack and the percentage that decide."""
+def decisive_name(config: DejaVu, metric: str, **fields: str) -> Name:
+    """The name of a row of the attack and the percentage that decide."""
     layer, k = config.asked_layers[0], config.k[0]
-    return format_setting(epoch=config.last_epoch, layer=layer, k=k, percent=config.confident, **fields)
+    return row_name(metric, epoch=config.last_epoch, layer=layer, k=k, percent=config.confident, **fields)
 
 
-def decisive_name(config: DejaVu) -> tuple[str, str]:
-    """The metric and setting of the decisive row."""
-    return CORRECTED_SCORE if is_given(config) else SCORE, decisive_setting(config)
+def score_name(config: DejaVu) -> Name:
+    """The name of the decisive row: of a given encoder that of the corrected score."""
+    return decisive_name(config, CORRECTED_SCORE if is_given(config) else SCORE)
 
 
 def read_evidence(config: DejaVu, rows: Rows) -> Evidence | None:
     """The evidence in the rows of a summary; None where the labels of too few pictures were inferred."""
-    name = decisive_name(config)
+    name = score_name(config)
     if name not in rows or rows[name]["estimate"] is None:
         return None
     sets = {each: {"set": each} for each in "AB"} if is_given(config) else {BOTH: {}}
-    reference = (GAIN, format_setting(model=REFERENCE, percent=config.confident))
+    reference = row_name(GAIN, model=REFERENCE, percent=config.confident)
     return Evidence(
         names=tuple(each for each in (name, reference) if each in rows),
         score=rows[name],
         accuracies={
-            (model, each): rows["accuracy", decisive_setting(config, model=model, **fields)]["estimate"]
+            (model, each): rows[decisive_name(config, "accuracy", model=model, **fields)]["estimate"]
             for model in (TARGET, REFERENCE)
             for each, fields in sets.items()
         },
         reference_p=rows[reference]["p_value"] if reference in rows else None,
-        rank=rows.get((RANK, format_setting(percent=config.confident))),
+        rank=rows.get(row_name(RANK, percent=config.confident)),
         negligible=config.negligible,
     )
 
@@ -182,9 +173,7 @@ def describe_reason(config: DejaVu, rule: Rule[Evidence], evidence: Evidence) ->
         return f". {describe_unlike_sets(evidence.reference_p)}"
     if rule.answer == "memorised":
         return f". {rule.error.format_map(thresholds(config))}"
-    if rule.answer == "not seen":
-        return f"; {evidence.negligible:g} or more is unlikely."
-    return f"; as much as {evidence.score['high']:.2g} cannot be excluded: attack more pictures."
+    return explain_interval(rule.answer, evidence.score["high"], evidence.negligible, "attack more pictures")
 
 
 def describe_unlike_sets(p: float | None) -> str:
@@ -281,21 +270,13 @@ def certificate(config: DejaVu, summary: pa.Table, verdict: Verdict) -> Certific
     """The answer for somebody who knows no machine learning."""
     evidence = read_evidence(config, index_rows(summary))
     sentence = verdict.sentence if evidence is None else describe_lead(config, evidence, verdict.answer)
-    return Certificate(
-        asked=(
-            "Does a model that learnt pictures without labels remember which object was in front of which background?"
-        ),
-        findings=(
-            Finding(
-                verdict.answer,
-                f"{NULL if config.is_null else ''}{sentence}",
-                number_line(config, evidence, verdict.answer),
-            ),
-        ),
-        rule=RULES.explain(config),
-        error=RULES.explain_errors(config),
-        beyond=verdict.limits,
-        steps=next_steps(config, verdict.answer, evidence),
+    told, line = f"{NULL if config.is_null else ''}{sentence}", number_line(config, evidence, verdict.answer)
+    return RULES.certify(
+        config,
+        verdict,
+        "Does a model that learnt pictures without labels remember which object was in front of which background?",
+        (Finding(verdict.answer, told, line),),
+        next_steps(config, verdict.answer, evidence),
     )
 
 
@@ -361,15 +342,15 @@ def next_steps(config: DejaVu, answer: Answer, evidence: Evidence | None) -> tup
     return ("Attack more pictures (per_class, attacked), or train again with another seed.",)
 
 
-def memorization_row(config: DejaVu, summary: pa.Table) -> dict[str, Any] | None:
-    """The row of the score on which the answer rests: of a given encoder the corrected one."""
-    return index_rows(summary).get(decisive_name(config))
+def memorization_row(config: DejaVu, summary: pa.Table) -> Row | None:
+    """The row of the score on which the answer rests."""
+    return index_rows(summary).get(score_name(config))
 
 
-def probe_row(config: DejaVu, summary: pa.Table) -> dict[str, Any] | None:
+def probe_row(config: DejaVu, summary: pa.Table) -> Row | None:
     """The row of the validation accuracy of a linear probe on the same layer; it is there if `probe` is measured."""
-    setting = format_setting(epoch=config.last_epoch, layer=config.asked_layers[0], split="validation")
-    return index_rows(summary).get(("probe accuracy", setting))
+    layer = config.asked_layers[0]
+    return index_rows(summary).get(row_name("probe accuracy", epoch=config.last_epoch, layer=layer, split="validation"))
 
 
 # What a search over training choices moves.

@@ -39,7 +39,8 @@ released analysis measures from the first image of each batch, and splits at 0.9
 
 from __future__ import annotations
 
-from tasks.audits.density.answer import OBJECTIVES, RULES, SYMBOLS, certificate, verdict
+from tasks.audits.density.answer import OBJECTIVES, RULES, verdict
+from tasks.audits.density.certificate import SYMBOLS, certificate
 from tasks.audits.density.config import About, Density
 from tasks.audits.density.measures import MEASURES, summary
 from tasks.audits.density.presets import PRESETS, REPEATS, SITUATIONS, repeats, tiny

@@ -1,4 +1,4 @@
-"""The audit's answer: the evidence in its summary, the rules that decide, and both in words.
+"""The audit's answer: the evidence in its summary, the rules that decide, and the verdict in words.
 
 It rests on the tail: on how many observations are memorised beyond chance, by more than is negligible. The
 generalisation gap, by which the model fits on average what it trained on better, says nothing of any single
@@ -8,10 +8,8 @@ is memorised.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -19,31 +17,34 @@ from tasks.audits.density.config import Density
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, FEW_SAMPLES, FOUND, LEAST_FOUND
 from tasks.audits.density.reassignment import smallest_p_value
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL, counted_at
-from tasks.contract.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
 from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.rules import Rule, Rules, undecided
-from tasks.contract.summaries import blank_weak_interval, index_rows, p_in_words
-from tasks.contract.verdict import Answer, Verdict
+from tasks.contract.summaries import (
+    Name,
+    Row,
+    blank_weak_interval,
+    first_row,
+    index_rows,
+    name_of,
+    numerator,
+    p_in_words,
+    row_name,
+)
+from tasks.contract.verdict import Verdict
 from tasks.training.recipe import Privacy
 
-Row = Mapping[str, Any]
-Name = tuple[str, str]  # the metric of a row of the summary, and its setting
 SIGNIFICANT = 0.05
 SURELY = 0.001  # of all together: beside the 5 % of those that are called it is little
 FEW = 4  # repetitions: the t interval of three is 2.2 times as wide as that of many
 ROUGH = 0.1  # of the samples
 
 
-def name_of(metric: str, **setting: Any) -> Name:
-    return metric, json.dumps(setting, sort_keys=True)
-
-
-CALLED = name_of("observations memorised", **{"false discoveries": LEVEL})
-GAP = name_of("generalisation gap of log p", statistic="mean")
-PUBLISHED, MATCHED = (name_of(metric, statistic="median") for metric in ("M", "matched-count M"))
+CALLED = row_name("observations memorised", **{"false discoveries": LEVEL})
+GAP = row_name("generalisation gap of log p", statistic="mean")
+PUBLISHED, MATCHED = (row_name(metric, statistic="median") for metric in ("M", "matched-count M"))
 OF_CALLED = "matched-count M of the memorised"
-EFFECTIVE = name_of("effective samples of log p", statistic="median")
-FEW_EFFECTIVE = name_of("effective samples of log p", below=FEW_SAMPLES)
+EFFECTIVE = row_name("effective samples of log p", statistic="median")
+FEW_EFFECTIVE = row_name("effective samples of log p", below=FEW_SAMPLES)
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,7 @@ class Evidence:
     @property
     def count(self) -> int:
         """The number of observations that are called."""
-        count: int = round(self.called["estimate"] * self.called["n"])
-        return count
+        return numerator(self.called)
 
     @property
     def by_chance(self) -> float:
@@ -107,30 +107,25 @@ def read_evidence(config: Density, summary: pa.Table) -> Evidence | None:
     rows = index_rows(summary)
     if CALLED not in rows or rows[CALLED]["estimate"] is None:
         return None
-    by_metric: dict[str, Name] = {metric: (metric, setting) for metric, setting in rows}
-
-    def only(metric: str) -> Row | None:
-        """The row of a metric whose setting follows from the run."""
-        return rows.get(by_metric.get(metric, ("", "")))
-
-    decisive = CALLED, by_metric.get(BEYOND_CHANCE), GAP, by_metric.get(LEAST_FOUND)
+    decisive = rows[CALLED], first_row(rows, BEYOND_CHANCE), rows.get(GAP), first_row(rows, LEAST_FOUND)
+    called, beyond, gap, found = decisive
     return Evidence(
-        called=rows[CALLED],
-        beyond=only(BEYOND_CHANCE),
-        gap=rows.get(GAP),
-        found=only(LEAST_FOUND),
+        called=called,
+        beyond=beyond,
+        gap=gap,
+        found=found,
         negligible=config.negligible,
         detectable=config.detectable,
-        names=tuple(name for name in decisive if name is not None and name in rows),
+        names=tuple(name_of(row) for row in decisive if row is not None),
         background=Background(
-            median_called=rows.get(name_of(OF_CALLED, statistic="median")),
-            highest_called=rows.get(name_of(OF_CALLED, statistic="highest")),
-            fewest_models=only("models of an observation, at least"),
-            whole=rows.get(name_of("loss", models="whole", split="train")),
+            median_called=rows.get(row_name(OF_CALLED, statistic="median")),
+            highest_called=rows.get(row_name(OF_CALLED, statistic="highest")),
+            fewest_models=first_row(rows, "models of an observation, at least"),
+            whole=rows.get(row_name("loss", models="whole", split="train")),
             effective=rows.get(EFFECTIVE),
             few_effective=rows.get(FEW_EFFECTIVE),
-            largest=only("largest M of a row left out"),
-            above_epsilon=only("rows above epsilon"),
+            largest=first_row(rows, "largest M of a row left out"),
+            above_epsilon=first_row(rows, "rows above epsilon"),
             published=rows.get(PUBLISHED),
             matched=rows.get(MATCHED),
         ),
@@ -378,7 +373,7 @@ def describe_privacy(privacy: Privacy, beside: Background) -> str:
     largest, above = beside.largest, beside.above_epsilon
     if largest is None or above is None:
         return f"{promise}."
-    count = round(above["estimate"] * above["n"])
+    count = numerator(above)
     return f"{promise}: the largest is {largest['estimate']:.4g} nats, and {count} of {above['n']} are above epsilon."
 
 
@@ -393,99 +388,11 @@ def describe_published_score(beside: Background) -> str:
     )
 
 
-SYMBOLS: Mapping[str, str] = {
-    "M": "the published score: how much more probable an observation is to models that trained on it, in nats; above 0 "
-    "where nothing is memorised",
-    "matched-count M": "the same with as many models on either side, which is 0 on average where nothing is memorised",
-    "log p": "the logarithm of the probability that a model gives an image, in nats",
-    "generalisation gap": "how much training on an image raises its log p, on average over all images",
-    "false discoveries": "the share of those called memorised that are expected to be called wrongly",
-    "epsilon": "the bound of differential privacy: of log p, how much one image may change it",
-    "effective samples": "how many of the codes that log p is estimated with contribute to it",
-    "loss": "the negative of the bound that is trained, in nats",
-}
-NULL = "This is a null: no model was trained on the images that are asked about. "
-
-
-def certificate(config: Density, summary: pa.Table, verdict: Verdict) -> Certificate:
-    """The answer for somebody who knows no machine learning."""
-    evidence = read_evidence(config, summary)
-    sentence = verdict.sentence if evidence is None else " ".join(describe_plainly(config, evidence))
-    line = None if evidence is None else number_line(config, evidence)
-    return Certificate(
-        asked="Does a generative model that is trained in this way keep single images of its training data?",
-        findings=(Finding(verdict.answer, f"{NULL if config.is_null else ''}{sentence}", line),),
-        rule=RULES.explain(config),
-        error=RULES.explain_errors(config),
-        beyond=verdict.limits,
-        steps=next_steps(config, verdict.answer),
-    )
-
-
-def describe_plainly(config: Density, evidence: Evidence) -> Iterator[str]:
-    """What was found, in words that need no statistics."""
-    rule, count, n = RULES.decide(config, evidence), evidence.count, evidence.called["n"]
-    called = f"memorised by more than {config.negligible:g} nats, at {100 * LEVEL:g} % false discoveries"
-    if count:
-        yield f"Of {n:,} images {count:,} {'is' if count == 1 else 'are'} called, one by one, {called}."
-    else:
-        yield f"Of {n:,} images none is called {called}."
-    if rule is TOGETHER:
-        yield "The p-values of all images together show more than chance."
-        if not config.is_null:
-            yield "Some images are therefore memorised, but they cannot be identified."
-    if rule.answer != "memorised" and evidence.found is not None and evidence.found["estimate"] is not None:
-        yield (
-            f"A single image would have been found from about {evidence.found['estimate']:.3g} nats on, as many as "
-            "make it more probable by that power of e."
-        )
-    gap = None if evidence.gap is None else blank_weak_interval(evidence.gap)
-    if gap is not None and gap["low"] is not None:
-        nats = f"{gap['estimate']:.3g} nats (95 % interval {gap['low']:.3g} to {gap['high']:.3g})"
-        yield (
-            f"On average the log probability of an image that is counted as trained on is higher by {nats}."
-            if config.is_null
-            else f"On average training on an image raises its log probability by {nats}, which says nothing of any "
-            "single one."
-        )
-
-
-def number_line(config: Density, evidence: Evidence) -> NumberLine | None:
-    """What decided: the number of images that are called, p of all together, or else the gap."""
-    rule = RULES.decide(config, evidence)
-    if rule is TOGETHER:
-        return chances(evidence.by_chance, SURELY)
-    if rule.answer == "memorised":
-        n, one = evidence.called["n"], Boundary(1.0, "memorised from one on")
-        what = f"images, of {n:,}, that are called memorised"
-        return NumberLine(what, evidence.called["estimate"] * n, null=0.0, boundaries=(one,))
-    limit = Boundary(config.negligible, "not seen only if the whole interval lies below", clears=True)
-    what = (
-        "how much higher the log probability is of images that are counted as trained on, on average, in nats"
-        if config.is_null
-        else "how much training on an image raises its log probability on average, in nats"
-    )
-    return line_of(evidence.gap, what, boundaries=(limit,))
-
-
-def next_steps(config: Density, answer: Answer) -> tuple[str, ...]:
-    if config.is_null:
-        return steps_of_null(answer, "asked=train")
-    if answer == "memorised":
-        return (
-            "Look at the images that are called (the table scores) before the model, or what it draws, is given away.",
-            "Train with fewer epochs, without near copies, or with differential privacy, and audit again.",
-        )
-    if answer == "not seen":
-        return ("Look for near copies (measures=duplicates): of those this audit says nothing.",)
-    return ("Train more repetitions (repetitions=20): what is stored is not trained again.",)
-
-
 # What a search over training choices moves.
 OBJECTIVES = Objectives(
     memorization=Objective(
-        "mean matched-count M", "nats", "lower", row_reader(*name_of("matched-count M", statistic="mean"))
+        "mean matched-count M", "nats", "lower", row_reader(*row_name("matched-count M", statistic="mean"))
     ),
-    utility=Objective("test loss", "nats", "lower", row_reader(*name_of("loss", models="folds", split="test"))),
+    utility=Objective("test loss", "nats", "lower", row_reader(*row_name("loss", models="folds", split="test"))),
     allowance=1.0,
 )

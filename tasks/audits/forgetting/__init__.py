@@ -35,7 +35,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tasks.audits.forgetting.answer import EFFECT, MEANINGS, SYMBOLS, certificate, verdict
+from tasks.audits.forgetting.answer import EFFECT, MEANINGS, verdict
+from tasks.audits.forgetting.certificate import SYMBOLS, certificate
 from tasks.audits.forgetting.config import About, Forgetting
 from tasks.audits.forgetting.decision import RULES
 from tasks.audits.forgetting.measures import MEASURES, summary

@@ -6,51 +6,40 @@ them together, and first on those that decide.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import (
-    FORGOTTEN,
-    LESS_SURE,
-    LEVEL,
-    NO_ANSWER,
-    NO_TEST,
-    ONE_CLASS,
-    RULES,
-    TWO_ANSWERS,
-    UNDECIDED,
-    UNLIKE_OTHERS,
-    Decision,
-    TargetEvidence,
-    decide,
-    format_percent,
-)
+from tasks.audits.forgetting.decision import LEVEL, RULES, Decision, TargetEvidence, decide, format_percent
 from tasks.audits.forgetting.held_share import UNKNOWN, LikenessCheck
 from tasks.audits.forgetting.measures.decisions import CHECKS, HELD, LESS, REPEATED, SURER, control_metric
 from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.audits.forgetting.measures.query_confidences import HANDED_OUT
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.trainings import named_targets
-from tasks.contract.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
 from tasks.contract.objectives import Objective
 from tasks.contract.rules import Rule
-from tasks.contract.summaries import Row, index_rows, p_in_words
+from tasks.contract.summaries import (
+    Row,
+    Rows,
+    index_rows,
+    numerator,
+    p_in_words,
+    read_setting,
+    select_rows,
+)
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 from tasks.numerics.statistics import Estimate
 from tasks.worker.files import shorten_names
 
-Rows = Mapping[tuple[str, str], Row]
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("forgotten", "not forgotten", "undecided")},
     "not judged": Meaning("what the model says of images that nobody was given forbids any conclusion", "open"),
 }
 ORDER: tuple[Answer, ...] = ("not forgotten", "not judged", "undecided", "forgotten")  # the first decides for all
 MAX_LISTED = 12  # targets that are told one by one
-MAX_EXPLAINED = 6  # targets whose training is told one by one
 
 
 @dataclass(frozen=True)
@@ -126,30 +115,30 @@ def read_evidence(config: Forgetting, rows: Rows) -> Evidence:
     """The evidence in the rows of a summary."""
     given = [target.name for target in named_targets(config) if target.source != "training"]
     files = dict(zip(given, shorten_names(given), strict=True))
-    powers = [(json.loads(setting)["share"], row) for (metric, setting), row in rows.items() if metric == "power"]
+    powers = [(read_setting(row)["share"], row) for row in select_rows(rows, "power")]
     right, wrong, fit = (
         rows.get((metric, "{}"))
         for metric in ("targets decided rightly", "targets decided wrongly", "lowest train accuracy")
     )
     return Evidence(
-        targets=tuple(read_target(config, rows, setting, files) for (metric, setting) in rows if metric == HELD),
+        targets=tuple(read_target(config, rows, share, files) for share in select_rows(rows, HELD)),
         powers=tuple(sorted(powers, key=lambda power: power[0])),
         known=0 if right is None else right["n"],
-        right=count_of(right),
-        wrong=count_of(wrong),
+        right=None if right is None else numerator(right),
+        wrong=None if wrong is None else numerator(wrong),
         fit=None if fit is None else fit["estimate"],
-        keys=tuple(json.loads(setting)["key"] for metric, setting in rows if metric == HANDED_OUT),
+        keys=tuple(read_setting(row)["key"] for row in select_rows(rows, HANDED_OUT)),
     )
 
 
-def read_target(config: Forgetting, rows: Rows, setting: str, files: Mapping[str, str]) -> JudgedTarget:
-    """The target whose rows have this setting, decided by the rule that its table of decisions follows."""
-    name = str(json.loads(setting)["target"])
+def read_target(config: Forgetting, rows: Rows, share: Row, files: Mapping[str, str]) -> JudgedTarget:
+    """The target that holds this share, decided by the rule that its table of decisions follows."""
+    name, setting = str(read_setting(share)["target"]), share["setting"]
     return JudgedTarget(
         name=name,
         file=files.get(name),
         setting=setting,
-        share=rows[HELD, setting],
+        share=share,
         decision=decide(config, read_target_evidence(rows, setting, config.negligible)),
         has_test=(SURER, setting) in rows,
         triples=rows.get(("published rule says forgotten", setting)),
@@ -166,13 +155,8 @@ def read_target_evidence(rows: Rows, setting: str, negligible: float) -> TargetE
         UNKNOWN if row is None else LikenessCheck(row["estimate"], row["null"], row["p_value"]) for row in checks
     )
     repeated = rows.get((REPEATED, setting))
-    repeats = 0 if repeated is None else repeated["n"]
-    return TargetEvidence(share["n"], p, held, accuracy, agreement, negligible, count_of(repeated) or 0, repeats, other)
-
-
-def count_of(proportion: Row | None) -> int | None:
-    """The number of which a row is the share."""
-    return None if proportion is None else round(proportion["estimate"] * proportion["n"])
+    differing, repeats = (0, 0) if repeated is None else (numerator(repeated), repeated["n"])
+    return TargetEvidence(share["n"], p, held, accuracy, agreement, negligible, differing, repeats, other)
 
 
 def largest_share(_config: Forgetting, summary: pa.Table) -> Row | None:
@@ -269,7 +253,9 @@ def describe_correctness(evidence: Evidence) -> Iterator[str]:
 def describe_power(evidence: Evidence) -> Iterator[str]:
     """Which shares would have been found, by models of known shares."""
     counts = [
-        f"{format_percent(share)} in {count_of(power)} of {power['n']}" for share, power in evidence.powers if share > 0
+        f"{format_percent(share)} in {numerator(power)} of {power['n']}"
+        for share, power in evidence.powers
+        if share > 0
     ]
     if counts:
         yield (
@@ -297,7 +283,7 @@ def remarks(config: Forgetting, evidence: Evidence) -> Iterator[str]:
 def describe_published_rule(evidence: Evidence) -> str:
     """What the published score and its rule say, a triple of models at a time; empty where none was judged."""
     triples = [
-        f"{target.quoted} {count_of(target.triples)} of {target.triples['n']}"
+        f"{target.quoted} {numerator(target.triples)} of {target.triples['n']}"
         for target in evidence.targets
         if target.triples is not None and target.triples["n"] > 1
     ]
@@ -307,137 +293,3 @@ def describe_published_rule(evidence: Evidence) -> str:
         "The published rule, two-sided rho >= 1 of one query, one calibration and one target model, calls forgotten so "
         f"many of these triples: {', '.join(triples[:MAX_LISTED])}."
     )
-
-
-SYMBOLS: Mapping[str, str] = {
-    "D_Q": "the query set: the data that may have been forgotten",
-    "D_C": "the calibration set: other data of the same domain, on which models are trained here to compare with",
-    "control": "images of the same source as D_Q that nobody was given",
-    "rho": "the paper’s score: how far the target is from models of D_Q, in units of how far models of D_C are; it "
-    "decides nothing here",
-    "KS": "the Kolmogorov–Smirnov distance of two distributions: the largest difference of their shares below a value",
-    "share of D_Q held": "the share of D_Q that a target may hold, by models that were trained on known shares",
-    "surer": "by how many standard deviations of chance a target is surer of D_Q than of the control set",
-    "U-LiRA": "an attack that tells members by likelihood ratios, from models with and without unlearning",
-    "PrivLeak": "a score of unlearning: the attack’s success on the target beside that on a model trained anew",
-    "power": "the share of models of a known share of D_Q that the test finds",
-}
-
-
-def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Certificate:
-    """The answer for somebody who knows no machine learning: a line for each target, those that decide first."""
-    evidence = read_evidence(config, index_rows(summary))
-    who = "Has the model" if len(evidence.targets) == 1 else "Has each of these models"
-    findings = tuple(
-        Finding(
-            target.answer,
-            describe_finding(target),
-            number_line(target),
-            target.file or (target.name if len(evidence.targets) > 1 else ""),
-        )
-        for target in evidence.by_weight
-    )
-    return Certificate(
-        asked=(
-            f"{who} forgotten the data set, or does it still know it better than pictures of the same source that "
-            f"nobody was given?{explain_targets(config, evidence.targets)}"
-        ),
-        findings=findings or (Finding(verdict.answer, verdict.sentence),),
-        rule=in_plain_words(RULES.explain(config)),
-        error=in_plain_words(explain_errors(config, applied_tests(evidence.targets))),
-        beyond=verdict.limits,
-        steps=next_steps(config, verdict.answer, evidence),
-    )
-
-
-def in_plain_words(text: str) -> str:
-    return text.replace("D_Q", "the data set")
-
-
-def applied_tests(targets: Iterable[JudgedTarget]) -> list[Rule[TargetEvidence]]:
-    """The rules that could have decided: none without a test, and none that clears where no share is known."""
-    tested = [target.evidence for target in targets if target.evidence.p is not None]
-    has_limit = any(evidence.share is not None and evidence.share.high is not None for evidence in tested)
-    return [rule for rule in RULES.cases if tested and (has_limit or rule is not FORGOTTEN)]
-
-
-def explain_targets(config: Forgetting, targets: Sequence[JudgedTarget]) -> str:
-    """What the names of models that were trained here stand for, after a space; empty where one model is asked."""
-    names = {target.name for target in targets}
-    trained = [target for target in config.targets if str(target) in names]
-    if len(names) < 2 or not trained:
-        return ""
-    if len(trained) > MAX_EXPLAINED:
-        return (
-            " They are called by what they were trained on: D_C is the calibration set, D_Q the data set in question, "
-            "0.1 D_Q a tenth of it; whose name has no D_Q never saw it."
-        )
-    return " " + " ".join(f"{target}: {target.explain()}." for target in trained)
-
-
-def describe_finding(target: JudgedTarget) -> str:
-    """What the answer on a target rests on, in words that need no statistics."""
-    p = target.evidence.p
-    if target.answer == "not forgotten" and p is not None:
-        held = f" Models that hold at least {format_percent(target.least)} of the data set look so."
-        of_how_many = "fewer than 1" if 1000 * p < 1 else f"about {1000 * p:.0f}"
-        return (
-            "It knows the data set better than pictures of the same source that nobody was given; of 1,000 models that "
-            f"never saw it {of_how_many} would look so.{held if target.least > 0 else ''}"
-        )
-    if target.answer == "forgotten":
-        return (
-            "It tells the data set from pictures of the same source that nobody was given no better than chance does, "
-            f"and holds at most {format_percent(target.share['high'])} of it (95 % limit)."
-        )
-    why = in_plain_words(target.decision.explanation)
-    return f"{why[0].upper()}{why[1:]}."
-
-
-def number_line(target: JudgedTarget) -> NumberLine | None:
-    """Of an accusation the p-value of its test; else the share that it may hold. None where it is not judged, since a
-    small share would look like a clearance."""
-    if target.answer == "not judged":
-        return None
-    if target.answer == "not forgotten" and target.evidence.p is not None:
-        return chances(target.evidence.p, LEVEL)
-    limit = Boundary(target.evidence.negligible, "forgotten only if the whole interval lies below", clears=True)
-    never = "held by a model that never saw it"
-    return line_of(target.share, "share of the data set that it holds", null_words=never, boundaries=(limit,))
-
-
-HOLD_BACK = "Hold pictures back before any are given: query.held_back=0.5, or query.control.data=folder:kept."
-RUN_AGAIN = "Run it again for what is missing: what is stored is not trained again."
-MORE = (
-    "Ask for answers to more pictures, or train more replicates (replicates=10): what is stored is not trained again."
-)
-# What to do about each rule by which nothing is decided.
-REMEDIES: Mapping[Rule[TargetEvidence], str] = {
-    NO_ANSWER: RUN_AGAIN,
-    NO_TEST: RUN_AGAIN,
-    TWO_ANSWERS: "Ask the owner for one table, of what one model says of every picture, and audit that.",
-    ONE_CLASS: "Ask the owner for a table with the confidences of all classes, and audit that.",
-    UNLIKE_OTHERS: "Ask the owner which network it is and how it was trained, and give that: network=..., epochs=...",
-    LESS_SURE: "Ask the owner what was done to the model after its training, and for one trained without the data.",
-    UNDECIDED: MORE,
-}
-
-
-def next_steps(config: Forgetting, answer: Answer, evidence: Evidence) -> tuple[str, ...]:
-    if answer == "not forgotten":
-        return (
-            "Put this page before the owner of the model, with the tables that it names, and ask for a model that was "
-            "trained without the data.",
-            "Ask that model in the same way, with pictures that were not used before.",
-        )
-    if answer == "forgotten":
-        return (
-            "Keep this page with the tables that it names.",
-            "See to it that the model that answered is the one in use: the audit takes that for granted.",
-        )
-    if "scores" not in config.measures:
-        return ("Ask what the models know, too: measures=scores.",)
-    if not config.query.is_controlled:
-        return (HOLD_BACK,)
-    rules = (target.decision.rule for target in evidence.by_weight)
-    return tuple(dict.fromkeys(REMEDIES[rule] for rule in rules if rule in REMEDIES)) or (RUN_AGAIN,)

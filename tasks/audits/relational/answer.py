@@ -7,7 +7,6 @@ others can still be read in what is left.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -25,11 +24,10 @@ from tasks.contract.certificate import (
     steps_of_null,
 )
 from tasks.contract.objectives import Objective, Objectives
-from tasks.contract.rules import Rule, Rules, undecided
-from tasks.contract.summaries import Row, index_rows
+from tasks.contract.rules import Rule, Rules, explain_interval, undecided
+from tasks.contract.summaries import Name, Row, Rows, index_rows, numerator, read_setting, row_name, select_rows
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
-Rows = Mapping[tuple[str, str], Row]
 NOT_JUDGED = "not judged"
 MEANINGS: Mapping[Answer, Meaning] = {
     "memorised": ANSWERS["memorised"],
@@ -65,7 +63,7 @@ class Evidence:
     all gold answers, None where it does not differ. `repeats` is None where no question was asked twice.
     """
 
-    name: tuple[str, str]
+    name: Name
     m: Row
     numeric: bool
     r: Mapping[str, float]
@@ -76,10 +74,9 @@ class Evidence:
     negligible: float
 
 
-def decisive_setting(questions: str, **more: str) -> str:
-    """The setting of the decisive row, or of one beside it."""
-    setting = {"at": "end", "golds": "one", "questions": questions, "score": "exact match", **more}
-    return json.dumps(setting, sort_keys=True)
+def decisive_name(metric: str, questions: str, golds: str = "one", **more: str) -> Name:
+    """The name of the decisive row, or of one beside it."""
+    return row_name(metric, at="end", golds=golds, questions=questions, score="exact match", **more)
 
 
 def question_subsets(config: Relational) -> tuple[str, ...]:
@@ -90,7 +87,7 @@ def question_subsets(config: Relational) -> tuple[str, ...]:
 def decisive_questions(config: Relational, rows: Rows) -> str | None:
     """The first of these subsets that was measured; None where none was."""
     subsets = question_subsets(config)
-    return next((subset for subset in subsets if ("relational m", decisive_setting(subset)) in rows), None)
+    return next((subset for subset in subsets if decisive_name("relational m", subset) in rows), None)
 
 
 def read_evidence(config: Relational, rows: Rows) -> Evidence | None:
@@ -98,16 +95,16 @@ def read_evidence(config: Relational, rows: Rows) -> Evidence | None:
     questions = decisive_questions(config, rows)
     if questions is None:
         return None
-    name = "relational m", decisive_setting(questions)
+    name = decisive_name("relational m", questions)
     if rows[name]["estimate"] is None:
         return None
     r, s = (
-        {split: rows[kind, decisive_setting(questions, split=split)]["estimate"] for split in ("train", "validation")}
+        {split: rows[decisive_name(kind, questions, split=split)]["estimate"] for split in ("train", "validation")}
         for kind in ("r", "s")
     )
-    unanswered = [rows.get(("unanswered", json.dumps({"contexts": kind}))) for kind in ("corrupted", "whole")]
+    unanswered = [rows.get(row_name("unanswered", contexts=kind)) for kind in ("corrupted", "whole")]
     silence = [row["estimate"] for row in unanswered if row is not None and row["estimate"] is not None]
-    theirs = rows.get(("m", decisive_setting(questions, golds="all")))
+    theirs = rows.get(decisive_name("m", questions, golds="all"))
     published = None if theirs is None else theirs["estimate"]
     return Evidence(
         name=name,
@@ -116,16 +113,16 @@ def read_evidence(config: Relational, rows: Rows) -> Evidence | None:
         r=r,
         s=s["train"],
         silence=silence[0] - silence[1] if len(silence) == 2 else 0.0,
-        published=None if published == rows["m", name[1]]["estimate"] else published,
+        published=None if published == rows[decisive_name("m", questions)]["estimate"] else published,
         repeats=read_repeats(rows),
         negligible=config.negligible,
     )
 
 
 def read_repeats(rows: Rows) -> Repeats | None:
-    for (metric, setting), row in rows.items():
-        if metric == TWICE and row["estimate"] is not None:
-            return Repeats(round(row["estimate"] * row["n"]), row["n"], json.loads(setting)["key"])
+    for row in select_rows(rows, TWICE):
+        if row["estimate"] is not None:
+            return Repeats(numerator(row), row["n"], read_setting(row)["key"])
     return None
 
 
@@ -228,9 +225,7 @@ def describe_reason(rule: Rule[Evidence], evidence: Evidence) -> str:
         return f"; but {describe_repeats(evidence.repeats)}."
     if rule.answer == "memorised":
         return f". {ERROR}"
-    if rule.answer == "not seen":
-        return f"; {evidence.negligible:g} or more is unlikely."
-    return f"; as much as {evidence.m['high']:.2g} cannot be excluded: ask more questions."
+    return explain_interval(rule.answer, evidence.m["high"], evidence.negligible, "ask more questions")
 
 
 def describe_repeats(repeats: Repeats | None) -> str:
@@ -308,23 +303,13 @@ NULL = (
 def certificate(config: Relational, summary: pa.Table, verdict: Verdict) -> Certificate:
     """The answer for somebody who knows no machine learning."""
     evidence = read_evidence(config, index_rows(summary)) if config.asks else None
-    sentence = describe_share(evidence, verdict)
-    return Certificate(
-        asked=(
-            "Does a model that answers questions know answers by heart from its training texts, instead of reading "
-            "them?"
-        ),
-        findings=(
-            Finding(
-                verdict.answer,
-                f"{NULL if config.is_null else ''}{sentence}",
-                number_line(config, evidence, verdict),
-            ),
-        ),
-        rule=RULES.explain(config),
-        error=RULES.explain_errors(config),
-        beyond=verdict.limits,
-        steps=next_steps(config, verdict.answer, evidence),
+    told = f"{NULL if config.is_null else ''}{describe_share(evidence, verdict)}"
+    return RULES.certify(
+        config,
+        verdict,
+        "Does a model that answers questions know answers by heart from its training texts, instead of reading them?",
+        (Finding(verdict.answer, told, number_line(config, evidence, verdict)),),
+        next_steps(config, verdict.answer, evidence),
     )
 
 
@@ -378,14 +363,14 @@ def memorization_row(config: Relational, summary: pa.Table) -> Row | None:
     """The row of relational m on which the answer rests."""
     rows = index_rows(summary)
     questions = decisive_questions(config, rows)
-    return None if questions is None else rows["relational m", decisive_setting(questions)]
+    return None if questions is None else rows[decisive_name("relational m", questions)]
 
 
 def utility_row(config: Relational, summary: pa.Table) -> Row | None:
     """The row of s on held-out questions beside it: the share that is answered rightly from whole contexts."""
     rows = index_rows(summary)
     questions = decisive_questions(config, rows)
-    return None if questions is None else rows.get(("s", decisive_setting(questions, split="validation")))
+    return None if questions is None else rows.get(decisive_name("s", questions, split="validation"))
 
 
 OBJECTIVES = Objectives(

@@ -87,12 +87,12 @@ def plan(config: UniqueFeature) -> Roots:
 
 def probes(config: UniqueFeature) -> Iterator[tuple[str, Pixels]]:
     """The images that a model is evaluated on, in one blinded set, for an owner who keeps the model."""
-    yield pictures(single_model_config(config, 0))
+    yield pictures(single_model_config(config, config.shape))
 
 
 def split(config: UniqueFeature) -> Split:
     """What each picture is that an owner gets."""
-    return Split(split_key(single_model_config(config, 0)), warning="" if config.given.secret else GUESSABLE)
+    return Split(split_key(single_model_config(config, config.shape)), warning="" if config.given.secret else GUESSABLE)
 
 
 def subject(config: UniqueFeature) -> str:

@@ -6,7 +6,7 @@ alone, the rank of the feature among its family or beside references does (`pane
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,14 +15,25 @@ import pyarrow as pa
 from tasks.audits.unique_feature import pair_answer, panel_answer
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT as EFFECT_ROW
+from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.measures.family import PUSH
-from tasks.audits.unique_feature.pair_answer import read_pair_evidence
-from tasks.audits.unique_feature.panel_answer import NOT_JUDGED, read_panel_evidence
-from tasks.contract.certificate import Certificate, Finding
+from tasks.audits.unique_feature.pair_answer import (
+    BY_SMALL_RANKS,
+    SURELY,
+    PairEvidence,
+    deciding_names,
+    describe_sample,
+    is_null,
+    read_pair_evidence,
+)
+from tasks.audits.unique_feature.panel_answer import NOT_JUDGED, Rank, read_panel_evidence
+from tasks.audits.unique_feature.population import SMALLEST
+from tasks.contract.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
 from tasks.contract.objectives import Objective, Objectives, row_reader
-from tasks.contract.rules import Rules, undecided
-from tasks.contract.summaries import Row, index_rows
+from tasks.contract.rules import Rule, Rules, undecided
+from tasks.contract.summaries import Row, blank_weak_interval, first_row, index_rows, p_in_words, row_name
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.datasets.features import Feature, Picture, Words, describe_feature
 
 MEANINGS: Mapping[Answer, Meaning] = {
     **{answer: ANSWERS[answer] for answer in ("memorised", "not seen", "undecided")},
@@ -73,32 +84,175 @@ def certificate(config: UniqueFeature, summary: pa.Table, verdict: Verdict) -> C
     """The answer for somebody who knows no machine learning."""
     rows = index_rows(summary)
     if config.asks_models:
-        asked, steps = panel_answer.panel_question(config), panel_answer.panel_steps(config, verdict.answer)
-        finding = panel_finding(config, verdict, rows)
+        panel = read_panel_evidence(config, rows)
+        question, steps = panel_question(config), panel_steps(config, verdict.answer)
+        finding = Finding(verdict.answer, "No model has been asked yet.")
+        if panel is not None:
+            rank = panel.deciding_rank
+            place, line = describe_place(config, verdict.answer, rank), panel_line(config, rank)
+            finding = Finding(verdict.answer, place, line, config.given.describe)
     else:
         pairs = read_pair_evidence(rows)
         rule = RULES.decide(config, pairs)
-        asked, steps = pair_answer.pair_question(config), pair_answer.pair_steps(config, verdict.answer, pairs)
-        told, line = pair_answer.describe_pairs(config, rule, pairs), pair_answer.pair_line(rule, pairs)
-        finding = Finding(verdict.answer, told, line)
-    return Certificate(
-        asked=asked,
-        findings=(finding,),
-        rule=RULES.explain(config),
-        error=RULES.explain_errors(config),
-        beyond=verdict.limits,
-        steps=steps,
+        question, steps = pair_question(config), pair_steps(config, verdict.answer, pairs)
+        finding = Finding(verdict.answer, describe_pairs(config, rule, pairs), pair_line(rule, pairs))
+    return RULES.certify(config, verdict, question, (finding,), steps)
+
+
+# The certificate of pairs of trainings
+
+LARGEST = 100.0  # nats, above which a factor of probability says no more
+FACTOR = "effect of the one image, in nats (0.1: its label becomes a tenth more probable)"
+
+
+def pair_question(config: UniqueFeature) -> str:
+    return (
+        f"Does a network that is trained in this way keep {asked_feature(config)}, if it occurs in one single training "
+        "image?"
     )
 
 
-def panel_finding(config: UniqueFeature, verdict: Verdict, rows: Mapping[tuple[str, str], Row]) -> Finding:
-    """The place of the feature by the rank that decides."""
-    evidence = read_panel_evidence(config, rows)
-    if evidence is None:
-        return Finding(verdict.answer, "No model has been asked yet.")
-    rank = evidence.deciding_rank
-    told, line = panel_answer.describe_place(config, verdict.answer, rank), panel_answer.panel_line(config, rank)
-    return Finding(verdict.answer, told, line, config.given.describe)
+def asked_feature(config: UniqueFeature) -> str:
+    return "a feature drawn by chance" if config.drawn else describe_feature(config.feature)
+
+
+def describe_pairs(config: UniqueFeature, rule: Rule[PairEvidence], evidence: PairEvidence) -> str:
+    """The effect of the image in words that need no statistics, and which canaries are called."""
+    what, calls = asked_feature(config), evidence.calls
+    told = ["No effect could be measured yet."]
+    if evidence.effect is not None:
+        effect = blank_weak_interval(evidence.effect)
+        between = f"no interval, over {describe_sample(effect)}"
+        if effect["low"] is not None:
+            low, high = probability_factor(effect["low"]), probability_factor(effect["high"])
+            between = f"95 % interval {low} to {high} times, over {describe_sample(effect)}"
+        seen, shown = ("another feature", f", when shown {what},") if is_null(config) else (what, "")
+        told = [
+            f"Networks that saw {seen} in one training image gave that image’s label{shown} "
+            f"{probability_factor(effect['estimate'])} times the probability, on images they never saw, that their "
+            f"twins gave it, which had not seen it ({between}; 1 where nothing is memorised)."
+        ]
+    if calls is not None:
+        told.append(f"One by one, {calls.called} of {calls.n} are told from their twins.")
+        if rule is BY_SMALL_RANKS and calls.beyond_p is not None:
+            told.append(f"Chance alone brings so many small ranks with {p_in_words(calls.beyond_p)}.")
+    if is_null(config):
+        told.append(f"They carried another feature than {what}, so this is a null: nothing is to be found.")
+    return " ".join(told)
+
+
+def pair_line(rule: Rule[PairEvidence], evidence: PairEvidence) -> NumberLine | None:
+    """What decided, on a line."""
+    calls, decided = evidence.calls, next((metric for metric, _ in deciding_names(rule, evidence)), "")
+    if decided == CALLED and calls is not None:
+        what = f"networks, of {calls.n}, that are told from their twins"
+        return NumberLine(what, float(calls.called), null=0.0, boundaries=(Boundary(1.0, "memorised from one on"),))
+    if decided == BEYOND and calls is not None and calls.beyond_p is not None:
+        return chances(calls.beyond_p, SURELY)
+    zero = Boundary(0.0, "memorised if the whole interval lies above")
+    cleared = Boundary(SMALLEST, "not seen only if it lies below", clears=True)
+    return line_of(evidence.effect, FACTOR, boundaries=(zero, cleared))
+
+
+def probability_factor(nats: float) -> str:
+    """e to the power of an effect, as many times as it makes the label more probable."""
+    return f"{math.exp(nats):.3g}" if nats < LARGEST else f"more than {math.exp(LARGEST):.0e}"
+
+
+def pair_steps(config: UniqueFeature, answer: Answer, evidence: PairEvidence) -> tuple[str, ...]:
+    """What to do next."""
+    if is_null(config):
+        return steps_of_null(answer, "burnt=null")
+    if answer == "memorised":
+        return (
+            "Take such features out of the training data before training, or train with a safeguard (fewer epochs, "
+            "augmentation, differential privacy), and audit again.",
+            "Ask the model in use itself, as a file or by its outputs: given.models=model.pt.",
+        )
+    if answer == "not seen":
+        return ("Ask for the other features and places that you fear, with the network and data that you use.",)
+    more = f"Train more canaries (canaries={max(40, 2 * config.canaries)})"
+    others = f" or rank each among more others (family.count={max(1000, 2 * config.family.count)})"
+    if evidence.calls is not None and evidence.calls.population.are_all_glyphs:
+        others = ""
+    return (f"{more}{others}: what is stored already is not trained again.",)
+
+
+# The certificate of models that are asked alone
+
+
+def panel_question(config: UniqueFeature) -> str:
+    who = "Does a model know" if config.given.there else "Do models trained on these data know"
+    return f"{who} {describe_feature(config.feature)} from the training data?"
+
+
+def describe_place(config: UniqueFeature, answer: Answer, rank: Rank) -> str:
+    """The place of the feature in words that need no statistics."""
+    size, place = rank.population.size, rank.place
+    who = "the model" if rank.models == 1 else f"{rank.models} models together"
+    others = f"{size - place:,} of the {size - 1:,} others" if place > 1 else f"all {size - 1:,} others"
+    among = f"{size:,} {family_noun(config.feature)}"
+    asked = f"Beside {rank.references} clean models, and among {among}" if rank.references else f"Asked about {among}"
+    chance = 1000 * rank.p
+    number = f"about {chance:.0f}" if chance >= 1 else "fewer than 1"
+    after = {
+        "not seen": " A push that matters would have shown.",
+        "undecided": " A memory may be there all the same and not show.",
+        NOT_JUDGED: " But what was sent back is not what the model that was described says of these pictures.",
+    }.get(answer, "")
+    return (
+        f"{asked}, {who} singled out this one more than {others}; of 1,000 models that never saw it {number} would "
+        f"stand so far in front.{after}"
+    )
+
+
+def family_noun(feature: Feature) -> str:
+    """What the members of the feature's family are."""
+    return "names" if isinstance(feature, Words) else "pictures" if isinstance(feature, Picture) else "signs"
+
+
+def panel_line(config: UniqueFeature, rank: Rank) -> NumberLine:
+    """The place on a line, and from which one on the feature is called."""
+    size, last = rank.population.size, rank.population.last_called
+    return NumberLine(
+        f"place of {describe_feature(config.feature)} among {size:,}, 1 for the one that is singled out most",
+        rank.place,
+        null=(size + 1) / 2,
+        null_words="the middle: its place on average, where nothing is memorised",
+        usual=(last + 1, size) if last else None,
+        boundaries=(Boundary(last, f"memorised at place {last:,} and before"),) if last else (),
+        logarithmic=True,
+    )
+
+
+def panel_steps(config: UniqueFeature, answer: Answer) -> tuple[str, ...]:
+    """What to do next."""
+    if answer == "memorised":
+        return (
+            "Treat it as disclosed to whoever can use the model, and tell those who answer for the data.",
+            "Remove or mask it in the training data, train anew, and ask the new model in the same way.",
+        )
+    if answer == "not seen":
+        return (
+            "Keep this page with the files that it names.",
+            "Ask in the same way for every other feature and place that you fear, and again when the model changes.",
+        )
+    if answer == NOT_JUDGED:
+        return (
+            "Ask the owner how the pictures were prepared, and for a table of what the model says of each of them, "
+            "unrounded and in single precision; audit that.",
+        )
+    several = (
+        "given.outputs=fold0.csv,fold1.csv,fold2.csv"
+        if config.given.outputs
+        else "given.models=fold0.pt,fold1.pt,fold2.pt"
+        if config.given.there
+        else f"seeds={3 * config.seeds}"
+    )
+    return (
+        f"Ask several models of the same data together, such as the folds of a cross-validation: {several}.",
+        "If you have the data and the training procedure, train pairs: that finds more.",
+    )
 
 
 # What a search over training choices moves, and the number by which runs are compared
@@ -106,15 +260,14 @@ def panel_finding(config: UniqueFeature, verdict: Verdict, rows: Mapping[tuple[s
 
 def effect(config: UniqueFeature, summary: pa.Table) -> Row | None:
     """The row of the effect on M_w of pairs of trainings; of models that are asked alone that of their push."""
-    if not config.asks_models:
-        return index_rows(summary).get(EFFECT_ROW)
-    return next((row for row in summary.to_pylist() if row["metric"] == PUSH), None)
+    rows = index_rows(summary)
+    return first_row(rows, PUSH) if config.asks_models else rows.get(EFFECT_ROW)
 
 
 OBJECTIVES = Objectives(
     memorization=Objective("M_w effect", "nats", "lower", row_reader(*EFFECT_ROW)),
     utility=Objective(
-        "validation accuracy", "share", "higher", row_reader("validation accuracy", json.dumps({"model": "canary"}))
+        "validation accuracy", "share", "higher", row_reader(*row_name("validation accuracy", model="canary"))
     ),
     allowance=0.01,
 )

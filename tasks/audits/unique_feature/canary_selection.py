@@ -39,7 +39,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.config import Shape, UniqueFeature
 from tasks.audits.unique_feature.scores import log_probabilities
 from tasks.contract.job import Inputs, task
 from tasks.contract.ranges import AtLeast, Ranged, Share
@@ -108,35 +108,27 @@ class Canary:
     asked: Feature
 
 
-def canaries(config: UniqueFeature) -> list[Canary]:
-    """The canaries, in an order in which fewer are the first of more where they are drawn at random."""
+def canaries(config: UniqueFeature, trained_on: Images) -> list[Canary]:
+    """The canaries among these images; where they are drawn at random, fewer are the first of more."""
     images: list[int | RankedImage]
     if config.choice == "self-influence":
         highest = (config.canaries + 1) // 2
         images = [RankedImage("highest", rank) for rank in range(1, highest + 1)]
         images += [RankedImage("lowest", rank) for rank in range(1, config.canaries - highest + 1)]
     else:
-        rows = config.examples or len(load(config.trained_on).train_images)
-        order = seeds.generator(config.seed, *stream_path(config, "canaries")).permutation(rows)
+        rows = config.examples or len(trained_on.train_images)
+        order = seeds.generator(config.seed, *config.stream("canaries")).permutation(rows)
         images = [int(row) for row in order[: config.canaries]]
     selected = []
     for number, image in enumerate(images):
-        own = own_feature(config, number) if config.drawn else None
+        own = own_feature(config, number, trained_on.shape) if config.drawn else None
         selected.append(Canary(number, image, own or config.carried, own or config.feature))
     return selected
 
 
-def stream_path(config: UniqueFeature, *path: str | int) -> tuple[str | int, ...]:
-    """The path of a stream of random numbers: canaries with features of their own are other images, of other seeds.
-
-    So those of a run with one feature and of a run with drawn ones are independent samples.
-    """
-    return ("drawn", *path) if config.drawn else path
-
-
-def own_feature(config: UniqueFeature, number: int) -> Feature:
+def own_feature(config: UniqueFeature, number: int, shape: Shape) -> Feature:
     """A member of the feature's family, drawn for this canary, as its family's other members will be."""
-    return draw_member(config.feature, seeds.derive(config.seed, "feature", number), config.family, config.shape[:2])
+    return draw_member(config.feature, seeds.derive(config.seed, "feature", number), config.family, shape[:2])
 
 
 # By self-influence

@@ -12,11 +12,11 @@ from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph
-from tasks.external.blinding import check_secret, withheld
+from tasks.external.blinding import check_secret, derive_secret_seed, withheld
 from tasks.external.model_file import Interface, ModelFile
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
-from tasks.training.classifier import check_private
+from tasks.training.classifier import Training, check_private
 from tasks.training.recipe import OptimiserName, Privacy, Recipe
 from tasks.worker.files import WITHHELD, File, shorten_names
 
@@ -252,6 +252,27 @@ class UniqueFeature(Ranged):
         return Recipe(self.epochs, self.batch, self.learning_rate, self.patience, self.schedule, self.optimiser)
 
     @property
+    def training(self) -> Training:
+        """The training of a network without any canary, of any seed."""
+        return Training(
+            data=self.trained_on,
+            network=self.network,
+            dropout=self.dropout,
+            batch_norm=self.batch_norm,
+            augmentation=self.augmentation,
+            seed=0,
+            examples=self.examples,
+            epochs=self.epochs,
+            patience=self.patience,
+            optimiser=self.optimiser,
+            learning_rate=self.learning_rate,
+            schedule=self.schedule,
+            batch=self.batch,
+            privacy=self.privacy,
+            width=self.width,
+        )
+
+    @property
     def trained_on(self) -> Dataset:
         """The data set, of a config that trains."""
         assert self.data is not None
@@ -273,8 +294,24 @@ class UniqueFeature(Ranged):
 
     @property
     def shape(self) -> Shape:
-        """Of the images that models are asked about."""
+        """Of the images that models are asked about; that of the training images is read from these."""
         return self.given.shape or load(self.trained_on).shape
+
+    @property
+    def picture_order(self) -> int:
+        """The seed of the order in which an owner gets the pictures; 0 where no owner gets any."""
+        return derive_secret_seed(self.seed, "order", self.given.secret) if self.given.hands_out else 0
+
+    def stream(self, *path: str | int) -> tuple[str | int, ...]:
+        """The path of a stream of random numbers: canaries with features of their own are other images, of other seeds.
+
+        So those of a run with one feature and of a run with drawn ones are independent samples.
+        """
+        return ("drawn", *path) if self.drawn else path
+
+    def training_stream(self, number: int, replicate: int) -> tuple[str | int, ...]:
+        """The stream of the seed of a canary's training with its replicate, counted from 0."""
+        return self.stream("training", 0 if self.one_seed else number, *((replicate,) if replicate else ()))
 
     def asks_for(self, *measures: Measure) -> bool:
         """Whether any of these is measured, of the pairs that are trained."""

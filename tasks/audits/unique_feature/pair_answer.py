@@ -1,4 +1,4 @@
-"""The answer of pairs of trainings: the evidence in their summary, the rules that decide, and both in words.
+"""The answer of pairs of trainings: the evidence in their summary, the rules that decide, and the verdict in words.
 
 It rests on rows that were chosen beforehand: the canary's effect on M_w over the probe images, and the canaries that
 are called one by one by their ranks, among all glyphs of their ink where `ranks` is measured, else among the members of
@@ -7,7 +7,6 @@ their family. M, its published test and the training images are supporting evide
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,14 +17,10 @@ from tasks.audits.unique_feature.measures.canary_scores import EFFECT
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, SHARED
 from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL
 from tasks.audits.unique_feature.population import FDR, LEVEL, SMALLEST, Population
-from tasks.contract.certificate import Boundary, NumberLine, chances, line_of, steps_of_null
 from tasks.contract.rules import Rule
-from tasks.contract.summaries import blank_weak_interval, p_in_words
+from tasks.contract.summaries import Name, Row, Rows, first_row, name_of, numerator, read_setting, row_name
 from tasks.contract.verdict import Answer, Verdict
 from tasks.datasets.features import describe_feature
-
-Row = Mapping[str, Any]
-Rows = Mapping[tuple[str, str], Row]
 
 ONE_SIDE = 0.025  # of a 95 % interval
 SURELY = 0.001  # so small a p-value of the number of small ranks says that some canary is remembered, whichever it is
@@ -89,7 +84,7 @@ class PairEvidence:
     the published test calls memorised: canaries' and twins'.
     """
 
-    names: tuple[tuple[str, str], ...]
+    names: tuple[Name, ...]
     effect: Row | None
     calls: Calls | None
     guarantee: Guarantee | None
@@ -119,50 +114,35 @@ class PairEvidence:
 
 def read_pair_evidence(rows: Rows) -> PairEvidence:
     """The evidence in the rows of a summary."""
-    first: dict[str, tuple[str, str]] = {}
-    for metric, setting in rows:
-        first.setdefault(metric, (metric, setting))
-    effect = rows.get(EFFECT)
+    effect, called, beyond = rows.get(EFFECT), first_row(rows, CALLED), first_row(rows, BEYOND)
+    rates = (rows.get(row_name("rate called memorised", model=model, test="welch")) for model in ("canary", "twin"))
     return PairEvidence(
-        names=tuple(
-            name for name in (EFFECT, first.get(CALLED), first.get(BEYOND)) if name is not None and name in rows
-        ),
+        names=tuple(name_of(row) for row in (effect, called, beyond) if row is not None),
         effect=effect if effect is not None and effect["n"] and effect["estimate"] is not None else None,
-        calls=read_calls(rows, first),
-        guarantee=read_guarantee(rows, first),
-        published=tuple(read_published_calls(rows)),
+        calls=None if called is None or not called["n"] else read_calls(called, beyond),
+        guarantee=read_guarantee(rows),
+        published=tuple((numerator(rate), rate["n"]) for rate in rates if rate is not None and rate["n"]),
     )
 
 
-def read_calls(rows: Rows, first: Mapping[str, tuple[str, str]]) -> Calls | None:
-    if CALLED not in first or not rows[first[CALLED]]["n"]:
-        return None
-    calls, setting = rows[first[CALLED]], json.loads(first[CALLED][1])
-    beyond = rows[first[BEYOND]] if BEYOND in first else None
+def read_calls(called: Row, beyond: Row | None) -> Calls:
+    setting = read_setting(called)
     return Calls(
-        called=round(calls["estimate"] * calls["n"]),
-        n=calls["n"],
+        called=numerator(called),
+        n=called["n"],
         population=Population.from_setting(setting),
         share_seeds=SHARED in setting,
         beyond=beyond,
-        level=LEVEL if beyond is None else json.loads(beyond["setting"])["p"],
+        level=LEVEL if beyond is None else read_setting(beyond)["p"],
     )
 
 
-def read_guarantee(rows: Rows, first: Mapping[str, tuple[str, str]]) -> Guarantee | None:
+def read_guarantee(rows: Rows) -> Guarantee | None:
     """At the first level of which there is one."""
-    if ONE_MODEL not in first or ALLOWED not in first:
+    share, bound = first_row(rows, ONE_MODEL), first_row(rows, ALLOWED)
+    if share is None or bound is None:
         return None
-    share, bound, setting = rows[first[ONE_MODEL]], rows[first[ALLOWED]], json.loads(first[ALLOWED][1])
-    found = round(share["estimate"] * share["n"])
-    return Guarantee(**setting, allowed=bound["estimate"], found=found, n=share["n"])
-
-
-def read_published_calls(rows: Rows) -> Iterator[tuple[int, int]]:
-    for model in ("canary", "twin"):
-        rate = rows.get(("rate called memorised", json.dumps({"model": model, "test": "welch"})))
-        if rate is not None and rate["n"]:
-            yield round(rate["estimate"] * rate["n"]), rate["n"]
+    return Guarantee(**read_setting(bound), allowed=bound["estimate"], found=numerator(share), n=share["n"])
 
 
 def pair_rule(answer: Answer, when: str, holds: Callable[[PairEvidence], bool], error: str = "") -> Rule[PairEvidence]:
@@ -331,7 +311,7 @@ def describe_choice(config: UniqueFeature, calls: Calls | None) -> Iterator[str]
         yield CHOSEN_GLYPH_LIMITS if calls.population.are_all_glyphs else CHOSEN_LIMITS
 
 
-def describe_sample(row: Row) -> str:
+def describe_sample(row: Mapping[str, Any]) -> str:
     """The sample of a row in words: `12 pairs of trainings`."""
     return f"{row['n']} {unit_name(row['unit'], row['n'])}"
 
@@ -363,82 +343,3 @@ def describe_guarantee(guarantee: Guarantee | None) -> Iterator[str]:
             f"{100 * guarantee.level:g} %; it found {guarantee.found} of {guarantee.n}. Nothing bounds what pairs "
             "show: they share noise."
         )
-
-
-# For the certificate
-
-LARGEST = 100.0  # nats, above which a factor of probability says no more
-FACTOR = "effect of the one image, in nats (0.1: its label becomes a tenth more probable)"
-
-
-def pair_question(config: UniqueFeature) -> str:
-    return (
-        f"Does a network that is trained in this way keep {asked_feature(config)}, if it occurs in one single training "
-        "image?"
-    )
-
-
-def asked_feature(config: UniqueFeature) -> str:
-    return "a feature drawn by chance" if config.drawn else describe_feature(config.feature)
-
-
-def describe_pairs(config: UniqueFeature, rule: Rule[PairEvidence], evidence: PairEvidence) -> str:
-    """The effect of the image in words that need no statistics, and which canaries are called."""
-    what, effect, calls = asked_feature(config), evidence.effect, evidence.calls
-    told = ["No effect could be measured yet."]
-    if effect is not None:
-        effect = blank_weak_interval(effect)
-        between = f"no interval, over {describe_sample(effect)}"
-        if effect["low"] is not None:
-            low, high = probability_factor(effect["low"]), probability_factor(effect["high"])
-            between = f"95 % interval {low} to {high} times, over {describe_sample(effect)}"
-        seen, shown = ("another feature", f", when shown {what},") if is_null(config) else (what, "")
-        told = [
-            f"Networks that saw {seen} in one training image gave that image’s label{shown} "
-            f"{probability_factor(effect['estimate'])} times the probability, on images they never saw, that their "
-            f"twins gave it, which had not seen it ({between}; 1 where nothing is memorised)."
-        ]
-    if calls is not None:
-        told.append(f"One by one, {calls.called} of {calls.n} are told from their twins.")
-        if rule is BY_SMALL_RANKS and calls.beyond_p is not None:
-            told.append(f"Chance alone brings so many small ranks with {p_in_words(calls.beyond_p)}.")
-    if is_null(config):
-        told.append(f"They carried another feature than {what}, so this is a null: nothing is to be found.")
-    return " ".join(told)
-
-
-def pair_line(rule: Rule[PairEvidence], evidence: PairEvidence) -> NumberLine | None:
-    """What decided, on a line."""
-    calls, decided = evidence.calls, next((metric for metric, _ in deciding_names(rule, evidence)), "")
-    if decided == CALLED and calls is not None:
-        what = f"networks, of {calls.n}, that are told from their twins"
-        return NumberLine(what, float(calls.called), null=0.0, boundaries=(Boundary(1.0, "memorised from one on"),))
-    if decided == BEYOND and calls is not None and calls.beyond_p is not None:
-        return chances(calls.beyond_p, SURELY)
-    zero = Boundary(0.0, "memorised if the whole interval lies above")
-    cleared = Boundary(SMALLEST, "not seen only if it lies below", clears=True)
-    return line_of(evidence.effect, FACTOR, boundaries=(zero, cleared))
-
-
-def probability_factor(nats: float) -> str:
-    """e to the power of an effect, as many times as it makes the label more probable."""
-    return f"{math.exp(nats):.3g}" if nats < LARGEST else f"more than {math.exp(LARGEST):.0e}"
-
-
-def pair_steps(config: UniqueFeature, answer: Answer, evidence: PairEvidence) -> tuple[str, ...]:
-    """What to do next."""
-    if is_null(config):
-        return steps_of_null(answer, "burnt=null")
-    if answer == "memorised":
-        return (
-            "Take such features out of the training data before training, or train with a safeguard (fewer epochs, "
-            "augmentation, differential privacy), and audit again.",
-            "Ask the model in use itself, as a file or by its outputs: given.models=model.pt.",
-        )
-    if answer == "not seen":
-        return ("Ask for the other features and places that you fear, with the network and data that you use.",)
-    more = f"Train more canaries (canaries={max(40, 2 * config.canaries)})"
-    others = f" or rank each among more others (family.count={max(1000, 2 * config.family.count)})"
-    if evidence.calls is not None and evidence.calls.population.are_all_glyphs:
-        others = ""
-    return (f"{more}{others}: what is stored already is not trained again.",)

@@ -1,4 +1,4 @@
-"""The answer of models that are asked alone: the evidence in their summary, the rules that decide, and both in words.
+"""The answer of models that are asked alone: the evidence in their summary, the rules, and the verdict in words.
 
 It rests on the feature's rank among its family, or beside references where there are some, and on how far it pushes
 towards a label beside the others. Several models are one panel. A rank calls 5 % of the models that never saw the
@@ -12,24 +12,29 @@ are used because log P of a label that models are nearly certain of cannot rise,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import BESIDE
 from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, SAME, UPPER
 from tasks.audits.unique_feature.measures.output_checks import LABELS, TWICE
 from tasks.audits.unique_feature.population import LEVEL, SMALLEST, Population, population_beside_references
-from tasks.contract.certificate import Boundary, NumberLine, number_per_hundred
+from tasks.contract.certificate import number_per_hundred
 from tasks.contract.rules import Rule
-from tasks.contract.summaries import p_in_words
-from tasks.contract.verdict import Answer, Verdict
-from tasks.datasets.features import Feature, Picture, Words, describe_feature
-
-Row = Mapping[str, Any]
-Rows = Mapping[tuple[str, str], Row]
+from tasks.contract.summaries import (
+    Name,
+    Row,
+    Rows,
+    first_row,
+    name_of,
+    numerator,
+    p_in_words,
+    read_setting,
+    select_rows,
+)
+from tasks.contract.verdict import Verdict
+from tasks.datasets.features import describe_feature
 
 MISSED = 0.01  # a p-value of the accuracy that the owner states, below which a table is not judged
 ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
@@ -113,7 +118,7 @@ class PanelEvidence:
     SHA-256 of what was handed out. `lacks_references` says that the rank beside references is missing.
     """
 
-    names: tuple[tuple[str, str], ...]
+    names: tuple[Name, ...]
     rank: Rank
     beside: Rank | None
     push: Push
@@ -146,17 +151,14 @@ class PanelEvidence:
 
 def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | None:
     """The evidence in the rows of a summary, the first of each metric; None where no model has been asked."""
-    first: dict[str, Row] = {}
-    for row in rows.values():
-        first.setdefault(row["metric"], row)
-    if PUSH not in first or RANK not in first or OTHERS not in first or first[PUSH]["estimate"] is None:
+    push, rank, others, beside = (first_row(rows, metric) for metric in (PUSH, RANK, OTHERS, BESIDE))
+    if push is None or rank is None or others is None or push["estimate"] is None:
         return None
-    push, rank, others, beside = first[PUSH], first[RANK], first[OTHERS], first.get(BESIDE)
-    setting, found, upper = json.loads(push["setting"]), first.get(FOUND), first.get(UPPER)
-    carried = [row for row in (beside, rank, push, others) if row is not None]
+    found, upper, same = (first_row(rows, metric) for metric in (FOUND, UPPER, SAME))
+    setting = read_setting(push)
     checks, key = read_checks(rows)
     return PanelEvidence(
-        names=tuple((row["metric"], row["setting"]) for row in carried),
+        names=tuple(name_of(row) for row in (beside, rank, push, others) if row is not None),
         rank=Rank(round(rank["estimate"]), rank["p_value"], Population(others["n"] + 1), rank["n"]),
         beside=None if beside is None else read_rank_beside(beside),
         push=Push(
@@ -164,10 +166,10 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
             label=None if setting["label known"] else setting["label"],
             others=None if others["low"] is None else (others["low"], others["high"]),
             upper=None if upper is None else upper["estimate"],
-            smallest=SMALLEST if found is None else json.loads(found["setting"])["nats"],
+            smallest=SMALLEST if found is None else read_setting(found)["nats"],
             power=0.0 if found is None else found["estimate"],
         ),
-        same=first[SAME]["estimate"] if SAME in first else 0.0,
+        same=0.0 if same is None else same["estimate"],
         checks=checks,
         unchecked=max(0, len(config.given.outputs) - len(checks)),
         key=key,
@@ -176,24 +178,22 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
 
 
 def read_rank_beside(row: Row) -> Rank:
-    setting = json.loads(row["setting"])
+    setting = read_setting(row)
     population = Population.from_setting(setting)
     return Rank(round(row["estimate"]), row["p_value"], population, row["n"], setting["references"])
 
 
 def read_checks(rows: Rows) -> tuple[tuple[TableCheck, ...], str]:
     """What every table that could be checked says, and the beginning of the key's SHA-256."""
-    labels = {json.loads(name[1])["table"]: row for name, row in rows.items() if name[0] == LABELS}
+    labels = {read_setting(row)["table"]: row for row in select_rows(rows, LABELS)}
     checks, key = [], ""
-    for (metric, name), row in rows.items():
-        if metric != TWICE:
-            continue
-        setting = json.loads(name)
+    for row in select_rows(rows, TWICE):
+        setting = read_setting(row)
         key, named = key or setting["key"], labels.get(setting["table"])
         check = TableCheck(setting["table"], row["n"], round((row["estimate"] or 0.0) * row["n"]))
         if named is not None:
-            right = round(named["estimate"] * named["n"])
-            check = replace(check, labelled=named["n"], right=right, stated=named["null"], p=named["p_value"])
+            right, stated = numerator(named), named["null"]
+            check = replace(check, labelled=named["n"], right=right, stated=stated, p=named["p_value"])
         checks.append(check)
     return tuple(checks), key
 
@@ -353,80 +353,3 @@ def describe_reason(rule: Rule[PanelEvidence], evidence: PanelEvidence) -> str:
     else:
         doubt = f"as much as {'any' if push.upper is None else f'{push.upper:.4g}'} nats cannot be excluded"
     return f"; {doubt}: ask more models of the same data"
-
-
-# For the certificate
-
-
-def panel_question(config: UniqueFeature) -> str:
-    who = "Does a model know" if config.given.there else "Do models trained on these data know"
-    return f"{who} {describe_feature(config.feature)} from the training data?"
-
-
-def describe_place(config: UniqueFeature, answer: Answer, rank: Rank) -> str:
-    """The place of the feature in words that need no statistics."""
-    size, place = rank.population.size, rank.place
-    who = "the model" if rank.models == 1 else f"{rank.models} models together"
-    others = f"{size - place:,} of the {size - 1:,} others" if place > 1 else f"all {size - 1:,} others"
-    among = f"{size:,} {family_noun(config.feature)}"
-    asked = f"Beside {rank.references} clean models, and among {among}" if rank.references else f"Asked about {among}"
-    chance = 1000 * rank.p
-    number = f"about {chance:.0f}" if chance >= 1 else "fewer than 1"
-    after = {
-        "not seen": " A push that matters would have shown.",
-        "undecided": " A memory may be there all the same and not show.",
-        NOT_JUDGED: " But what was sent back is not what the model that was described says of these pictures.",
-    }.get(answer, "")
-    return (
-        f"{asked}, {who} singled out this one more than {others}; of 1,000 models that never saw it {number} would "
-        f"stand so far in front.{after}"
-    )
-
-
-def family_noun(feature: Feature) -> str:
-    """What the members of the feature's family are."""
-    return "names" if isinstance(feature, Words) else "pictures" if isinstance(feature, Picture) else "signs"
-
-
-def panel_line(config: UniqueFeature, rank: Rank) -> NumberLine:
-    """The place on a line, and from which one on the feature is called."""
-    size, last = rank.population.size, rank.population.last_called
-    return NumberLine(
-        f"place of {describe_feature(config.feature)} among {size:,}, 1 for the one that is singled out most",
-        rank.place,
-        null=(size + 1) / 2,
-        null_words="the middle: its place on average, where nothing is memorised",
-        usual=(last + 1, size) if last else None,
-        boundaries=(Boundary(last, f"memorised at place {last:,} and before"),) if last else (),
-        logarithmic=True,
-    )
-
-
-def panel_steps(config: UniqueFeature, answer: Answer) -> tuple[str, ...]:
-    """What to do next."""
-    if answer == "memorised":
-        return (
-            "Treat it as disclosed to whoever can use the model, and tell those who answer for the data.",
-            "Remove or mask it in the training data, train anew, and ask the new model in the same way.",
-        )
-    if answer == "not seen":
-        return (
-            "Keep this page with the files that it names.",
-            "Ask in the same way for every other feature and place that you fear, and again when the model changes.",
-        )
-    if answer == NOT_JUDGED:
-        return (
-            "Ask the owner how the pictures were prepared, and for a table of what the model says of each of them, "
-            "unrounded and in single precision; audit that.",
-        )
-    several = (
-        "given.outputs=fold0.csv,fold1.csv,fold2.csv"
-        if config.given.outputs
-        else "given.models=fold0.pt,fold1.pt,fold2.pt"
-        if config.given.there
-        else f"seeds={3 * config.seeds}"
-    )
-    return (
-        f"Ask several models of the same data together, such as the folds of a cross-validation: {several}.",
-        "If you have the data and the training procedure, train pairs: that finds more.",
-    )

@@ -24,7 +24,7 @@ from tasks.contract.job import Inputs
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Labels, as_shape
-from tasks.external.blinding import HandedOut, blind_images, derive_secret_seed, key_of
+from tasks.external.blinding import HandedOut, blind_images, key_of
 from tasks.external.model_file import Interface, ModelFile
 from tasks.numerics import seeds
 from tasks.worker.files import File
@@ -55,13 +55,13 @@ class SingleModelConfig:
     references: bool = False
 
 
-def single_model_config(config: UniqueFeature, number: int) -> SingleModelConfig:
-    """The config of the panel's model of this number."""
+def single_model_config(config: UniqueFeature, shape: Shape, number: int = 0) -> SingleModelConfig:
+    """The config of the panel's model of this number, which is asked about images of this shape."""
     given = config.given
     return SingleModelConfig(
         relatives=relatives(config, config.feature),
         random=config.random,
-        shape=config.shape,
+        shape=shape,
         number=number,
         model=given.models[number] if given.models else None,
         outputs=given.outputs[number] if given.outputs else None,
@@ -69,7 +69,7 @@ def single_model_config(config: UniqueFeature, number: int) -> SingleModelConfig
         classes=given.classes,
         columns=given.columns,
         label=given.label,
-        order=derive_secret_seed(config.seed, "order", given.secret) if given.hands_out else 0,
+        order=config.picture_order,
         labelled=given.labelled,
         accuracy=given.accuracy,
         references=bool(given.references) and given.hands_out,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -25,21 +25,21 @@ from tasks.audits.unique_feature.canary_selection import (
     choose_canaries,
     influence,
     link,
-    stream_path,
     train_with_canary,
 )
-from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.config import Shape, UniqueFeature
 from tasks.audits.unique_feature.single_models import SingleModelConfig, single_model_config
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Function, Inputs, Job, task
 from tasks.datasets.catalog import load
 from tasks.datasets.features import check_fits
 from tasks.numerics import seeds
 from tasks.training import classifier
-from tasks.training.chains import chain, train_chains, up_to
+from tasks.training.chains import Part, chain, train_chains, up_to
 from tasks.training.classifier import Burnt, NearestImages, Training, train
 from tasks.worker.work import Work
 
 if TYPE_CHECKING:
+    from tasks.datasets.images import Images
     from tasks.training.members import Member
 
 
@@ -84,9 +84,11 @@ class SingleModel:
 class Trainings:
     """The networks of one config: `pairs` by canary and training seed, or `single_models`.
 
-    `plain` are those of the same network without its regularisers, where the two are compared.
+    `shape` is that of the images they are asked about. `plain` are those of the same network without its regularisers,
+    where the two are compared.
     """
 
+    shape: Shape
     pairs: tuple[Pair, ...] = ()
     ranking: Ranking | None = None
     single_models: tuple[SingleModel, ...] = ()
@@ -95,23 +97,27 @@ class Trainings:
 
 def trainings(config: UniqueFeature) -> Trainings:
     """What the config trains; ValueError where the data cannot serve it."""
-    if not config.given.there:
-        check_data(config)
+    given = config.given
+    if given.there:
+        if not (given.models or given.outputs):
+            raise ValueError("given has a shape alone; it must have models or outputs for there to be anything to ask")
+        check_fits(config.feature, *config.shape[:2])
+        return Trainings(config.shape, single_models=tuple(single_models(config, config.shape)))
+    images = load(config.trained_on)
+    check_data(config, images)
     if config.asks_models:
-        return Trainings(single_models=tuple(single_models(config)))
-    ranking = self_influence_ranking(config) if config.choice == "self-influence" else None
-    plain = trainings(config.plain()) if config.beside_plain else None
-    return Trainings(tuple(pairs(config, ranking)), ranking, plain=plain)
+        return Trainings(images.shape, single_models=tuple(single_models(config, images.shape)))
+    return paired_trainings(config, images)
 
 
-def check_data(config: UniqueFeature) -> None:
-    """ValueError where the data cannot serve the config."""
-    images = load(config.trained_on).train_images
-    rows = config.examples or len(images)
-    for name, most in (("examples", len(images)), ("canaries", rows)):
-        if getattr(config, name) > most:
+def check_data(config: UniqueFeature, images: Images) -> None:
+    """ValueError where these training images cannot serve the config."""
+    most = len(images.train_images)
+    rows = config.examples or most
+    for name, limit in (("examples", most), ("canaries", rows)):
+        if getattr(config, name) > limit:
             raise ValueError(
-                f"{name} is {getattr(config, name)}; it must be at most {most}, the training images there are"
+                f"{name} is {getattr(config, name)}; it must be at most {limit}, the training images there are"
             )
     if config.neighbours_left_out >= rows:
         raise ValueError(
@@ -119,20 +125,27 @@ def check_data(config: UniqueFeature) -> None:
             "beside the canary's"
         )
     for feature in (config.feature, config.carried):
-        check_fits(feature, *images.shape[1:3])
+        check_fits(feature, *images.shape[:2])
 
 
-def pairs(config: UniqueFeature, ranking: Ranking | None) -> Iterator[Pair]:
+def paired_trainings(config: UniqueFeature, images: Images) -> Trainings:
+    """The pairs of canaries among these images, and where they are compared those without regularisers."""
+    ranking = self_influence_ranking(config) if config.choice == "self-influence" else None
+    plain = paired_trainings(config.plain(), images) if config.beside_plain else None
+    return Trainings(images.shape, tuple(pairs(config, canaries(config, images), ranking)), ranking, plain=plain)
+
+
+def pairs(config: UniqueFeature, chosen: Sequence[Canary], ranking: Ranking | None) -> Iterator[Pair]:
     """Every canary's model and its twin, for each of its training seeds."""
     chosen_ones = () if ranking is None else (ranking.chosen,)
-    for canary in canaries(config):
+    for canary in chosen:
         for replicate in range(config.seeds):
-            clean = clean_training(config, training_seed(config, canary.number, replicate), canary)
+            clean = clean_training(config, canary, replicate)
             if isinstance(canary.image, RankedImage):
                 with_canary = RankedTraining(clean, canary.image, canary.carried)
-                model = chain(train_with_canary, with_canary, config.link, chosen_ones, link)[-1]
+                model = last_link(config, train_with_canary, with_canary, chosen_ones, link)
             else:
-                model = training_job(config, replace(clean, burnt=(Burnt(canary.image, canary.carried),)))
+                model = last_link(config, train, replace(clean, burnt=(Burnt(canary.image, canary.carried),)))
             yield Pair(canary, clean, model, twin_job(config, clean, model), chosen_ones)
 
 
@@ -142,72 +155,46 @@ def twin_job(config: UniqueFeature, clean: Training, model: Job) -> Job:
     Without patience every network keeps its last epoch, so the twin need not wait to be told which.
     """
     if not clean.patience:
-        return training_job(config, clean)
-    return chain(train_twin, twin_training(clean), config.link, (model,), twin_link)[-1]
-
-
-def training_job(config: UniqueFeature, training: Training) -> Job:
-    """The job of the trained network, the last link of its chain."""
-    return chain(train, training, config.link)[-1]
+        return last_link(config, train, clean)
+    return last_link(config, train_twin, twin_training(clean), (model,), twin_link)
 
 
 def self_influence_ranking(config: UniqueFeature) -> Ranking:
     """The canaries of the highest and the lowest self-influence."""
-    base = training(config, seeds.derive(config.seed, "base"))
+    base = training(config, "base")
     every_image = Job(influence, Tracing(base))
     return Ranking(base, every_image, Job(choose_canaries, CanaryChoice(config.canaries), (every_image,)))
 
 
-def single_models(config: UniqueFeature) -> Iterator[SingleModel]:
-    """External models, or models trained on the unchanged data."""
+def single_models(config: UniqueFeature, shape: Shape) -> Iterator[SingleModel]:
+    """External models, or models trained on the unchanged data, which are asked about images of this shape."""
     given = config.given
-    if given.there and not (given.models or given.outputs):
-        raise ValueError("given has a shape alone; it must have models or outputs for there to be anything to ask")
-    check_fits(config.feature, *config.shape[:2])
-    if given.there:
-        for number in range(max(len(given.models), len(given.outputs))):
-            yield SingleModel(single_model_config(config, number), ())
-    else:
-        first = single_model_config(config, 0)
-        for replicate in range(config.seeds):
-            model = training_job(config, training(config, training_seed(config, 0, replicate)))
-            yield SingleModel(replace(first, number=replicate), (model,))
+    inputs: tuple[Job, ...] = ()
+    for number in range(max(len(given.models), len(given.outputs)) if given.there else config.seeds):
+        if not given.there:
+            inputs = (last_link(config, train, training(config, *config.training_stream(0, number))),)
+        yield SingleModel(single_model_config(config, shape, number), inputs)
 
 
-def training_seed(config: UniqueFeature, number: int, replicate: int) -> int:
-    """The seed of the canary's training with its replicate, counted from 0."""
-    path = (0 if config.one_seed else number, *((replicate,) if replicate else ()))
-    return seeds.derive(config.seed, *stream_path(config, "training", *path))
-
-
-def clean_training(config: UniqueFeature, seed: int, canary: Canary) -> Training:
-    """The training of a network of this seed without the canary, and without the neighbours of its clean image."""
-    clean, count = training(config, seed), config.neighbours_left_out
-    if not count:
+def clean_training(config: UniqueFeature, canary: Canary, replicate: int) -> Training:
+    """The training of this replicate without the canary, and without the neighbours of its clean image."""
+    clean = training(config, *config.training_stream(canary.number, replicate))
+    if not config.neighbours_left_out:
         return clean
     assert not isinstance(canary.image, RankedImage)  # of which no neighbours are left out
-    return replace(clean, left_out=NearestImages(canary.image, count))
+    return replace(clean, left_out=NearestImages(canary.image, config.neighbours_left_out))
 
 
-def training(config: UniqueFeature, seed: int) -> Training:
-    """The training of a network of this seed without any canary."""
-    return Training(
-        data=config.trained_on,
-        network=config.network,
-        dropout=config.dropout,
-        batch_norm=config.batch_norm,
-        augmentation=config.augmentation,
-        seed=seed,
-        examples=config.examples,
-        epochs=config.epochs,
-        patience=config.patience,
-        optimiser=config.optimiser,
-        learning_rate=config.learning_rate,
-        schedule=config.schedule,
-        batch=config.batch,
-        privacy=config.privacy,
-        width=config.width,
-    )
+def training(config: UniqueFeature, *stream: str | int) -> Training:
+    """The training of a network without any canary, with the seed of this stream."""
+    return replace(config.training, seed=seeds.derive(config.seed, *stream))
+
+
+def last_link(
+    config: UniqueFeature, function: Function, training: Any, inputs: tuple[Job, ...] = (), part: Part = up_to
+) -> Job:
+    """The job of the trained network, the last link of its chain."""
+    return chain(function, training, config.link, inputs, part)[-1]
 
 
 # Twins

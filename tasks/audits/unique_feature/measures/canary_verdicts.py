@@ -31,7 +31,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.config import Shape, UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import rank_jobs
 from tasks.audits.unique_feature.measures.family import family_jobs
 from tasks.audits.unique_feature.measures.units import InputsAlone, share_seeds
@@ -159,15 +159,15 @@ def mean_standardised_scores(differences: Sequence[Array]) -> Array:
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     if not config.asks_for("scores", "family") or decides(config):
         return ()
-    if not (config.asks_for("family") or has_family(config)):
+    if not (config.asks_for("family") or has_family(config, trainings.shape)):
         return ()
     return (Job(canary_verdicts, InputsAlone(), family_jobs(config, trainings)),)
 
 
-def has_family(config: UniqueFeature) -> bool:
+def has_family(config: UniqueFeature, shape: Shape) -> bool:
     """Whether there are enough others like the feature to rank it among: none look unlike a picture of one colour."""
     try:
-        family(config.feature, config.family, config.seed, config.shape[:2])
+        family(config.feature, config.family, config.seed, shape[:2])
     except ValueError:
         return False
     return True

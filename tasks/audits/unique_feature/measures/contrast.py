@@ -57,10 +57,10 @@ def distance(clean: Pixels, changed: Pixels) -> NDArray[np.float64]:
     return np.asarray(np.sqrt(np.square(difference).sum(axis=(1, 2, 3))))
 
 
-def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001 - it asks no model
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     if not config.asks_for("pictures"):
         return ()
-    return (Job(contrast, Contrast(config.probe, config.probe_split, config.shape, burning(config))),)
+    return (Job(contrast, Contrast(config.probe, config.probe_split, trainings.shape, burning(config))),)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

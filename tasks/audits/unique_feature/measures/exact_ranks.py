@@ -40,7 +40,7 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import check_label, network_predictor
 from tasks.audits.unique_feature.measures.units import share_seeds
 from tasks.audits.unique_feature.population import Population, Relatives, clean_images, is_counted, relatives
-from tasks.audits.unique_feature.single_models import SingleModelConfig, predictor, single_model_config
+from tasks.audits.unique_feature.single_models import SingleModelConfig, predictor
 from tasks.audits.unique_feature.slope_ranks import (
     IMAGES,
     feature_region,
@@ -195,7 +195,7 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
         return ()
     about = relatives(config, config.feature)
     if not is_counted(about):
-        family(about.feature, about.family, about.seed, config.shape[:2])  # refused now, not after all trainings
+        family(about.feature, about.family, about.seed, trainings.shape[:2])  # refused now, not after all trainings
     return rank_jobs(config, trainings)
 
 
@@ -317,25 +317,15 @@ def single_response(one: SingleModelConfig, sets: dict[str, Pixels], label: int)
     return np.array(found)
 
 
-def reference_ranks_config(config: UniqueFeature) -> ReferenceRanks | None:
-    """What is asked of the models that are given beside references; None where there are none."""
-    given = config.given
-    if not given.references:
-        return None
-    panel = tuple(single_model_config(config, number) for number in range(max(len(given.models), len(given.outputs))))
-    first = replace(single_model_config(config, 0), outputs=None)
-    references = tuple(replace(first, number=at, model=model) for at, model in enumerate(given.references))
-    return ReferenceRanks(panel, references)
-
-
-def plan_references(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
-    asked = reference_ranks_config(config)
-    if asked is None:
+def plan_references(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    if not config.given.references:
         return ()
-    first = asked.panel[0]
+    panel = tuple(single.config for single in trainings.single_models)
+    first = replace(panel[0], outputs=None)
     assert first.label is not None
     probe_label_images(first.relatives, first.shape, first.label)  # refused now, not by a job
-    return (Job(reference_ranks, asked),)
+    references = tuple(replace(first, number=at, model=model) for at, model in enumerate(config.given.references))
+    return (Job(reference_ranks, ReferenceRanks(panel, references)),)
 
 
 def reference_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.unique_feature.canary_selection import Canary, RankedImage, canary_row, own_feature
-from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature
+from tasks.audits.unique_feature.config import ProbeSplit, Shape, UniqueFeature
 from tasks.audits.unique_feature.evaluation import MODELS, check_label, network_predictor
 from tasks.audits.unique_feature.population import (
     FAMILY,
@@ -107,9 +107,9 @@ def pair_family(config: PairFamily, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(rows, FAMILY)
 
 
-def uncarried_feature(config: UniqueFeature, canary: Canary) -> Feature | None:
+def uncarried_feature(config: UniqueFeature, canary: Canary, shape: Shape) -> Feature | None:
     """A feature that the canary did not carry and is not asked about; None where that has the looks of one of these."""
-    other = config.feature if config.drawn else own_feature(config, canary.number)
+    other = config.feature if config.drawn else own_feature(config, canary.number, shape)
     looks = {feature.patch().pixels() for feature in (canary.carried, canary.asked)}
     return None if other.patch().pixels() in looks else other
 
@@ -123,7 +123,7 @@ def family_jobs(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
                 config.trained_on,
                 pair.canary.image,
                 relatives(config, pair.canary.asked, pair.canary.number),
-                uncarried_feature(config, pair.canary),
+                uncarried_feature(config, pair.canary, trainings.shape),
             ),
             pair.inputs,
         )

@@ -19,17 +19,17 @@ from tasks.audits.density.answer import (
     OF_CALLED,
     PUBLISHED,
     RULES,
-    name_of,
     verdict,
 )
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND
 from tasks.contract.certificate import Certificate, Finding
 from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import row_name
 from tasks.training.recipe import Privacy
 
 ALONE = Density(estimator="loo", left_out=10)
-BEYOND = name_of(BEYOND_CHANCE, **{"p-value at most": 0.05})
-FOUND = name_of(LEAST_FOUND, share=0.8)
+BEYOND = row_name(BEYOND_CHANCE, **{"p-value at most": 0.05})
+FOUND = row_name(LEAST_FOUND, share=0.8)
 
 
 def row(metric: tuple[str, str], estimate: float | None, **numbers: Any) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def test_p_values_of_few_permutations_decide_nothing_together() -> None:
 
 
 def test_it_says_how_many_are_memorised_and_by_how_much() -> None:
-    of_called = [row(name_of(OF_CALLED, statistic=name), of) for name, of in (("median", 33.5), ("highest", 80))]
+    of_called = [row(row_name(OF_CALLED, statistic=name), of) for name, of in (("median", 33.5), ("highest", 80))]
     few = said(*MEMORISED, *of_called)
     assert "3 of 60,000 observations are memorised by more than 0.1 nats at 5 % false discoveries" in few
     assert "(matched-count M 33.5 nats at the median of these, 80 at most)" in few
@@ -220,7 +220,7 @@ def test_it_warns_where_log_p_is_effectively_from_few_samples(median: float, sam
 
 
 def test_it_says_that_trainings_are_missing() -> None:
-    lacking = row(name_of("models of an observation, at least", planned=100), 97.0, n=100)
+    lacking = row(row_name("models of an observation, at least", planned=100), 97.0, n=100)
     said = verdict(Density(), table(*MEMORISED, lacking))
     assert "Some trainings are missing: an observation has 97 models or more of the 100 planned." in said.sentence
 
@@ -248,7 +248,7 @@ def test_differential_privacy_is_said_to_bound_no_single_score() -> None:
     promise = "Training was (8, 1e-05)-differentially private, which bounds no single score"
     assert verdict(private, table(given)).sentence.endswith(f"{promise}.")
     found = table(
-        given, row(name_of("largest M of a row left out", row=3), 9.25), row(("rows above epsilon", "{}"), 0.2, n=10)
+        given, row(row_name("largest M of a row left out", row=3), 9.25), row(("rows above epsilon", "{}"), 0.2, n=10)
     )
     assert verdict(private, found).sentence.endswith(
         f"{promise}: the largest is 9.25 nats, and 2 of 10 are above epsilon."
@@ -268,7 +268,7 @@ def test_differential_privacy_is_said_to_bound_no_single_score() -> None:
     ],
 )
 def test_where_nothing_was_trained_it_says_what_is_shown(measures: Any, shown: str) -> None:
-    first = name_of("M", point="outlying")
+    first = row_name("M", point="outlying")
     said = verdict(Density(measures=measures), table(row(first, 2.0), row(("equal pairs", "{}"), 0.0)))
     assert said.sentence.startswith(f"Undecided: no model has been asked. This run shows {shown}")
     assert ("undecided", (first,)) == (said.answer, said.rows)

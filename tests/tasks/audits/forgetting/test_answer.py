@@ -8,17 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.forgetting import AUDIT
-from tasks.audits.forgetting.answer import (
-    GIVEN_CONTROL,
-    HOLD_BACK,
-    LIMITS,
-    MAX_LISTED,
-    MORE,
-    REMEDIES,
-    RUN_AGAIN,
-    read_target_evidence,
-    verdict,
-)
+from tasks.audits.forgetting.answer import GIVEN_CONTROL, LIMITS, MAX_LISTED, read_target_evidence, verdict
+from tasks.audits.forgetting.certificate import HOLD_BACK, MORE, REMEDIES, RUN_AGAIN
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import LESS_SURE, ONE_CLASS, RULES, TWO_ANSWERS, UNLIKE_OTHERS, TargetEvidence
 from tasks.audits.forgetting.held_share import UNKNOWN, LikenessCheck

@@ -94,10 +94,10 @@ def test_canaries_of_one_training_seed_have_no_interval_and_no_p_value() -> None
 
 def test_without_others_to_rank_it_among_no_canary_is_judged() -> None:
     config = UniqueFeature(Dataset("digits"), Dataset("photos"), canaries=2, family=Family("letters", count=25))
-    assert has_family(config)
+    assert has_family(config, config.shape)
     assert 1 == len(plan(config, trainings(config)))
     glyph = replace(config, feature=Glyph(kind="random", seed=3))  # no letter has others
-    assert not has_family(glyph)
+    assert not has_family(glyph, glyph.shape)
     assert () == plan(glyph, trainings(glyph))
 
 

@@ -107,14 +107,15 @@ def test_others_that_look_like_the_uncarried_feature_are_left_out_of_its_ranking
 def test_the_uncarried_feature_is_the_one_whose_family_the_carried_ones_are_of_and_the_reverse() -> None:
     config = UniqueFeature(Dataset("digits"), Dataset("photos"), canaries=3)
     drawn = replace(config, drawn=True)
-    for canary in canaries(drawn):
-        assert Glyph() == uncarried_feature(drawn, canary)
-    features = [uncarried_feature(config, canary) for canary in canaries(config)]
-    assert features == [canary.carried for canary in canaries(drawn)]
+    digits = load(config.trained_on)
+    for canary in canaries(drawn, digits):
+        assert Glyph() == uncarried_feature(drawn, canary, digits.shape)
+    features = [uncarried_feature(config, canary, digits.shape) for canary in canaries(config, digits)]
+    assert features == [canary.carried for canary in canaries(drawn, digits)]
     assert 3 == len(set(features))
     letters = replace(config, family=Family("letters", count=5))
-    same = Canary(0, 1, Glyph(), own_feature(letters, 0))
-    assert uncarried_feature(letters, same) is None
+    same = Canary(0, 1, Glyph(), own_feature(letters, 0, digits.shape))
+    assert uncarried_feature(letters, same, digits.shape) is None
 
 
 def test_canaries_with_drawn_features_are_other_images_of_other_seeds() -> None:

@@ -40,7 +40,7 @@ def asked(outputs: tuple[File, ...] = (), accuracy: float | None = None) -> Uniq
 
 def sent(folder: Path, right: int, noise: float = 0.0, digits: int = 6) -> File:
     """The table of a model that sees how bright an image is, and names the labels of so many of those that have one."""
-    config = single_model_config(asked(), 0)
+    config = single_model_config(asked(), SHAPE)
     name, pictures = single_models.pictures(config)
     chance = np.random.default_rng(0)
     logits = np.zeros((len(pictures), CLASSES))
