@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from orchestrator.planning.plan import Plan
-from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.deja_vu import AUDIT, PRESETS, DejaVu
 from tasks.audits.deja_vu.presets import (
     CHECKPOINTS,
@@ -22,23 +20,15 @@ from tasks.audits.deja_vu.presets import (
     printed_numbers,
     repeats,
 )
-from tasks.contract.job import Roots, marks
 from tasks.datasets.dataset import Dataset
+from tests.support import plans
+from tests.support.plans import calls
 
 HERE = ("quickstart", "null", "overtrained", "correlated", "smoke")
 OURS = (*HERE, "drawings")
 DRAWN = {"drawn", "reconstruction"}
 TABLES = {"scores", "categories", "probe", "crops", "retrieval", "inferences", "neighbours", "summary"}
-
-
-def planned(configs: Sequence[DejaVu]) -> list[Roots]:
-    return [AUDIT.plan(cell.config) for cell in pin_cells([Cell("deja_vu", config) for config in configs], {})]
-
-
-def calls(roots: Sequence[Roots]) -> Counter[str]:
-    """Jobs of each task in all of these plans, equal ones once."""
-    whole = Plan.union(Plan.from_roots(each) for each in roots)
-    return Counter(marks(job.function).name for job in whole.jobs.values())
+planned = partial(plans.planned, "deja_vu")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator.planning.plan import Plan
-from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.density import AUDIT, PRESETS, Density, tiny
 from tasks.audits.density.log_densities import ReleasedFolds
 from tasks.audits.density.presets import CELLS, numbers, repeats
@@ -19,15 +18,27 @@ from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
 from tasks.training.density_config import DensityTraining, Fold, ReleasedFold
 from tasks.training.recipe import Privacy
-from tests.tasks.audits.density import published_data
+from tests.support.plans import planned, preset_plan
+from tests.support.published_data import black, celeba, cifar10, mnist
 
 FIGURES = [name for name in PRESETS if name.startswith("figure")]
 OF_DATA = {"mnist3": "MNIST, 1e-3", "mnist4": "MNIST, 1e-4", "cifar10": "CIFAR-10", "celeba": "CelebA"}
 
 
+TRAIN = 200
+
+
+def write(root: Path, train: int = TRAIN, test: int = 100) -> Path:
+    """MNIST, CIFAR-10 and CelebA in black, of few images: no plan depends on how many, but where all are asked for."""
+    mnist(root / "mnist", black(train, 28, 28), black(test, 28, 28))
+    cifar10(root / "cifar-10-batches-py", black(train, 3072), black(test, 3072))
+    celeba(root / "celeba", train, test)
+    return root
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return published_data.write(tmp_path_factory.mktemp("published"))
+    return write(tmp_path_factory.mktemp("published"))
 
 
 @pytest.fixture(autouse=True)
@@ -35,21 +46,10 @@ def _in_place(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(data))
 
 
-@pytest.fixture(scope="module")
-def digests() -> dict[str, str]:
-    return {}
-
-
-def whole(names: list[str], digests: dict[str, str]) -> Plan:
-    """The plan of these presets together."""
-    cells = pin_cells([Cell("density", config) for name in names for config in AUDIT.cells(name)], digests)
-    return Plan.union(Plan.from_roots(AUDIT.plan(cell.config)) for cell in cells)
-
-
-def trainings(planned: Plan) -> dict[tuple[object, ...], list[DensityTraining]]:
+def trainings(plan: Plan) -> dict[tuple[object, ...], list[DensityTraining]]:
     """The links of each training, first to last."""
     found: dict[tuple[object, ...], list[DensityTraining]] = {}
-    for job in planned.jobs.values():
+    for job in plan.jobs.values():
         if marks(job.function).name == "generator.fit":
             each = job.config
             name = each.data, each.seed, each.learning_rate, each.outliers, each.privacy
@@ -58,8 +58,8 @@ def trainings(planned: Plan) -> dict[tuple[object, ...], list[DensityTraining]]:
 
 
 @pytest.mark.parametrize("name", OF_DATA)
-def test_a_cell_is_ten_times_ten_trainings_and_one(name: str, digests: dict[str, str]) -> None:
-    found = trainings(whole([name], digests))
+def test_a_cell_is_ten_times_ten_trainings_and_one(name: str) -> None:
+    found = trainings(preset_plan("density", name))
     folds = [links[-1].held_out for links in found.values() if links[-1].held_out is not None]
     assert 101 == len(found)
     assert 100 == len(set(folds))
@@ -69,30 +69,30 @@ def test_a_cell_is_ten_times_ten_trainings_and_one(name: str, digests: dict[str,
     assert 10 == len({fold.partition for fold in folds if isinstance(fold, Fold)})
 
 
-def test_the_figures_are_of_the_cells_trainings_and_no_others(digests: dict[str, str]) -> None:
+def test_the_figures_are_of_the_cells_trainings_and_no_others() -> None:
     # 4 x (10 x 10 + 1), as in the paper.
-    assert 404 == len(trainings(whole(list(OF_DATA), digests)))
-    assert 404 == len(trainings(whole([*OF_DATA, *FIGURES], digests)))
+    assert 404 == len(trainings(preset_plan("density", *OF_DATA)))
+    assert 404 == len(trainings(preset_plan("density", *OF_DATA, *FIGURES)))
 
 
-def test_log_p_is_asked_for_when_the_paper_did(digests: dict[str, str]) -> None:
+def test_log_p_is_asked_for_when_the_paper_did() -> None:
     asked = {"mnist3": tuple(range(5, 101, 5)), "mnist4": tuple(range(5, 101, 5)), "cifar10": (50, 100)}
     for name, epochs in {**asked, "celeba": (25, 50)}.items():
-        for links in trainings(whole([name], digests)).values():
+        for links in trainings(preset_plan("density", name)).values():
             recorded = [epoch for link in links for epoch in link.recorded]
             assert recorded == ([] if links[-1].held_out is None else list(epochs))
             assert links[-1].samples == (256 if name.startswith("mnist") else 128)
 
 
-def test_long_trainings_are_chains_of_links(digests: dict[str, str]) -> None:
+def test_long_trainings_are_chains_of_links() -> None:
     for name, ends in {"mnist3": [100], "cifar10": [50, 100], "celeba": [25, 50]}.items():
-        for links in trainings(whole([name], digests)).values():
+        for links in trainings(preset_plan("density", name)).values():
             assert ends == [link.epochs for link in links]
 
 
-def test_what_trains_nothing_says_so_in_its_plan(digests: dict[str, str]) -> None:
+def test_what_trains_nothing_says_so_in_its_plan() -> None:
     for name in ("figure1", "figure6"):
-        assert {} == trainings(whole([name], digests))
+        assert {} == trainings(preset_plan("density", name))
 
 
 @pytest.mark.parametrize(("name", "cell"), OF_DATA.items())
@@ -140,42 +140,40 @@ def changed(config: Density, **fields: object) -> Density:
     return replace(config, **fields)  # type: ignore[arg-type]
 
 
-def test_the_mitigations_stand_beside_the_plain_model(digests: dict[str, str]) -> None:
+def test_the_mitigations_stand_beside_the_plain_model() -> None:
     plain, outliers, private, alone, private_alone = AUDIT.cells("mitigation")
     assert plain == changed(outliers, outliers=0.0) == changed(private, privacy=None)
     assert alone == changed(private_alone, privacy=None)
-    assert 3 * 101 + 2 * (20 + 10 * 20) == len(trainings(whole(["mitigation"], digests)))
+    assert 3 * 101 + 2 * (20 + 10 * 20) == len(trainings(preset_plan("density", "mitigation")))
 
 
-def test_the_ladder_is_one_audit_at_several_epsilons(digests: dict[str, str]) -> None:
+def test_the_ladder_is_one_audit_at_several_epsilons() -> None:
     plain, *private = AUDIT.cells("ladder")
     assert [64.0, 8.0, 1.0] == [config.privacy.epsilon for config in private if config.privacy]
     assert {plain} == {changed(config, privacy=None) for config in private}
-    assert 4 * (6 + 4 * 6) == len(trainings(whole(["ladder"], digests)))
+    assert 4 * (6 + 4 * 6) == len(trainings(preset_plan("density", "ladder")))
 
 
-def test_released_partitions_are_left_out_by_trainings_of_their_own(digests: dict[str, str]) -> None:
+def test_released_partitions_are_left_out_by_trainings_of_their_own() -> None:
     (preset,) = AUDIT.cells("mnist3")
     few = changed(preset, repetitions=2)
-    cells = pin_cells([Cell("density", few), Cell("density", changed(few, partitions="released"))], digests)
-    ours, released = (Plan.from_roots(AUDIT.plan(cell.config)) for cell in cells)
-    left_out = [{links[-1].held_out for links in trainings(planned).values()} - {None} for planned in (ours, released)]
+    ours, released = map(Plan.from_roots, planned("density", [few, changed(few, partitions="released")]))
+    left_out = [{links[-1].held_out for links in trainings(plan).values()} - {None} for plan in (ours, released)]
     assert {ReleasedFold(repetition, 10, number) for repetition in range(2) for number in range(10)} == left_out[1]
     assert [{Fold}, {ReleasedFold}] == [{type(fold) for fold in folds} for folds in left_out]
     # The model of all data is the same.
     same = [ours.jobs[key] for key in set(ours.jobs) & set(released.jobs)]
     assert [None] == [job.config.held_out for job in same if marks(job.function).name == "generator.fit"]
     scoring = next(job.config for job in released.jobs.values() if marks(job.function).name == "density.scores")
-    assert ReleasedFolds(scoring.models.data, published_data.TRAIN, (0, 1), 10) == scoring.models
+    assert ReleasedFolds(scoring.models.data, TRAIN, (0, 1), 10) == scoring.models
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_keeps_its_shape_at_tiny_scale(name: str, digests: dict[str, str]) -> None:
+def test_every_preset_keeps_its_shape_at_tiny_scale(name: str) -> None:
     for config in AUDIT.cells(name):
-        small = AUDIT.tiny(config)
-        (cell,) = pin_cells([Cell("density", small)], digests)
-        assert set(AUDIT.plan(cell.config)) == set(AUDIT.plan(pin_cells([Cell("density", config)], digests)[0].config))
-        assert "" == repeats(small)
+        full, small = planned("density", [config, AUDIT.tiny(config)])
+        assert set(full) == set(small)
+        assert "" == repeats(AUDIT.tiny(config))
 
 
 KEPT = ("model", "estimator", "asked", "measures", "batch", "learning_rate", "afresh", "outliers", "privacy", "seed")
@@ -183,8 +181,7 @@ KEPT = ("model", "estimator", "asked", "measures", "batch", "learning_rate", "af
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_tiny_keeps_the_shape_and_shrinks_the_rest(name: str) -> None:
-    cells = PRESETS[name] if isinstance(PRESETS[name], tuple) else (PRESETS[name],)
-    for config in cells:  # type: ignore[union-attr]
+    for config in AUDIT.cells(name):
         small = tiny(config)
         assert [getattr(config, field) for field in KEPT] == [getattr(small, field) for field in KEPT]
         assert bool(config.link) == bool(small.link)
@@ -208,7 +205,7 @@ def test_they_have_the_published_shapes_and_classes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, shape: tuple[int, int, int], classes: int
 ) -> None:
     monkeypatch.setattr(catalog, "_loaded", {})
-    monkeypatch.setenv("ENGRAM_DATA", str(published_data.write(tmp_path, 20, 10)))
+    monkeypatch.setenv("ENGRAM_DATA", str(write(tmp_path, 20, 10)))
     images = load(pin(Dataset(name)))
     assert (shape, classes) == (images.shape, images.classes)
     assert (20, 10) == (len(images.train_images), len(images.test_images))

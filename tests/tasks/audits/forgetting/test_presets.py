@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from orchestrator.planning.plan import Plan
-from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.forgetting import AUDIT, PRESETS
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.presets import (
@@ -22,11 +22,31 @@ from tasks.audits.forgetting.presets import (
 )
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
-from tasks.contract.job import Job, Roots, marks
+from tasks.contract.job import Job, Roots
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
-from tests.tasks.audits.forgetting import published_data
+from tests.support import plans
+from tests.support.plans import calls, pinned
+from tests.support.published_data import acdc, cifar10, mnist, svhn
+
+
+def write(root: Path) -> Path:
+    """All data of the presets, in pixels of pure chance.
+
+    What the audit looks at before it trains is whether there are images enough and whether two sets share any, so MNIST
+    and CIFAR-10 are as long as the presets need, and no image is there twice. SVHN and ACDC are asked for whole.
+    """
+    chance = np.random.default_rng(0)
+
+    def noise(*shape: int) -> NDArray[np.uint8]:
+        return chance.integers(0, 256, shape, np.uint8)
+
+    mnist(root / "mnist", noise(60_000, 28, 28), noise(50, 28, 28))
+    cifar10(root / "cifar-10-batches-py", noise(30_000, 3072), noise(50, 3072))
+    svhn(root / "svhn", noise(32, 32, 3, 50))
+    acdc(root / "acdc")
+    return root
 
 
 @pytest.fixture(scope="module")
@@ -34,19 +54,8 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Roots]]:
     """The roots of each preset's cells; all of them together, since the data takes longer than the plans."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(catalog, "_loaded", {})
-        patch.setenv("ENGRAM_DATA", str(published_data.write(tmp_path_factory.mktemp("published"))))
-        digests: dict[str, str] = {}
-        return {name: [AUDIT.plan(cell.config) for cell in cells(name, digests)] for name in PRESETS}
-
-
-def cells(name: str, digests: dict[str, str]) -> list[Cell]:
-    return pin_cells([Cell("forgetting", config) for config in AUDIT.cells(name)], digests)
-
-
-def calls(roots: list[Roots]) -> Counter[str]:
-    """Jobs of each task in all of these plans, equal ones once."""
-    whole = Plan.union(Plan.from_roots(each) for each in roots)
-    return Counter(marks(job.function).name for job in whole.jobs.values())
+        patch.setenv("ENGRAM_DATA", str(write(tmp_path_factory.mktemp("published"))))
+        return {name: plans.planned("forgetting", AUDIT.cells(name)) for name in PRESETS}
 
 
 @pytest.mark.parametrize(
@@ -120,10 +129,9 @@ def test_the_papers_numbers_stand_beside_its_tables_alone(planned: dict[str, lis
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_keeps_its_shape_at_tiny_scale(name: str, planned: dict[str, list[Roots]]) -> None:
     for config, roots in zip(AUDIT.cells(name), planned[name], strict=True):
-        (cell,) = pin_cells([Cell("forgetting", AUDIT.tiny(config))], {})
-        small = AUDIT.plan(cell.config)
-        assert set(roots) == set(small)
-        assert len(config.targets) == len(cell.config.targets)
+        (small,) = pinned("forgetting", [AUDIT.tiny(config)])
+        assert set(roots) == set(AUDIT.plan(small))
+        assert len(config.targets) == len(small.targets)
 
 
 @pytest.mark.parametrize(("cell", "count"), [("table 1", 8), ("table 2", 7)])

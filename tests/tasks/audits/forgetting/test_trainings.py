@@ -22,7 +22,7 @@ from tasks.datasets.mixtures import Part, Remainder
 from tasks.external.handout import png
 from tasks.training.mixed import Mixture
 from tasks.training.unlearning_config import UNLEARNING
-from tests.tasks.audits.forgetting import published_data
+from tests.support import published_data
 
 DIGITS, ON_PHOTOS, PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos", "photos"))
 TARGETS = (

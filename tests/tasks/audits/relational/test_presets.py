@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from orchestrator.planning.plan import Plan
-from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.relational import AUDIT
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.presets import (
@@ -22,27 +19,19 @@ from tasks.audits.relational.presets import (
     printed_cell,
     published_numbers,
 )
-from tasks.contract.job import Roots, marks
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Corruption
 from tasks.training.recipe import Privacy
+from tests.support import plans
+from tests.support.plans import calls
 
 ANSWERS = {"memorization", "questions", "scores", "summary"}
 LINEAR = {"linear_curves", "linear_recovery", "summary"}
 # Those whose data and models are embedded, or that need none.
 HERE = ("quickstart", "null", "stated", "smoke", "figure1", "figure5", "linear-null", "private")
-
-
-def planned(configs: Sequence[Relational]) -> list[Roots]:
-    return [AUDIT.plan(cell.config) for cell in pin_cells([Cell("relational", config) for config in configs], {})]
-
-
-def calls(roots: Sequence[Roots]) -> Counter[str]:
-    """Jobs of each task in all of these plans, equal ones once."""
-    whole = Plan.union(Plan.from_roots(each) for each in roots)
-    return Counter(marks(job.function).name for job in whole.jobs.values())
+planned = partial(plans.planned, "relational")
 
 
 @pytest.mark.parametrize(

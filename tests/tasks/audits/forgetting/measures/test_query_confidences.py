@@ -43,7 +43,7 @@ from tasks.models.catalog import Network
 from tasks.models.networks import architecture_of, weights_of_model
 from tasks.training.mixed import Mixture, logits, train
 from tasks.worker.files import File
-from tests.tasks.audits.forgetting import published_data
+from tests.support import published_data
 from tests.tasks.audits.forgetting.test_answer import CLEARED, target
 from tests.tasks.audits.forgetting.test_plan import SMOKE
 
