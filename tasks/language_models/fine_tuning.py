@@ -91,8 +91,7 @@ def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) 
     """
     check_installed()
     from tasks.language_models.pretrained import prepare_model, quiet
-    from tasks.language_models.private_training import PrivateFineTuner
-    from tasks.language_models.training import AnswerRecorder, FineTuner
+    from tasks.language_models.training import AnswerRecorder, FineTuner, PrivateFineTuner
 
     place = hardware.device()
     train = Selection(config.examples).select(questions)["train"]

@@ -27,9 +27,8 @@ from torch import Tensor
 
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.models.counter_rng import CounterRng, site_key, step_keys
-from tasks.models.dequantisation import Preparation, fixed_inputs, observation_keys
 from tasks.models.layers import Layers
-from tasks.models.likelihoods import divergence
+from tasks.models.likelihoods import Preparation, divergence, fixed_inputs, observation_keys
 from tasks.models.vae import LATENT, Vae
 
 Codes = tuple[Tensor, Tensor]  # means and log variances of q(z | x), (models, n, latent) each

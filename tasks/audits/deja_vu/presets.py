@@ -15,8 +15,7 @@ from tasks.audits.deja_vu.config import CriterionName, DejaVu, Drawing
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_config import Diffusion, UNet
 from tasks.diffusion.pixel_classifier import PixelClassifier
-from tasks.self_supervised.criterion import Criterion
-from tasks.self_supervised.pretraining_config import TRANSFORMERS, Augmentation
+from tasks.self_supervised.pretraining_config import TRANSFORMERS, Augmentation, Criterion
 
 CHECKPOINTS = (50, 100, 250, 500, 750, 1000)
 SIZES = (100, 200, 300, 400, 500)  # pictures per class

@@ -17,8 +17,7 @@ from tasks.datasets.dataset import DatasetError
 from tasks.datasets.mixtures import Part, Share, find_repeats, overlap
 from tasks.numerics import seeds
 from tasks.training.chains import chain
-from tasks.training.mixed import Mixture, train
-from tasks.training.unlearning import unlearn
+from tasks.training.mixed import Mixture, train, unlearn
 from tasks.training.unlearning_config import Unlearning
 
 Kind = Literal["query", "calibration", "partial", "target"]

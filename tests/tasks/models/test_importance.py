@@ -13,10 +13,9 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from tasks.models.counter_rng import CounterRng, step_keys
-from tasks.models.dequantisation import Binary, Logit, fixed_inputs, observation_keys
 from tasks.models.importance import Chunk, Sampling, code_keys, estimate_log_density, log_p, mean_of
 from tasks.models.layers import ZERO, Layers, Weight
-from tasks.models.likelihoods import Gaussian
+from tasks.models.likelihoods import Binary, Gaussian, Logit, fixed_inputs, observation_keys
 from tasks.models.vae import LATENT, Convolutional, Dense, Vae, celeba, cifar10, outline_weights
 from tests.tasks.models.plain import Plain, stack
 

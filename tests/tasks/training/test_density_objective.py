@@ -16,9 +16,9 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
 from tasks.models.catalog import DensityModel
 from tasks.models.counter_rng import CounterRng
-from tasks.models.dequantisation import Binary
 from tasks.models.importance import Sampling, model_inputs
 from tasks.models.layers import Layers, Mode
+from tasks.models.likelihoods import Binary
 from tasks.models.vae import LATENT, Convolutional, Dense, celeba, cifar10, mnist
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining

@@ -27,10 +27,9 @@ from tasks.audits.relational.trainings import Trainings
 from tasks.contract.job import Job
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
-from tasks.linear_memorization.gradient_flow import CURVES, Flow, curves
+from tasks.linear_memorization.gradient_flow import CURVES, RECOVERY, Flow, Recovery, curves, recovery
 from tasks.linear_memorization.private import PRIVATE, private
 from tasks.linear_memorization.private_config import Private
-from tasks.linear_memorization.recovery import RECOVERY, Recovery, recovery
 from tasks.numerics import seeds
 from tasks.numerics.statistics import Estimate
 

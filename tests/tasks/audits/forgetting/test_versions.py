@@ -27,8 +27,7 @@ from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
 from tasks.models.catalog import Network
-from tasks.training.mixed import Mixture, train
-from tasks.training.unlearning import unlearn
+from tasks.training.mixed import Mixture, train, unlearn
 from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels, Unlearning
 from tests.support.fingerprint import TRAINED, version_test
 from tests.tasks.audits.forgetting import small_run
