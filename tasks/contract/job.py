@@ -92,6 +92,14 @@ def marks(function: Callable[..., Any]) -> Task:
     return mark
 
 
+def single_table(many: Many, config: Any, inputs: Inputs) -> pa.Table:
+    """The table of one job, computed by what computes several in a call; the exception that ended it is raised."""
+    ((_, outcome),) = many([config], [inputs])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
     """One call of a task: the function, its frozen config, and the jobs whose tables it reads, in order.

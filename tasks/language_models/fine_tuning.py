@@ -14,7 +14,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tasks.contract.extras import TRANSFORMERS
-from tasks.contract.job import Inputs, task
+from tasks.contract.job import Inputs, single_table, task
 from tasks.datasets.questions.question import QuestionSet, redrawn
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.question_answering.question_sets import Selection
@@ -76,10 +76,7 @@ def fine_tune(config: FineTuning, inputs: Inputs) -> pa.Table:
 
     They are empty where no epoch is asked for.
     """
-    ((_, outcome),) = fine_tune_many([config], [inputs])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+    return single_table(fine_tune_many, config, inputs)
 
 
 def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) -> pa.Table:

@@ -30,7 +30,9 @@ import pyarrow as pa
 
 from tasks.contract.job import Inputs, task
 from tasks.contract.ranges import AtLeast, Finite, Ranged
-from tasks.linear_memorization.gaussian_samples import Array, interval_columns, stacks
+from tasks.contract.summaries import interval_columns, interval_fields
+from tasks.linear_memorization.gaussian_samples import Array, stacks
+from tasks.numerics.statistics import mean
 from tasks.worker import hardware
 from tasks.worker.work import Work
 
@@ -43,12 +45,7 @@ CURVES = pa.schema(
         ("samples", pa.int64()),  # n
         ("features", pa.int64()),  # d
         ("time", pa.float64()),  # of the gradient flow: steps times learning rate
-        ("learning", pa.float64()),
-        ("learning_low", pa.float64()),
-        ("learning_high", pa.float64()),
-        ("memorization", pa.float64()),
-        ("memorization_low", pa.float64()),
-        ("memorization_high", pa.float64()),
+        *interval_fields("learning", "memorization"),
         ("n", pa.int64()),  # independent trainings, each on its own samples
     ]
 )
@@ -179,7 +176,8 @@ def curve_rows(config: Flow, times: Array, learned: Array, memorised: Array) -> 
     """The rows of CURVES, from (trainings, times) each."""
     for place, time in enumerate(times):
         row: dict[str, Any] = {"samples": config.samples, "features": config.features, "time": float(time)}
-        row |= interval_columns("learning", learned[:, place]) | interval_columns("memorization", memorised[:, place])
+        for name, values in (("learning", learned), ("memorization", memorised)):
+            row |= interval_columns(name, mean(values[:, place]))
         yield row | {"n": config.trainings}
 
 
@@ -190,12 +188,8 @@ RECOVERY = pa.schema(
         ("features", pa.int64()),  # d
         ("error_median", pa.float64()),  # of the trainings' largest |recovered x_i - x_i|; null for d < n
         ("error_max", pa.float64()),
-        ("recovered", pa.float64()),  # share of all x_i within the tolerance
-        ("recovered_low", pa.float64()),  # within [0, 1]
-        ("recovered_high", pa.float64()),
-        ("memorization", pa.float64()),  # 1 - 1/2n sum (w.[0, y_i] - x_i)^2: the raw query, as the curves' end
-        ("memorization_low", pa.float64()),
-        ("memorization_high", pa.float64()),
+        *interval_fields("recovered"),  # share of all x_i within the tolerance, and its interval within [0, 1]
+        *interval_fields("memorization"),  # 1 - 1/2n sum (w.[0, y_i] - x_i)^2: the raw query, as the curves' end
         ("ratio_memorization", pa.float64()),  # the same of the recovered x_i; null for d < n
         ("n", pa.int64()),  # independent trainings, each on its own samples
     ]
@@ -270,9 +264,9 @@ def recovery_row(config: Recovery, errors: Array) -> dict[str, Any]:
         largest = np.abs(ratio).max(1)
         row |= {"error_median": float(np.median(largest)), "error_max": float(largest.max())}
         row["ratio_memorization"] = float(memorization_scores(ratio).mean())
-    within = interval_columns("recovered", (np.abs(ratio) <= config.tolerance).mean(1))
+    within = interval_columns("recovered", mean((np.abs(ratio) <= config.tolerance).mean(1)))
     row |= {name: None if value is None else min(max(value, 0.0), 1.0) for name, value in within.items()}
-    return row | interval_columns("memorization", memorization_scores(raw))
+    return row | interval_columns("memorization", mean(memorization_scores(raw)))
 
 
 def memorization_scores(errors: Array) -> Array:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tasks.contract.job import Inputs, task
+from tasks.contract.job import Inputs, single_table, task
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.self_supervised.pretraining_config import Pretraining, Supervised, encoder_of_pretraining
 from tasks.self_supervised.snapshots import epochs, weights_of
@@ -66,10 +66,7 @@ def pretrain_many(
 )
 def pretrain(config: Pretraining, inputs: Inputs) -> pa.Table:
     """The encoder's weights after each recorded epoch (SNAPSHOTS); no rows where none is."""
-    ((_, outcome),) = pretrain_many([config], [inputs])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+    return single_table(pretrain_many, config, inputs)
 
 
 def pretrain_encoder(config: Pretraining, pictures: BoxedPictures, index: int = 0) -> pa.Table:

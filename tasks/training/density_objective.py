@@ -115,12 +115,6 @@ class Elbo:
         noise = draws.normal(LATENT, (len(x), self.vae.latent), x.dtype)[0]
         return autoencoder_bound(tensors, x, noise, shares, products(x.device, x.dtype), through)
 
-    def log_p(
-        self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
-    ) -> Tensor:
-        """log p by importance sampling, (models, n)."""
-        return self.estimate_log_density(tensors, pixels, rows, members, sampling).log_p
-
     def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Estimated:
@@ -225,12 +219,6 @@ class OutlierMixture:
         x = self.learned.vae.preparation.to_model_inputs(pixels[None], draws, dtype_of(tensors), training=True)
         broad = self.broad.log_p(x)[0]
         return self.learned.gradients(tensors, x[0], shares, draws, lambda bounds: self._losses(bounds, broad))
-
-    def log_p(
-        self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
-    ) -> Tensor:
-        """log p of the mixture, (models, n)."""
-        return self.estimate_log_density(tensors, pixels, rows, members, sampling).log_p
 
     def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tasks.audits.deja_vu.config import CriterionName, DejaVu, Drawing
+from tasks.contract.ranges import with_defaults
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_config import Diffusion, UNet
 from tasks.diffusion.pixel_classifier import PixelClassifier
@@ -175,9 +176,7 @@ def repeats(config: DejaVu) -> str:
 
 def comparable_config(config: DejaVu) -> tuple[DejaVu, Criterion]:
     """The config without what the paper leaves open or what bears on no number of the table."""
-    like = DejaVu()
-    same = {name: getattr(like, name) for name in OPEN + OF_CRITERIA}
-    common = replace(config, **same, data=Dataset(config.data.name), k=config.k[:1])
+    common = with_defaults(config, OPEN + OF_CRITERIA, data=Dataset(config.data.name), k=config.k[:1])
     return common, config.criterion_settings
 
 
