@@ -116,5 +116,10 @@ class Job:
     waits: bool = False
 
 
+@dataclass(frozen=True)
+class NoSettings:
+    """The config of a task whose inputs alone bear on its table."""
+
+
 # A root is a table that a user asks for by name: one job's, or the rows of several jobs' one after another.
 Roots = Mapping[str, "Job | tuple[Job, ...]"]

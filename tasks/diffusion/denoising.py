@@ -177,20 +177,14 @@ Predict = Callable[[Tensor, int], Tensor]
 
 
 def sample_images(
-    config: Diffusion,
-    weights: Weights,
-    vectors: NDArray[np.float32],
-    names: Sequence[str],
-    steps: int,
-    seed: int,
-    place: torch.device | None = None,
+    config: Diffusion, weights: Weights, vectors: NDArray[np.float32], names: Sequence[str], steps: int, seed: int
 ) -> NDArray[np.uint8]:
     """An image for each vector (n, features), (n, side, side, 3), by the network with these weights.
 
     An image begins as noise from the stream of the seed that its name names, so that images of one name begin alike
     whatever is drawn beside them. ValueError where the weights are not the network's.
     """
-    place = place or hardware.device()
+    place = hardware.device()
     learning = Denoising(config, vectors, 1)
     check_weights(learning, weights)
     tensors = {name: torch.from_numpy(np.array(values))[None].to(place) for name, values in weights.items()}

@@ -28,7 +28,6 @@ from tasks.models.custom import Factory
 def load_weights(
     model: ModelFile, held: bytes, module: torch.nn.Module, place: torch.device
 ) -> Callable[[Tensor], Any]:
-    """The module with these weights, in evaluation mode."""
     tensors = match_names(module, read_weights(model, held), drops_classifier=model.timm is not None)
     try:
         module.load_state_dict(tensors)
@@ -39,7 +38,6 @@ def load_weights(
 
 
 def make_network(model: ModelFile, shape: tuple[int, int, int], classes: int | None) -> torch.nn.Module:
-    """The module that the model's factory makes."""
     factory = model.factory
     assert isinstance(factory, Factory)
     if classes is None:

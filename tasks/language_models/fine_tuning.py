@@ -47,10 +47,7 @@ def fine_tune_many(
     configs: Sequence[FineTuning],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's ANSWERS, or the exception that ended it alone, as it ends.
-
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
-    """
+    """Each training's ANSWERS, or the exception that ended it alone, as it ends."""
     from tasks.datasets.catalog import load_questions
 
     for index, config in enumerate(configs):

@@ -303,9 +303,9 @@ def network_row(architecture: Architecture) -> dict[str, Any]:
     return row if architecture.width == 1 else row | {"width": architecture.width}  # see `schemas.of_width`
 
 
-def architecture_of(model: pa.Table, row: int = 0) -> Architecture:
-    """The network in one row of a MODEL table."""
-    cell = model.column("network")[row].as_py()
+def architecture_of(model: pa.Table) -> Architecture:
+    """The network in the first row of a MODEL table."""
+    cell = model.column("network")[0].as_py()
     height, width, channels = cell["shape"]
     regularisers = Regularisers(cell["dropout"], cell["batch_norm"])
     shape, factor = (height, width, channels), cell.get("width", 1.0)

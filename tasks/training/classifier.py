@@ -216,10 +216,7 @@ def train_many(
     configs: Sequence[Training],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's MODEL table, or the exception that ended it alone, as it ends. All must have one batch key.
-
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
-    """
+    """Each training's MODEL table, or the exception that ended it alone, as it ends. All must have one batch key."""
     return train_jobs(dict(enumerate(configs)))
 
 

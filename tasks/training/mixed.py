@@ -98,10 +98,7 @@ def train_many(
     configs: Sequence[Mixture],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's MIXED table, or the exception that ended it alone, as it ends. All must have one batch key.
-
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
-    """
+    """Each training's MIXED table, or the exception that ended it alone, as it ends. All must have one batch key."""
     if len({batch_key(config) for config in configs}) > 1:
         raise ValueError("trainings that differ in more than images, seed and learning rate cannot share a call")
     pool = pool_data(tuple(dict.fromkeys(share.part.data for config in configs for share in config.shares)), configs[0])

@@ -252,7 +252,6 @@ class DejaVu(Ranged):
 
     @property
     def partition(self) -> Partition:
-        """How the data is parted."""
         return Partition(
             per_class=self.per_class,
             public=self.public,

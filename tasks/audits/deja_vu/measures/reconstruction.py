@@ -32,7 +32,7 @@ from tasks.audits.deja_vu.measures import neighbours
 from tasks.audits.deja_vu.measures.inferences import OTHER, SETS
 from tasks.audits.deja_vu.measures.scores import BOTH, estimate
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, interval_columns, interval_fields, row
 from tasks.datasets.catalog import load_with_boxes
@@ -159,11 +159,6 @@ RECONSTRUCTION = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class Nothing:
-    """The shares need no setting."""
-
-
 @dataclass(frozen=True, eq=False)
 class Shown:
     """Whether the true object is shown: by the target's drawing, the reference's, and the picture; (n,) each."""
@@ -174,7 +169,7 @@ class Shown:
 
 
 @task(version=1, name="deja_vu.reconstruction", gathers=True)
-def reconstruction(config: Nothing, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def reconstruction(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """How often drawings show the true object (RECONSTRUCTION), from both models' drawings (DRAWN)."""
     found = pa.concat_tables(inputs) if inputs else DRAWN.empty_table()
     ways = {name: shown_pictures(found, name) for name in SETS}
@@ -213,7 +208,7 @@ def score_pictures(way: Shown) -> dict[str, Any]:
 
 def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
     jobs = plan_drawings(config, trainings)
-    return Job(reconstruction, Nothing(), tuple(jobs)) if jobs else ()
+    return Job(reconstruction, NoSettings(), tuple(jobs)) if jobs else ()
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:

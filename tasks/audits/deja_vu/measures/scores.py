@@ -41,7 +41,7 @@ from tasks.audits.deja_vu.measures.inferences import SETS, Cell, cells
 from tasks.audits.deja_vu.presets import printed_numbers
 from tasks.audits.deja_vu.randomisation import p_value
 from tasks.audits.deja_vu.trainings import Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import ENDS, Row, column_estimate, interval_columns, interval_fields, row
 from tasks.numerics import seeds
@@ -225,13 +225,8 @@ CATEGORIES = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class Nothing:
-    """The categories need no setting."""
-
-
 @task(version=1, name="deja_vu.categories", gathers=True)
-def categories(config: Nothing, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def categories(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The four categories (CATEGORIES) by epoch, layer, number of neighbours and way."""
     rows = [each for table in inputs for cell in cells(table) for each in category_rows(cell)]
     return pa.Table.from_pylist(rows, CATEGORIES)
@@ -266,7 +261,7 @@ def shares(found: dict[str, int], n: int) -> dict[str, float | None]:
 
 def plan_categories(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
     """None for a given encoder: the reference alone is right of other pictures for being another kind of model."""
-    return () if config.given.there else Job(categories, Nothing(), (inferences.plan(config, trainings),))
+    return () if config.given.there else Job(categories, NoSettings(), (inferences.plan(config, trainings),))
 
 
 def share_rows(tables: Tables, about: About) -> Iterator[Row]:

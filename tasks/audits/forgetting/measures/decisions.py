@@ -264,7 +264,6 @@ def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
 def target_row(
     found: ModelEffects, number: int, models: Sequence[ModelId], tested: TargetEffect | None, p_adjusted: float | None
 ) -> dict[str, Any]:
-    """The target's row of DECISIONS."""
     target, matrix = found.config.targets[number], found.matrix
     effects, held, accuracy, agreed = Estimate(None, None, None, len(models)), None, UNKNOWN, UNKNOWN
     if tested is not None:
@@ -345,12 +344,10 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 
 
 def control_metric(check: str) -> str:
-    """The metric of a check of likeness."""
     return f"{check} on the control set"
 
 
 def share_row(target: Row) -> Row:
-    """The share that the target holds."""
     held = column_estimate(target, "share", target["models"])
     return row(HELD, {"target": target["name"]}, held, "training", 0.0)
 

@@ -66,7 +66,6 @@ def power(config: Power, inputs: Inputs) -> pa.Table:
 
 
 def power_row(share: float, models: Sequence[SingleAudit], negligible: float) -> dict[str, Any]:
-    """The row of POWER of the models of a share."""
     detected = sum(single.p <= LEVEL for single in models)
     rate, effect = proportion(detected, len(models)), mean([single.effect for single in models])
     return {

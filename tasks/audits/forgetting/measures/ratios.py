@@ -29,7 +29,7 @@ from tasks.audits.forgetting.presets import PublishedNumbers, numbers_by_name
 from tasks.audits.forgetting.rho import METRIC_PREFIX, SCORES, Ratio, Score, compare_target, ks
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import ModelId, Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, column_estimate, interval_columns, interval_fields, row
 from tasks.numerics import statistics
@@ -98,7 +98,6 @@ def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
 
 
 def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget, score: Score) -> dict[str, Any]:
-    """The target's row of RATIOS."""
     models = matrix.replicates("target", number)
     comparison = compare_target(matrix, models, score)
     forgotten, triples = published_rule(comparison.ratio, matrix, models, given=target.source != "training")
@@ -185,13 +184,8 @@ def score_rows(
         yield row(f"{prefix}KS", {"target": target["name"]}, ks, "training", null, published=paper and paper.ks)
 
 
-@dataclass(frozen=True)
-class Distances:
-    """All pairs there are; there is nothing to choose."""
-
-
 @task(version=1, name="forgetting.distances", gathers=True)
-def distances(config: Distances, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def distances(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """KS of each query model and each other model (DISTANCES), both at the coarser resolution of the two.
 
     The inputs are tables of CONFIDENCES.
@@ -222,7 +216,7 @@ def pairs(matrix: ConfidenceMatrix) -> Iterator[dict[str, Any]]:
 
 def plan_distances(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
     asked = query_confidences.plan(config, trainings)
-    return Job(distances, Distances(), asked) if asked else ()
+    return Job(distances, NoSettings(), asked) if asked else ()
 
 
 def distance_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

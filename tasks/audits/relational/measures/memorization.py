@@ -196,7 +196,6 @@ def success_columns(whole: Contrast, corrupted: Contrast) -> dict[str, float | N
 
 
 def relational_columns(contrast: Contrast) -> dict[str, float | None]:
-    """The columns of relational m."""
     return {**interval_columns(RELATIONAL, contrast.difference), f"{RELATIONAL}_p_value": contrast.p_value}
 
 
@@ -265,7 +264,6 @@ def m_row(each: Row, at: str, about: About) -> Row:
 
 
 def success_rows(found: Sequence[Row], at: str, about: About) -> Iterator[Row]:
-    """r and s of both parts."""
     for each in found:
         paper = comparable_numbers(each, at, about)
         for name in PARTS[:-1]:
