@@ -33,7 +33,8 @@ def load_weights(
         module.load_state_dict(tensors)
     except Exception as error:
         whose = "the factory's" if model.timm is None else f"those of timm's {model.timm}"
-        raise ValueError(f"model {model.name}: the weights are not {whose}: {join_lines(error)}") from None
+        said = " ".join(_lines(error))[:LONGEST]
+        raise ValueError(f"model {model.name}: the weights are not {whose}: {said}") from None
     return module.to(place).eval()
 
 
@@ -210,11 +211,6 @@ def one_line(error: Exception) -> str:
     lines = list(_lines(error))
     text = lines[-1] if len(lines) > 3 else " ".join(lines)
     return f"{modules.kind(error)}: {text}"[:LONGEST]
-
-
-def join_lines(error: Exception) -> str:
-    """All lines of an error as one, without its type."""
-    return " ".join(_lines(error))[:LONGEST]
 
 
 def _lines(error: Exception) -> Iterator[str]:

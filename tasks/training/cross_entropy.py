@@ -159,7 +159,6 @@ class CrossEntropy:
         return self.layer_losses(Layers(tensors, batch.mode), batch)
 
     def layer_losses(self, layers: Layers, batch: Batch) -> Tensor:
-        """Each row's loss, (models, rows), computed through the given layers, of whatever kind."""
         log_p = self._log_p(layers, self.training_pixels(layers.tensors, batch))
         return -log_p.gather(2, batch.labels[..., None])[..., 0]
 

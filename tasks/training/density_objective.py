@@ -71,7 +71,6 @@ class Elbo:
         return self.layer_losses(Layers(tensors, batch.mode), batch)
 
     def layer_losses(self, layers: Layers, batch: Batch) -> Tensor:
-        """Each row's loss, (models, rows), computed through the given layers, of whatever kind."""
         draws = drawn_from(batch)
         return self.negative_bounds(layers, self.model_inputs(batch, dtype_of(layers.tensors)), draws)
 
@@ -197,7 +196,6 @@ class OutlierMixture:
         return self.layer_losses(Layers(tensors, batch.mode), batch)
 
     def layer_losses(self, layers: Layers, batch: Batch) -> Tensor:
-        """Each row's loss, (models, rows), computed through the given layers, of whatever kind."""
         x = self.learned.model_inputs(batch, dtype_of(layers.tensors))
         return self._losses(self.learned.negative_bounds(layers, x, drawn_from(batch)), self.broad.log_p(x))[0]
 

@@ -113,7 +113,8 @@ def train_many(
         if isinstance(outcome, Exception):
             yield index, outcome
         else:
-            yield index, mixed_table(configs[index], pool.images, members[index].rows, outcome)
+            network, rows = architecture(configs[index], pool.images), members[index].rows
+            yield index, table_of(configs[index].seed, network, pool.images, rows, outcome)
 
 
 @task(version=2, name="mixed.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
@@ -198,11 +199,6 @@ def spec_of(config: Mixture, images: Images) -> Spec:
 
     learning = CrossEntropy(architecture(config, images), config.augmentation, config.crop, images.shape)
     return Spec(learning, config.recipe, images)
-
-
-def mixed_table(config: Mixture, images: Images, rows: Rows, trained: Trained) -> pa.Table:
-    """The MIXED table of a trained network: one row."""
-    return table_of(config.seed, architecture(config, images), images, rows, trained)
 
 
 def table_of(seed: int, network: Architecture, images: Images, rows: Rows, trained: Trained) -> pa.Table:

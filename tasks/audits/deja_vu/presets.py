@@ -44,21 +44,13 @@ def vary_epochs_and_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
     return checkpoints(config), *(each for each in vary_sizes(config) if each.per_class != config.per_class)
 
 
-def vary_invariance(config: DejaVu) -> tuple[DejaVu, ...]:
-    return tuple(replace(config, invariance=value) for value in INVARIANCES)
-
-
-def vary_temperature(config: DejaVu) -> tuple[DejaVu, ...]:
-    return tuple(replace(config, temperature=value) for value in TEMPERATURES)
-
-
 def checkpoints(config: DejaVu) -> DejaVu:
     return replace(config, recorded=CHECKPOINTS)
 
 
 LOSS = (
-    *vary_invariance(replace(VICREG, per_class=100)),
-    *vary_temperature(replace(SIMCLR, per_class=100)),
+    *(replace(VICREG, per_class=100, invariance=value) for value in INVARIANCES),
+    *(replace(SIMCLR, per_class=100, temperature=value) for value in TEMPERATURES),
 )
 BACKBONE = tuple(
     cell

@@ -82,7 +82,7 @@ def training_job(config: Forgetting, target: Target, kind: Kind, replicate: int)
     mixture = Mixture(
         shares=tuple(target_shares(config, target, replicate)),
         validation=config.query.data,
-        classes=class_count(config),
+        classes=load(config.query.data).classes,  # which the networks tell apart
         network=config.network,
         dropout=config.dropout,
         batch_norm=config.batch_norm,
@@ -147,11 +147,6 @@ def realised_share(config: Forgetting, share: float) -> float:
         len(one.rows(data)) for replicate in range(config.replicates) for one in target_shares(config, of, replicate)
     ]
     return sum(drawn) / len(drawn) / images
-
-
-def class_count(config: Forgetting) -> int:
-    """How many classes the networks tell apart: those of the query set."""
-    return load(config.query.data).classes
 
 
 def named_targets(config: Forgetting) -> tuple[NamedTarget, ...]:
