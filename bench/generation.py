@@ -42,8 +42,8 @@ from bench.engine import VAE_BATCH as BATCH
 from bench.engine import VAE_LEARNING_RATE as LEARNING_RATE
 from bench.measuring import Row, Run, ceilings, clock_of, here, in_turn, options, publish, rate
 from tasks.datasets.images import Images
-from tasks.models.dequantisation import fixed_inputs, observation_keys
-from tasks.models.importance import Sampling, log_p
+from tasks.models.importance import Sampling, estimate_log_density
+from tasks.models.likelihoods import fixed_inputs, observation_keys
 from tasks.training.stack import Stack
 from tasks.training.strategies import Strategy
 from tasks.worker import hardware
@@ -182,7 +182,7 @@ class Estimates:
 
     def ours(self, sampling: Sampling, dtype: torch.dtype = torch.float32) -> Tensor:
         tensors = {name: tensor.to(dtype) for name, tensor in self.tensors.items()}
-        return log_p(VAE, tensors, self.pixels, self.rows, self.members, sampling)
+        return estimate_log_density(VAE, tensors, self.pixels, self.rows, self.members, sampling).log_p
 
     def papers(self, at_once: int) -> Run:
         network, x = self.network, self.x

@@ -30,8 +30,7 @@ from torch import Tensor, nn
 from bench.engine import BATCH, LEARNING_RATE, classifiers, epochs, images, seated
 from bench.measuring import Row, Run, ceilings, clock_of, in_turn, rate
 from tasks.datasets.images import Images
-from tasks.models.classifiers import HIDDEN
-from tasks.models.networks import Architecture
+from tasks.models.networks import HIDDEN, Architecture
 from tasks.training.strategies import Strategy
 
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

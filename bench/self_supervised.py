@@ -31,11 +31,9 @@ from tasks.datasets.boxed.partition import Partition, TrainingImages
 from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.dataset import Dataset
 from tasks.self_supervised import views
-from tasks.self_supervised.criterion import VICReg
-from tasks.self_supervised.encoder import DEVIATION, MEAN
 from tasks.self_supervised.learners import learner
-from tasks.self_supervised.networks import Network, initial_network
-from tasks.self_supervised.pretraining_config import Augmentation, Pretraining, encoder_of_pretraining
+from tasks.self_supervised.networks import DEVIATION, MEAN, Network, initial_network
+from tasks.self_supervised.pretraining_config import Augmentation, Pretraining, VICReg, encoder_of_pretraining
 from tasks.self_supervised.pretraining_loop import Training
 from tasks.self_supervised.training_set import Squares, TrainingSet, resident
 from tasks.training.fit import read_losses

@@ -17,8 +17,7 @@ from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import ModelId
 from tasks.numerics import seeds
-from tasks.training.mixed import Mixture
-from tasks.training.unlearning import unlearn
+from tasks.training.mixed import Mixture, unlearn
 from tasks.training.unlearning_config import UNLEARNING, Unlearning, UnlearningName
 
 MODELS = 10  # of each method at most

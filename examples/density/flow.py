@@ -1,7 +1,7 @@
 """A density model of one's own: a normalising flow with affine couplings (RealNVP), for images of any shape.
 
 Put the folder of this file on PYTHONPATH and name the model `flow:real_nvp`. What a model must do is written in
-tasks/models/density_module.py. Dinh et al. 2017, "Density estimation using Real NVP", sections 3.2 to 3.4.
+tasks/training/custom_density.py. Dinh et al. 2017, "Density estimation using Real NVP", sections 3.2 to 3.4.
 """
 
 from __future__ import annotations

@@ -92,6 +92,14 @@ def marks(function: Callable[..., Any]) -> Task:
     return mark
 
 
+def single_table(many: Many, config: Any, inputs: Inputs) -> pa.Table:
+    """The table of one job, computed by what computes several in a call; the exception that ended it is raised."""
+    ((_, outcome),) = many([config], [inputs])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
     """One call of a task: the function, its frozen config, and the jobs whose tables it reads, in order.
@@ -106,6 +114,11 @@ class Job:
     inputs: tuple[Job, ...] = ()
     after: Job | None = None
     waits: bool = False
+
+
+@dataclass(frozen=True)
+class NoSettings:
+    """The config of a task whose inputs alone bear on its table."""
 
 
 # A root is a table that a user asks for by name: one job's, or the rows of several jobs' one after another.

@@ -20,9 +20,11 @@ import math
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, TypeVar, Union, get_args, get_origin, runtime_checkable
+
+T = TypeVar("T", bound="Ranged")
 
 SHARES = {  # by whether 0 and 1 are among them
     (True, True): "a share from 0 to 1",
@@ -277,6 +279,12 @@ def type_ranges(to: Any) -> Iterator[Range]:
 def resolve(allowed: Range, config: Any) -> Range:
     """The range, with the value of the other field that it goes by."""
     return dataclasses.replace(allowed, limit=getattr(config, allowed.field)) if type(allowed) is UpTo else allowed
+
+
+def with_defaults(config: T, names: Iterable[str], **values: Any) -> T:
+    """The config with the fields of these names as they are by default, and others with the values given."""
+    default = type(config)()
+    return dataclasses.replace(config, **{name: getattr(default, name) for name in names}, **values)
 
 
 def describe_range(config: Any, name: str) -> str:

@@ -18,6 +18,7 @@ Rows = Mapping[Name, Row]
 PROBABILITY = re.compile(
     r"(P_\w|accuracy|rate|share|power)\b(?!.*\b(gain|effect)\b)|.*\b(accuracy|rate|share)$|highly memorised within\b"
 )
+ENDS = ("", "_low", "_high")  # of the columns' names: of an estimate, and of either limit of its interval
 LEAST_P = 1e-6  # below this nobody reads a p-value's digits, and no approximation in it holds
 
 
@@ -42,6 +43,21 @@ def row(
         "p_value": p_value,
         "published": published,
     }
+
+
+def interval_fields(*names: str) -> list[tuple[str, pa.DataType]]:
+    """The columns of estimates with their intervals, for a schema: NAME, NAME_low and NAME_high of each."""
+    return [(f"{name}{end}", pa.float64()) for name in names for end in ENDS]
+
+
+def interval_columns(name: str, estimate: Estimate) -> dict[str, float | None]:
+    """An estimate and its interval in the columns of this name."""
+    return dict(zip((f"{name}{end}" for end in ENDS), (estimate.value, estimate.low, estimate.high), strict=True))
+
+
+def column_estimate(row: Row, name: str, n: int) -> Estimate:
+    """The estimate, of n units, in the columns of this name."""
+    return Estimate(*(row[f"{name}{end}"] for end in ENDS), n)
 
 
 def format_setting(setting: Mapping[str, Any]) -> str:

@@ -72,7 +72,6 @@ class Dataset:
         return Dataset(f"{kind}:{PurePath(path).name}", self.digest) if colon else self
 
     def identity(self) -> str:
-        """What a key sees: the content, never the name or path."""
         if not self.digest:
             raise ValueError(f"data set {self.name!r} has no digest yet; pin it before planning")
         return self.digest

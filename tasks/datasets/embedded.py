@@ -89,7 +89,6 @@ def photographs() -> tuple[Path, ...]:
 
 
 def sklearn_folder() -> Path:
-    """The folder in which scikit-learn keeps its data sets."""
     spec = importlib.util.find_spec("sklearn")
     if spec is None or spec.origin is None:
         raise DatasetError(
@@ -171,7 +170,6 @@ class Blended:
 
 
 def blended_source(digits: Source) -> Source:
-    """These digits on the photographs."""
     paths = photographs()
     return Source(
         f"{BLENDED_RULE} {digits.rule}",

@@ -117,7 +117,6 @@ class Opened:
 
 
 def pixel_bytes(pictures: PictureSet) -> int:
-    """The bytes of all pixels."""
     height, width, channels = pictures.shape
     return (len(pictures.train) + len(pictures.test)) * height * width * channels
 
@@ -166,12 +165,10 @@ class Images:
 
     @property
     def train(self) -> InMemory:
-        """The training split by rows."""
         return InMemory(self.train_images, self.train_labels)
 
     @property
     def test(self) -> InMemory:
-        """The test split by rows."""
         return InMemory(self.test_images, self.test_labels)
 
 

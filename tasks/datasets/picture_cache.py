@@ -45,7 +45,6 @@ def cache_folder() -> Path:
 
 
 def path_of(digest: str) -> Path:
-    """The path of the cached pictures of the data set with this digest."""
     return cache_folder() / f"{digest}.arrow"
 
 

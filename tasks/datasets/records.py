@@ -58,7 +58,6 @@ class Records:
         return Records(self.table.take(pa.array(chosen)))
 
     def as_dicts(self) -> Iterator[dict[str, Any]]:
-        """Every record as a dictionary of its fields."""
         for batch in self.table.to_batches(max_chunksize=1024):
             yield from batch.to_pylist()
 

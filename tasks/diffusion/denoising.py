@@ -7,7 +7,7 @@ few steps, without further chance (DDIM).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tasks.datasets.images import Images
 from tasks.diffusion import unet
 from tasks.diffusion.diffusion_config import Diffusion, ScheduleName
 from tasks.models.layers import EVALUATION, Layers, Mode, Weight, initial, weights_of
 from tasks.models.networks import Weights, images
 from tasks.numerics import seeds
+from tasks.training.chains import Linked, train_chains
+from tasks.training.members import Epoch, Member, Spec, minibatches
 from tasks.training.objective import Batch
 from tasks.worker import hardware
 
@@ -174,20 +177,14 @@ Predict = Callable[[Tensor, int], Tensor]
 
 
 def sample_images(
-    config: Diffusion,
-    weights: Weights,
-    vectors: NDArray[np.float32],
-    names: Sequence[str],
-    steps: int,
-    seed: int,
-    place: torch.device | None = None,
+    config: Diffusion, weights: Weights, vectors: NDArray[np.float32], names: Sequence[str], steps: int, seed: int
 ) -> NDArray[np.uint8]:
     """An image for each vector (n, features), (n, side, side, 3), by the network with these weights.
 
     An image begins as noise from the stream of the seed that its name names, so that images of one name begin alike
     whatever is drawn beside them. ValueError where the weights are not the network's.
     """
-    place = place or hardware.device()
+    place = hardware.device()
     learning = Denoising(config, vectors, 1)
     check_weights(learning, weights)
     tensors = {name: torch.from_numpy(np.array(values))[None].to(place) for name, values in weights.items()}
@@ -262,3 +259,72 @@ def check_weights(learning: Denoising, weights: Weights) -> None:
                 f"the diffusion model's {name} is {given.get(name, 'absent')}; its network and the vectors, which have "
                 f"{learning.vectors(torch.device('cpu')).shape[1]} numbers, need {shapes.get(name, 'none')}"
             )
+
+
+Vectors = NDArray[np.float32]  # (n, features)
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """Brings each number of vectors to mean 0 and deviation 1 over those that were trained on; (features,) each."""
+
+    mean: NDArray[np.float32]
+    deviation: NDArray[np.float32]
+
+    @classmethod
+    def from_vectors(cls, vectors: Vectors) -> Scale:
+        """ValueError where a vector is not finite. A number that never changes has deviation 1."""
+        wrong = int((~np.isfinite(vectors).all(1)).sum())
+        if wrong:
+            raise ValueError(f"vectors must be finite; {wrong} of {len(vectors)} are not")
+        deviation = vectors.std(0, dtype=np.float64)
+        deviation[deviation == 0] = 1
+        return cls(vectors.mean(0, dtype=np.float64).astype(np.float32), deviation.astype(np.float32))
+
+    def standardise(self, vectors: Vectors) -> Vectors:
+        return ((vectors - self.mean) / self.deviation).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedDiffusion:
+    """A trained diffusion model: the moving averages of its weights, the scale of its vectors, and its losses."""
+
+    weights: Mapping[str, NDArray[np.float32]]
+    scale: Scale
+    history: tuple[Epoch, ...]
+
+
+def fit_diffusion(
+    config: Diffusion, pixels: NDArray[np.uint8], vectors: Vectors, of: str = "", index: int = 0
+) -> TrainedDiffusion:
+    """The diffusion model of these images (n, side, side, 3), given the vector of each.
+
+    As the job at this index of a call it continues from a given state, and leaves its own where that is wanted
+    (`tasks.worker.checkpoints`); `of` says what images and vectors are, so that no state of others is taken for it.
+    TrainingError where a loss is not finite; ValueError where images are not of the config's shape.
+    """
+    side = config.resolution
+    if pixels.shape[1:] != (side, side, 3) or len(pixels) != len(vectors) or len(pixels) < 2:
+        raise ValueError(
+            f"there are {len(vectors)} vectors, and images {'x'.join(map(str, pixels.shape))}; they must be two or "
+            f"more, as many as vectors, of {side} x {side} x 3"
+        )
+    scale = Scale.from_vectors(vectors)
+    held = held_out(config, len(pixels))
+    learnt = np.setdiff1d(np.arange(len(pixels)), held)
+    assessed = held if len(held) else learnt  # the training's loss, where there are too few to hold any out
+    images = Images(pixels[learnt], learnt, pixels[assessed], assessed, len(pixels))
+    learning = Denoising(config, scale.standardise(vectors), minibatches(len(learnt), config.batch))
+    spec = Spec(learning, config.recipe, images)
+    member = Member(config.seed, np.arange(len(learnt)))
+    linked = Linked(f"diffusion 1: {replace(config, epochs=1)} of {of}", config.epochs)
+    ((_, outcome),) = train_chains(spec, {index: member}, {index: linked})
+    if isinstance(outcome, Exception):
+        raise outcome
+    return TrainedDiffusion(averages(outcome.weights), scale, outcome.history)
+
+
+def held_out(config: Diffusion, count: int) -> NDArray[np.int64]:
+    """The rows that are not trained on, ascending: drawn by the seed, an eighth of all at most."""
+    some = min(config.held_out, count // 8)
+    return np.sort(seeds.generator(config.seed, "held out").permutation(count)[:some])

@@ -28,8 +28,8 @@ from tasks.worker import hardware
 
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures
-    from tasks.diffusion.diffusion_training import Scale, TrainedDiffusion
-    from tasks.self_supervised.encoder import Encoder
+    from tasks.diffusion.denoising import Scale, TrainedDiffusion
+    from tasks.self_supervised.networks import Encoder
 
 # One row: a trained diffusion model and how it got there; none of a link that another one follows.
 DIFFUSION = pa.schema(
@@ -79,8 +79,8 @@ def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
     from tasks.datasets.boxed.crops import evaluation_pictures
     from tasks.datasets.boxed.partition import split_pictures
     from tasks.datasets.catalog import load_with_boxes
-    from tasks.diffusion.diffusion_training import fit_diffusion
-    from tasks.self_supervised.encoder import encoder
+    from tasks.diffusion.denoising import fit_diffusion
+    from tasks.self_supervised.networks import encoder
 
     (snapshots,) = inputs
     pictures = load_with_boxes(config.images.data, config.images.correlation)
@@ -118,7 +118,7 @@ def embed_pictures(
 ) -> NDArray[np.float32]:
     """The backbone's embeddings of these pictures as in evaluation, (rows, features)."""
     from tasks.datasets.boxed.crops import portions
-    from tasks.self_supervised.encoder import collect_embeddings
+    from tasks.self_supervised.networks import collect_embeddings
 
     return collect_embeddings(model.embed, [0], portions(pictures, rows, resolution), len(rows))[0]
 
@@ -143,7 +143,7 @@ def diffusion_table(model: TrainedDiffusion, kept: bool = True) -> pa.Table:
 
 def model_of(table: pa.Table) -> tuple[dict[str, NDArray[np.float32]], Scale]:
     """The weights of a DIFFUSION table's model, and the scale of its vectors; ValueError where it holds none."""
-    from tasks.diffusion.diffusion_training import Scale
+    from tasks.diffusion.denoising import Scale
 
     if not len(table):
         raise ValueError("a table of a diffusion model is empty; the last link of its training holds the model")
@@ -183,7 +183,7 @@ def drawn_from_neighbours(
     `snapshots` and `diffusion` hold the encoder and its diffusion model, `steps` are DDIM's. A drawing begins as the
     noise that its name names, the same for drawings of other models. Meehan et al. 2023, appendix A.2.4.
     """
-    from tasks.self_supervised.encoder import encoder
+    from tasks.self_supervised.networks import encoder
 
     model = encoder(config.encoder, last_weights(snapshots), hardware.device())
     rows, places = np.unique(neighbours, return_inverse=True)

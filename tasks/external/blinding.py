@@ -164,7 +164,6 @@ def key_of(rows: Iterable[tuple[str, str]]) -> pa.Table:
 
 
 def csv_of(table: pa.Table) -> bytes:
-    """The bytes of a table as CSV."""
     from pyarrow import csv
 
     out = pa.BufferOutputStream()

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from tasks.datasets.images import Pixels
@@ -82,12 +81,7 @@ class LoadedEncoder:
         return f"model {self.model.model.name}"
 
 
-def load_encoder(
-    model: ModelFile,
-    shape: tuple[int, int, int],
-    interface: EncoderInterface,
-    place: torch.device | None = None,
-) -> LoadedEncoder:
+def load_encoder(model: ModelFile, shape: tuple[int, int, int], interface: EncoderInterface) -> LoadedEncoder:
     """The encoder, ready for pictures of this shape (height, width, channels), as `tasks.external.loading` loads it.
 
     A factory, or timm, is asked for a network of 0 classes, and weights of timm's classifier are left out. ValueError,
@@ -101,4 +95,4 @@ def load_encoder(
         batch=interface.batch,
     )
     classes = 0 if model.is_weights else None
-    return LoadedEncoder(loading.load_model(model, shape, asked, classes, place))
+    return LoadedEncoder(loading.load_model(model, shape, asked, classes))

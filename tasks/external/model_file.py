@@ -106,7 +106,6 @@ class ModelFile:
         return ModelFile(before + PurePath(self.path).name, self.digest)
 
     def identity(self) -> str:
-        """What a key sees: the content, never the name or path."""
         if not self.digest:
             raise ValueError(f"model {self.name!r} has no digest yet; pin it before planning")
         return self.digest

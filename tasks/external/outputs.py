@@ -14,7 +14,7 @@ refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -253,18 +253,13 @@ def _resolution(columns: Sequence[pa.ChunkedArray]) -> float:
 def _stack_lists(name: str, ids: Sequence[str], column: pa.ChunkedArray) -> NDArray[np.float64]:
     if not is_list(column.type) or not _is_numeric(column.type.value_type):
         raise ValueError(f"{name} has {column.type} in its list column; it must be lists of numbers")
-    rows = [None if numbers is None or None in numbers else numbers for numbers in _lists(column)]
+    rows = [None if numbers is None or None in numbers else numbers for numbers in column.to_pylist()]
     lengths = [None if numbers is None else len(numbers) for numbers in rows]
     wrong = [row for row, length in enumerate(lengths) if length is None or length != lengths[0]]
     if wrong:
         first = ids[wrong[0]]
         raise ValueError(f"{name}: the list of image {first!r} is not as long as the first; {len(wrong)} are not")
     return np.array(rows, np.float64).reshape(len(rows), -1)
-
-
-def _lists(column: pa.ChunkedArray) -> Iterator[list[float | None] | None]:
-    for chunk in column.chunks:
-        yield from chunk.to_pylist()
 
 
 def _is_numeric(kind: pa.DataType) -> bool:

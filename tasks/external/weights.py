@@ -28,18 +28,17 @@ from tasks.models.custom import Factory
 def load_weights(
     model: ModelFile, held: bytes, module: torch.nn.Module, place: torch.device
 ) -> Callable[[Tensor], Any]:
-    """The module with these weights, in evaluation mode."""
     tensors = match_names(module, read_weights(model, held), drops_classifier=model.timm is not None)
     try:
         module.load_state_dict(tensors)
     except Exception as error:
         whose = "the factory's" if model.timm is None else f"those of timm's {model.timm}"
-        raise ValueError(f"model {model.name}: the weights are not {whose}: {join_lines(error)}") from None
+        said = " ".join(_lines(error))[:LONGEST]
+        raise ValueError(f"model {model.name}: the weights are not {whose}: {said}") from None
     return module.to(place).eval()
 
 
 def make_network(model: ModelFile, shape: tuple[int, int, int], classes: int | None) -> torch.nn.Module:
-    """The module that the model's factory makes."""
     factory = model.factory
     assert isinstance(factory, Factory)
     if classes is None:
@@ -212,11 +211,6 @@ def one_line(error: Exception) -> str:
     lines = list(_lines(error))
     text = lines[-1] if len(lines) > 3 else " ".join(lines)
     return f"{modules.kind(error)}: {text}"[:LONGEST]
-
-
-def join_lines(error: Exception) -> str:
-    """All lines of an error as one, without its type."""
-    return " ".join(_lines(error))[:LONGEST]
 
 
 def _lines(error: Exception) -> Iterator[str]:

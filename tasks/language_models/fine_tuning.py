@@ -14,7 +14,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tasks.contract.extras import TRANSFORMERS
-from tasks.contract.job import Inputs, task
+from tasks.contract.job import Inputs, single_table, task
 from tasks.datasets.questions.question import QuestionSet, redrawn
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.question_answering.question_sets import Selection
@@ -47,10 +47,7 @@ def fine_tune_many(
     configs: Sequence[FineTuning],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's ANSWERS, or the exception that ended it alone, as it ends.
-
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
-    """
+    """Each training's ANSWERS, or the exception that ended it alone, as it ends."""
     from tasks.datasets.catalog import load_questions
 
     for index, config in enumerate(configs):
@@ -76,10 +73,7 @@ def fine_tune(config: FineTuning, inputs: Inputs) -> pa.Table:
 
     They are empty where no epoch is asked for.
     """
-    ((_, outcome),) = fine_tune_many([config], [inputs])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+    return single_table(fine_tune_many, config, inputs)
 
 
 def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) -> pa.Table:
@@ -91,8 +85,7 @@ def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) 
     """
     check_installed()
     from tasks.language_models.pretrained import prepare_model, quiet
-    from tasks.language_models.private_training import PrivateFineTuner
-    from tasks.language_models.training import AnswerRecorder, FineTuner
+    from tasks.language_models.training import AnswerRecorder, FineTuner, PrivateFineTuner
 
     place = hardware.device()
     train = Selection(config.examples).select(questions)["train"]

@@ -21,7 +21,7 @@ from tasks.datasets.questions.question import Question
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import HEAD, ModelError, TinyT5, model_folder
 from tasks.language_models.sequence_model import DecoderOnly, EncoderDecoder, SequenceModel, answer_text, question_text
-from tasks.numerics.torch_draws import drawn_from
+from tasks.numerics.seeds import drawn_from
 
 PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
 SPACE = "▁"  # stands for the space before a word

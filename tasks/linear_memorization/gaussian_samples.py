@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from tasks.numerics import seeds
-from tasks.numerics.statistics import mean
 from tasks.worker import compute_context, hardware
 
 if TYPE_CHECKING:
@@ -50,9 +49,3 @@ def fitting(numbers: int, on_gpu: bool) -> int:
     else:
         free = hardware.available_memory()
     return max(1, free // SHARE // compute_context.current_context().sharers // (numbers * DOUBLE))
-
-
-def interval_columns(name: str, values: ArrayLike) -> dict[str, float | None]:
-    """The columns of a mean, `name`, `name_low` and `name_high`: its 95 % t interval, None for a single value."""
-    found = mean(values)
-    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}

@@ -38,8 +38,8 @@ from torch import Tensor
 
 from tasks.contract.extras import OPACUS
 from tasks.linear_memorization.gaussian_samples import Array, fitting
+from tasks.linear_memorization.gradient_flow import least_norm
 from tasks.linear_memorization.private_config import Mechanism, Private, levels, settings
-from tasks.linear_memorization.recovery import least_norm
 from tasks.numerics import seeds
 from tasks.training import dp_sgd
 from tasks.training.recipe import Privacy

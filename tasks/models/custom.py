@@ -3,7 +3,7 @@
 A user's own is written `package.module:factory`, and with the digest of its source `...:factory@digest`. A classifier's
 factory takes the images' shape (channels, height, width) and the number of classes, and makes a torch.nn.Module from
 images (rows, channels, height, width) in [0, 1] to logits (rows, classes). What one of densities takes and makes is
-written in `tasks.models.density_module`. Naming a factory imports nothing.
+written in `tasks.training.custom_density`. Naming a factory imports nothing.
 """
 
 from __future__ import annotations

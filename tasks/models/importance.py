@@ -27,9 +27,8 @@ from torch import Tensor
 
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.models.counter_rng import CounterRng, site_key, step_keys
-from tasks.models.dequantisation import Preparation, fixed_inputs, observation_keys
 from tasks.models.layers import Layers
-from tasks.models.likelihoods import divergence
+from tasks.models.likelihoods import Preparation, divergence, fixed_inputs, observation_keys
 from tasks.models.vae import LATENT, Vae
 
 Codes = tuple[Tensor, Tensor]  # means and log variances of q(z | x), (models, n, latent) each
@@ -80,19 +79,6 @@ class Chunk:
     samples: int  # codes of each
 
 
-def log_p(
-    vae: Vae,
-    tensors: Mapping[str, Tensor],
-    pixels: Tensor,
-    rows: Tensor,
-    members: Tensor,
-    sampling: Sampling,
-    chunk: Chunk | None = None,
-) -> Tensor:
-    """The log density of every observation's bytes under every model: (models, n) float64, in nats. See `estimated`."""
-    return estimate_log_density(vae, tensors, pixels, rows, members, sampling, chunk).log_p
-
-
 def estimate_log_density(
     vae: Vae,
     tensors: Mapping[str, Tensor],
@@ -104,9 +90,9 @@ def estimate_log_density(
 ) -> Estimated:
     """The log density of every observation's bytes under every model, and how many samples it is effectively from.
 
-    `tensors` are (models, *shape), `pixels` (n, height * width * channels) uint8. `rows` (n,) int64 are the
-    observations' numbers in their data set and `members` (models,) int64 the models' keys: both name streams of draws.
-    Where all weights of an observation are zero it is -inf.
+    Both are (models, n) float64, the former in nats. `tensors` are (models, *shape), `pixels` (n, height * width *
+    channels) uint8. `rows` (n,) int64 are the observations' numbers in their data set and `members` (models,) int64 the
+    models' keys: both name streams of draws. Where all weights of an observation are zero it is -inf.
     """
     models, n, dtype = len(members), len(pixels), next(iter(tensors.values())).dtype
     chunk = chunk or fitting(pixels.device, models, n, sampling.samples, vae)

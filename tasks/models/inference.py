@@ -16,17 +16,12 @@ from tasks.worker.hardware import device, exactly
 ROWS_AT_ONCE = 512  # activations of that many rows stay in a core's cache
 
 
-def logits(
-    architecture: Architecture,
-    models: Sequence[Weights],
-    images: NDArray[np.uint8],
-    place: torch.device | None = None,
-) -> NDArray[np.float32]:
+def logits(architecture: Architecture, models: Sequence[Weights], images: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Every network's logits (models, n, classes) for images (n, h, w, c).
 
     On a CPU by one thread, network after network, so that what one says does not depend on the others.
     """
-    place = place or device()
+    place = device()
     out = np.empty((len(models), len(images), architecture.classes), np.float32)
     together = len(models) if place.type == "cuda" else 1
     with exactly(place), torch.inference_mode():
@@ -69,17 +64,13 @@ class Recorded(Layers):
 
 
 def active_units(
-    architecture: Architecture,
-    weights: Weights,
-    images: NDArray[np.uint8],
-    layers: Sequence[str],
-    place: torch.device | None = None,
+    architecture: Architecture, weights: Weights, images: NDArray[np.uint8], layers: Sequence[str]
 ) -> dict[str, NDArray[np.bool_]]:
     """Whether each unit of these dense layers is above 0 after its ReLU, in evaluation: (n, units) by layer.
 
     Images are (n, h, w, c). A CPU uses one thread.
     """
-    place = place or device()
+    place = device()
     masks: dict[str, list[NDArray[np.bool_]]] = {name: [] for name in layers}
     with exactly(place), torch.inference_mode():
         # Copied, because torch has no read-only tensors.

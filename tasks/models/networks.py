@@ -1,4 +1,9 @@
-"""The networks that classify images, by name: the papers' and the user's own. Their weights, in memory and in MODEL."""
+"""The networks that classify images, by name: the papers' and the user's own. Their weights, in memory and in MODEL.
+
+mlp1, cnn1 and cnn2 are Hartley & Tsaftaris's, "Unintended memorisation of unique features in neural networks", A.3, in
+Keras's setting: convolutions without padding, pooling by steps of 2, Glorot uniform weights, biases from zero. Batch
+norm stands directly before each activation (A.4), and dropout directly after it. Weights are (outputs, inputs).
+"""
 
 from __future__ import annotations
 
@@ -11,12 +16,147 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from tasks.models import catalog, custom
-from tasks.models.catalog import PLAIN, Regularisers
-from tasks.models.classifiers import cnn1, cnn2, densenet100, mlp1, resnet18
-from tasks.models.layers import Layers, Weight, initial, weights_of
+from tasks.models.catalog import CNN1, CNN2, CONVOLUTIONAL, DENSE, MLP1, PLAIN, Regularisers, activate
+from tasks.models.layers import FAN_IN_UNIFORM, GLOROT, HE_NORMAL, Layers, Weight, initial, weights_of
 from tasks.models.modules import Method, Module, trial
+
+HIDDEN = MLP1.units
+
+
+def mlp1(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN, width: float = 1.0) -> Tensor:
+    """Fully connected, 512, 256 and 128 units with ReLU: the logits (models, rows, classes) of images.
+
+    Layers are dense1 to dense4.
+    """
+    x = layers.flat(x)
+    for number, units in enumerate(MLP1.times(width).units, 1):
+        x = layers.dense(f"dense{number}", x, units, GLOROT, bias=regularisers.bias)
+        x = activate(layers, x, number, DENSE, regularisers)
+    return layers.dense(f"dense{len(HIDDEN) + 1}", x, classes, GLOROT)
+
+
+def cnn1(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN, width: float = 1.0) -> Tensor:
+    """Convolutional, for 28x28 images: the logits (models, rows, classes).
+
+    conv1 (32, 3x3), ReLU, conv2 (64, 3x3), max pooling 2x2, ReLU, dense1 (128), ReLU, dense2 (128), ReLU, dense3. The
+    second batch norm follows the pooling, so that the order is as A.3 prints it. Without batch norm the order of
+    pooling and ReLU makes no difference.
+    """
+    hidden, bias = CNN1.times(width), regularisers.bias
+    (first, second), dense = hidden.channels, hidden.units
+    x = activate(layers, layers.conv("conv1", x, first, 3, GLOROT, bias=bias), 1, CONVOLUTIONAL, regularisers)
+    x = functional.max_pool2d(layers.conv("conv2", x, second, 3, GLOROT, bias=bias), 2)
+    x = layers.flat(activate(layers, x, 2, CONVOLUTIONAL, regularisers))
+    x = activate(layers, layers.dense("dense1", x, dense[0], GLOROT, bias=bias), 3, DENSE, regularisers)
+    x = activate(layers, layers.dense("dense2", x, dense[1], GLOROT, bias=bias), 4, DENSE, regularisers)
+    return layers.dense("dense3", x, classes, GLOROT)
+
+
+def cnn2(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN, width: float = 1.0) -> Tensor:
+    """Convolutional, for 32x32 colour images: the logits (models, rows, classes).
+
+    conv1, conv2 (32, 3x3), max pooling 2x2, conv3, conv4 (64, 3x3), max pooling 2x2, dense1 (1024), dense2, with ReLU
+    after each layer but the last. Dropout comes before the pooling.
+    """
+    hidden, bias = CNN2.times(width), regularisers.bias
+    for number, channels in enumerate(hidden.channels, 1):
+        x = layers.conv(f"conv{number}", x, channels, 3, GLOROT, bias=bias)
+        x = activate(layers, x, number, CONVOLUTIONAL, regularisers)
+        if number in hidden.pooled:
+            x = functional.max_pool2d(x, 2)
+    (units,) = hidden.units
+    x = layers.dense("dense1", layers.flat(x), units, GLOROT, bias=bias)
+    x = activate(layers, x, len(hidden.channels) + 1, DENSE, regularisers)
+    return layers.dense("dense2", x, classes, GLOROT)
+
+
+GROWTH, BOTTLENECK = 12, 48  # channels that a layer adds, and those inside it: four times as many
+BLOCKS, DEEP = 3, 16  # (100 - 4) / (3 blocks of 2 convolutions per bottleneck)
+COMPRESSION = 0.5
+DROPOUT = 0.2  # of dropout
+
+
+def densenet100(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN) -> Tensor:
+    """DenseNet-BC for small images: the logits (models, rows, classes).
+
+    100 layers, growth 12, three dense blocks, compression 0.5; 0.8 M parameters. A convolution to 24 channels, then
+    blocks of 16 bottlenecks: batch norm, ReLU, 1x1 convolution to 48 channels, batch norm, ReLU, 3x3 convolution to 12,
+    put beside what came in. Between blocks, batch norm, ReLU, a 1x1 convolution to half the channels and average
+    pooling by 2; at the end batch norm, ReLU, the mean over places and a logit per class. Huang et al. 2018, "Densely
+    connected convolutional networks", section 3 and table 2 (769,162 parameters for CIFAR-10).
+
+    Weights start He normal, as in the implementation that Hartley & Tsaftaris used (Atienza, "Advanced Deep Learning
+    with Keras"), with Keras's batch norm. That implementation also normalises the pixels and keeps them beside the
+    first convolution's values, has biases in its convolutions, and leaves out the ReLU of the transitions and the last
+    batch norm; here it is as published.
+
+    Batch norm belongs to the network. Dropout, where asked for, is the published one for training without augmentation:
+    0.2 after each convolution but the first (section 4.2).
+    """
+    channels = 2 * GROWTH
+    x = layers.conv("stem", x, channels, 3, HE_NORMAL, padding=1, bias=None)
+    for block in range(1, BLOCKS + 1):
+        if block > 1:
+            channels = int(channels * COMPRESSION)
+            x = bottleneck(layers, f"transition{block - 1}", x, channels, 1, regularisers)
+            x = functional.avg_pool2d(x, 2)
+        for layer in range(1, DEEP + 1):
+            name = f"block{block}.layer{layer}"
+            inside = bottleneck(layers, f"{name}.narrow", x, BOTTLENECK, 1, regularisers)
+            new = bottleneck(layers, f"{name}.grow", inside, GROWTH, 3, regularisers)
+            x = layers.concatenate_channels(x, new)
+            channels += GROWTH
+    x = normalise_and_activate(layers, "norm", x).mean((2, 3), keepdim=True)
+    return layers.dense("dense", layers.flat(x), classes, HE_NORMAL)
+
+
+def bottleneck(layers: Layers, name: str, x: Tensor, channels: int, kernel: int, regularisers: Regularisers) -> Tensor:
+    """Batch norm, ReLU, convolution and, where asked for, dropout."""
+    x = normalise_and_activate(layers, f"{name}.norm", x)
+    x = layers.conv(name, x, channels, kernel, HE_NORMAL, padding=kernel // 2, bias=None)
+    return layers.dropout(x, DROPOUT) if regularisers.dropout else x
+
+
+def normalise_and_activate(layers: Layers, name: str, x: Tensor) -> Tensor:
+    return layers.batch_norm(name, x, momentum=0.01, epsilon=1e-3).relu()
+
+
+STAGES = (64, 128, 256, 512)
+
+
+def resnet18(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN) -> Tensor:  # noqa: ARG001
+    """ResNet-18 for small images: the logits (models, rows, classes).
+
+    A 3x3 stem without pooling, then 64, 128, 256 and 512 channels, two basic blocks each. He et al. 2016, "Deep
+    residual learning for image recognition", table 1 and figure 5 (left); where the shape changes, the shortcut is a
+    1x1 convolution with batch norm (option B). The stem is the usual one for 32x32 images: theirs, a 7x7 convolution by
+    steps of 2 and max pooling, would leave 8x8. 11,173,962 parameters for ten classes in colour.
+
+    Convolutions start He normal, the last layer and batch norm as torch's. Batch norm belongs to the network, and it
+    has no dropout.
+    """
+    x = normalised_convolution(layers, "stem", x, STAGES[0], 3, 1).relu()
+    before = STAGES[0]
+    for stage, channels in enumerate(STAGES, 1):
+        for number in (1, 2):
+            name = f"stage{stage}.block{number}"
+            stride = 2 if stage > 1 and number == 1 else 1
+            inside = normalised_convolution(layers, f"{name}.conv1", x, channels, 3, stride).relu()
+            inside = normalised_convolution(layers, f"{name}.conv2", inside, channels, 3, 1)
+            if before != channels:
+                x = normalised_convolution(layers, f"{name}.shortcut", x, channels, 1, stride)
+            x, before = (x + inside).relu(), channels
+    x = x.mean((2, 3), keepdim=True)
+    return layers.dense("dense", layers.flat(x), classes, FAN_IN_UNIFORM, bias=FAN_IN_UNIFORM)
+
+
+def normalised_convolution(layers: Layers, name: str, x: Tensor, channels: int, kernel: int, stride: int) -> Tensor:
+    """Convolution and batch norm."""
+    x = layers.conv(name, x, channels, kernel, HE_NORMAL, stride=stride, padding=kernel // 2, bias=None)
+    return layers.batch_norm(f"{name}.norm", x, momentum=0.1, epsilon=1e-5)
 
 
 class Definition(Protocol):
@@ -163,9 +303,9 @@ def network_row(architecture: Architecture) -> dict[str, Any]:
     return row if architecture.width == 1 else row | {"width": architecture.width}  # see `schemas.of_width`
 
 
-def architecture_of(model: pa.Table, row: int = 0) -> Architecture:
-    """The network in one row of a MODEL table."""
-    cell = model.column("network")[row].as_py()
+def architecture_of(model: pa.Table) -> Architecture:
+    """The network in the first row of a MODEL table."""
+    cell = model.column("network")[0].as_py()
     height, width, channels = cell["shape"]
     regularisers = Regularisers(cell["dropout"], cell["batch_norm"])
     shape, factor = (height, width, channels), cell.get("width", 1.0)

@@ -30,18 +30,14 @@ FEW = 8  # channels below which windows are copied value by value in any order
 
 
 def squared_gradients(
-    architecture: Architecture,
-    models: Sequence[Weights],
-    images: NDArray[np.uint8],
-    labels: NDArray[np.integer],
-    place: torch.device | None = None,
+    architecture: Architecture, models: Sequence[Weights], images: NDArray[np.uint8], labels: NDArray[np.integer]
 ) -> NDArray[np.float64]:
     """The squared length of the gradient of every row's cross-entropy (nats) in each network's weights: (models, n).
 
     Images are (n, h, w, c), labels (n,). On a CPU by one thread, network after network, so that a result does not
     depend on the others.
     """
-    place = place or device()
+    place = device()
     out = np.empty((len(models), len(images)))
     most = ROWS_AT_ONCE[place.type]
     together = most if place.type == "cuda" else 1

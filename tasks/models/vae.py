@@ -17,11 +17,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from tasks.models.catalog import CODE, VAE
-from tasks.models.dequantisation import Binary, Logit, Preparation
 from tasks.models.layers import FAN_IN_UNIFORM, Layers, Weight, constant, weights_of
-from tasks.models.likelihoods import Bernoulli, Gaussian, Likelihood
+from tasks.models.likelihoods import Bernoulli, Binary, Gaussian, Likelihood, Logit, Preparation
 
-LATENT = -4  # the place for draws of codes, beside those of tasks.models.dequantisation
+LATENT = -4  # the place for draws of codes, beside those of tasks.models.likelihoods
 LEAST_LOG_VARIANCE = -7.0  # of CIFAR-10's decoder
 FIRST_LOG_VARIANCE = -2.0  # of CelebA's one scale
 

@@ -8,8 +8,14 @@ are independent of one another and equal wherever they are drawn: nothing depend
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import torch
 
 
 def derive(seed: int, *names: str | int) -> int:
@@ -21,3 +27,17 @@ def derive(seed: int, *names: str | int) -> int:
 def generator(seed: int, *names: str | int) -> np.random.Generator:
     """A NumPy generator (PCG64) at the start of that stream."""
     return np.random.Generator(np.random.PCG64(derive(seed, *names)))
+
+
+@contextmanager
+def drawn_from(seed: int, *stream: str | int, place: torch.device) -> Iterator[None]:
+    """Draw torch's own random numbers, such as initial weights and dropout, from this stream inside.
+
+    Afterwards torch's random state is as it was.
+    """
+    import torch
+
+    devices = [place] if place.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(derive(seed, *stream))
+        yield

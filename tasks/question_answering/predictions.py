@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterator, MutableMapping, Sequence
+from collections.abc import Collection, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
@@ -162,7 +162,7 @@ def answers_table(given: Predictions, questions: QuestionSet, selection: Selecti
 
 def parse_predictions(path: Path, content: bytes, scorer: Scorer) -> dict[str, Answer]:
     """The answers of a file by id; DatasetError, naming the entry, for anything else."""
-    return dict(_parse_answers(parse_json(path, content), scorer))
+    return {id_: _parse_answer(value, scorer) for id_, value in parse_json(path, content).fields()}
 
 
 def check_ids(path: Path, sent: Collection[str], asked: Sequence[str], known: Collection[str]) -> None:
@@ -178,11 +178,6 @@ def check_ids(path: Path, sent: Collection[str], asked: Sequence[str], known: Co
         raise DatasetError(
             f"{path} answers {len(unknown)} questions that are not of its set, the first of them {unknown[0]!r}"
         )
-
-
-def _parse_answers(whole: JsonValue, scorer: Scorer) -> Iterator[tuple[str, Answer]]:
-    for id_, value in whole.fields():
-        yield id_, _parse_answer(value, scorer)
 
 
 def _parse_answer(value: JsonValue, scorer: Scorer) -> Answer:

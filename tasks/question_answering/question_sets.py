@@ -159,15 +159,10 @@ def probe_sets(
     parts = selection.select(questions)
     form: Form = "records" if questions.records else questions.scorer
     for name, (split, corrupted) in SETS.items():
-        chosen = parts[split]
-        yield (
-            name,
-            ProbeQuestions([corrupt_question(each, corruption) for each in chosen] if corrupted else chosen, form),
-        )
-
-
-def corrupt_question(question: Question, corruption: Corruption) -> Question:
-    return replace(question, context=corruption.corrupt_context(question))
+        asked = parts[split]
+        if corrupted:
+            asked = [replace(question, context=corruption.corrupt_context(question)) for question in asked]
+        yield name, ProbeQuestions(asked, form)
 
 
 # One row for each question that was asked, on one kind of context, after so many epochs of training.

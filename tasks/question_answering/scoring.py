@@ -89,17 +89,13 @@ def drop_words(span: str) -> tuple[str, ...]:
 
     "1,200" becomes "1200.0"; "76.5" keeps its point, and "76.5%", which is no number, loses it.
     """
-    words = [remove_articles(normalise_number(word)) for word in BETWEEN_WORDS.split(span.lower())]
+    words = [ARTICLES.sub(" ", normalise_number(word)) for word in BETWEEN_WORDS.split(span.lower())]
     return tuple(part for word in words for part in word.split())
 
 
 def normalise_number(word: str) -> str:
     bare = word if is_number(word) else word.translate(PUNCTUATION)
     return str(float(bare)) if is_number(bare) else bare
-
-
-def remove_articles(word: str) -> str:
-    return ARTICLES.sub(" ", word)
 
 
 def is_number(word: str) -> bool:

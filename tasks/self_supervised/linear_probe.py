@@ -72,7 +72,7 @@ def probe_snapshots(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs
     import torch
 
     from tasks.datasets.boxed.crops import portions
-    from tasks.self_supervised.encoder import collect_embeddings, encoder
+    from tasks.self_supervised.networks import collect_embeddings, encoder
 
     place, resolution = hardware.device(), config.encoder.resolution
     parts = split_pictures(pictures, config.images.partition)

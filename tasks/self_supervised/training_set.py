@@ -113,11 +113,6 @@ def resident(squares: PictureRows, place: torch.device) -> Resident:
     return Resident(made)
 
 
-def side_of(resolution: int, asked: int, sizes: NDArray[np.int32]) -> int:
-    """The side of the squares: what is asked for, else twice the resolution, but no more than any picture has."""
-    return asked or max(8, min(2 * resolution, int(sizes.max())))
-
-
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
     """Pictures as squares, with their sizes (n, 2: height, width) and their classes (n,)."""
@@ -134,5 +129,6 @@ def training_set(config: Pretraining, pictures: BoxedPictures, place: torch.devi
     """The config's part of these pictures. A DatasetError where there are too few, or where they cannot be read."""
     rows = split_pictures(pictures, config.images.partition).rows(config.images.part)
     sizes = pictures.sizes[rows]
-    side = side_of(config.augmentation.resolution, config.augmentation.side, sizes)
+    # What is asked for, else twice the resolution, but no more than any picture has.
+    side = config.augmentation.side or max(8, min(2 * config.augmentation.resolution, int(sizes.max())))
     return TrainingSet(hold_pictures(pictures, rows, side, place, str(config.images)), sizes, pictures.labels[rows])

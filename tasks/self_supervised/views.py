@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from tasks.numerics import seeds
-from tasks.self_supervised.encoder import DEVIATION, MEAN
+from tasks.self_supervised.networks import DEVIATION, MEAN
 from tasks.self_supervised.pretraining_config import Augmentation
 
 TRIES = 10  # windows drawn, of which the first inside the picture is taken

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.contract.job import ADDED_LATER, Inputs, task, text_of
+from tasks.contract.job import ADDED_LATER, Inputs, single_table, task, text_of
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL, PRIVATE_MODEL, add_width
 from tasks.datasets.dataset import Dataset
@@ -216,10 +216,7 @@ def train_many(
     configs: Sequence[Training],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's MODEL table, or the exception that ended it alone, as it ends. All must have one batch key.
-
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
-    """
+    """Each training's MODEL table, or the exception that ended it alone, as it ends. All must have one batch key."""
     return train_jobs(dict(enumerate(configs)))
 
 
@@ -256,10 +253,7 @@ def train_members(
 @task(version=3, name="classifier.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
 def train(config: Training, inputs: Inputs) -> pa.Table:
     """The trained network (MODEL; PRIVATE_MODEL where it trained with privacy)."""
-    ((_, outcome),) = train_many([config], [inputs])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+    return single_table(train_many, config, inputs)
 
 
 def chain_state(config: Training) -> Linked:

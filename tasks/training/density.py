@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.contract.job import Inputs, task
+from tasks.contract.job import Inputs, single_table, task
 from tasks.models.catalog import autoencoder_growth
 from tasks.training.chains import Linked, train_chains
 from tasks.training.density_config import DensityTraining, Fold, RefinedTraining, Row, examples, trained_on
@@ -234,10 +234,7 @@ def train_many(
     configs: Sequence[DensityTraining],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's FITTED table, or the exception that ended it alone, as it ends. All must have one batch key.
-
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
-    """
+    """Each training's FITTED table, or the exception that ended it alone, as it ends. All must have one batch key."""
     from tasks.datasets.catalog import load
     from tasks.training.density_objective import generative
 
@@ -297,10 +294,7 @@ def work(config: DensityTraining) -> Work:
 @task(version=2, name="generator.fit", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
 def fit(config: DensityTraining, inputs: Inputs) -> pa.Table:
     """The losses of a training and its model's log p of every observation, with how it was estimated (FITTED)."""
-    ((_, outcome),) = train_many([config], [inputs])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+    return single_table(train_many, config, inputs)
 
 
 def member_of(config: DensityTraining, images: Images) -> Member:

@@ -71,7 +71,6 @@ class Elbo:
         return self.layer_losses(Layers(tensors, batch.mode), batch)
 
     def layer_losses(self, layers: Layers, batch: Batch) -> Tensor:
-        """Each row's loss, (models, rows), computed through the given layers, of whatever kind."""
         draws = drawn_from(batch)
         return self.negative_bounds(layers, self.model_inputs(batch, dtype_of(layers.tensors)), draws)
 
@@ -114,12 +113,6 @@ class Elbo:
         """The result of `manual_gradient` for images as one model sees them; the losses are the negative bounds."""
         noise = draws.normal(LATENT, (len(x), self.vae.latent), x.dtype)[0]
         return autoencoder_bound(tensors, x, noise, shares, products(x.device, x.dtype), through)
-
-    def log_p(
-        self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
-    ) -> Tensor:
-        """log p by importance sampling, (models, n)."""
-        return self.estimate_log_density(tensors, pixels, rows, members, sampling).log_p
 
     def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
@@ -203,7 +196,6 @@ class OutlierMixture:
         return self.layer_losses(Layers(tensors, batch.mode), batch)
 
     def layer_losses(self, layers: Layers, batch: Batch) -> Tensor:
-        """Each row's loss, (models, rows), computed through the given layers, of whatever kind."""
         x = self.learned.model_inputs(batch, dtype_of(layers.tensors))
         return self._losses(self.learned.negative_bounds(layers, x, drawn_from(batch)), self.broad.log_p(x))[0]
 
@@ -225,12 +217,6 @@ class OutlierMixture:
         x = self.learned.vae.preparation.to_model_inputs(pixels[None], draws, dtype_of(tensors), training=True)
         broad = self.broad.log_p(x)[0]
         return self.learned.gradients(tensors, x[0], shares, draws, lambda bounds: self._losses(bounds, broad))
-
-    def log_p(
-        self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
-    ) -> Tensor:
-        """log p of the mixture, (models, n)."""
-        return self.estimate_log_density(tensors, pixels, rows, members, sampling).log_p
 
     def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling

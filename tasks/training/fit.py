@@ -99,7 +99,7 @@ def fit_link(
     `training` identifies the training by everything that bears on it except its length. `record(epoch, loss)` follows
     the epochs `recorded`; 0 is before training. Without an index there are no states.
     """
-    latest = latest_resumable_epoch(epochs, recorded)
+    latest = min(recorded) - 1 if recorded else epochs  # no state beyond the first epoch that is recorded is of use
     shapes = {name: tuple(array.shape) for name, array in model.arrays().items()}
     state = None if index is None else nearest(index, training, latest, shapes)
     losses: list[float] = []
@@ -120,11 +120,6 @@ def fit_link(
     if index is not None and checkpoints.wanted(index):
         held = {name: np.ascontiguousarray(array.detach().cpu().numpy()) for name, array in model.arrays().items()}
         checkpoints.leave(index, pack_state(TrainingState(tuple(losses), model.steps, held), training))
-
-
-def latest_resumable_epoch(epochs: int, recorded: tuple[int, ...]) -> int:
-    """The last epoch that a training may continue from: the one before it is first recorded."""
-    return min(recorded) - 1 if recorded else epochs
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,8 @@
-"""Training image classifiers on mixtures: shares of several data sets, all of one shape.
+"""Training image classifiers on mixtures, shares of several data sets of one shape; and unlearning of some of it.
 
 Trainings of one design share a call whatever they are trained on: the images of all their data sets lie side by side in
-memory, and each trains on its rows. Planning a training imports no torch; computing one does.
+memory, and each trains on its rows. Unlearning starts from the weights of a training's table; what each of its methods
+does, step by step, is in `tasks.training.unlearner`. Planning either imports no torch; computing it does.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.contract.job import Inputs, task
+from tasks.contract.job import Inputs, single_table, task
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -28,7 +29,8 @@ from tasks.training.chains import Linked, train_chains
 from tasks.training.classifier import classifier_work, model_row
 from tasks.training.members import Member, Spec, Trained
 from tasks.training.recipe import Count, OptimiserName, Rate, Recipe
-from tasks.worker.work import Work
+from tasks.training.unlearning_config import GradientAscent, Unlearning
+from tasks.worker.work import Work, format_shape
 
 if TYPE_CHECKING:
     from tasks.models.networks import Architecture, Weights
@@ -96,10 +98,7 @@ def train_many(
     configs: Sequence[Mixture],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's MIXED table, or the exception that ended it alone, as it ends. All must have one batch key.
-
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
-    """
+    """Each training's MIXED table, or the exception that ended it alone, as it ends. All must have one batch key."""
     if len({batch_key(config) for config in configs}) > 1:
         raise ValueError("trainings that differ in more than images, seed and learning rate cannot share a call")
     pool = pool_data(tuple(dict.fromkeys(share.part.data for config in configs for share in config.shares)), configs[0])
@@ -114,16 +113,14 @@ def train_many(
         if isinstance(outcome, Exception):
             yield index, outcome
         else:
-            yield index, mixed_table(configs[index], pool.images, members[index].rows, outcome)
+            network, rows = architecture(configs[index], pool.images), members[index].rows
+            yield index, table_of(configs[index].seed, network, pool.images, rows, outcome)
 
 
 @task(version=2, name="mixed.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
 def train(config: Mixture, inputs: Inputs) -> pa.Table:
     """The trained network (MIXED)."""
-    ((_, outcome),) = train_many([config], [inputs])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+    return single_table(train_many, config, inputs)
 
 
 def chain_state(config: Mixture) -> Linked:
@@ -204,11 +201,6 @@ def spec_of(config: Mixture, images: Images) -> Spec:
     return Spec(learning, config.recipe, images)
 
 
-def mixed_table(config: Mixture, images: Images, rows: Rows, trained: Trained) -> pa.Table:
-    """The MIXED table of a trained network: one row."""
-    return table_of(config.seed, architecture(config, images), images, rows, trained)
-
-
 def table_of(seed: int, network: Architecture, images: Images, rows: Rows, trained: Trained) -> pa.Table:
     """The MIXED table of a network that was trained on these rows with this seed: one row."""
     learnt = {name: values.astype(np.float32) for name, values in trained.weights.items()}
@@ -233,9 +225,44 @@ def logits(network: Architecture, weights: Weights, images: Pixels) -> NDArray[n
     (n, classes).
     """
     from tasks.models import inference
-    from tasks.models.augmentation import central_images
+    from tasks.training.cross_entropy import central_images
 
     if images.shape[1:] != network.shape:
         images = central_images(images, network.shape[0])
     logits_of_images: NDArray[np.float32] = inference.logits(network, [weights], images)[0]
     return logits_of_images
+
+
+def unlearning_work(config: Unlearning) -> Work:
+    """What the steps compute; those of gradient ascent may end earlier."""
+    from tasks.datasets.catalog import load
+
+    images = load(config.validation)
+    kept, forgotten = (
+        sum(len(share.rows(load(share.part.data))) for share in shares) for shares in (config.kept, config.forgotten)
+    )
+    seen = forgotten if isinstance(config.method, GradientAscent) else kept + forgotten
+    # The network is its input's, and no config says which: it is that of the reference.
+    return Work({f"unlearn on {format_shape(images.shape)} by {config.method.name}": config.method.epochs * seen})
+
+
+@task(version=1, name="unlearning.unlearn", gpus=1.0, trains=1, work=unlearning_work)
+def unlearn(config: Unlearning, inputs: Inputs) -> pa.Table:
+    """The network of the (one) input's table after unlearning, as a table of MIXED.
+
+    `examples` and `train_accuracy` are of the images that are kept; the epochs are those of unlearning.
+    """
+    from tasks.models.networks import architecture_of, weights_of_model
+    from tasks.training.cross_entropy import CrossEntropy
+    from tasks.training.unlearner import unlearn_model
+
+    (trained,) = inputs
+    network, weights = architecture_of(trained), weights_of_model(trained)
+    pool = pool_data(tuple(dict.fromkeys(share.part.data for share in (*config.kept, *config.forgotten))), config)
+    kept, forgotten = pool.rows(config.kept), pool.rows(config.forgotten)
+    common = np.intersect1d(kept, forgotten)
+    if len(common):
+        raise ValueError(f"{len(common):,} images are both kept and forgotten; the shares must be apart")
+    learning = CrossEntropy(network, config.augmentation, config.crop, pool.images.shape)
+    end = unlearn_model(learning, config.recipe, config.method, pool.images, kept, forgotten, weights, config.seed)
+    return table_of(config.seed, network, pool.images, kept, end)

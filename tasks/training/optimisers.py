@@ -28,7 +28,7 @@ class ParameterBuffer:
         self, shapes: Mapping[str, tuple[int, ...]], models: int, device: torch.device, dtype: torch.dtype
     ) -> None:
         self.shapes = dict(shapes)
-        self._lengths = [pad_size(math.prod(shape)) for shape in shapes.values()]
+        self._lengths = [-(-math.prod(shape) // PAD) * PAD for shape in shapes.values()]
         self.buffer = torch.zeros(models, sum(self._lengths), device=device, dtype=dtype)
         self.views: dict[str, Tensor] = {
             name: part[:, : math.prod(shape)].view(models, *shape)
@@ -46,10 +46,6 @@ class ParameterBuffer:
     def like(self) -> ParameterBuffer:
         """Zeros of the same shapes, on the same device."""
         return ParameterBuffer(self.shapes, len(self.buffer), self.buffer.device, self.buffer.dtype)
-
-
-def pad_size(size: int) -> int:
-    return -(-size // PAD) * PAD
 
 
 def fill_row(gradient: Tensor, size: int) -> Tensor:

@@ -21,9 +21,10 @@ from dashboards.run import Run
 from orchestrator.store import Store
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.measures.memorization import MEMORIZATION
-from tasks.audits.relational.measures.questions import QUESTIONS, NoSettings
+from tasks.audits.relational.measures.questions import QUESTIONS
 from tasks.audits.relational.measures.questions import questions as of_questions
 from tasks.audits.relational.presets import SMOKE
+from tasks.contract.job import NoSettings
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.linear_memorization.gradient_flow import CURVES

@@ -71,7 +71,7 @@ def test_a_number_that_rounding_moves_is_seen(tmp_path: Path) -> None:
 
 DEPARTURE = """
 import pytest
-from tasks.training.unlearning import unlearn
+from tasks.training.mixed import unlearn
 from tasks.training.unlearning_config import Unlearning
 from tests.support.fingerprint import TRAINED, total
 from tests.tasks.audits.forgetting import test_versions as versions

@@ -49,7 +49,6 @@ class Attack:
 
 
 def attack(config: DejaVu) -> Attack:
-    """The attack that the config asks for."""
     return Attack(
         data=config.data,
         correlation=config.correlation,
@@ -155,7 +154,6 @@ class HandedOut:
         return ids(self.public_set, self.public_order)
 
     def sets(self, pictures: BoxedPictures) -> Iterator[tuple[str, ToEmbed]]:
-        """Both sets by name."""
         shuffled = replace(
             self.crops,
             rows=self.crops.rows[self.crop_order],

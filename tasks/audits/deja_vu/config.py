@@ -16,13 +16,19 @@ from tasks.diffusion.diffusion_config import Diffusion
 from tasks.diffusion.pixel_classifier import PixelClassifier
 from tasks.external.model_file import EncoderInterface, ModelFile
 from tasks.numerics import seeds
-from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, Criterion, SimCLR, Supervised, VICReg
 from tasks.self_supervised.pretraining_config import (
+    BYOL,
+    DINO,
     Augmentation,
     Backbone,
+    BarlowTwins,
+    Criterion,
     OptimiserName,
     Precision,
     Pretraining,
+    SimCLR,
+    Supervised,
+    VICReg,
     backbone_extras,
 )
 from tasks.training.recipe import Count, Rate
@@ -246,7 +252,6 @@ class DejaVu(Ranged):
 
     @property
     def partition(self) -> Partition:
-        """How the data is parted."""
         return Partition(
             per_class=self.per_class,
             public=self.public,

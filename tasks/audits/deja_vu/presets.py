@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tasks.audits.deja_vu.config import CriterionName, DejaVu, Drawing
+from tasks.contract.ranges import with_defaults
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_config import Diffusion, UNet
 from tasks.diffusion.pixel_classifier import PixelClassifier
-from tasks.self_supervised.criterion import Criterion
-from tasks.self_supervised.pretraining_config import TRANSFORMERS, Augmentation
+from tasks.self_supervised.pretraining_config import TRANSFORMERS, Augmentation, Criterion
 
 CHECKPOINTS = (50, 100, 250, 500, 750, 1000)
 SIZES = (100, 200, 300, 400, 500)  # pictures per class
@@ -44,21 +44,13 @@ def vary_epochs_and_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
     return checkpoints(config), *(each for each in vary_sizes(config) if each.per_class != config.per_class)
 
 
-def vary_invariance(config: DejaVu) -> tuple[DejaVu, ...]:
-    return tuple(replace(config, invariance=value) for value in INVARIANCES)
-
-
-def vary_temperature(config: DejaVu) -> tuple[DejaVu, ...]:
-    return tuple(replace(config, temperature=value) for value in TEMPERATURES)
-
-
 def checkpoints(config: DejaVu) -> DejaVu:
     return replace(config, recorded=CHECKPOINTS)
 
 
 LOSS = (
-    *vary_invariance(replace(VICREG, per_class=100)),
-    *vary_temperature(replace(SIMCLR, per_class=100)),
+    *(replace(VICREG, per_class=100, invariance=value) for value in INVARIANCES),
+    *(replace(SIMCLR, per_class=100, temperature=value) for value in TEMPERATURES),
 )
 BACKBONE = tuple(
     cell
@@ -176,9 +168,7 @@ def repeats(config: DejaVu) -> str:
 
 def comparable_config(config: DejaVu) -> tuple[DejaVu, Criterion]:
     """The config without what the paper leaves open or what bears on no number of the table."""
-    like = DejaVu()
-    same = {name: getattr(like, name) for name in OPEN + OF_CRITERIA}
-    common = replace(config, **same, data=Dataset(config.data.name), k=config.k[:1])
+    common = with_defaults(config, OPEN + OF_CRITERIA, data=Dataset(config.data.name), k=config.k[:1])
     return common, config.criterion_settings
 
 

@@ -11,8 +11,7 @@ from tasks.contract.job import Job
 from tasks.datasets.boxed.partition import PartName, split_pictures
 from tasks.datasets.catalog import load_with_boxes
 from tasks.numerics import seeds
-from tasks.self_supervised.classifier_tuning import fine_tune, tuning
-from tasks.self_supervised.pretraining import pretrain
+from tasks.self_supervised.pretraining import fine_tune, pretrain, tuning
 from tasks.self_supervised.pretraining_config import Pretraining
 from tasks.training.chains import chain, recording_up_to
 

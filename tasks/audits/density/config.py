@@ -9,10 +9,9 @@ from typing import Annotated, Literal
 from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.partitions import FOLDS, REPETITIONS
 from tasks.models.catalog import DensityModel
 from tasks.models.custom import is_own
-from tasks.training.density_config import Split
+from tasks.training.density_config import FOLDS, REPETITIONS, Split
 from tasks.training.recipe import Count, Privacy, Rate, Recipe
 
 Estimator = Literal["kfold", "loo"]

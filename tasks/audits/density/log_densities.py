@@ -19,9 +19,8 @@ from tasks.contract.job import Inputs
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.partitions import RELEASED_SEED, fold_of, released_fold_of
 from tasks.training.density import OF_OBSERVATIONS, is_fitted
-from tasks.training.density_config import Split
+from tasks.training.density_config import RELEASED_SEED, Split, fold_of, released_fold_of
 
 # So many observations at a time. Chance is drawn per block, so that another number makes other draws.
 BLOCK = 1024

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tasks.audits.density.config import AROUND, Density, MeasureName
+from tasks.contract.ranges import with_defaults
 from tasks.contract.situation import Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
@@ -141,6 +142,12 @@ CELLS: Mapping[str, tuple[Density, Numbers]] = {
 }
 
 
+OPEN = (
+    "partitions", "measures", "every", "link", "negligible", "detectable", "permutations", "draws", "outlier_bin",
+    "score_bin", "seed", "left_out",  # of the other estimator
+)  # fmt: skip
+
+
 def repeats(config: Density) -> str:
     """The cell whose every setting the config has; empty for none."""
     return next(
@@ -160,23 +167,7 @@ def numbers(cell: str) -> Numbers:
 
 def comparable_config(config: Density) -> Density:
     """The config without what the score after the last epoch does not depend on, and without the seed and the draws."""
-    like = Density()
-    return replace(
-        config,
-        data=Dataset(config.data.name),
-        partitions=like.partitions,
-        left_out=like.left_out,  # of the other estimator
-        measures=like.measures,
-        every=like.every,
-        link=like.link,
-        negligible=like.negligible,
-        detectable=like.detectable,
-        permutations=like.permutations,
-        draws=like.draws,
-        outlier_bin=like.outlier_bin,
-        score_bin=like.score_bin,
-        seed=like.seed,
-    )
+    return with_defaults(config, OPEN, data=Dataset(config.data.name))
 
 
 # When the audit is asked.

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tasks.audits.forgetting.config import PUBLISHED, SHARES, Forgetting, least_permutations
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
+from tasks.contract.ranges import with_defaults
 from tasks.contract.situation import TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
@@ -180,20 +181,13 @@ def matches_cell(cell: Forgetting, config: Forgetting) -> bool:
 
 def published_settings(config: Forgetting) -> Forgetting:
     """The config but for what the paper does not say or its columns vary."""
-    like = Forgetting()
-    return replace(
+    return with_defaults(
         config,
+        ("measures", "replicates", "link", "decimals", "negligible", "permutations", "seed"),
         query=replace(config.query, data=Dataset(config.query.data.name)),
         calibration=unpinned_part(config.calibration),
         targets=PUBLISHED,  # without any out of domain, which leaves out its data
-        measures=like.measures,
-        replicates=like.replicates,
-        link=like.link,
-        decimals=like.decimals,
         partial=(),  # the paper's sets have no control set
-        negligible=like.negligible,
-        permutations=like.permutations,
-        seed=like.seed,
     )
 
 

@@ -17,8 +17,7 @@ from tasks.datasets.dataset import DatasetError
 from tasks.datasets.mixtures import Part, Share, find_repeats, overlap
 from tasks.numerics import seeds
 from tasks.training.chains import chain
-from tasks.training.mixed import Mixture, train
-from tasks.training.unlearning import unlearn
+from tasks.training.mixed import Mixture, train, unlearn
 from tasks.training.unlearning_config import Unlearning
 
 Kind = Literal["query", "calibration", "partial", "target"]
@@ -83,7 +82,7 @@ def training_job(config: Forgetting, target: Target, kind: Kind, replicate: int)
     mixture = Mixture(
         shares=tuple(target_shares(config, target, replicate)),
         validation=config.query.data,
-        classes=class_count(config),
+        classes=load(config.query.data).classes,  # which the networks tell apart
         network=config.network,
         dropout=config.dropout,
         batch_norm=config.batch_norm,
@@ -148,11 +147,6 @@ def realised_share(config: Forgetting, share: float) -> float:
         len(one.rows(data)) for replicate in range(config.replicates) for one in target_shares(config, of, replicate)
     ]
     return sum(drawn) / len(drawn) / images
-
-
-def class_count(config: Forgetting) -> int:
-    """How many classes the networks tell apart: those of the query set."""
-    return load(config.query.data).classes
 
 
 def named_targets(config: Forgetting) -> tuple[NamedTarget, ...]:

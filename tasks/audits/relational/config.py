@@ -152,12 +152,10 @@ class Relational(Ranged):
 
     @property
     def asks(self) -> bool:
-        """Whether a model is asked questions."""
         return "answers" in self.measures
 
     @property
     def trains(self) -> bool:
-        """Whether a model is fine-tuned here."""
         return self.asks and self.given is None
 
     @property
@@ -167,7 +165,6 @@ class Relational(Ranged):
 
     @property
     def selection(self) -> Selection:
-        """The questions that are asked."""
         return Selection(self.examples, self.held_out, self.numeric)
 
     @property

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tasks.audits.relational.config import Linear, Relational
+from tasks.contract.ranges import with_defaults
 from tasks.contract.situation import Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
@@ -138,21 +139,12 @@ def printed_cell(config: Relational) -> str:
 
 def published_settings(config: Relational) -> Relational:
     """The config without what the paper varies or leaves open."""
-    like = Relational()
-    return replace(
+    return with_defaults(
         config,
+        ("measures", "replicates", "epochs", "every", "link", "linear", "negligible", "resamples", "seed"),
         data=Dataset(config.data.name),
         model=replace(config.model, digest=""),
         given=None if config.given is None else GIVEN,
-        measures=like.measures,
-        replicates=like.replicates,
-        epochs=like.epochs,
-        every=like.every,
-        link=like.link,
-        linear=like.linear,
-        negligible=like.negligible,
-        resamples=like.resamples,
-        seed=like.seed,
     )
 
 

@@ -63,14 +63,12 @@ class JsonValue:
         return JsonValue(self.value[name], self.path, (*self.keys, name))
 
     def fields(self) -> Iterator[tuple[str, JsonValue]]:
-        """The names and values of an object."""
         if not isinstance(self.value, dict):
             raise self.error("an object")
         for name in self.value:
             yield name, self.field(name)
 
     def elements(self) -> list[JsonValue]:
-        """The elements of a list."""
         if not isinstance(self.value, list):
             raise self.error("a list")
         return [JsonValue(value, self.path, (*self.keys, place)) for place, value in enumerate(self.value)]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tasks.datasets.partitions import fold_of, number_below, released_fold_of, shuffle_rows, sync_rng_numbers
+from tasks.training.density_config import fold_of, number_below, released_fold_of, shuffle_rows, sync_rng_numbers
 
 
 @pytest.mark.parametrize(("rows", "folds"), [(10, 5), (11, 5), (14, 5), (7, 7), (3, 1), (60_000, 10)])

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks.diffusion.denoising import sample_images
+from tasks.diffusion.denoising import Scale, TrainedDiffusion, fit_diffusion, held_out, sample_images
 from tasks.diffusion.diffusion_config import SMALL, Diffusion, UNet
-from tasks.diffusion.diffusion_training import Scale, TrainedDiffusion, fit_diffusion, held_out
 from tasks.training.members import TrainingError
 from tasks.worker import checkpoints
 from tasks.worker.checkpoints import Link

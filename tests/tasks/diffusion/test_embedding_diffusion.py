@@ -25,8 +25,7 @@ from tasks.diffusion.embedding_diffusion import (
     train_diffusion,
     up_to,
 )
-from tasks.self_supervised.encoder import encoder
-from tasks.self_supervised.networks import initial_network, tensors
+from tasks.self_supervised.networks import encoder, initial_network, tensors
 from tasks.self_supervised.pretraining_config import EncoderConfig
 from tasks.self_supervised.snapshots import SNAPSHOTS, row, weights_of
 from tasks.training.chains import chain

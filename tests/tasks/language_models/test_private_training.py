@@ -10,7 +10,7 @@ import torch
 
 from tasks.language_models.fine_tuning import run_fine_tuning
 from tasks.language_models.pretrained import prepare_model
-from tasks.language_models.private_training import PrivateFineTuner
+from tasks.language_models.training import PrivateFineTuner
 from tasks.training import dp_sgd
 from tasks.training.recipe import Privacy
 from tasks.worker import checkpoints

@@ -132,7 +132,7 @@ def test_without_opacus_one_line_says_what_is_needed(monkeypatch: pytest.MonkeyP
 def test_planning_loads_no_torch() -> None:
     script = (
         "import sys\n"
-        "import tasks.linear_memorization.private, tasks.linear_memorization.recovery\n"
+        "import tasks.linear_memorization.private, tasks.linear_memorization.gradient_flow\n"
         "import tasks.linear_memorization.gradient_flow as flow\n"
         "flow.Flow(); print([name for name in ('torch', 'opacus', 'scipy') if name in sys.modules])"
     )

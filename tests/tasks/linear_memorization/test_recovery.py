@@ -6,8 +6,15 @@ import torch
 
 from tasks.contract.job import marks
 from tasks.linear_memorization.gaussian_samples import normal_samples
-from tasks.linear_memorization.gradient_flow import Flow, curves
-from tasks.linear_memorization.recovery import RECOVERY, Recovery, attack_errors, least_norm, recovery
+from tasks.linear_memorization.gradient_flow import (
+    RECOVERY,
+    Flow,
+    Recovery,
+    attack_errors,
+    curves,
+    least_norm,
+    recovery,
+)
 from tests.tasks.linear_memorization.closed_form import converged_weights, kernel_direction
 
 

@@ -8,20 +8,20 @@ import torch
 from torch import Tensor
 
 from tasks.datasets.images import Images
-from tasks.models.augmentation import (
+from tasks.models.counter_rng import CounterRng
+from tasks.models.layers import Mode, initial
+from tasks.models.networks import Architecture
+from tasks.training.cross_entropy import (
     CONTRAST,
     CROP,
     MIRROR,
+    CrossEntropy,
     Shape,
     augment,
     central_crops,
     central_images,
     random_crops,
 )
-from tasks.models.counter_rng import CounterRng
-from tasks.models.layers import Mode, initial
-from tasks.models.networks import Architecture
-from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.members import Member, Spec, Trained
 from tasks.training.objective import Batch
 from tasks.training.recipe import Recipe

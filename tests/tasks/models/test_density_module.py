@@ -9,9 +9,9 @@ from scipy import stats
 
 from tasks.models.catalog import DensityModel
 from tasks.models.counter_rng import CounterRng
-from tasks.models.density_module import DensityModule
-from tasks.models.dequantisation import Binary, Dequantised, Logit
 from tasks.models.layers import Layers, Mode
+from tasks.models.likelihoods import Binary, Dequantised, Logit
+from tasks.training.custom_density import DensityModule
 from tests.tasks.models import own_densities
 
 SHAPE = (4, 3, 2)

@@ -7,7 +7,7 @@ from scipy import integrate, stats
 from torch import Tensor
 
 from tasks.models.counter_rng import CounterRng
-from tasks.models.dequantisation import Binary, Dequantised, Logit, fixed_inputs, observation_keys
+from tasks.models.likelihoods import Binary, Dequantised, Logit, fixed_inputs, observation_keys
 
 F64 = torch.float64
 

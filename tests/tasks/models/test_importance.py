@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import pytest
 import torch
@@ -13,10 +14,9 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from tasks.models.counter_rng import CounterRng, step_keys
-from tasks.models.dequantisation import Binary, Logit, fixed_inputs, observation_keys
-from tasks.models.importance import Chunk, Sampling, code_keys, estimate_log_density, log_p, mean_of
+from tasks.models.importance import Chunk, Sampling, code_keys, estimate_log_density, mean_of
 from tasks.models.layers import ZERO, Layers, Weight
-from tasks.models.likelihoods import Gaussian
+from tasks.models.likelihoods import Binary, Gaussian, Logit, fixed_inputs, observation_keys
 from tasks.models.vae import LATENT, Convolutional, Dense, Vae, celeba, cifar10, outline_weights
 from tests.tasks.models.plain import Plain, stack
 
@@ -27,6 +27,10 @@ MEMBERS = torch.tensor([11, 12, 13])
 ROWS = torch.tensor([40, 7, 3, 1000, 8])
 NARROW = {"celeba": replace(celeba(), filters=2), "cifar10": replace(cifar10(), filters=2)}
 Autoencoder = Dense | Convolutional
+
+
+def log_p(*given: Any) -> Tensor:
+    return estimate_log_density(*given).log_p
 
 
 def pixels(vae: Vae, n: int = N) -> Tensor:

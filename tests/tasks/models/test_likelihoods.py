@@ -9,16 +9,19 @@ import torch
 from torch import distributions
 from torch.distributions import kl_divergence
 
-from tasks.models.dequantisation import Binary, Logit, fixed_inputs, observation_keys
 from tasks.models.likelihoods import (
     LEAST_DEVIATION,
     VIEW,
     WIDER,
     Bernoulli,
+    Binary,
     Gaussian,
+    Logit,
     OutlierDensity,
     divergence,
+    fixed_inputs,
     log_sigmoids,
+    observation_keys,
 )
 
 F64 = torch.float64

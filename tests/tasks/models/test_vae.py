@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.models.dequantisation import Binary, Logit
 from tasks.models.layers import Layers, initial
-from tasks.models.likelihoods import Gaussian
+from tasks.models.likelihoods import Binary, Gaussian, Logit
 from tasks.models.vae import Convolutional, Dense, celeba, cifar10, mnist
 from tests.tasks.models.plain import Plain, stack
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from tasks.datasets.boxed.partition import Partition, TrainingImages
 from tasks.datasets.boxed.pictures import NO_BOXES, Boxes
 from tasks.datasets.dataset import Dataset
-from tasks.self_supervised.criterion import BarlowTwins, Criterion, SimCLR, VICReg
-from tasks.self_supervised.pretraining_config import Augmentation, Pretraining
+from tasks.self_supervised.pretraining_config import Augmentation, BarlowTwins, Criterion, Pretraining, SimCLR, VICReg
 
 CRITERIA = (VICReg(), SimCLR(), BarlowTwins())
 

@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from tasks.contract.job import marks
-from tasks.self_supervised.classifier_tuning import ClassifierTuning, fine_tune, fine_tune_encoder, tuning
-from tasks.self_supervised.criterion import Supervised
-from tasks.self_supervised.encoder import encoder
-from tasks.self_supervised.pretraining import pretrain_encoder
+from tasks.self_supervised.networks import encoder
+from tasks.self_supervised.pretraining import ClassifierTuning, fine_tune, fine_tune_encoder, pretrain_encoder, tuning
+from tasks.self_supervised.pretraining_config import Supervised
 from tasks.self_supervised.snapshots import SNAPSHOTS, epochs, weights_of
 from tests.tasks.self_supervised.pictures import Blobs, config
 

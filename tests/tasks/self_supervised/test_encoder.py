@@ -12,11 +12,9 @@ import torch
 from torch.nn import functional
 
 from tasks.contract.extras import TIMM
-from tasks.self_supervised.criterion import Supervised
-from tasks.self_supervised.encoder import encoder, normalise
-from tasks.self_supervised.networks import convolution, initial_network, tensors
+from tasks.self_supervised.networks import convolution, encoder, initial_network, normalise, tensors
 from tasks.self_supervised.pretraining import pretrain_encoder
-from tasks.self_supervised.pretraining_config import EncoderConfig
+from tasks.self_supervised.pretraining_config import EncoderConfig, Supervised
 from tasks.self_supervised.snapshots import Weights, weights_of
 from tests.tasks.self_supervised.pictures import Blobs, config
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tasks.self_supervised.foreach_optimisers import LARS, SGD, AdamW
+from tasks.self_supervised.pretraining_loop import LARS, SGD, AdamW
 
 SHAPES = [(4, 3), (5,), (2, 3, 3, 3), (1,)]
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tasks.self_supervised.criterion import DINO, BarlowTwins, SimCLR, VICReg
-from tasks.self_supervised.losses import barlow_twins, byol, dino, simclr, teacher_momentum, vicreg
+from tasks.self_supervised.learners import barlow_twins, byol, dino, simclr, teacher_momentum, vicreg
+from tasks.self_supervised.pretraining_config import DINO, BarlowTwins, SimCLR, VICReg
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -15,12 +15,22 @@ from torch import Tensor
 from tasks.datasets.boxed.partition import Partition, TrainingImages
 from tasks.datasets.dataset import Dataset
 from tasks.self_supervised import views
-from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, Criterion, SimCLR, Supervised, VICReg
-from tasks.self_supervised.encoder import encoder
 from tasks.self_supervised.learners import Moment, learner
-from tasks.self_supervised.networks import Network, initial_network
+from tasks.self_supervised.networks import Network, encoder, initial_network
 from tasks.self_supervised.pretraining import pretrain, pretrain_encoder, pretrain_many
-from tasks.self_supervised.pretraining_config import BACKBONES, Augmentation, Pretraining, encoder_of_pretraining
+from tasks.self_supervised.pretraining_config import (
+    BACKBONES,
+    BYOL,
+    DINO,
+    Augmentation,
+    BarlowTwins,
+    Criterion,
+    Pretraining,
+    SimCLR,
+    Supervised,
+    VICReg,
+    encoder_of_pretraining,
+)
 from tasks.self_supervised.pretraining_loop import Training
 from tasks.self_supervised.snapshots import SNAPSHOTS, epochs
 from tasks.self_supervised.training_set import training_set

@@ -15,12 +15,22 @@ from orchestrator.spec.fields import replace_fields
 from tasks.audits.deja_vu.config import CriterionName
 from tasks.audits.deja_vu.presets import criterion_cell
 from tasks.contract.job import marks
-from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, SimCLR, VICReg
-from tasks.self_supervised.criterion import NAMES as CRITERIA
 from tasks.self_supervised.learners import learner
 from tasks.self_supervised.networks import initial_network
 from tasks.self_supervised.pretraining import pretrain
-from tasks.self_supervised.pretraining_config import BACKBONES, Augmentation, EncoderConfig, Pretraining, WarmupCosine
+from tasks.self_supervised.pretraining_config import (
+    BACKBONES,
+    BYOL,
+    DINO,
+    Augmentation,
+    BarlowTwins,
+    EncoderConfig,
+    Pretraining,
+    SimCLR,
+    VICReg,
+    WarmupCosine,
+)
+from tasks.self_supervised.pretraining_config import NAMES as CRITERIA
 from tasks.training.chains import chain, recording_up_to
 from tests.tasks.self_supervised.pictures import config
 
@@ -144,7 +154,7 @@ def test_planning_imports_no_torch() -> None:
 import sys
 from tasks.self_supervised.pretraining import pretrain
 from tasks.self_supervised.linear_probe import linear_probe
-from tasks.self_supervised.classifier_tuning import fine_tune
+from tasks.self_supervised.pretraining import fine_tune
 from tasks.training.chains import chain, recording_up_to
 from tests.tasks.self_supervised.pictures import config
 chain(pretrain, config(), 2)

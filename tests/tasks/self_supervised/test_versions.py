@@ -16,11 +16,9 @@ from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_config import Diffusion, UNet
 from tasks.diffusion.embedding_diffusion import EmbeddingDiffusion, train_diffusion
-from tasks.self_supervised.classifier_tuning import fine_tune, tuning
-from tasks.self_supervised.criterion import NAMES
 from tasks.self_supervised.linear_probe import LinearProbe, linear_probe
-from tasks.self_supervised.pretraining import pretrain
-from tasks.self_supervised.pretraining_config import encoder_of_pretraining
+from tasks.self_supervised.pretraining import fine_tune, pretrain, tuning
+from tasks.self_supervised.pretraining_config import NAMES, encoder_of_pretraining
 from tests.support.fingerprint import TRAINED
 from tests.tasks.self_supervised.pictures import config
 

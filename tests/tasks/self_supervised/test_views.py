@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 from torchvision.transforms import functional as pictures
 
-from tasks.self_supervised.encoder import normalise
+from tasks.self_supervised.networks import normalise
 from tasks.self_supervised.pretraining_config import Augmentation
 from tasks.self_supervised.views import COLUMNS, NUMBERS, WINDOW, Drawing, draw_views, drawing, view, windows
 

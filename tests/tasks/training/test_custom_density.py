@@ -15,9 +15,9 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
 from tasks.models.catalog import DensityModel
 from tasks.models.counter_rng import CounterRng, member_key
-from tasks.models.dequantisation import fixed_inputs, observation_keys
 from tasks.models.importance import Sampling
 from tasks.models.layers import Mode
+from tasks.models.likelihoods import fixed_inputs, observation_keys
 from tasks.training import trainer
 from tasks.training.custom_density import BLOCK, CustomDensity
 from tasks.training.density import fit, train_many

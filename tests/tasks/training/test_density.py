@@ -24,7 +24,6 @@ from tasks.contract.job import Job, marks
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
-from tasks.datasets.partitions import fold_of, released_fold_of
 from tasks.models.catalog import DensityModel
 from tasks.models.counter_rng import member_key
 from tasks.models.importance import Estimated, Sampling, estimate_log_density
@@ -41,7 +40,16 @@ from tasks.training.density import (
     train_many,
     work,
 )
-from tasks.training.density_config import DensityTraining, Fold, RefinedTraining, ReleasedFold, Row, Split
+from tasks.training.density_config import (
+    DensityTraining,
+    Fold,
+    RefinedTraining,
+    ReleasedFold,
+    Row,
+    Split,
+    fold_of,
+    released_fold_of,
+)
 from tasks.training.density_objective import Elbo
 from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
 from tasks.training.recipe import Privacy, Recipe

@@ -16,9 +16,9 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
 from tasks.models.catalog import DensityModel
 from tasks.models.counter_rng import CounterRng
-from tasks.models.dequantisation import Binary
 from tasks.models.importance import Sampling, model_inputs
 from tasks.models.layers import Layers, Mode
+from tasks.models.likelihoods import Binary
 from tasks.models.vae import LATENT, Convolutional, Dense, celeba, cifar10, mnist
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining
@@ -175,8 +175,9 @@ def test_at_a_share_of_nothing_it_is_the_autoencoder(vae: Dense | Convolutional)
             rtol=1e-14,
         )
     pixels, rows, members = batch(vae).pixels[0], torch.arange(ROWS), torch.arange(MODELS)
-    expected = learning.learned.log_p(tensors, pixels, rows, members, Sampling(5))
-    torch.testing.assert_close(expected, learning.log_p(tensors, pixels, rows, members, Sampling(5)))
+    expected = learning.learned.estimate_log_density(tensors, pixels, rows, members, Sampling(5)).log_p
+    found = learning.estimate_log_density(tensors, pixels, rows, members, Sampling(5))
+    torch.testing.assert_close(expected, found.log_p)
 
 
 def test_the_loss_of_known_numbers() -> None:
@@ -230,11 +231,11 @@ def test_log_p_is_the_mixture_of_both_densities_of_the_bytes(vae: Dense | Convol
     tensors, sampling = stack(vae, MODELS), Sampling(5, seed=2, afresh=afresh)
     pixels, rows, members = batch(vae).pixels[0], torch.tensor([3, 1, 40, 7]), torch.arange(MODELS)
     learning = contaminated(vae, 0.3)
-    own = learning.learned.log_p(tensors, pixels, rows, members, sampling)
+    own = learning.learned.estimate_log_density(tensors, pixels, rows, members, sampling).log_p
     x = model_inputs(vae.preparation, pixels, rows, members, sampling, F64)
     broad = learning.broad.log_p(x) + vae.preparation.to_pixels(x)
     expected = torch.logsumexp(torch.stack([math.log(0.7) + own, (math.log(0.3) + broad).expand_as(own)]), 0)
-    torch.testing.assert_close(expected, learning.log_p(tensors, pixels, rows, members, sampling))
+    torch.testing.assert_close(expected, learning.estimate_log_density(tensors, pixels, rows, members, sampling).log_p)
 
 
 def test_the_loss_is_a_bound_on_log_p() -> None:
@@ -247,7 +248,7 @@ def test_the_loss_is_a_bound_on_log_p() -> None:
     layers = Layers(tensors)
     bound = learning.learned.negative_bounds(layers, x.expand(1, draws, -1), CounterRng(torch.tensor([3]))).mean()
     loss, _ = learning._losses(bound[None], learning.broad.log_p(x)[0])
-    log_p = learning.log_p(tensors, image, torch.tensor([0]), torch.tensor([1]), Sampling(4096))
+    log_p = learning.estimate_log_density(tensors, image, torch.tensor([0]), torch.tensor([1]), Sampling(4096)).log_p
     assert -float(loss) <= float(log_p)
 
 
@@ -284,7 +285,8 @@ def score_of_noise(learning: Elbo | OutlierMixture, images: Images) -> tuple[flo
     def watch(seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
         for index, epoch in seen:
             if epoch == epochs:
-                found[index] = learning.log_p(tensors, pixels, rows, torch.tensor([7]), Sampling(8))[0]
+                estimated = learning.estimate_log_density(tensors, pixels, rows, torch.tensor([7]), Sampling(8))
+                found[index] = estimated.log_p[0]
 
     members = [Member(1, rows.numpy()), Member(2, rows.numpy()[1:])]
     stacked(Spec(learning, Recipe(epochs, 8, 2e-3, epsilon=1e-8), images, watch), members, "loop")

@@ -18,8 +18,8 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel, Regularisers
 from tasks.models.counter_rng import CounterRng, member_key
-from tasks.models.dequantisation import Binary
 from tasks.models.layers import Mode
+from tasks.models.likelihoods import Binary
 from tasks.models.networks import Architecture
 from tasks.models.vae import Dense, celeba
 from tasks.training import dp_sgd

@@ -13,8 +13,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
 from tasks.models.catalog import Network
 from tasks.models.networks import weights_of_model
-from tasks.training.mixed import MIXED, Mixture, train
-from tasks.training.unlearning import unlearn
+from tasks.training.mixed import MIXED, Mixture, train, unlearn
 from tasks.training.unlearning_config import (
     UNLEARNING,
     Distillation,

@@ -31,7 +31,7 @@ from tasks.worker.files import File
 
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures
-    from tasks.self_supervised.encoder import Embed
+    from tasks.self_supervised.networks import Embed
 
 
 # One row for each picture of both sets that has boxes, or for a corner crop for each; sorted by set and id.
@@ -108,7 +108,7 @@ class AttackOf:
 @task(version=1, name="deja_vu.neighbours", gpus=1.0)
 def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
     """The neighbours of the crops of both sets (NEIGHBOURS) for each snapshot that is given (SNAPSHOTS)."""
-    from tasks.self_supervised.encoder import encoder
+    from tasks.self_supervised.networks import encoder
     from tasks.self_supervised.snapshots import epochs, weights_of
     from tasks.worker import hardware
 
@@ -130,7 +130,7 @@ def find_neighbours(
 ) -> pa.Table:
     """The neighbours of all crops by the embeddings that `embed` gives of pictures, layer by layer."""
     from tasks.numerics.nearest_neighbours import nearest
-    from tasks.self_supervised.encoder import collect_embeddings
+    from tasks.self_supervised.networks import collect_embeddings
 
     k = min(config.k, len(crops.public))
     public = collect_embeddings(embed, config.layers, crops.public_pictures(pictures), len(crops.public))
@@ -196,7 +196,7 @@ Both = tuple[NDArray[np.float32], NDArray[np.float32]]  # the embeddings of the 
 def model_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
     """The embeddings that the encoder's file gives."""
     from tasks.external.encoders import load_encoder
-    from tasks.self_supervised.encoder import collect_embeddings
+    from tasks.self_supervised.networks import collect_embeddings
 
     assert config.encoder is not None
     given = load_encoder(config.encoder, (crops.resolution, crops.resolution, 3), config.interface)

@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.measures import neighbours
 from tasks.audits.deja_vu.measures.inferences import OTHER, SETS
-from tasks.audits.deja_vu.measures.scores import BOTH, ENDS, estimate, interval_columns
+from tasks.audits.deja_vu.measures.scores import BOTH, estimate
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, row
+from tasks.contract.summaries import Row, interval_columns, interval_fields, row
 from tasks.datasets.catalog import load_with_boxes
 from tasks.diffusion.embedding_diffusion import EmbeddingDiffusion, train_diffusion, up_to
 from tasks.diffusion.pixel_classifier import PixelTraining, train_pixel_classifier
@@ -152,16 +152,11 @@ RECONSTRUCTION = pa.schema(
         ("way", pa.string()),  # the set whose pictures are drawn; both: all pictures together
         # The shares of drawings that show the true object, by model, their difference, and the share of pictures
         # themselves that the classifier names rightly.
-        *((f"{name}{end}", pa.float64()) for name in NAMES for end in ENDS),
+        *interval_fields(*NAMES),
         ("p_value", pa.float64()),  # that the target's show it more often
         ("pictures", pa.int64()),
     ]
 )
-
-
-@dataclass(frozen=True)
-class Nothing:
-    """The shares need no setting."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +169,7 @@ class Shown:
 
 
 @task(version=1, name="deja_vu.reconstruction", gathers=True)
-def reconstruction(config: Nothing, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def reconstruction(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """How often drawings show the true object (RECONSTRUCTION), from both models' drawings (DRAWN)."""
     found = pa.concat_tables(inputs) if inputs else DRAWN.empty_table()
     ways = {name: shown_pictures(found, name) for name in SETS}
@@ -213,7 +208,7 @@ def score_pictures(way: Shown) -> dict[str, Any]:
 
 def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
     jobs = plan_drawings(config, trainings)
-    return Job(reconstruction, Nothing(), tuple(jobs)) if jobs else ()
+    return Job(reconstruction, NoSettings(), tuple(jobs)) if jobs else ()
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:

@@ -140,7 +140,6 @@ def nearest(tables: Sequence[pa.Table], cell: Cell, ids: pa.Array, shown: int) -
 
 
 def retrieval_row(row: Row, near: Mapping[tuple[str, str], list[int]], pictures: BoxedPictures) -> Row:
-    """A row of RETRIEVAL."""
     models = {"target": row["set"], "reference": OTHER[row["set"]]}
     more: Row = {"class": pictures.names[row["label"]]}
     for role, model in models.items():

@@ -41,16 +41,15 @@ from tasks.audits.deja_vu.measures.inferences import SETS, Cell, cells
 from tasks.audits.deja_vu.presets import printed_numbers
 from tasks.audits.deja_vu.randomisation import p_value
 from tasks.audits.deja_vu.trainings import Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, row
+from tasks.contract.summaries import ENDS, Row, column_estimate, interval_columns, interval_fields, row
 from tasks.numerics import seeds
 from tasks.numerics.statistics import Estimate, proportion, proportion_greater
 
 BOTH = "both"
 CORRECTED = "corrected"
 NAMES = ("target_accuracy", "reference_accuracy", "score")
-ENDS = ("", "_low", "_high")
 TARGET, REFERENCE = 0, 1
 DIGITS = 12  # of shares and their differences
 SCORE, CORRECTED_SCORE = "deja vu score", "deja vu score, corrected"
@@ -66,7 +65,7 @@ SCORES = pa.schema(
         # both sets: corrected, A less B, the accuracies too.
         ("way", pa.string()),
         ("percent", pa.int32()),
-        *((f"{name}{end}", pa.float64()) for name in NAMES for end in ENDS),
+        *interval_fields(*NAMES),
         ("p_value", pa.float64()),  # of the score of both ways at the decisive percentage; null elsewhere
         ("pictures", pa.int64()),
     ]
@@ -205,15 +204,9 @@ def setting(each: Row, **more: Any) -> dict[str, Any]:
     return {name: each[name] for name in ("epoch", "k", "layer", "percent")} | more
 
 
-def interval_columns(name: str, estimate: Estimate) -> dict[str, float | None]:
-    """The columns of an estimate and its interval."""
-    return dict(zip((f"{name}{end}" for end in ENDS), (estimate.value, estimate.low, estimate.high), strict=True))
-
-
 def estimate(each: Row, name: str) -> Estimate:
     """The estimate with its interval in the columns of a row."""
-    low, high = each[f"{name}_low"], each[f"{name}_high"]
-    return Estimate(each[name], low, high, each["pictures"])
+    return column_estimate(each, name, each["pictures"])
 
 
 KINDS = ("correlated", "memorised", "misrepresented", "unassociated")
@@ -225,20 +218,15 @@ CATEGORIES = pa.schema(
         ("layer", pa.int32()),
         ("k", pa.int32()),
         ("way", pa.string()),  # the set whose pictures are asked about; both: all pictures together
-        *((f"{name}{end}", pa.float64()) for name in KINDS for end in ENDS),
+        *interval_fields(*KINDS),
         ("p_value", pa.float64()),  # that more are memorised than misrepresented
         ("pictures", pa.int64()),
     ]
 )
 
 
-@dataclass(frozen=True)
-class Nothing:
-    """The categories need no setting."""
-
-
 @task(version=1, name="deja_vu.categories", gathers=True)
-def categories(config: Nothing, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def categories(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The four categories (CATEGORIES) by epoch, layer, number of neighbours and way."""
     rows = [each for table in inputs for cell in cells(table) for each in category_rows(cell)]
     return pa.Table.from_pylist(rows, CATEGORIES)
@@ -273,7 +261,7 @@ def shares(found: dict[str, int], n: int) -> dict[str, float | None]:
 
 def plan_categories(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
     """None for a given encoder: the reference alone is right of other pictures for being another kind of model."""
-    return () if config.given.there else Job(categories, Nothing(), (inferences.plan(config, trainings),))
+    return () if config.given.there else Job(categories, NoSettings(), (inferences.plan(config, trainings),))
 
 
 def share_rows(tables: Tables, about: About) -> Iterator[Row]:

@@ -9,13 +9,12 @@ Van den Burg & Williams 2021, "On memorization in probabilistic deep generative 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tasks.audits.density.config import Density
 from tasks.audits.density.trainings import Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, row
 from tasks.numerics import statistics
@@ -36,13 +35,8 @@ LOSSES = pa.schema(
 SPLITS = ("train", "test", "gap")
 
 
-@dataclass(frozen=True)
-class Losses:
-    """Nothing but its inputs bears on the table."""
-
-
 @task(version=1, name="density.losses", gathers=True)
-def losses(config: Losses, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def losses(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The mean losses at every epoch (LOSSES), from the trainings' tables, in any order and number.
 
     A training counts once at an epoch, however many of its links reach there, and not where its loss is null.
@@ -71,7 +65,7 @@ def losses(config: Losses, inputs: Inputs) -> pa.Table:  # noqa: ARG001
 
 
 def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
-    return Job(losses, Losses(), trainings.all) if trainings else ()
+    return Job(losses, NoSettings(), trainings.all) if trainings else ()
 
 
 def rows(tables: Tables, _: object) -> Iterator[Row]:

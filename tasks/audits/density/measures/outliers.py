@@ -26,6 +26,7 @@ from tasks.audits.density.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure
 from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.summaries import interval_fields
 from tasks.numerics import seeds, statistics
 from tasks.numerics.statistics import Estimate
 
@@ -38,9 +39,7 @@ OUTLIERS = pa.schema(
         ("high", pa.float64()),
         ("memorised", pa.int64()),  # observations
         ("regular", pa.int64()),
-        ("share", pa.float64()),  # of the bin's, highly memorised, with its interval over repetitions; null: empty
-        ("share_low", pa.float64()),
-        ("share_high", pa.float64()),
+        *interval_fields("share"),  # of the bin's, highly memorised, with its interval over repetitions; null: empty
         ("memorised_rows", pa.list_(pa.int64())),  # a few of them, drawn by the seed
         ("regular_rows", pa.list_(pa.int64())),
     ]

@@ -29,7 +29,7 @@ from tasks.audits.forgetting.unlearning_scores import (
 )
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, row
+from tasks.contract.summaries import Row, column_estimate, interval_columns, interval_fields, row
 from tasks.external.confidences import round_confidences
 from tasks.numerics.statistics import Estimate
 
@@ -42,19 +42,13 @@ BASELINES = pa.schema(
         ("retrained", pa.int32()),  # calibration models
         ("images", pa.int64()),  # of D_Q
         ("control", pa.int64()),  # control images
-        ("u_lira", pa.float64()),  # accuracy; 1/2 after retraining
-        ("u_lira_low", pa.float64()),
-        ("u_lira_high", pa.float64()),
+        *interval_fields("u_lira"),  # accuracy; 1/2 after retraining
         ("u_lira_pairs", pa.int32()),  # models of each kind that it compares
-        ("quality", pa.float64()),  # forgetting quality; `quality_null` after retraining
-        ("quality_low", pa.float64()),
-        ("quality_high", pa.float64()),
+        *interval_fields("quality"),  # forgetting quality; `quality_null` after retraining
         ("quality_pairs", pa.int32()),
         ("quality_null", pa.float64()),
         ("quality_p", pa.float64()),  # of a quality as low as this where the target is retrained
-        ("privleak", pa.float64()),  # 0 after retraining, -1 where D_Q is known and the control set is not
-        ("privleak_low", pa.float64()),
-        ("privleak_high", pa.float64()),
+        *interval_fields("privleak"),  # 0 after retraining, -1 where D_Q is known and the control set is not
         ("missing", pa.string()),  # which of them are null, and why; null where none is
     ]
 )
@@ -99,19 +93,15 @@ def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> di
         "retrained": len(others),
         "images": int(asked.sum()),
         "control": int(matrix.is_control.sum()),
-        **estimate_columns("u_lira", likelihood),
+        **interval_columns("u_lira", likelihood),
         "u_lira_pairs": likelihood.n,
-        **estimate_columns("quality", quality),
+        **interval_columns("quality", quality),
         "quality_pairs": quality.n,
         "quality_null": None if chance is None else chance[0],
         "quality_p": None if chance is None else chance[1],
-        **estimate_columns("privleak", leak),
+        **interval_columns("privleak", leak),
         "missing": describe_missing(len(models), len(others), bool(matrix.is_control.any())),
     }
-
-
-def estimate_columns(name: str, estimate: Estimate) -> dict[str, float | None]:
-    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
 
 
 def describe_missing(models: int, retrained: int, control: bool) -> str | None:
@@ -151,7 +141,7 @@ def read_estimate(target: Row, name: str) -> Estimate:
     """An estimate of a row of BASELINES."""
     pairs = f"{name}_pairs"
     n = target[pairs] if pairs in target else 0 if target[name] is None else target["models"]
-    return Estimate(target[name], target[f"{name}_low"], target[f"{name}_high"], int(n))
+    return column_estimate(target, name, int(n))
 
 
 MEASURE = Measure("baselines", BASELINES, plan, rows)

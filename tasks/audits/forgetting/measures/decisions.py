@@ -39,7 +39,7 @@ from tasks.audits.forgetting.trainings import Kind, ModelId, Trainings, realised
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import AtLeast, Ranged, Share
-from tasks.contract.summaries import Row, row
+from tasks.contract.summaries import Row, column_estimate, interval_columns, interval_fields, row
 from tasks.external.confidences import round_confidences
 from tasks.numerics import seeds, statistics
 from tasks.numerics.statistics import Estimate
@@ -54,15 +54,15 @@ DECISIONS = pa.schema(
         ("calibration", pa.float64()),
         ("outside", pa.float64()),
         ("models", pa.int32()),  # replicates of the target
-        ("effect", pa.float64()),  # how much surer of D_Q, in standard deviations of chance; null without a control set
-        ("effect_low", pa.float64()),  # its 95 % interval over trainings; null where no two show how these vary
-        ("effect_high", pa.float64()),
+        # How much surer of D_Q, in standard deviations of chance; null without a control set. Its 95 % interval is over
+        # trainings; null where no two show how these vary.
+        *interval_fields("effect"),
         ("p", pa.float64()),  # of the test of exchangeability
         ("p_adjusted", pa.float64()),  # over the targets (Holm)
         ("p_other", pa.float64()),  # of the test on its other side: surer of the control set
-        ("share", pa.float64()),  # of D_Q held; null where it is not known
-        ("share_low", pa.float64()),  # limits, each of 95 % on its side; the upper is 1 beyond the largest known share
-        ("share_high", pa.float64()),
+        # Of D_Q held; null where it is not known. Each limit is of 95 % on its side; the upper is 1 beyond the largest
+        # known share.
+        *interval_fields("share"),
         ("accuracy", pa.float64()),  # on the control set; null where a table does not say it
         ("accuracy_calibration", pa.float64()),  # of the calibration models
         ("accuracy_p", pa.float64()),  # of a difference
@@ -264,7 +264,6 @@ def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
 def target_row(
     found: ModelEffects, number: int, models: Sequence[ModelId], tested: TargetEffect | None, p_adjusted: float | None
 ) -> dict[str, Any]:
-    """The target's row of DECISIONS."""
     target, matrix = found.config.targets[number], found.matrix
     effects, held, accuracy, agreed = Estimate(None, None, None, len(models)), None, UNKNOWN, UNKNOWN
     if tested is not None:
@@ -289,15 +288,11 @@ def target_row(
         "calibration": target.calibration,
         "outside": target.outside,
         "models": len(models),
-        "effect": effects.value,
-        "effect_low": effects.low,
-        "effect_high": effects.high,
+        **interval_columns("effect", effects),
         "p": None if tested is None else tested.p.surer,
         "p_adjusted": evidence.p,
         "p_other": other,
-        "share": None if held is None else held.value,
-        "share_low": None if held is None else held.low,
-        "share_high": None if held is None else held.high,
+        **interval_columns("share", held or Estimate(None, None, None, 0)),
         "accuracy": accuracy.value,
         "accuracy_calibration": accuracy.expected,
         "accuracy_p": accuracy.p,
@@ -349,13 +344,11 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 
 
 def control_metric(check: str) -> str:
-    """The metric of a check of likeness."""
     return f"{check} on the control set"
 
 
 def share_row(target: Row) -> Row:
-    """The share that the target holds."""
-    held = Estimate(target["share"], target["share_low"], target["share_high"], target["models"])
+    held = column_estimate(target, "share", target["models"])
     return row(HELD, {"target": target["name"]}, held, "training", 0.0)
 
 
@@ -367,7 +360,7 @@ def unanswered_row(name: str) -> Row:
 def side_rows(target: Row) -> Iterator[Row]:
     """The effect with the p-value of either side of the test; nothing without a control set."""
     setting = {"target": target["name"]}
-    surer = Estimate(target["effect"], target["effect_low"], target["effect_high"], target["models"])
+    surer = column_estimate(target, "effect", target["models"])
     if surer.value is not None:
         yield row(SURER, setting, surer, "training", 0.0, p_value=target["p_adjusted"])
         low, high = (None if end is None else -end for end in (surer.high, surer.low))

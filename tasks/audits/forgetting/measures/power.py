@@ -23,8 +23,8 @@ from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects, 
 from tasks.audits.forgetting.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, row
-from tasks.numerics.statistics import Estimate, mean, proportion
+from tasks.contract.summaries import Row, alone, column_estimate, interval_columns, interval_fields, row
+from tasks.numerics.statistics import mean, proportion
 
 REQUIRED_POWER = 0.8
 # One row per share, in rising order.
@@ -33,9 +33,7 @@ POWER = pa.schema(
         ("share", pa.float64()),  # of D_Q in training, beside all of D_C; 0: none, which counts false alarms
         ("models", pa.int32()),
         ("detected", pa.int32()),  # of them refused, each audited alone
-        ("power", pa.float64()),  # detected / models, with its Wilson interval
-        ("power_low", pa.float64()),
-        ("power_high", pa.float64()),
+        *interval_fields("power"),  # detected / models, with its Wilson interval
         ("effect", pa.float64()),  # the mean of their effects, with its 95 % interval over trainings
         ("low", pa.float64()),
         ("high", pa.float64()),
@@ -68,16 +66,13 @@ def power(config: Power, inputs: Inputs) -> pa.Table:
 
 
 def power_row(share: float, models: Sequence[SingleAudit], negligible: float) -> dict[str, Any]:
-    """The row of POWER of the models of a share."""
     detected = sum(single.p <= LEVEL for single in models)
     rate, effect = proportion(detected, len(models)), mean([single.effect for single in models])
     return {
         "share": share,
         "models": len(models),
         "detected": detected,
-        "power": rate.value,
-        "power_low": rate.low,
-        "power_high": rate.high,
+        **interval_columns("power", rate),
         "effect": effect.value,
         "low": effect.low,
         "high": effect.high,
@@ -109,7 +104,7 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     """Power at each share of D_Q, and the smallest share from which on most are found."""
     shares = tables.rows(POWER)
     for share in shares:
-        rate = Estimate(share["power"], share["power_low"], share["power_high"], share["models"])
+        rate = column_estimate(share, "power", share["models"])
         yield row("power", {"share": share["share"]}, rate, "training")
     if shares:
         smallest = alone(smallest_detected_share({share["share"]: share["power"] for share in shares}), len(shares))

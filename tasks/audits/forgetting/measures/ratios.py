@@ -29,9 +29,9 @@ from tasks.audits.forgetting.presets import PublishedNumbers, numbers_by_name
 from tasks.audits.forgetting.rho import METRIC_PREFIX, SCORES, Ratio, Score, compare_target, ks
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import ModelId, Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, row
+from tasks.contract.summaries import Row, alone, column_estimate, interval_columns, interval_fields, row
 from tasks.numerics import statistics
 from tasks.numerics.statistics import Estimate
 
@@ -46,17 +46,13 @@ RATIOS = pa.schema(
         ("calibration", pa.float64()),
         ("outside", pa.float64()),
         ("models", pa.int32()),  # replicates of the target
-        ("ks", pa.float64()),  # A, the mean KS to the query models, with its 95 % interval
-        ("ks_low", pa.float64()),
-        ("ks_high", pa.float64()),
+        *interval_fields("ks"),  # A, the mean KS to the query models, with its 95 % interval
         ("rho", pa.float64()),  # null where it is undefined
         ("low", pa.float64()),
         ("high", pa.float64()),
         ("rule_forgotten", pa.int32()),  # of the triples, how many the published rule calls forgotten: rho >= 1
         ("rule_triples", pa.int32()),  # triples of a query, calibration and target model that it can be applied to
-        ("ks_calibration", pa.float64()),  # B, at the target's resolution, with its 95 % interval
-        ("ks_calibration_low", pa.float64()),
-        ("ks_calibration_high", pa.float64()),
+        *interval_fields("ks_calibration"),  # B, at the target's resolution, with its 95 % interval
         ("floor", pa.float64()),  # the mean KS between query models, at the target's resolution
         ("images", pa.int64()),
     ]
@@ -102,11 +98,10 @@ def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
 
 
 def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget, score: Score) -> dict[str, Any]:
-    """The target's row of RATIOS."""
     models = matrix.replicates("target", number)
     comparison = compare_target(matrix, models, score)
     forgotten, triples = published_rule(comparison.ratio, matrix, models, given=target.source != "training")
-    a, b, rho = comparison.ratio.target, comparison.ratio.calibration, comparison.ratio.rho
+    rho = comparison.ratio.rho
     return {
         "target": number,
         "name": target.name,
@@ -116,17 +111,13 @@ def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget, score
         "calibration": target.calibration,
         "outside": target.outside,
         "models": len(models),
-        "ks": a.value,
-        "ks_low": a.low,
-        "ks_high": a.high,
+        **interval_columns("ks", comparison.ratio.target),
         "rho": rho.value,
         "low": rho.low,
         "high": rho.high,
         "rule_forgotten": forgotten,
         "rule_triples": triples,
-        "ks_calibration": b.value,
-        "ks_calibration_low": b.low,
-        "ks_calibration_high": b.high,
+        **interval_columns("ks_calibration", comparison.ratio.calibration),
         "floor": comparison.floor,
         "images": matrix.images,
     }
@@ -188,18 +179,13 @@ def score_rows(
     for name in unanswered:
         yield row(f"{prefix}rho", {"target": name}, Estimate(None, None, None, 0), "training", 1.0)
     for target in judged:
-        ks = Estimate(target["ks"], target["ks_low"], target["ks_high"], target["models"])
+        ks = column_estimate(target, "ks", target["models"])
         null, paper = target["ks_calibration"], printed.get(target["name"])
         yield row(f"{prefix}KS", {"target": target["name"]}, ks, "training", null, published=paper and paper.ks)
 
 
-@dataclass(frozen=True)
-class Distances:
-    """All pairs there are; there is nothing to choose."""
-
-
 @task(version=1, name="forgetting.distances", gathers=True)
-def distances(config: Distances, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def distances(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """KS of each query model and each other model (DISTANCES), both at the coarser resolution of the two.
 
     The inputs are tables of CONFIDENCES.
@@ -230,7 +216,7 @@ def pairs(matrix: ConfidenceMatrix) -> Iterator[dict[str, Any]]:
 
 def plan_distances(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
     asked = query_confidences.plan(config, trainings)
-    return Job(distances, Distances(), asked) if asked else ()
+    return Job(distances, NoSettings(), asked) if asked else ()
 
 
 def distance_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

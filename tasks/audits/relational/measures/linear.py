@@ -26,11 +26,10 @@ from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.trainings import Trainings
 from tasks.contract.job import Job
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, row
-from tasks.linear_memorization.gradient_flow import CURVES, Flow, curves
+from tasks.contract.summaries import Row, alone, column_estimate, row
+from tasks.linear_memorization.gradient_flow import CURVES, RECOVERY, Flow, Recovery, curves, recovery
 from tasks.linear_memorization.private import PRIVATE, private
 from tasks.linear_memorization.private_config import Private
-from tasks.linear_memorization.recovery import RECOVERY, Recovery, recovery
 from tasks.numerics import seeds
 from tasks.numerics.statistics import Estimate
 
@@ -54,14 +53,10 @@ def curve_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 -
         points = table.to_pylist()
         highest = max(points, key=lambda point: point["memorization"])
         size = {"n": highest["samples"], "d": highest["features"]}
-        at = {**size, "time": round(highest["time"], 4)}
-        yield row("highest memorization", at, read_estimate(highest, "memorization"), "training", NULL)
-        yield row("memorization at the end", size, read_estimate(points[-1], "memorization"), "training", NULL)
-        yield row("learning at the end", size, read_estimate(points[-1], "learning"), "training")
-
-
-def read_estimate(point: Row, name: str) -> Estimate:
-    return Estimate(point[name], point[f"{name}_low"], point[f"{name}_high"], point["n"])
+        at, n = {**size, "time": round(highest["time"], 4)}, highest["n"]
+        yield row("highest memorization", at, column_estimate(highest, "memorization", n), "training", NULL)
+        yield row("memorization at the end", size, column_estimate(points[-1], "memorization", n), "training", NULL)
+        yield row("learning at the end", size, column_estimate(points[-1], "learning", n), "training")
 
 
 def plan_recovery(config: Relational, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001 - they have their own
@@ -78,7 +73,7 @@ def recovery_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG00
     """The share of x that is recovered within 1e-6 of its standard deviation, and the largest error."""
     for found in tables.rows(RECOVERY):
         size = {"n": found["samples"], "d": found["features"]}
-        recovered = Estimate(found["recovered"], found["recovered_low"], found["recovered_high"], found["n"])
+        recovered = column_estimate(found, "recovered", found["n"])
         yield row("x recovered", size, recovered, "training", 0.0)
         yield row("largest error of a recovered x", size, alone(found["error_max"], found["n"]), "training")
 

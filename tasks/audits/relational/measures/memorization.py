@@ -36,7 +36,7 @@ from tasks.audits.relational.presets import PublishedNumbers, published_numbers
 from tasks.audits.relational.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, row
+from tasks.contract.summaries import ENDS, Row, alone, column_estimate, interval_columns, interval_fields, row
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Answer
@@ -50,7 +50,6 @@ SUBSETS = ("numeric", "all")
 CONTEXTS = {False: "s", True: "r"}  # success on whole contexts and on corrupted ones
 COLUMNS = [f"{score}{suffix}" for score in SCORES for suffix in GOLDS.values()]
 RELATIONAL = "relational_m"
-ENDS = ("", "_low", "_high")
 PARTS = ("s_train", "s_validation", "r_train", "r_validation", "m")
 
 # One row for each epoch, subset of the questions, score, and way of counting gold answers.
@@ -60,10 +59,10 @@ MEMORIZATION = pa.schema(
         ("questions", pa.string()),  # all, or those whose answer is numeric
         ("score", pa.string()),
         ("golds", pa.string()),  # one: fair to both parts; all: as published
-        *((f"{name}{end}", pa.float64()) for name in PARTS for end in ENDS),
+        *interval_fields(*PARTS),
         ("p_value", pa.float64()),  # of m above 0
         # By exact match with one gold answer only.
-        *((f"{RELATIONAL}{end}", pa.float64()) for end in ENDS),
+        *interval_fields(RELATIONAL),
         (f"{RELATIONAL}_p_value", pa.float64()),
         ("replicates", pa.int32()),
         ("train_questions", pa.int64()),
@@ -186,26 +185,18 @@ def unanswered_shares(scores: pa.Table) -> dict[str, float | None]:
 
 def success_columns(whole: Contrast, corrupted: Contrast) -> dict[str, float | None]:
     """The columns of s, r and m."""
-    found = {
-        "s_train": whole.train,
-        "s_validation": whole.validation,
-        "r_train": corrupted.train,
-        "r_validation": corrupted.validation,
-        "m": corrupted.difference,
+    return {
+        **interval_columns("s_train", whole.train),
+        **interval_columns("s_validation", whole.validation),
+        **interval_columns("r_train", corrupted.train),
+        **interval_columns("r_validation", corrupted.validation),
+        **interval_columns("m", corrupted.difference),
+        "p_value": corrupted.p_value,
     }
-    columns = {
-        f"{name}{end}": value
-        for name, estimate in found.items()
-        for end, value in zip(ENDS, (estimate.value, estimate.low, estimate.high), strict=True)
-    }
-    return {**columns, "p_value": corrupted.p_value}
 
 
 def relational_columns(contrast: Contrast) -> dict[str, float | None]:
-    """The columns of relational m."""
-    m = contrast.difference
-    columns = {f"{RELATIONAL}{end}": value for end, value in zip(ENDS, (m.value, m.low, m.high), strict=True)}
-    return {**columns, f"{RELATIONAL}_p_value": contrast.p_value}
+    return {**interval_columns(RELATIONAL, contrast.difference), f"{RELATIONAL}_p_value": contrast.p_value}
 
 
 def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:
@@ -242,7 +233,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 
 def drop_redundant_golds(found: Sequence[Row]) -> list[Row]:
     """The rows without those of all gold answers, where no question that was asked has more than one."""
-    names = [f"{name}{end}" for name in PARTS for end in ENDS]
+    names = [name for name, _ in interval_fields(*PARTS)]
     several = any(
         one[name] != every[name]
         for one, every in itertools.pairwise(found)
@@ -260,25 +251,24 @@ def setting(each: Row, **more: Any) -> dict[str, Any]:
 def relational_m_row(each: Row) -> Row:
     """Relational m with its interval over contexts: what the answer rests on."""
     n = each["train_contexts"] + each["validation_contexts"]
-    m = Estimate(each[RELATIONAL], each[f"{RELATIONAL}_low"], each[f"{RELATIONAL}_high"], n)
+    m = column_estimate(each, RELATIONAL, n)
     return row("relational m", setting(each, at=END), m, "context", 0.0, each[f"{RELATIONAL}_p_value"])
 
 
 def m_row(each: Row, at: str, about: About) -> Row:
     """m with its interval over contexts."""
     n = each["train_contexts"] + each["validation_contexts"]
-    m = Estimate(each["m"], each["m_low"], each["m_high"], n)
+    m = column_estimate(each, "m", n)
     paper = comparable_numbers(each, at, about)
     return row("m", setting(each, at=at), m, "context", 0.0, each["p_value"], paper and paper.m)
 
 
 def success_rows(found: Sequence[Row], at: str, about: About) -> Iterator[Row]:
-    """r and s of both parts."""
     for each in found:
         paper = comparable_numbers(each, at, about)
         for name in PARTS[:-1]:
             kind, split = name.split("_")
-            value = Estimate(each[name], each[f"{name}_low"], each[f"{name}_high"], each[f"{split}_contexts"])
+            value = column_estimate(each, name, each[f"{split}_contexts"])
             published = None if paper is None else getattr(paper, name)
             yield row(kind, setting(each, split=split, at=at), value, "context", published=published)
 

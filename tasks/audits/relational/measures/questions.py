@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.trainings import Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
@@ -97,7 +97,6 @@ class CommonAnswers:
 def answer_row(
     replicate: int, answer: Mapping[str, Any], question: Question, scorer: Scorer, common: CommonAnswers
 ) -> dict[str, Any]:
-    """The row of one answer."""
     spans = tuple(answer["answer"])
     fair = score_answer(scorer, spans, question.golds[:1])
     published = score_answer(scorer, spans, question.golds)
@@ -138,11 +137,6 @@ QUESTIONS = pa.schema(
         ("whole_f1", pa.float64()),
     ]
 )
-
-
-@dataclass(frozen=True)
-class NoSettings:
-    """No settings."""
 
 
 @task(version=1, name="relational.questions", gathers=True)

@@ -84,9 +84,8 @@ def latents(config: Latents, inputs: Inputs) -> pa.Table:
 
 def model_latents(canary: int, model: str, trained: pa.Table, triples: Triples) -> list[pa.Table]:
     """One model's rows, layer by layer."""
-    from tasks.models.classifiers import HIDDEN
     from tasks.models.inference import active_units
-    from tasks.models.networks import architecture_of, weights_of_model
+    from tasks.models.networks import HIDDEN, architecture_of, weights_of_model
 
     network, weights = architecture_of(trained), weights_of_model(trained)
     layers = [f"dense{number}" for number, _ in enumerate(HIDDEN, 1)][1:]

@@ -15,9 +15,10 @@ from tasks.audits.deja_vu import AUDIT
 from tasks.audits.deja_vu.answer import LIMITS, LIMITS_OF_GIVEN, RULES, Evidence, verdict
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.measures import summary
-from tasks.audits.deja_vu.measures.scores import Nothing, Scoring, categories, scores
+from tasks.audits.deja_vu.measures.scores import Scoring, categories, scores
 from tasks.audits.deja_vu.presets import QUICKSTART
 from tasks.contract.certificate import Certificate, number_per_hundred
+from tasks.contract.job import NoSettings
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.verdict import Verdict
 from tests.support.calibration import bounds
@@ -31,7 +32,7 @@ GIVEN = simulated.CONFIG
 
 
 def summed(inferences: pa.Table, resamples: int = 200, partings: int = 199) -> pa.Table:
-    tables = [scores(Scoring(20, resamples, partings, 0), [inferences]), categories(Nothing(), [inferences])]
+    tables = [scores(Scoring(20, resamples, partings, 0), [inferences]), categories(NoSettings(), [inferences])]
     return summary(ABOUT, tables)
 
 

@@ -16,10 +16,9 @@ from tasks.audits.deja_vu.measures import summary
 from tasks.audits.deja_vu.measures.inferences import Voting, inferences
 from tasks.audits.deja_vu.measures.neighbours import crops
 from tasks.audits.deja_vu.measures.probe import Probed, probe
-from tasks.audits.deja_vu.measures.reconstruction import Nothing as NoSetting
 from tasks.audits.deja_vu.measures.reconstruction import reconstruction
-from tasks.audits.deja_vu.measures.scores import Nothing, Scoring, categories, scores
-from tasks.contract.job import marks
+from tasks.audits.deja_vu.measures.scores import Scoring, categories, scores
+from tasks.contract.job import NoSettings, marks
 from tasks.datasets.boxed.partition import Partition
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
@@ -40,7 +39,7 @@ def of_scores() -> pa.Table:
 
 @cache
 def of_categories() -> pa.Table:
-    return categories(Nothing(), [made_up.simulated(0, 60, 0.2, 0.3)])
+    return categories(NoSettings(), [made_up.simulated(0, 60, 0.2, 0.3)])
 
 
 def of_probe() -> pa.Table:
@@ -49,7 +48,7 @@ def of_probe() -> pa.Table:
 
 
 def of_reconstruction() -> pa.Table:
-    return reconstruction(NoSetting(), drawings(FEW))
+    return reconstruction(NoSettings(), drawings(FEW))
 
 
 def of_all() -> pa.Table:

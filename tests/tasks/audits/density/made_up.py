@@ -14,9 +14,8 @@ from tasks.audits.density.measures.neighbours import NEIGHBOURS
 from tasks.audits.density.measures.scores import SCORES
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.partitions import fold_of
 from tasks.training.density import FITTED, Evaluation, density_table
-from tasks.training.density_config import DensityTraining, Fold, Row
+from tasks.training.density_config import DensityTraining, Fold, Row, fold_of
 from tasks.training.members import Epoch
 
 Array = NDArray[np.float64]

@@ -12,8 +12,7 @@ from tasks.audits.density.measures.distribution import Distribution
 from tasks.audits.density.measures.scores import Scores
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.partitions import released_fold_of
-from tasks.training.density_config import Fold, ReleasedFold, Row
+from tasks.training.density_config import Fold, ReleasedFold, Row, released_fold_of
 from tests.tasks.audits.density import made_up
 
 NAN = float("nan")

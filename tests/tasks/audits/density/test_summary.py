@@ -15,11 +15,11 @@ from tasks.audits.density.measures import MEASURES, summary
 from tasks.audits.density.measures.distribution import DISTRIBUTION, Distribution, distribution
 from tasks.audits.density.measures.duplicates import Duplicates, duplicates
 from tasks.audits.density.measures.kernel_density import Kernel, points
-from tasks.audits.density.measures.losses import Losses, losses
+from tasks.audits.density.measures.losses import losses
 from tasks.audits.density.measures.neighbours import Ratios, ratios
 from tasks.audits.density.measures.scores import SCORES, Scores, scores
 from tasks.audits.density.presets import CELLS
-from tasks.contract.job import marks
+from tasks.contract.job import NoSettings, marks
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Row
@@ -174,7 +174,7 @@ def whole(missing: Sequence[int] = ()) -> dict[str, pa.Table]:
     return {
         "scores": ranked,
         "distribution": distribution(Distribution(models, (1, 2), draws=6, seed=3), fits),
-        "losses": losses(Losses(), fits),
+        "losses": losses(NoSettings(), fits),
         "neighbours": near,
         "ratios": ratios(Ratios(), [ranked, near]),
         "duplicates": duplicates(Duplicates(made_up.DIGITS, 60), ()),

@@ -19,16 +19,16 @@ from tasks.audits.forgetting.measures.examples import Examples, examples
 from tasks.audits.forgetting.measures.fits import Fit, fit
 from tasks.audits.forgetting.measures.power import Power, power
 from tasks.audits.forgetting.measures.query_confidences import Ask, ask
-from tasks.audits.forgetting.measures.ratios import Distances, Ratios, distances, ratios
+from tasks.audits.forgetting.measures.ratios import Ratios, distances, ratios
 from tasks.audits.forgetting.query_set import ProbeSet
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import ModelId
+from tasks.contract.job import NoSettings
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
 from tasks.models.catalog import Network
-from tasks.training.mixed import Mixture, train
-from tasks.training.unlearning import unlearn
+from tasks.training.mixed import Mixture, train, unlearn
 from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels, Unlearning
 from tests.support.fingerprint import TRAINED, version_test
 from tests.tasks.audits.forgetting import small_run
@@ -92,7 +92,7 @@ def of_ratios() -> pa.Table:
 
 @cache
 def of_distances() -> pa.Table:
-    return distances(Distances(), confidences())
+    return distances(NoSettings(), confidences())
 
 
 @cache

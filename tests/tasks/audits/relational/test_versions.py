@@ -18,9 +18,9 @@ import pytest
 from tasks.audits.relational.config import About
 from tasks.audits.relational.measures import summary
 from tasks.audits.relational.measures.memorization import memorization
-from tasks.audits.relational.measures.questions import NoSettings, Scoring, questions, score
+from tasks.audits.relational.measures.questions import Scoring, questions, score
 from tasks.audits.relational.measures.repeats import repeats
-from tasks.contract.job import marks
+from tasks.contract.job import NoSettings, marks
 from tasks.language_models.fine_tuning import fine_tune
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import LanguageModel

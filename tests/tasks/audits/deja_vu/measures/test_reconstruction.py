@@ -17,14 +17,13 @@ from tasks.audits.deja_vu.measures.reconstruction import (
     MEASURE,
     RECONSTRUCTION,
     DrawnBy,
-    Nothing,
     choose_neighbours,
     plan,
     plan_drawings,
     reconstruction,
 )
 from tasks.audits.deja_vu.trainings import trainings
-from tasks.contract.job import Job, marks
+from tasks.contract.job import Job, NoSettings, marks
 from tasks.contract.measure import Tables
 from tasks.numerics.statistics import mcnemar_greater, paired_difference, proportion
 from tasks.worker.files import File
@@ -97,7 +96,7 @@ def test_drawings_of_both_models_are_of_the_same_pictures_and_make_a_score() -> 
     assert ["A"] * 4 + ["B"] * 4 == first["set"].to_pylist()
     assert {8 * 8 * 3} == {len(drawing) for table in tables for drawing in table["drawing"].to_pylist()}
     assert first["drawing"] != second["drawing"]
-    both = reconstruction(Nothing(), tables).to_pylist()[0]
+    both = reconstruction(NoSettings(), tables).to_pylist()[0]
     assert 8 == both["pictures"]
     right = [
         np.array(table["drawn_label"].to_pylist()) == np.array(first["label"].to_pylist()) for table in (first, second)
@@ -153,7 +152,7 @@ FEW: Drawings = {
 
 
 def test_the_shares_of_both_ways_by_hand() -> None:
-    table = reconstruction(Nothing(), drawings(FEW))
+    table = reconstruction(NoSettings(), drawings(FEW))
     assert RECONSTRUCTION == table.schema
     found = {row["way"]: row for row in table.to_pylist()}
     assert ["both", "A", "B"] == list(found)
@@ -171,7 +170,7 @@ def test_the_shares_of_both_ways_by_hand() -> None:
 
 
 def test_the_rows_of_the_summary_are_those_of_both_ways() -> None:
-    rows = list(MEASURE.rows(Tables([reconstruction(Nothing(), drawings(FEW))]), ABOUT) if MEASURE.rows else [])
+    rows = list(MEASURE.rows(Tables([reconstruction(NoSettings(), drawings(FEW))]), ABOUT) if MEASURE.rows else [])
     assert ["reconstruction score", "drawn rightly", "drawn rightly", "picture named rightly"] == [
         row["metric"] for row in rows
     ]
@@ -184,12 +183,12 @@ def test_the_rows_of_the_summary_are_those_of_both_ways() -> None:
 
 def test_pictures_that_only_one_model_drew_do_not_count() -> None:
     fewer = {key: [each for each in pictures if key != ("B", "A") or each[0] != "a1"] for key, pictures in FEW.items()}
-    found = reconstruction(Nothing(), drawings(fewer)).to_pylist()
+    found = reconstruction(NoSettings(), drawings(fewer)).to_pylist()
     assert [("both", 4, 0.0), ("A", 2, 0.0), ("B", 2, 0.0)] == [
         (row["way"], row["pictures"], row["score"]) for row in found
     ]
-    assert 0 == reconstruction(Nothing(), []).num_rows
-    assert 0 == reconstruction(Nothing(), drawings(FEW)[:1]).num_rows
+    assert 0 == reconstruction(NoSettings(), []).num_rows
+    assert 0 == reconstruction(NoSettings(), drawings(FEW)[:1]).num_rows
 
 
 def test_a_model_that_draws_better_whatever_it_was_trained_on_makes_no_score() -> None:

@@ -12,7 +12,6 @@ from tasks.audits.deja_vu.measures.inferences import INFERENCES, Voting, cells, 
 from tasks.audits.deja_vu.measures.scores import (
     KINDS,
     SCORES,
-    Nothing,
     Scoring,
     categories,
     cell_rows,
@@ -20,6 +19,7 @@ from tasks.audits.deja_vu.measures.scores import (
     scores,
     share_rows,
 )
+from tasks.contract.job import NoSettings
 from tasks.contract.measure import Tables
 from tests.tasks.audits.deja_vu import made_up
 
@@ -90,7 +90,7 @@ def test_without_tables_there_is_nothing_to_say() -> None:
 
 
 def test_pictures_are_of_the_category_that_the_two_models_say() -> None:
-    table = categories(Nothing(), [inferences(Voting((4,)), [made_up.neighbours(made_up.FEW)])])
+    table = categories(NoSettings(), [inferences(Voting((4,)), [made_up.neighbours(made_up.FEW)])])
     found = {row["way"]: row for row in table.to_pylist()}
     # a1 memorised, a2 correlated, a3 misrepresented; b1 memorised, b2 correlated.
     shares = {way: [row[name] for name in KINDS] for way, row in found.items()}
@@ -102,12 +102,12 @@ def test_pictures_are_of_the_category_that_the_two_models_say() -> None:
 
 def test_pictures_that_no_model_names_are_unassociated_and_p_is_1() -> None:
     made = {(model, name): [(f"{name}{at}", 1, (0, 0)) for at in range(4)] for model in "AB" for name in "AB"}
-    (both, *_) = categories(Nothing(), [inferences(Voting((2,)), [made_up.neighbours(made)])]).to_pylist()
+    (both, *_) = categories(NoSettings(), [inferences(Voting((2,)), [made_up.neighbours(made)])]).to_pylist()
     assert ([0, 0, 0, 1], 1.0) == ([both[name] for name in KINDS], both["p_value"])
 
 
 def test_the_summary_has_the_shares_of_the_decisive_cell() -> None:
-    table = categories(Nothing(), [inferences(Voting((4, 2)), [made_up.neighbours(made_up.FEW)])])
+    table = categories(NoSettings(), [inferences(Voting((4, 2)), [made_up.neighbours(made_up.FEW)])])
     found = {row["metric"]: row for row in share_rows(Tables([table]), About(20, 3, 4, 5))}
     assert ["share memorised", "share misrepresented", "share correlated", "share unassociated"] == list(found)
     assert found["share memorised"]["estimate"] == pytest.approx(0.4)

@@ -3,7 +3,8 @@ import pytest
 from numpy import zeros
 from scipy import stats
 
-from tasks.audits.density.measures.losses import LOSSES, Losses, losses, rows
+from tasks.audits.density.measures.losses import LOSSES, losses, rows
+from tasks.contract.job import NoSettings
 from tasks.contract.measure import Tables
 from tasks.training.density_config import Fold, Row
 from tests.tasks.audits.density import made_up
@@ -15,7 +16,7 @@ N = zeros(4)
 def test_losses_are_means_over_trainings_at_every_epoch() -> None:
     # The training of seed s has the losses 1 / epoch + s and, of the test split, 2 / epoch + s.
     tables = [made_up.table(Fold(1, 2, fold), seed, {2: N}, 2) for fold, seed in ((0, 1), (1, 4))]
-    table = losses(Losses(), [made_up.table(None, 9, {}, 2), *tables])
+    table = losses(NoSettings(), [made_up.table(None, 9, {}, 2), *tables])
     rows = table.to_pylist()
     assert LOSSES == table.schema
     expected = [
@@ -36,24 +37,24 @@ def test_losses_are_means_over_trainings_at_every_epoch() -> None:
 
 def test_the_links_of_a_training_count_once() -> None:
     links = [made_up.table(Fold(1, 2, 0), 3, {end: N}, end) for end in (1, 3)]
-    rows = losses(Losses(), links).to_pylist()
+    rows = losses(NoSettings(), links).to_pylist()
     assert [1] * 9 == [row["n"] for row in rows]
     assert [4.0, 5.0] == pytest.approx([row["estimate"] for row in rows[:2]])
 
 
 def test_the_order_of_the_trainings_makes_no_difference() -> None:
     tables = [made_up.table(Fold(1, 3, fold), 7 * fold % 5, {2: N}, 2) for fold in range(3)]
-    assert losses(Losses(), tables).equals(losses(Losses(), tables[::-1]))
+    assert losses(NoSettings(), tables).equals(losses(NoSettings(), tables[::-1]))
 
 
 def test_models_without_a_row_left_something_out() -> None:
     tables = [made_up.table(Row(3), 1, {2: N}, 2), made_up.table(None, 2, {2: N}, 2)]
-    assert {"folds": 1, "whole": 1} == {row["models"]: row["n"] for row in losses(Losses(), tables).to_pylist()}
+    assert {"folds": 1, "whole": 1} == {row["models"]: row["n"] for row in losses(NoSettings(), tables).to_pylist()}
 
 
 def test_other_tables_are_refused() -> None:
     with pytest.raises(ValueError, match="input 0 is not the table of a training"):
-        losses(Losses(), [pa.table({"epoch": [1]})])
+        losses(NoSettings(), [pa.table({"epoch": [1]})])
 
 
 def test_the_losses_of_the_last_epoch_and_the_gap_are_told_as_they_were_estimated() -> None:

@@ -22,10 +22,11 @@ from scipy.special import expit
 from tasks.audits.density.config import About, Density
 from tasks.audits.density.log_densities import Folds
 from tasks.audits.density.measures.distribution import Distribution, distribution
-from tasks.audits.density.measures.losses import Losses, losses
+from tasks.audits.density.measures.losses import losses
 from tasks.audits.density.measures.scores import SCORES, Check, Scores, check_epsilon, privacy, rows, scores
 from tasks.audits.density.memorization import terms
 from tasks.audits.density.trainings import trainings
+from tasks.contract.job import NoSettings
 from tasks.contract.measure import Tables
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
@@ -180,7 +181,7 @@ def test_what_trainings_say_is_scored(link: int) -> None:
     assert ({2}, {2}) == (set(table["trained_models"].to_pylist()), set(table["held_out_models"].to_pylist()))
     assert np.isfinite(column(table, "m")).all()
     assert [1, 2] == sorted(set(distribution(Distribution(models, (1, 2)), tables)["epoch"].to_pylist()))
-    assert [4] * 6 == losses(Losses(), tables)["n"].to_pylist()
+    assert [4] * 6 == losses(NoSettings(), tables)["n"].to_pylist()
 
 
 def test_the_highly_memorised_within_the_central_nine_tenths_are_counted() -> None:

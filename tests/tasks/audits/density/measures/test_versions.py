@@ -15,11 +15,11 @@ import pytest
 from tasks.audits.density.measures.distribution import Distribution, distribution
 from tasks.audits.density.measures.duplicates import Duplicates, duplicates
 from tasks.audits.density.measures.kernel_density import Kernel, kernel, points
-from tasks.audits.density.measures.losses import Losses, losses
+from tasks.audits.density.measures.losses import losses
 from tasks.audits.density.measures.neighbours import Neighbouring, Ratios, neighbours, ratios
 from tasks.audits.density.measures.outliers import Outliers, outliers
 from tasks.audits.density.measures.scores import Scores, scores
-from tasks.contract.job import marks
+from tasks.contract.job import NoSettings, marks
 from tasks.datasets.catalog import load
 from tests.tasks.audits.density import made_up
 
@@ -72,7 +72,7 @@ def total(table: pa.Table, floats: bool) -> float:
             distribution, 2, lambda: distribution(Distribution(MODELS, (1, 2), draws=6, seed=3), trainings()),
             242, True, 9672.83613773,
         ),
-        (losses, 1, lambda: losses(Losses(), trainings()), 6, True, 77868.37833707),
+        (losses, 1, lambda: losses(NoSettings(), trainings()), 6, True, 77868.37833707),
         (outliers, 2, lambda: outliers(Outliers(seed=3), [scored()]), 18, False, 97397.34998335),
         (neighbours, 1, near, 100, False, 834089.42673458),
         (ratios, 3, lambda: ratios(Ratios(), [scored(), near()]), 11, False, 7679.22329066),

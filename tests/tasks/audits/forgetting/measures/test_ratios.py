@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.forgetting.config import About
-from tasks.audits.forgetting.measures.ratios import DISTANCES, RATIOS, Distances, distances, ratios
+from tasks.audits.forgetting.measures.ratios import DISTANCES, RATIOS, distances, ratios
 from tasks.audits.forgetting.rho import SCORES, Score, ks, pairwise_distances
 from tasks.audits.forgetting.rho import ratio as rho
 from tasks.audits.forgetting.target import NamedTarget
+from tasks.contract.job import NoSettings
 from tasks.numerics.statistics import proportion
 from tests.tasks.audits.forgetting.small_run import CALIBRATION, CONFIG, INPUTS, NULL, QUERY, by
 from tests.tasks.audits.forgetting.summarised import Row, numbers, rows, setting
@@ -64,11 +65,11 @@ def test_missing_models_leave_out_what_they_would_have_held() -> None:
         assert row["ks"] > 0
     unasked = [table for table in INPUTS if table["model"][0].as_py() != "query"]
     assert 0 == ratios(CONFIG, unasked).num_rows
-    assert 0 == distances(Distances(), []).num_rows == ratios(CONFIG, []).num_rows
+    assert 0 == distances(NoSettings(), []).num_rows == ratios(CONFIG, []).num_rows
 
 
 def test_the_order_of_the_inputs_makes_no_difference() -> None:
-    for task, config in ((ratios, CONFIG), (distances, Distances())):
+    for task, config in ((ratios, CONFIG), (distances, NoSettings())):
         assert task(config, INPUTS).equals(task(config, INPUTS[::-1]))
 
 
@@ -135,7 +136,7 @@ def test_a_target_that_no_model_answered_for_has_a_row_of_no_models() -> None:
 
 
 def test_every_pair_with_a_query_model_has_its_distance_once() -> None:
-    table = distances(Distances(), INPUTS)
+    table = distances(NoSettings(), INPUTS)
     assert DISTANCES == table.schema
     rows = table.to_pylist()
     kinds = [(row["model"], row["target"]) for row in rows]

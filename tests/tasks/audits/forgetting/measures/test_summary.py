@@ -15,7 +15,8 @@ from tasks.audits.forgetting.measures.examples import Examples, examples
 from tasks.audits.forgetting.measures.fits import FITS
 from tasks.audits.forgetting.measures.power import Power, power
 from tasks.audits.forgetting.measures.query_confidences import COMMITMENT
-from tasks.audits.forgetting.measures.ratios import Distances, distances, ratios
+from tasks.audits.forgetting.measures.ratios import distances, ratios
+from tasks.contract.job import NoSettings
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
@@ -35,7 +36,7 @@ def tables() -> dict[str, pa.Table]:
     return {
         "decisions": decisions(DECIDED, CONTROLLED),
         "ratios": ratios(CONFIG, INPUTS),
-        "distances": distances(Distances(), INPUTS),
+        "distances": distances(NoSettings(), INPUTS),
         "power": power(Power(DECIDED), CONTROLLED),
         "baselines": baselines(Baselines(TARGETS), INPUTS),
         "fits": pa.Table.from_pylist([fitted], FITS),

@@ -13,9 +13,8 @@ from tasks.audits.relational.measures.linear import CURVES_MEASURE, PRIVATE_MEAS
 from tasks.audits.relational.trainings import Trainings
 from tasks.contract.job import Job
 from tasks.contract.measure import Measure, Tables
-from tasks.linear_memorization.gradient_flow import CURVES
+from tasks.linear_memorization.gradient_flow import CURVES, RECOVERY
 from tasks.linear_memorization.private import PRIVATE
-from tasks.linear_memorization.recovery import RECOVERY
 from tests.tasks.audits.relational.made_up import NUMERIC
 
 MEASURES = (CURVES_MEASURE, RECOVERY_MEASURE, PRIVATE_MEASURE)

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tasks.audits.relational.measures.questions import QUESTION_SCORES, QUESTIONS, NoSettings, Scoring, questions, score
+from tasks.audits.relational.measures.questions import QUESTION_SCORES, QUESTIONS, Scoring, questions, score
+from tasks.contract.job import NoSettings
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Question

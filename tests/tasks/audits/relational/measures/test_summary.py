@@ -12,10 +12,9 @@ from tasks.audits.relational.measures import MEASURES, summary
 from tasks.audits.relational.measures.repeats import REPEATS
 from tasks.contract.job import Inputs
 from tasks.contract.schemas import SUMMARY
-from tasks.linear_memorization.gradient_flow import Flow, curves
+from tasks.linear_memorization.gradient_flow import Flow, Recovery, curves, recovery
 from tasks.linear_memorization.private import private
 from tasks.linear_memorization.private_config import Private
-from tasks.linear_memorization.recovery import Recovery, recovery
 from tests.tasks.audits.relational.made_up import NUMERIC, counted, measured
 
 READ = [measure.name for measure in MEASURES if measure.rows is not None]
