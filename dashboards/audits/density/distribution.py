@@ -18,7 +18,7 @@ from dashboards.audits.density.observations import (
     format_share,
     robust_limits,
 )
-from dashboards.chart import Array, Axis, Chart, Figure, Layer, Panel, histogram, level, marks, upright
+from dashboards.chart import Array, Axis, Chart, Figure, Layer, Panel, axes_across, histogram, level, marks, upright
 from dashboards.summary import format_range
 from tasks.audits.density.highly_memorised import HIGH, highly_memorised_mask
 from tasks.audits.density.tail import LEVEL, alone
@@ -44,10 +44,10 @@ def distribution(seen: Observations, statistics: Statistics) -> Figure | None:
     n = max(len(values) for values in scores.values())
     edges = np.linspace(*limits, int(np.clip(1.5 * n**0.5, 12, BINS)) + 1)
     panels = []
-    for (score, values), box in zip(scores.items(), layout.stack(len(scores), PANEL), strict=True):
+    axes = axes_across(Axis("nats", limits, 6), len(scores))
+    for (score, values), across, box in zip(scores.items(), axes, layout.stack(len(scores), PANEL), strict=True):
         lines = [upright(0), upright(float(np.median(values)), MEDIAN)]
-        null, last = nulls[score], score == list(scores)[-1]
-        across = Axis("nats" if last else "", limits, 6, worded=last)
+        null = nulls[score]
         layers = [*kind_histograms(values, edges), *lines, *([] if null is None else [upright(null, NULL)])]
         panels.append(Panel(box, layers, x=across, y=Axis(most=4), title=SCORES[score]))
     height = PANEL * len(scores) + 2 * legend.ROW + 0.37

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pyarrow as pa
 from dashboards import drawing, legend
 from dashboards.audits.unique_feature.effects import GOLDEN
 from dashboards.audits.unique_feature.pairs import Array
-from dashboards.chart import Axis, Chart, Figure, Layer, line, marks, row_panel
+from dashboards.chart import Axis, Chart, Figure, Layer, annotation, line, marks, row_panel
 from dashboards.columns import integers
 from dashboards.layout import Rows
 from tasks.audits.unique_feature import population
@@ -95,12 +94,6 @@ def model_layers(model: RankedModel, y: float) -> Iterator[Layer]:
     yield marks([feature], [y], colour, "D", 6.5, zorder=3)
     words = f"{model.rank}, p {model.p_value:.2g}"
     yield annotation(words, (1.03, y), (0, 0), ("axes fraction", "data"), va="center")
-
-
-def annotation(words: str, at: tuple[float, float], offset: tuple[float, float], system: Any, **look: Any) -> Layer:
-    """Words beside the panel."""
-    place = {"xycoords": system, "textcoords": "offset points", "fontsize": drawing.TEXT - 1}
-    return lambda axes: axes.annotate(words, at, offset, **place, **look)
 
 
 def read_models(table: pa.Table) -> Iterator[RankedModel]:
