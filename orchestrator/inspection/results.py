@@ -22,8 +22,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits, resolve
 from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.fields import coerce, nearest
-from orchestrator.store import Store
-from orchestrator.store.listing import stored_keys
+from orchestrator.store import Store, atomic_write, stored_keys
 from tasks.contract.audit import UndeclaredAnswer
 from tasks.contract.certificate import Certificate
 from tasks.contract.verdict import Verdict
@@ -208,13 +207,10 @@ def write(table: pa.Table, out: str) -> None:
     writer = WRITERS.get(path.suffix)
     if writer is None:
         raise SpecError(f"--out {out}: a file must end in one of {', '.join(WRITERS)}")
-    aside = path.with_name(f".{os.getpid()}.{os.urandom(8).hex()}")
     try:
-        writer(table, aside)
-        os.replace(aside, path)
+        with atomic_write.put_in_place(path) as draft:
+            writer(table, draft)
     except OSError as error:
-        with suppress(OSError):
-            aside.unlink()
         raise EngramError(f"cannot write {path}: {os.strerror(error.errno) if error.errno else error}") from None
 
 

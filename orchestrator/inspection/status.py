@@ -16,8 +16,7 @@ from orchestrator.run_folder import notes, other_runs
 from orchestrator.run_folder.journal import ENDS, Journal, MergedLog
 from orchestrator.run_folder.progress import Event
 from orchestrator.spec.fields import nearest
-from orchestrator.store import Store, lease
-from orchestrator.store.listing import stored_keys
+from orchestrator.store import Store, lease, stored_keys
 
 WORST = ("unreadable", "running", "paused", "interrupted", "failed", "finished")
 
