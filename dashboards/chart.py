@@ -235,7 +235,7 @@ def annotation(
     words: str, at: tuple[float, float], offset: tuple[float, float] = (0, 0), system: Any = "data", **look: Any
 ) -> Layer:
     """Words at a point of one of matplotlib's coordinate systems, so many points beside it."""
-    place: Look = {"xycoords": system, "textcoords": "offset points", "fontsize": drawing.TEXT - 1}
+    place: dict[str, Any] = {"xycoords": system, "textcoords": "offset points", "fontsize": drawing.TEXT - 1}
     return lambda axes: axes.annotate(words, at, offset, **place | look)
 
 

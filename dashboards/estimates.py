@@ -157,7 +157,6 @@ def axis_length(rows: Sequence[Row]) -> float:
 
 
 def panel_rows(panel: Sequence[Metric]) -> list[Row]:
-    """The rows of all metrics of a panel."""
     return [row for _, of_metric in panel for row in of_metric]
 
 

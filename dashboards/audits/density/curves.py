@@ -75,7 +75,6 @@ def learning_curve(statistics: Statistics) -> Figure | None:
 
 
 def learning_curve_caption(curves: Curves, nulls: Nulls) -> str:
-    """The caption of the scores by epoch."""
     n = max(course.n for of_score in curves.values() for course in of_score.values())
     shade = (
         f"Shade: 95 % intervals by the jackknife over {n} repetitions. " if n > 1 else "One repetition: no intervals. "

@@ -82,7 +82,6 @@ def kind_histograms(values: Array, edges: Array) -> list[Layer]:
 
 
 def distribution_caption(scores: dict[str, Array], limits: tuple[float, float], nulls: dict[str, float | None]) -> str:
-    """The caption of the distribution."""
     beyond = {score: describe_outside(values, limits) for score, values in scores.items()}
     cut = "; ".join(f"{SCORES[score]}: {words}" for score, words in beyond.items() if words)
     null = (
@@ -102,7 +101,6 @@ def distribution_caption(scores: dict[str, Array], limits: tuple[float, float], 
 
 
 def describe_distribution(score: str, values: Array, statistics: Statistics, null: float | None) -> str:
-    """The distribution of a score in words."""
     followed = statistics.curve(score, "median")
     median = drawing.format_number(float(np.median(values))) if followed is None else followed.describe()
     least, high, most = (drawing.format_number(float(value)) for value in np.quantile(values, (0, HIGH, 1)))
@@ -159,7 +157,6 @@ def significance(seen: Observations, dependent: bool = False) -> Figure | None:
 
 
 def significance_caption(p: Array, dependent: bool) -> str:
-    """The caption of the p-values and of the shares."""
     n, smallest = len(p), float(p.min())
     needed = math.ceil(smallest / alone(n, dependent))
     procedure = "Benjamini-Yekutieli" if dependent else "Benjamini-Hochberg"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -47,18 +47,15 @@ class Cell:
         return drawing.SERIES[self.place]
 
 
-def compare_cells(run: Run) -> Iterator[Figure]:
+def compare_cells(run: Run) -> Iterable[Figure | None]:
     """Figures that compare the cells; their spreads alone if there are too many for lines."""
     what, names, _ = name_cells(run)
     cells = [Cell(name, cell, at) for at, (name, cell) in enumerate(zip(names, run.cells, strict=False))]
     if not cells:
-        return
-    drawn = (
-        (compare_densities(cells, what), compare_learning_curves(cells, what), compare_losses(cells, what))
-        if len(cells) <= LINES
-        else (compare_spreads(cells, what),)
-    )
-    yield from (figure for figure in drawn if figure is not None)
+        return ()
+    if len(cells) > LINES:
+        return (compare_spreads(cells, what),)
+    return compare_densities(cells, what), compare_learning_curves(cells, what), compare_losses(cells, what)
 
 
 def compare_densities(cells: list[Cell], what: str) -> Figure | None:

@@ -119,7 +119,6 @@ def read_models(table: pa.Table) -> Iterator[RankedModel]:
 
 
 def figure_caption(models: Sequence[RankedModel]) -> str:
-    """The caption of the figure."""
     sizes = sorted({len(model.scores) - 1 for model in models})
     others = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     labels = {model.label is None for model in models}

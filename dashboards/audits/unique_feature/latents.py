@@ -74,7 +74,6 @@ def unit_panels(panels: Panels, top: float) -> Iterator[Panel]:
 
 
 def figure_caption(models: dict[str, int], seeds: int) -> str:
-    """The caption of the figure."""
     count = " and ".join(f"{n} {kind} model{'s'[: n > 1]}" for kind, n in models.items())
     same = (
         "The models share one training seed, so a unit is comparable from model to model. "
