@@ -228,7 +228,7 @@ def line_layers(lines: Collection[Sequence[Cell]], name: Name, across: SweepAxis
     for index, ((colour, marker, dash), of_line) in enumerate(zip(drawing.SERIES, lines, strict=False)):
         there = sorted((cell for cell in of_line if drawable(cell, name)), key=across.index)
         x = np.array([across.index(cell) for cell in there]) + (index - (len(lines) - 1) / 2) * 0.09
-        look = {"marker": marker, "linestyle": dash if across.joined else "none", "linewidth": 1.2}
+        look: dict[str, Any] = {"marker": marker, "linestyle": dash if across.joined else "none", "linewidth": 1.2}
         yield estimate_marks(x, [cell.rows[name] for cell in there], colour, **look)
     cells = [cell for of_line in lines for cell in of_line if drawable(cell, name)]
     nulls = {(across.index(cell), cell.rows[name]["null"]) for cell in cells if finite(cell.rows[name]["null"])}
