@@ -129,10 +129,8 @@ def answer(journal: Journal, store: Store) -> Verdict | None:
 
 def effect_unit(journal: Journal) -> str:
     """The unit of the number by which runs of its audit are compared; empty where the audit does not say."""
-    try:
-        effect = audits.find(journal.about()["audit"]).audit.compared
-    except EngramError:
-        return ""
+    registered = audits.find_installed(journal.about()["audit"])
+    effect = None if registered is None else registered.audit.compared
     return "" if effect is None else effect.unit
 
 
@@ -165,14 +163,11 @@ def certificate(journal: Journal, store: Store) -> Certificate | None:
 def _judge_run(journal: Journal, store: Store, judge: Callable[[RegisteredAudit, Any, pa.Table], T | None]) -> T | None:
     """What an audit says of the run's config and summary; None where it says nothing."""
     about = journal.about()
-    if "cells" in about:
-        return None
-    try:
-        registered = audits.find(about["audit"])
-    except EngramError:
+    registered = None if "cells" in about else audits.find_installed(about["audit"])
+    if registered is None or registered.audit.verdict is None:
         return None
     table = summary(journal, store).table
-    if registered.audit.verdict is None or not table.num_rows:
+    if not table.num_rows:
         return None
     try:
         return judge(registered, coerce(about["config"], registered.audit.config, "config"), table)

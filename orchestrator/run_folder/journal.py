@@ -113,6 +113,10 @@ class Journal:
         if "cells" not in self.about():
             self._plan()
 
+    def parts(self) -> list[Journal]:
+        """The runs of a sweep, or of a search's trials; of a run itself."""
+        return [self.sibling(name) for name in self.about().get("cells", ())] or [self]
+
     def sibling(self, run: str) -> Journal:
         """The journal of another run of the same store, such as a sweep's cell, with the same `disclose`."""
         return Journal(self.folder.with_name(run), self._disclose)
