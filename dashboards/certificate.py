@@ -16,7 +16,7 @@ from dashboards.run import Run
 from dashboards.signs import badge
 from orchestrator.inspection import page_seal
 from orchestrator.inspection.page_seal import AuditedItem, ResultTable
-from orchestrator.quantities import format_count
+from orchestrator.quantities import format_count, format_size
 from tasks.contract.certificate import Certificate, Finding
 
 BY_THEMSELVES = 3  # findings that are shown one by one; more stand in a table
@@ -25,7 +25,6 @@ MASKED = (
     "What stands in angle brackets is masked here. Whoever ran the audit holds it, in the folder of the run, and can "
     "write a page that shows it."
 )
-UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def present_finding(finding: Finding, sign: Markup) -> ShownFinding:
 def _thing_row(thing: AuditedItem) -> AuditedRow:
     if thing.embedded:  # its file's date is that of the installation
         return AuditedRow(thing.what, thing.name, thing.digest, "embedded: comes with the program", "")
-    size = "" if thing.size is None else _bytes(thing.size)
+    size = "" if thing.size is None else format_size(thing.size)
     return AuditedRow(thing.what, thing.name, thing.digest, size, _day(thing.modified))
 
 
@@ -89,15 +88,6 @@ def _table_row(table: ResultTable, of_sweep: bool) -> AuditedRow:
     parts = format_count(table.stored, "result")
     size = parts if table.stored == table.planned else f"{table.stored} of {format_count(table.planned, 'result')}"
     return AuditedRow("result", name, table.digest, size, _day(table.finished))
-
-
-def _bytes(size: int) -> str:
-    """A size in bytes, to three digits in its unit."""
-    power = 0
-    value = float(size)
-    while value >= 1000 and power < len(UNITS) - 1:
-        value, power = value / 1000, power + 1
-    return f"{size:,} bytes" if not power else f"{value:.3g} {UNITS[power]}"
 
 
 def _day(stamp: str | None) -> str:

@@ -7,7 +7,7 @@ draws its layers in order and then sets its axes. Boxes are in inches from the l
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dashboards import drawing, legend
 from dashboards.layout import Box, Rows
+from dashboards.summary import Row
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -58,6 +59,11 @@ class Axis:
     grid: bool = True  # of an axis across
     worded: bool = True  # tick labels are shown
     log: Sequence[float] | None = None
+
+
+def axes_across(axis: Axis, count: int) -> list[Axis]:
+    """The x axis of each of so many panels below one another, in words below the lowest alone."""
+    return [replace(axis, label="", worded=False)] * (count - 1) + [axis]
 
 
 @dataclass(frozen=True)
@@ -175,11 +181,33 @@ def marks(x: ArrayLike, y: ArrayLike, colour: str, marker: str, size: float, **l
 
 
 def intervals(
-    places: ArrayLike, low: ArrayLike, high: ArrayLike, colour: str, width: float = 1.8, level: bool = False
+    places: ArrayLike,
+    low: ArrayLike,
+    high: ArrayLike,
+    colour: str,
+    width: float = 1.8,
+    level: bool = False,
+    **look: Any,
 ) -> Layer:
     """A bar from low to high at each place, upright or `level`, as one path."""
     x, y = drawing.segment_path(places, low, high)
-    return line(*((y, x) if level else (x, y)), colour, linewidth=width, solid_capstyle="butt")
+    return line(*((y, x) if level else (x, y)), colour, linewidth=width, solid_capstyle="butt", **look)
+
+
+def estimate_marks(
+    places: ArrayLike, rows: Sequence[Row], colour: str, width: float = 1.8, level: bool = False, **look: Any
+) -> Layer:
+    """The estimates of rows of a summary at these places, or if `level` heights, with the intervals that they have."""
+    at = np.asarray(places, np.float64)
+    value, *ends = (np.array([row[name] for row in rows], np.float64) for name in ("estimate", "low", "high"))
+    whole = np.isfinite(ends).all(axis=0)
+
+    def draw(axes: Axes) -> None:
+        if whole.any():
+            intervals(at[whole], ends[0][whole], ends[1][whole], colour, width, level)(axes)
+        line(*((value, at) if level else (at, value)), colour, **look)(axes)
+
+    return draw
 
 
 def area(x: ArrayLike, low: ArrayLike, high: ArrayLike, colour: str, **look: Any) -> Layer:
@@ -201,6 +229,14 @@ def span(low: float, high: float, colour: str, across: bool = False) -> Layer:
     """The whole panel from one value to another, behind everything: values of the x axis, or with `across` of y."""
     look: Look = {"color": drawing.light(colour), "linewidth": 0, "zorder": 0}
     return lambda axes: (axes.axhspan if across else axes.axvspan)(low, high, **look)
+
+
+def annotation(
+    words: str, at: tuple[float, float], offset: tuple[float, float] = (0, 0), system: Any = "data", **look: Any
+) -> Layer:
+    """Words at a point of one of matplotlib's coordinate systems, so many points beside it."""
+    place: dict[str, Any] = {"xycoords": system, "textcoords": "offset points", "fontsize": drawing.TEXT - 1}
+    return lambda axes: axes.annotate(words, at, offset, **place | look)
 
 
 def histogram(counts: ArrayLike, edges: ArrayLike, colour: str, width: float = 1.2) -> Layer:
@@ -227,5 +263,10 @@ def row_panel(rows: Rows, layers: Sequence[Layer], across: Axis, margin: float =
         layers,
         x=across,
         y=Axis(limits=(-margin, len(rows.names) - 1 + margin)),
-        finish=(lambda axes: axes.set_yticks(rows.y, rows.names, color=drawing.light("ink")), drawing.hide_y_axis),
+        finish=(row_names(rows.y, rows.names), drawing.hide_y_axis),
     )
+
+
+def row_names(y: ArrayLike, names: Sequence[str]) -> Layer:
+    """The names of rows at these heights, beside the panel."""
+    return lambda axes: axes.set_yticks(y, names, color=drawing.light("ink"))

@@ -11,8 +11,7 @@ from dashboards.provenance import Provenance
 from dashboards.run import Run, open_run
 from orchestrator.inspection.compare import Comparison, Difference, Pair, compare
 from orchestrator.inspection.disclosure import Disclosure
-from orchestrator.store import Store
-from orchestrator.store.listing import stored_keys
+from orchestrator.store import Store, stored_keys
 
 
 def draw(store: Store, runs: tuple[str, str], path: Path) -> None:

@@ -95,10 +95,8 @@ def command(run: Run) -> str | None:
 
 def documentation(run: Run) -> list[tuple[bool, str]]:
     """The paragraphs of the documentation of the audit's module, each with whether it is preformatted."""
-    try:
-        words = audits.find(run.audit).documentation
-    except EngramError:
-        return []
+    registered = audits.find_installed(run.audit)
+    words = "" if registered is None else registered.documentation
     parts = [part.strip("\n") for part in words.split("\n\n")]
     laid_out = [any(line.startswith("    ") for line in part.splitlines()) for part in parts]
     return [(is_laid_out, textwrap.dedent(part)) for is_laid_out, part in zip(laid_out, parts, strict=True) if part]

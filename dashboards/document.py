@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import base64
-import os
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from dashboards import glyph, numbers, signs
+from dashboards import numbers, signs
 from dashboards.chart import Figure
 from dashboards.drawing import PALETTE
 from dashboards.gallery import PRINTED
 from orchestrator.quantities import format_count
+from orchestrator.store import atomic_write
 from orchestrator.store.provenance import versions
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -41,13 +41,13 @@ def render(template: str, **context: Any) -> str:
         "counted": format_count,
         "sample": numbers.sample,
         "short": numbers.short,
-        "glyph": glyph.glyph,
+        "glyph": signs.glyph,
         "base64": lambda data: base64.b64encode(data).decode(),
     }
     environment.globals |= {
         "zip": zip,
         "badge_of": signs.badge,
-        "glyph": glyph.glyph,
+        "glyph": signs.glyph,
         "light": colours(False),
         "dark": colours(True),
         "printed_records": PRINTED,
@@ -58,12 +58,8 @@ def render(template: str, **context: Any) -> str:
 
 def write(path: Path, text: str) -> None:
     """Write the file atomically; OSError if it cannot be written."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with atomic_write.put_in_place(path) as draft:
+        draft.write_text(text, encoding="utf-8")
 
 
 def inline(figure: Figure) -> Markup:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import accumulate, chain
 from typing import Any
 
+import numpy as np
+
 from dashboards import drawing, legend
-from dashboards.chart import Figure
+from dashboards.chart import (
+    Axis,
+    Chart,
+    Figure,
+    Layer,
+    Panel,
+    annotation,
+    estimate_marks,
+    intervals,
+    line,
+    marks,
+    row_names,
+)
 from dashboards.layout import left_out_note
 from dashboards.summary import LETTERS, Row, finite, fit_words, row_label, words
 
@@ -38,13 +53,15 @@ def estimates(rows: Sequence[Row]) -> Iterator[Figure]:
     yield from forests(published, "published", REPEATED)
 
 
-def forests(rows: Sequence[Row], name: str, title: str) -> Iterator[Figure]:
-    """Forest plots of these rows, as many as pages must hold them."""
+def forests(
+    rows: Sequence[Row], name: str, title: str, describe: Callable[[Row], str] | None = None
+) -> Iterator[Figure]:
+    """Forest plots of these rows, as many as pages must hold them, each with its own rows in words."""
     pages = paginate(group_by_scale(group_by_metric(rows[:MOST])))
     left_out = left_out_note(min(MOST, len(rows)), len(rows), "rows")
     for number, panels in enumerate(pages, 1):
         of_several = f" Figure {number} of {len(pages)}." if len(pages) > 1 else ""
-        yield forest(panels, f"{name}-{number}" if number > 1 else name, title, of_several + left_out)
+        yield forest(panels, f"{name}-{number}" if number > 1 else name, title, of_several + left_out, describe)
 
 
 def paginate(panels: Sequence[Sequence[Metric]]) -> list[list[Sequence[Metric]]]:
@@ -75,33 +92,28 @@ def figure_height(panels: Sequence[Sequence[Metric]]) -> float:
     return LEGEND + sum(panel_height(panel) + FOOT for panel in panels)
 
 
-def forest(panels: Sequence[Sequence[Metric]], name: str, title: str, note: str = "") -> Figure:
+def forest(
+    panels: Sequence[Sequence[Metric]],
+    name: str,
+    title: str,
+    note: str = "",
+    describe: Callable[[Row], str] | None = None,
+) -> Figure:
     """Dots with 95 % intervals, each metric below its name; metrics of about the same size share a scale."""
-    shown = [row for panel in panels for _, of_metric in panel for row in of_metric]
+    shown = [row for panel in panels for row in panel_rows(panel)]
     units = sorted({str(row["unit"]) for row in shown if row["unit"]})
-    hollow = HOLLOW if any(finite(row["published"]) for row in shown) else ""
-    logarithmic = any(wide_apart([row for _, of_metric in panel for row in of_metric]) for panel in panels)
-    scales = LOGARITHMIC if logarithmic else "Scales differ."
+    published = any(finite(row["published"]) for row in shown)
+    scales = LOGARITHMIC if any(wide_apart(panel_rows(panel)) for panel in panels) else "Scales differ."
     caption = (
         "Dot: estimate. Line: its 95 % interval, hidden where narrower than the dot. Tick: what the estimate is where "
-        f"nothing is memorised. {hollow}{scales} Sampling unit: {', '.join(units) or 'unknown'}.{note}"
+        f"nothing is memorised. {HOLLOW if published else ''}{scales} "
+        f"Sampling unit: {', '.join(units) or 'unknown'}.{note}"
     )
-    return Figure(name, title, caption, " ".join(describe_row(row) for row in shown), draw_panels(panels, name))
-
-
-def draw_panels(panels: Sequence[Sequence[Metric]], name: str) -> str:
-    """The panels as SVG, from the top down."""
+    alt = " ".join(map(describe or describe_row, shown))
     height = figure_height(panels)
-    figure = drawing.canvas(height)
-    top = height - LEGEND
-    for panel in panels:
-        tall = panel_height(panel)
-        axes = drawing.add_axes(figure, LABELS, top - tall, drawing.WIDTH - LABELS - 0.2, tall)
-        draw_metrics(axes, panel, tall / ROW)
-        top -= tall + FOOT
-    published = any(finite(row["published"]) for panel in panels for _, of_metric in panel for row in of_metric)
-    legend.add_above(figure, legend_entries(published), 3)
-    return drawing.svg(figure, name)
+    tops = accumulate((panel_height(panel) + FOOT for panel in panels), initial=LEGEND)
+    drawn = [metrics_panel(panel, height - top) for panel, top in zip(panels, tops, strict=False)]
+    return Chart(name, title, caption, alt, height, drawn, legend_entries(published), columns=3).figure()
 
 
 def group_by_metric(rows: Sequence[Row]) -> list[Metric]:
@@ -144,47 +156,58 @@ def axis_length(rows: Sequence[Row]) -> float:
     return max(values(rows)) - min(values(rows))
 
 
-def draw_metrics(axes: Any, panel: Sequence[Metric], rows: float) -> None:
-    """The metrics of a panel from the top down, each below its name."""
-    y, labels = rows - 0.5, {}
+def panel_rows(panel: Sequence[Metric]) -> list[Row]:
+    return [row for _, of_metric in panel for row in of_metric]
+
+
+def metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
+    """The metrics from `top` inches down, each below its name; the axis is logarithmic if they are far apart."""
+    tall, shown = panel_height(panel), panel_rows(panel)
+    y, labels = tall / ROW - 0.5, {}
+    headings = []
     for metric, of_metric in panel:
         y -= 0.15
         place = (-LABELS * 72 + 6, y)
-        axes.annotate(metric, place, xycoords=("axes points", "data"), va="center", fontweight="bold")
+        headings.append(
+            annotation(
+                metric, place, system=("axes points", "data"), va="center", fontweight="bold", fontsize=drawing.TEXT
+            )
+        )
         y -= 0.15
-        for row, label in zip(of_metric, row_labels(of_metric), strict=True):
+        for label in row_labels(of_metric):
             y -= 1
             labels[y] = label
-            draw_row(axes, row, y)
         y -= 1
-    axes.set_ylim(-0.5, rows - 0.5)
-    set_x_axis(axes, [row for _, of_metric in panel for row in of_metric])
-    axes.set_yticks(list(labels), list(labels.values()), color=drawing.light("ink"))
-    drawing.hide_y_axis(axes)
-    axes.tick_params(length=0)
+    wide = wide_apart(shown)
+    limits = drawing.padded_limits([value for value in values(shown) if value > 0 or not wide])
+    positive = [value for row in shown for value in (row["estimate"], row["published"]) if finite(value)]
+    set_log_axis = [partial(drawing.set_log_x_axis, values=positive, most=5)] if wide else []
+    return Panel(
+        (LABELS, top - tall, drawing.WIDTH - LABELS - 0.2, tall),
+        [*headings, *forest_layers(list(labels), shown)],
+        Axis(limits=limits, most=4),
+        Axis(limits=(-0.5, tall / ROW - 0.5)),
+        finish=[
+            *set_log_axis,
+            row_names(list(labels), list(labels.values())),
+            drawing.hide_y_axis,
+            lambda axes: axes.tick_params(length=0),
+        ],
+    )
 
 
-def set_x_axis(axes: Any, rows: Sequence[Row]) -> None:
-    """Set an x axis that holds these rows, logarithmic if they are far apart."""
-    wide = wide_apart(rows)
-    axes.set_xlim(*drawing.padded_limits([value for value in values(rows) if value > 0 or not wide]))
-    drawing.set_ticks(axes, across=4)
-    if wide:
-        positive = [value for row in rows for value in (row["estimate"], row["published"]) if finite(value)]
-        drawing.set_log_x_axis(axes, positive, most=5)
-
-
-def draw_row(axes: Any, row: Row, y: float) -> None:
-    """The null as a tick, the interval as a line, the estimate as a dot and the published value as a diamond."""
-    accent = drawing.light("accent")
-    if finite(row["null"]):
-        axes.plot([row["null"]] * 2, [y - 0.38, y + 0.38], color=drawing.light("muted"), linewidth=1.6)
-    if finite(row["low"]) and finite(row["high"]):
-        axes.plot([row["low"], row["high"]], [y, y], color=accent, linewidth=1.8, solid_capstyle="butt")
-    axes.plot([row["estimate"]], [y], "o", markersize=5.5, color=accent)
-    if finite(row["published"]):
-        axes.plot([row["estimate"], row["published"]], [y, y], color=drawing.light("muted"), linewidth=0.8, zorder=1)
-        axes.plot([row["published"]], [y], "D", markersize=5.5, color=drawing.light("ink"), markerfacecolor="none")
+def forest_layers(heights: Sequence[float], rows: Sequence[Row]) -> Iterator[Layer]:
+    """The nulls as ticks, the intervals as lines, the estimates as dots and the published values as diamonds."""
+    at = np.array(heights)
+    null, estimate, published = (
+        np.array([row[name] if finite(row[name]) else np.nan for row in rows])
+        for name in ("null", "estimate", "published")
+    )
+    yield line(*drawing.segment_path(null, at - 0.38, at + 0.38), "muted", linewidth=1.6)
+    yield estimate_marks(at, rows, "accent", level=True, marker="o", markersize=5.5, linestyle="none")
+    if np.isfinite(published).any():
+        yield intervals(at, estimate, published, "muted", 0.8, level=True, zorder=1)
+        yield marks(published, at, "ink", "D", 5.5, markerfacecolor="none")
 
 
 def legend_entries(published: bool) -> list[Any]:
@@ -211,11 +234,16 @@ def row_labels(rows: Sequence[Row]) -> list[str]:
     ]
 
 
+def format_ends(row: Row) -> str:
+    """The ends of the row's interval in words, as they follow its estimate; empty without one."""
+    if not (finite(row["low"]) and finite(row["high"])):
+        return ""
+    return f", {drawing.format_number(row['low'])} to {drawing.format_number(row['high'])}"
+
+
 def describe_row(row: Row) -> str:
     """The row in words, for readers who cannot see the figure."""
-    words = f"{row['metric']} ({row_label(row)}): {drawing.format_number(row['estimate'])}"
-    if finite(row["low"]) and finite(row["high"]):
-        words += f", {drawing.format_number(row['low'])} to {drawing.format_number(row['high'])}"
+    words = f"{row['metric']} ({row_label(row)}): {drawing.format_number(row['estimate'])}{format_ends(row)}"
     if finite(row["null"]):
         words += f", null {drawing.format_number(row['null'])}"
     if finite(row["published"]):

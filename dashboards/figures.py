@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from dashboards import audits, drawing
 from dashboards.chart import Figure
 from dashboards.estimates import estimates
@@ -18,7 +20,11 @@ def figures(run: Run) -> list[Figure]:
             return list(pareto_front(run))
         own = audits.find(run.audit)
         if run.cells:
-            together = list(own.sweep(run)) if own is not None and hasattr(own, "sweep") else []
-            return [*sweep(run), *together, *repetition(run)]
-        drawn = list(own.figures(run)) if own is not None and hasattr(own, "figures") else []
-        return [*drawn, *estimates(run.summary)]
+            return [*sweep(run), *drawn_figures(own, "sweep", run), *repetition(run)]
+        return [*drawn_figures(own, "figures", run), *estimates(run.summary)]
+
+
+def drawn_figures(own: ModuleType | None, name: str, run: Run) -> list[Figure]:
+    """The figures that the function of this name in an audit's module draws; none without it."""
+    draw = getattr(own, name, None)
+    return [] if draw is None else [figure for figure in draw(run) if figure is not None]

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from dashboards import configuration
 from dashboards.run import Run
-from orchestrator.errors import EngramError
 from orchestrator.spec import audits
 from tasks.datasets.records import ID, Records
 
@@ -119,10 +118,8 @@ def record_gallery(run: Run, show_images: bool) -> Gallery | None:
     Records are the user's own: without `show_images` there is a note in their place.
     """
     names = [data.name for data in configuration.data_sets(run) if data.name.startswith(KIND)]
-    try:
-        handout = audits.find(run.audit).audit.handout
-    except EngramError:
-        return None
+    registered = audits.find_installed(run.audit)
+    handout = None if registered is None else registered.audit.handout
     if handout is None or not names:
         return None
     if not show_images:

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from dashboards.run import Run
 from orchestrator.inspection import status
 from orchestrator.quantities import jsonable
-from orchestrator.store.listing import stored_keys
+from orchestrator.store import stored_keys
 
 MOST = 1000  # rows that are shown
 

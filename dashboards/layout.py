@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dashboards import drawing
 from dashboards.summary import fit_words
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Box = tuple[float, float, float, float]  # left, bottom, width and height in inches from the figure's lower left corner
 LEFT, RIGHT = 0.75, 0.2  # inches beside the axes
@@ -30,16 +25,6 @@ def wide_box(bottom: float, height: float) -> Box:
 def stack(count: int, panel: float, gap: float = 0.4, foot: float = 0.5) -> list[Box]:
     """Boxes below one another, the uppermost first: `panel` inches from one to the next, `gap` of them between."""
     return [wide_box(foot + panel * (count - 1 - at), panel - gap) for at in range(count)]
-
-
-def wide_axes(figure: Figure, bottom: float, height: float) -> Axes:
-    """Axes across the page, in inches from the figure's lower edge."""
-    return drawing.add_axes(figure, *wide_box(bottom, height))
-
-
-def stack_axes(figure: Figure, count: int, panel: float, gap: float = 0.4, foot: float = 0.5) -> list[Axes]:
-    """Axes below one another, in the boxes of `stack`."""
-    return [drawing.add_axes(figure, *box) for box in stack(count, panel, gap, foot)]
 
 
 @dataclass(frozen=True)

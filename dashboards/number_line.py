@@ -38,7 +38,6 @@ def number_line(line: NumberLine) -> Markup:
 
 
 def legend_entries(line: NumberLine) -> list[Entry]:
-    """The legend of the line."""
     told = [Entry("estimate", f"{_format_value(line, line.estimate)}: what was found")]
     if line.low is not None and line.high is not None:
         told.append(

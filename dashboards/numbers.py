@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from dashboards.summary import read_setting
 from orchestrator import rounding
-from orchestrator.quantities import format_count
+from orchestrator.quantities import format_count, format_size
 
 
 def number(value: Any) -> Markup:
@@ -84,15 +84,8 @@ def duration(seconds: float) -> str:
 
 
 def size(count: int | None) -> Markup:
-    """A number of bytes in the largest unit of which there is one, with three digits; empty for None."""
-    if count is None:
-        return Markup("")
-    value, unit = float(count), "bytes"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if value < 1000:
-            break
-        value, unit = value / 1000, larger
-    return Markup('<data value="{}">{:.3g} {}</data>').format(count, value, unit)
+    """A number of bytes; empty for None."""
+    return Markup("") if count is None else Markup('<data value="{}">{}</data>').format(count, format_size(count))
 
 
 def moment(stamp: str) -> Markup:

@@ -30,9 +30,8 @@ from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.inspection.pages import PAGE, PRIVATE_PAGE
 from orchestrator.inspection.search_results import QUESTION
 from orchestrator.quantities import format_count
-from orchestrator.store import Store
+from orchestrator.store import Store, stored_keys
 from orchestrator.store.failure_log import FailureLog
-from orchestrator.store.listing import stored_keys
 from tasks.contract.schemas import SUMMARY
 
 FAILURES = 20  # whose tracebacks are shown

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import Any
 
 from dashboards import drawing, layout, legend
-from dashboards.chart import Figure
+from dashboards.chart import Axis, Chart, Figure, Layer, Panel, annotation, level, line
 from dashboards.run import Run
 from dashboards.summary import shorten
 from orchestrator.inspection import search_results
 from orchestrator.inspection.search_results import FRESH, START, SearchResults, value
 from tasks.contract.objectives import Objective
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 HEIGHT = 3.9  # inches of the axes with their labels
 LETTERS = 44  # of an axis
 Value = Mapping[str, Any]
+Limits = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -72,29 +71,30 @@ def pareto_front(run: Run) -> Iterator[Figure]:
     start = next((point for point in there if point.kind == "start"), None)
     least = None if start is None else start.utility["estimate"] - utility.sign * search.settings["give_up"]
     kinds = [kind for kind in LOOKS if any(point.kind == kind for point in there)]
-    words = [LOOKS[kind].words for kind in kinds]
-    room = legend.height(len(words) + (least is not None))
-    figure = drawing.canvas(HEIGHT + room)
-    axes = layout.wide_axes(figure, 0.55, HEIGHT - 0.65)
-    set_limits(axes, there, memorization, utility, least)
-    draw_front_line(axes, [point for point in there if point.kind == "front" or point.label in front_labels(search)])
-    if least is not None:
-        axes.axhline(least, **ALLOWED)
-    for point in sorted(there, key=lambda each: kinds.index(each.kind)):
-        draw_trial(axes, point)
-    number_trials(axes, [point for point in there if point.kind in NUMBERED])
-    axes.set_xlabel(shorten(f"{memorization.name}, {memorization.unit} ({memorization.better} is better)", LETTERS))
-    axes.set_ylabel(shorten(f"{utility.name}, {utility.unit}", LETTERS - 8))
     entries = [legend_entry(kind) for kind in kinds]
     entries += [] if least is None else [legend.line("least utility that is allowed", **ALLOWED)]
-    legend.add_above(figure, entries)
-    yield Figure(
+    across, up = axis_limits(there, memorization, utility, least)
+    x_label = f"{memorization.name}, {memorization.unit} ({memorization.better} is better)"
+    panel = Panel(
+        layout.wide_box(0.55, HEIGHT - 0.65),
+        [
+            front_line([point for point in there if point.kind == "front" or point.label in front_labels(search)]),
+            *([] if least is None else [level(least, ALLOWED)]),
+            *chain.from_iterable(map(trial_layers, sorted(there, key=lambda each: kinds.index(each.kind)))),
+            *trial_numbers([point for point in there if point.kind in NUMBERED], across, up),
+        ],
+        Axis(shorten(x_label, LETTERS), across),
+        Axis(shorten(f"{utility.name}, {utility.unit}", LETTERS - 8), up),
+    )
+    yield Chart(
         "front",
         "What does it cost to memorise less?",
         figure_caption(search, utility, least),
         " ".join(describe_point(point, memorization, utility) for point in there),
-        drawing.svg(figure, "front"),
-    )
+        HEIGHT + legend.height(len(entries)),
+        [panel],
+        entries,
+    ).figure()
 
 
 def points(search: SearchResults) -> list[Point]:
@@ -125,58 +125,60 @@ def front_labels(search: SearchResults) -> set[str]:
     return {"start" if row["trial"] == START else f"{row['trial']}" for row in search.trials if row["front"]}
 
 
-def set_limits(
-    axes: Axes, there: Sequence[Point], memorization: Objective, utility: Objective, least: float | None
-) -> None:
-    """Set limits that hold all estimates, and the intervals of all that is not faint; better is left, and up."""
+def axis_limits(
+    there: Sequence[Point], memorization: Objective, utility: Objective, least: float | None
+) -> tuple[Limits, Limits]:
+    """Limits across and up that hold all estimates, and the intervals of all that is not faint.
+
+    Better is left, and up.
+    """
     strong = [point for point in there if point.kind not in FAINT] or there
     x = [point.memorization["estimate"] for point in there] + interval_ends([point.memorization for point in strong])
     y = [point.utility["estimate"] for point in there] + interval_ends([point.utility for point in strong])
     left, right = drawing.padded_limits(x)
     low, high = drawing.padded_limits([*y, *([] if least is None else [least])])
-    axes.set_xlim(*((left, right) if memorization.better == "lower" else (right, left)))
-    axes.set_ylim(*((low, high) if utility.better == "higher" else (high, low)))
-    drawing.set_ticks(axes)
+    return (
+        (left, right) if memorization.better == "lower" else (right, left),
+        (low, high) if utility.better == "higher" else (high, low),
+    )
 
 
 def interval_ends(values: Sequence[Value]) -> list[float]:
     return [each[name] for each in values for name in ("low", "high") if each[name] is not None]
 
 
-def draw_front_line(axes: Axes, front: Sequence[Point]) -> None:
+def front_line(front: Sequence[Point]) -> Layer:
     """A thin line along the front, by what is memorised."""
     ordered = sorted(
         (point for point in front if not point.kind.startswith("fresh")), key=lambda each: each.memorization["estimate"]
     )
     x, y = ([getattr(point, name)["estimate"] for point in ordered] for name in ("memorization", "utility"))
-    axes.plot(x, y, color=drawing.light("accent"), linewidth=1.0, linestyle=(0, (2, 2)))
+    return line(x, y, "accent", linewidth=1.0, linestyle=(0, (2, 2)))
 
 
-def draw_trial(axes: Axes, point: Point) -> None:
-    """A trial: its mark, a line for either interval, and its number where it is not faint."""
+def trial_layers(point: Point) -> Iterator[Layer]:
+    """A trial: a line for either interval, and its mark."""
     look = LOOKS[point.kind]
-    colour, faint = drawing.light(look.colour), point.kind in FAINT
     x, y = point.memorization["estimate"], point.utility["estimate"]
-    width = 0.7 if faint else 1.4
-    lines: dict[str, Any] = {"color": colour, "linewidth": width, "alpha": look.strength, "solid_capstyle": "butt"}
+    bar: dict[str, Any] = {"linewidth": 0.7 if point.kind in FAINT else 1.4, "solid_capstyle": "butt"}
     for across, own in ((True, point.memorization), (False, point.utility)):
         if own["low"] is not None and own["high"] is not None:
             span = [own["low"], own["high"]]
-            axes.plot(*((span, [y, y]) if across else ([x, x], span)), **lines)
-    axes.plot([x], [y], **mark(look))
+            yield line(*((span, [y, y]) if across else ([x, x], span)), look.colour, alpha=look.strength, **bar)
+    yield line([x], [y], look.colour, **mark(look))
 
 
-def number_trials(axes: Axes, there: Sequence[Point]) -> None:
+def trial_numbers(there: Sequence[Point], across: Limits, up: Limits) -> Iterator[Layer]:
     """The trials' numbers beside their marks; of those that stand close together only the first ones'."""
-    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    (left, right), (low, high) = across, up
     places: list[tuple[float, float]] = []
-    place: dict[str, Any] = {"xytext": (6, 6), "textcoords": "offset points", "fontsize": drawing.TEXT - 1.5}
     for point in sorted(there, key=lambda each: NUMBERED.index(each.kind)):
         x, y = point.memorization["estimate"], point.utility["estimate"]
         at = ((x - left) / (right - left), (y - low) / (high - low))
         if all(abs(at[0] - other[0]) > APART or abs(at[1] - other[1]) > APART for other in places):
             places.append(at)
-            axes.annotate(point.label, (x, y), color=drawing.light(LOOKS[point.kind].colour), **place)
+            colour = drawing.light(LOOKS[point.kind].colour)
+            yield annotation(point.label, (x, y), (6, 6), color=colour, fontsize=drawing.TEXT - 1.5)
 
 
 def mark(look: Look) -> dict[str, Any]:

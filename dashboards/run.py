@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from orchestrator.errors import EngramError, SpecError
+from orchestrator.errors import SpecError
 from orchestrator.inspection import results, search_results, status
 from orchestrator.inspection.disclosure import Disclosure, typed_config
 from orchestrator.inspection.search_results import SearchResults, TrialOf
@@ -51,10 +51,8 @@ class Run:
     @cached_property
     def question(self) -> str:
         """The audit's question; empty if its package is not installed any more."""
-        try:
-            return audits.find(self.audit).question
-        except EngramError:
-            return ""
+        registered = audits.find_installed(self.audit)
+        return "" if registered is None else registered.question
 
     @cached_property
     def config(self) -> Any:
@@ -88,10 +86,8 @@ class Run:
     @cached_property
     def objectives(self) -> Objectives | None:
         """What a search of this audit moves; None if the audit is gone, or cannot be searched."""
-        try:
-            return audits.find(self.audit).audit.objectives
-        except EngramError:
-            return None
+        registered = audits.find_installed(self.audit)
+        return None if registered is None else registered.audit.objectives
 
     @cached_property
     def verdict(self) -> Verdict | None:

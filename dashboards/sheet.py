@@ -50,7 +50,6 @@ def zoom_factor(left: float) -> float:
 
 
 def text_height(paragraphs: Iterable[str]) -> float:
-    """The height of these paragraphs."""
     return sum(LINE * max(1, math.ceil(len(text) / WIDTH)) + 3 for text in paragraphs)
 
 

@@ -1,8 +1,13 @@
-"""Signs of answers: each of the common ones has a colour and a shape of its own, other answers those of their tone."""
+"""Small drawings in a page's lines: signs of answers, and estimates with their interval and null.
+
+Each of the common answers has a colour and a shape of its own, other answers have those of their tone.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from markupsafe import Markup
 
@@ -24,6 +29,9 @@ SHAPES = {
     "cleared": f'<rect class="hollow" {SQUARE}/>',
     "open": f'<rect class="hollow" {SQUARE}/><path d="M7 2h5v10H7z"/>',
 }
+WIDTH, HEIGHT, MARGIN = 96, 16, 6  # of an estimate
+NAMES = ("low", "estimate", "high", "null")  # of its numbers
+Row = Mapping[str, Any]
 
 
 def kind(answer: str, tone: str) -> str:
@@ -44,3 +52,39 @@ def badge(answer: str, meaning: Meaning) -> Markup:
     return Markup('<span class="badge {}" title="{}">{} {}</span>').format(
         kind(answer, meaning.tone), meaning.words, sign(answer, meaning.tone), answer
     )
+
+
+def glyph(*rows: Row | None, beside: Sequence[Row] = ()) -> Markup:
+    """The rows below one another on one scale, which has room for the rows `beside` them, too.
+
+    Empty if the rows have fewer than two distinct numbers. Hidden from screen readers, since the
+    numbers are in the table.
+    """
+    if len(set(_numbers(rows))) < 2:
+        return Markup("")
+    there = _numbers([*rows, *beside])
+    least, unit = min(there), (WIDTH - 2 * MARGIN) / (max(there) - min(there))
+    lines = []
+    for at, row in enumerate(rows):
+        numbers = {name: value for name in NAMES if row is not None and (value := row.get(name)) is not None}
+        lines += _line({name: f"{MARGIN + (value - least) * unit:.1f}" for name, value in numbers.items()}, HEIGHT * at)
+    # Numbers and our own words only: nothing here comes from outside.
+    height = HEIGHT * len(rows)
+    size = f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
+    return Markup(f'<svg class="glyph" {size} aria-hidden="true" focusable="false">{"".join(lines)}</svg>')
+
+
+def _numbers(rows: Iterable[Row | None]) -> list[float]:
+    return [row[name] for row in rows if row is not None for name in NAMES if row.get(name) is not None]
+
+
+def _line(x: Mapping[str, str], top: int) -> list[str]:
+    middle = top + HEIGHT // 2
+    parts = []
+    if "null" in x:
+        parts.append(f'<path class="null" d="M{x["null"]} {top + 1}v{HEIGHT - 2}"/>')
+    if "low" in x and "high" in x:
+        parts.append(f'<path class="range" d="M{x["low"]} {middle}H{x["high"]}"/>')
+    if "estimate" in x:
+        parts.append(f'<circle cx="{x["estimate"]}" cy="{middle}" r="3.5"/>')
+    return parts

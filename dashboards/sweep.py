@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from dashboards import drawing, estimates, layout, legend, numbers
-from dashboards.chart import Figure
+from dashboards.chart import Axis, Chart, Figure, Layer, Panel, axes_across, estimate_marks, intervals
 from dashboards.run import Run
 from dashboards.summary import Row, finite, read_setting, row_label, shorten
 from orchestrator.spec import resolve
@@ -67,14 +69,11 @@ def sweep(run: Run) -> Iterator[Figure]:
     lines = group_by_line(there, varied[1:])
     fits = len(lines) <= LINES and sum(len(place) + 2 for place in across.places) <= LETTERS
     title = f"How does the answer change with {' and '.join(varied)}?"
-    alt = " ".join(describe_estimate(cell, name) for name in names for cell in there if drawable(cell, name))
     of_all = "" if len(there) == len(cells) else f" {len(there)} of {len(cells)} cells are there yet."
-    if not fits:
-        for figure in cell_forests(there, names, title):
-            yield replace(figure, caption=f"{figure.caption}{of_all}", alt=alt)
-        return
-    drawn = draw_panels(lines, names, across)
-    yield Figure("sweep", title, f"{drawn.caption}{of_all}", alt, drawn.svg)
+    if fits:
+        yield line_chart(there, lines, names, across, title, of_all)
+    else:
+        yield from cell_forests(there, names, title, of_all)
 
 
 def as_cell(run: Run, setting: Setting) -> Cell:
@@ -197,73 +196,58 @@ def value_label(value: Any) -> str:
     return f"{value:g}" if finite(value) and not isinstance(value, bool) else shorten(json.dumps(value), 18)
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """A drawing with its caption."""
-
-    svg: str
-    caption: str
-
-
-def draw_panels(lines: Mapping[str, Sequence[Cell]], names: Sequence[Name], across: SweepAxis) -> Drawing:
+def line_chart(
+    cells: Sequence[Cell],
+    lines: Mapping[str, Sequence[Cell]],
+    names: Sequence[Name],
+    across: SweepAxis,
+    title: str,
+    note: str,
+) -> Figure:
     """A panel for each row of the summary: its estimate over one field, a line for each value of the others."""
-    cells = [cell for of_line in lines.values() for cell in of_line]
-    several = any(lines)
+    labels = [shorten(label, 2 * legend.ENTRY) for label in lines] if any(lines) else []
     beside = legend.columns(list(lines))
-    figure = drawing.canvas(PANEL * len(names) + 0.35 + several * legend.height(len(lines), beside))
-    panels = layout.stack_axes(figure, len(names), PANEL, gap=0.42)
-    for axes, name in zip(panels, names, strict=True):
-        for index, of_line in enumerate(lines.values()):
-            offset = (index - (len(lines) - 1) / 2) * 0.09
-            colour, marker, dash = drawing.SERIES[index]
-            look = {"color": drawing.light(colour), "marker": marker, "linestyle": dash if across.joined else "none"}
-            draw_line(axes, [cell for cell in of_line if drawable(cell, name)], name, across, offset, look)
-        draw_nulls(axes, cells, name, across)
-        axes.set_xlim(-0.5, len(across.places) - 0.5)
-        drawing.set_ticks(axes, up=4)
-        resolve = across.places if axes is panels[-1] else [""] * len(across.places)
-        axes.set_xticks(range(len(across.places)), resolve)
-        axes.grid(axis="x", visible=False)
-        axes.set_title(row_title(name), fontsize=drawing.TEXT)
-    panels[-1].set_xlabel(across.field)
-    if several:
-        resolve = [shorten(label, 2 * legend.ENTRY) for label in lines]
-        legend.add_above(figure, legend.series(resolve, across.joined, linewidth=1.2), beside)
-    caption = f"Estimates with their 95 % intervals; values stand evenly apart. {null_caption(cells, names)}"
-    return Drawing(drawing.svg(figure, "sweep"), caption)
-
-
-def draw_line(
-    axes: Any, cells: Sequence[Cell], name: Name, across: SweepAxis, offset: float, look: dict[str, Any]
-) -> None:
-    """The estimates of a line's cells with their intervals, `offset` beside the places of their values."""
-    cells = sorted(cells, key=across.index)
-    x = [across.index(cell) + offset for cell in cells]
-    rows = [cell.rows[name] for cell in cells]
-    axes.plot(x, [row["estimate"] for row in rows], linewidth=1.2, **look)
-    for at, row in zip(x, rows, strict=True):
-        if finite(row["low"]) and finite(row["high"]):
-            axes.plot([at, at], [row["low"], row["high"]], color=look["color"], linewidth=1.8, solid_capstyle="butt")
-
-
-def draw_nulls(axes: Any, cells: Sequence[Cell], name: Name, across: SweepAxis) -> None:
-    """A dashed line where all cells have one null; a dash over each of the values where they differ."""
-    values = [(cell.setting[across.field], cell.rows[name]["null"]) for cell in cells if drawable(cell, name)]
-    for place, null in sorted({(place, null) for place, null in values if finite(null)}):
-        at = across.places.index(place)
-        axes.plot([at - 0.5, at + 0.5], [null, null], **drawing.NULL)
-
-
-def cell_forests(cells: Sequence[Cell], names: Sequence[Name], title: str) -> Iterator[Figure]:
-    """Forest plots with a row for each cell, for more cells than lines can show."""
-    rows = [
-        {**cell.rows[name], "metric": row_title(name), "setting": json.dumps(cell.setting), "published": None}
-        for name in names
-        for cell in cells
-        if drawable(cell, name)
+    caption = f"Estimates with their 95 % intervals; values stand evenly apart. {null_caption(cells, names)}{note}"
+    alt = " ".join(describe_row(cell_row(cell, name)) for name in names for cell in cells if drawable(cell, name))
+    ticks = (range(len(across.places)), across.places)
+    axes = axes_across(Axis(across.field, (-0.5, len(across.places) - 0.5), ticks=ticks, grid=False), len(names))
+    panels = [
+        Panel(box, list(line_layers(lines.values(), name, across)), axis, Axis(most=4), row_title(name))
+        for name, axis, box in zip(names, axes, layout.stack(len(names), PANEL, gap=0.42), strict=True)
     ]
-    for figure in estimates.forests(rows, "sweep", title):
-        yield replace(figure, caption=f"A row is a cell: {', '.join(cells[0].setting)}. {figure.caption}")
+    height = PANEL * len(names) + 0.35 + legend.height(len(labels), beside)
+    entries = legend.series(labels, across.joined, linewidth=1.2)
+    return Chart("sweep", title, caption, alt, height, panels, entries, beside).figure()
+
+
+def line_layers(lines: Collection[Sequence[Cell]], name: Name, across: SweepAxis) -> Iterator[Layer]:
+    """The estimates of each line's cells beside one another, and their null.
+
+    The null is a dashed line where all cells have one, and a dash over each of the values where they differ.
+    """
+    for index, ((colour, marker, dash), of_line) in enumerate(zip(drawing.SERIES, lines, strict=False)):
+        there = sorted((cell for cell in of_line if drawable(cell, name)), key=across.index)
+        x = np.array([across.index(cell) for cell in there]) + (index - (len(lines) - 1) / 2) * 0.09
+        look: dict[str, Any] = {"marker": marker, "linestyle": dash if across.joined else "none", "linewidth": 1.2}
+        yield estimate_marks(x, [cell.rows[name] for cell in there], colour, **look)
+    cells = [cell for of_line in lines for cell in of_line if drawable(cell, name)]
+    nulls = {(across.index(cell), cell.rows[name]["null"]) for cell in cells if finite(cell.rows[name]["null"])}
+    if nulls:
+        at, values = np.array(sorted(nulls)).T
+        dashes = {"linestyle": drawing.NULL["linestyle"]}
+        yield intervals(values, at - 0.5, at + 0.5, "muted", drawing.NULL["linewidth"], level=True, **dashes)
+
+
+def cell_forests(cells: Sequence[Cell], names: Sequence[Name], title: str, note: str) -> Iterator[Figure]:
+    """Forest plots with a row for each cell, for more cells than lines can show."""
+    rows = [cell_row(cell, name) for name in names for cell in cells if drawable(cell, name)]
+    for figure in estimates.forests(rows, "sweep", title, describe_row):
+        yield replace(figure, caption=f"A row is a cell: {', '.join(cells[0].setting)}. {figure.caption}{note}")
+
+
+def cell_row(cell: Cell, name: Name) -> Row:
+    """A cell's row of the summary, with the cell as its setting."""
+    return {**cell.rows[name], "metric": row_title(name), "setting": json.dumps(cell.setting), "published": None}
 
 
 def row_title(name: Name) -> str:
@@ -282,14 +266,10 @@ def null_caption(cells: Sequence[Cell], names: Sequence[Name]) -> str:
     return f"{dashed}n of each: {n or 'unknown'} ({units or 'unknown unit'})."
 
 
-def describe_estimate(cell: Cell, name: Name) -> str:
+def describe_row(row: Row) -> str:
     """An estimate of a cell with its interval, in words."""
-    row = cell.rows[name]
-    where = ", ".join(f"{field} {value}" for field, value in cell.setting.items())
-    interval = ""
-    if finite(row["low"]) and finite(row["high"]):
-        interval = f", {drawing.format_number(row['low'])} to {drawing.format_number(row['high'])}"
-    return f"{row_title(name)} at {where}: {drawing.format_number(row['estimate'])}{interval}."
+    where = ", ".join(f"{field} {value}" for field, value in read_setting(row["setting"]).items())
+    return f"{row['metric']} at {where}: {drawing.format_number(row['estimate'])}{estimates.format_ends(row)}."
 
 
 def repetition(run: Run) -> Iterator[Figure]:

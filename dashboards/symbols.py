@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 
 from dashboards.run import Run
-from orchestrator.errors import EngramError
 from orchestrator.spec import audits
 
 COMMON: Mapping[str, str] = {
@@ -26,16 +25,11 @@ def explain_symbols(run: Run) -> list[tuple[str, str]]:
     said += [f"{each.verdict.sentence} {each.verdict.limits_in_full}" for each in (run.cells or (run,)) if each.verdict]
     text = "\n".join(said)
     columns = {name for name, column in COLUMNS.items() if any(row.get(column) is not None for row in rows)}
-    own = {name: words for name, words in _own(run).items() if _occurs(name, text)}
+    registered = audits.find_installed(run.audit)
+    symbols = {} if registered is None else registered.audit.wording.symbols
+    own = {name: words for name, words in symbols.items() if _occurs(name, text)}
     common = {name: words for name, words in COMMON.items() if name in columns or _occurs(name, text)}
     return [*own.items(), *(item for item in common.items() if item[0] not in own)] if rows else []
-
-
-def _own(run: Run) -> Mapping[str, str]:
-    try:
-        return audits.find(run.audit).audit.wording.symbols
-    except EngramError:
-        return {}
 
 
 def _occurs(name: str, text: str) -> bool:

@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import runpy
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-
-
-def load(name: str) -> None:
-    """Import Engram's package of this name, in place of another module that was imported under it."""
-    own = ROOT / name / "__init__.py"
-    loaded = sys.modules.get(name)
-    if loaded is not None and Path(getattr(loaded, "__file__", None) or "").resolve() == own:
-        return
-    spec = importlib.util.spec_from_file_location(name, own, submodule_search_locations=[str(own.parent)])
-    assert spec is not None
-    assert spec.loader is not None
-    for other in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:
-        del sys.modules[other]
-    package = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(package)
-
-
+# Run by its path: at this point `orchestrator` may be a module of the user's.
+LOADER = Path(__file__).resolve().parents[1] / "orchestrator" / "own_packages.py"
+load = runpy.run_path(str(LOADER))["load"]
 for package in ("orchestrator", "dashboards"):  # the first loads `tasks`
     load(package)

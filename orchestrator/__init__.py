@@ -12,13 +12,12 @@ Every error that the command line would tell in one line is an `orchestrator.Eng
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator import own_packages
 from orchestrator.errors import EngramError, SpecError, short_traceback
 
 if TYPE_CHECKING:
@@ -253,20 +252,4 @@ def _specification(
     return resolve.read_spec(source, flags)
 
 
-def _own_tasks() -> None:
-    """Import our `tasks`, even if a `tasks.py` in the user's working directory comes first on the path."""
-    own = Path(__file__).resolve().parent.parent / "tasks" / "__init__.py"
-    loaded = sys.modules.get("tasks")
-    if loaded is not None and Path(getattr(loaded, "__file__", None) or "").resolve() == own:
-        return
-    spec = importlib.util.spec_from_file_location("tasks", own, submodule_search_locations=[str(own.parent)])
-    assert spec is not None
-    assert spec.loader is not None
-    for name in [name for name in sys.modules if name == "tasks" or name.startswith("tasks.")]:
-        del sys.modules[name]
-    package = importlib.util.module_from_spec(spec)
-    sys.modules["tasks"] = package
-    spec.loader.exec_module(package)
-
-
-_own_tasks()
+own_packages.load("tasks")  # even if a `tasks.py` in the user's working directory comes first on the path

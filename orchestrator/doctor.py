@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 from orchestrator.errors import EngramError
+from orchestrator.quantities import format_size
 from orchestrator.spec.specification import PLACES, host_and_port
 from tasks.contract.extras import EXTRAS, install_command
 
@@ -98,7 +99,7 @@ def _audits() -> Iterator[MachineCheck]:
 def _processors() -> MachineCheck:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return MachineCheck("processors", True, f"{cores}, {size(memory)} of memory")
+    return MachineCheck("processors", True, f"{cores}, {format_size(memory)} of memory")
 
 
 def _gpus() -> Iterator[MachineCheck]:
@@ -144,7 +145,7 @@ def _ray(address: str | None) -> Iterator[MachineCheck]:
     if shm.is_dir():
         free = shutil.disk_usage(shm).free
         slow = "" if free > SHM else "in a container give --shm-size=1g"
-        yield MachineCheck("ray memory", True if free > SHM else None, f"{size(free)} free in /dev/shm", slow)
+        yield MachineCheck("ray memory", True if free > SHM else None, f"{format_size(free)} free in /dev/shm", slow)
     session = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray"
     # session_2026-11-21_02-51-00_123456_12345/sockets/plasma_store
     length = len(str(session)) + 62
@@ -183,7 +184,7 @@ def _store(location: str) -> MachineCheck:
     free = shutil.disk_usage(near).free
     advice = "" if free > ROOM else "make room, or give another place with --store or ENGRAM_STORE"
     return MachineCheck(
-        "store", True if free > ROOM else None, f"{path}: {results}, writable, {size(free)} free", advice
+        "store", True if free > ROOM else None, f"{path}: {results}, writable, {format_size(free)} free", advice
     )
 
 
@@ -284,12 +285,3 @@ def _reaches(host: str, port: int) -> bool:
 
 def _join_ports(ports: dict[int, str]) -> str:
     return ", ".join(map(str, ports))
-
-
-def size(count: float) -> str:
-    """A number of bytes as text: 1.5 GB."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from orchestrator.errors import EngramError, SpecError
+from orchestrator.errors import SpecError
 from orchestrator.spec import audits
 from orchestrator.spec.config_parts import walk
 from orchestrator.spec.field_descriptions import OURS
@@ -57,11 +57,8 @@ def _guides() -> dict[tuple[Have, Fear], Guide]:
     """The audit for each situation; the first by name where there are several."""
     found: dict[tuple[Have, Fear], Guide] = {}
     for name in audits.names():
-        try:
-            audit = audits.find(name).audit
-        except EngramError:  # another package's error must not hide our audits
-            continue
-        for situation in audit.wording.situations:
+        registered = audits.find_installed(name)  # another package's error must not hide our audits
+        for situation in () if registered is None else registered.audit.wording.situations:
             found.setdefault((situation.have, situation.fear), Guide(name, situation))
     return found
 

@@ -50,6 +50,15 @@ def format_duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
+def format_size(count: float) -> str:
+    """A number of bytes in the largest unit of which there is one, with three digits: 1.5 GB."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
 def printable(text: str) -> str:
     """The text in one line, with every character that a terminal would obey written as Python escapes it."""
     return IN_A_LINE.sub(_escape, text)

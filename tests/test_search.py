@@ -112,8 +112,8 @@ def test_a_search_finds_what_remembers_least_and_audits_it_again(searched: Any, 
     start, best = of(found, FRESH)
     assert (RECOMMENDED, best.number) == (found.answer.answer, found.answer.winner)
     assert start.seed == best.seed != of(found)[0].seed
-    assert found.answer.difference.estimate == pytest.approx(start.memorization.estimate - best.memorization.estimate)
-    assert found.answer.difference.low > 0
+    assert found.answer.estimate == pytest.approx(start.memorization.estimate - best.memorization.estimate)
+    assert found.answer.low > 0
     chosen = of(found)[best.number - 1]
     assert chosen.setting == best.setting
     assert chosen.memorization != best.memorization  # both are in the table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
@@ -61,12 +61,6 @@ Preset = Annotated[
     ),
 ]
 Sweep = Annotated[list[str] | None, typer.Option(metavar="FIELD=A,B,C", help="Vary a field; several make a grid.")]
-AllCells = Annotated[
-    bool,
-    typer.Option(
-        "--all", help="Refuse where data of any cell of a preset are missing; without it such cells are left out."
-    ),
-]
 StoreOption = Annotated[
     str | None,
     typer.Option("--store", metavar="PATH|URI", envvar="ENGRAM_STORE", help=f"The store. [default: {DEFAULT_STORE}]"),
@@ -79,38 +73,6 @@ Address = Annotated[
         help="local, auto, HOST:PORT of a Ray cluster, or none: in this process. [default: local]",
     ),
 ]
-Gpus = Annotated[
-    str | None,
-    typer.Option(
-        metavar="auto|none|wait",
-        help="Train on a cluster's GPUs: where it has or may get some, never, or wait for one. [default: auto]",
-    ),
-]
-Together = Annotated[
-    str | None, typer.Option(metavar="auto|N", help="Jobs that share a call, at most. [default: auto]")
-]
-Way = Annotated[
-    str | None,
-    typer.Option(metavar="auto|loop|stack|graph", help="How models are trained. [default: auto, the fastest here]"),
-]
-Tolerate = Annotated[int | None, typer.Option(metavar="N", help="Finish although this many jobs failed.")]
-FailFast = Annotated[bool | None, typer.Option("--fail-fast", help="Stop at the first failed job.", show_default=False)]
-StopAfter = Annotated[str | None, typer.Option(metavar="3h50m", help="Stop after so long, in good order.")]
-Timeout = Annotated[
-    str | None,
-    typer.Option(
-        metavar="10m",
-        help="End a job that takes longer, and send it again; not with --address none. [default: learnt in the run]",
-    ),
-]
-Keep = Annotated[
-    str | None,
-    typer.Option(
-        metavar="state|none",
-        help="Keep the checkpoints of trainings that have ended, to train longer from. [default: none]",
-    ),
-]
-Again = Annotated[bool, typer.Option("--again", help="Start a new run; stored results are reused.")]
 Mlflow = Annotated[
     str | None,
     typer.Option(
@@ -122,15 +84,6 @@ Mlflow = Annotated[
 Experiment = Annotated[
     str | None,
     typer.Option(metavar="NAME", envvar="MLFLOW_EXPERIMENT_NAME", help="The MLflow experiment. [default: engram]"),
-]
-DrawReport = Annotated[
-    bool | None,
-    typer.Option(
-        "--report/--no-report",
-        envvar="ENGRAM_REPORT",
-        help="Write a report at the end. [default: yes]",
-        show_default=False,
-    ),
 ]
 ShowImages = Annotated[
     bool | None,
@@ -150,19 +103,58 @@ class RunOptions:
     """How a run is computed, tracked and shown: each field is an option of `plan`, `run`, `resume` and `search`."""
 
     address: Address = None
-    gpus: Gpus = None
-    together: Together = None
-    way: Way = None
-    tolerate: Tolerate = None
-    fail_fast: FailFast = None
-    stop_after: StopAfter = None
-    timeout: Timeout = None
-    keep: Keep = None
-    again: Again = False
-    all_cells: AllCells = False
+    gpus: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|none|wait",
+            help="Train on a cluster's GPUs: where it has or may get some, never, or wait for one. [default: auto]",
+        ),
+    ] = None
+    together: Annotated[
+        str | None, typer.Option(metavar="auto|N", help="Jobs that share a call, at most. [default: auto]")
+    ] = None
+    way: Annotated[
+        str | None,
+        typer.Option(metavar="auto|loop|stack|graph", help="How models are trained. [default: auto, the fastest here]"),
+    ] = None
+    tolerate: Annotated[int | None, typer.Option(metavar="N", help="Finish although this many jobs failed.")] = None
+    fail_fast: Annotated[
+        bool | None, typer.Option("--fail-fast", help="Stop at the first failed job.", show_default=False)
+    ] = None
+    stop_after: Annotated[str | None, typer.Option(metavar="3h50m", help="Stop after so long, in good order.")] = None
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="10m",
+            help="End a job that takes longer, and send it again; not with --address none. "
+            "[default: learnt in the run]",
+        ),
+    ] = None
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="state|none",
+            help="Keep the checkpoints of trainings that have ended, to train longer from. [default: none]",
+        ),
+    ] = None
+    again: Annotated[bool, typer.Option("--again", help="Start a new run; stored results are reused.")] = False
+    all_cells: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Refuse where data of any cell of a preset are missing; without it such cells are left out."
+        ),
+    ] = False
     mlflow: Mlflow = None
     experiment: Experiment = None
-    report: DrawReport = None
+    report: Annotated[
+        bool | None,
+        typer.Option(
+            "--report/--no-report",
+            envvar="ENGRAM_REPORT",
+            help="Write a report at the end. [default: yes]",
+            show_default=False,
+        ),
+    ] = None
     show_images: ShowImages = None
 
     def settings(self) -> dict[str, Any]:
@@ -192,27 +184,33 @@ NO_OPTIONS = RunOptions()
 
 
 def take_run_options(*left_out: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Give a command the fields of RunOptions, but for those left out, in place of its parameter `options`.
+    """Give a command the fields of each parameter that is a dataclass, but for those left out, in its place.
 
     A command with the whole signature is what typer reads; the command itself gets one value.
     """
 
     def expand(command: Callable[..., R]) -> Callable[..., R]:
-        hints = get_type_hints(RunOptions, include_extras=True)
-        names = [field.name for field in fields(RunOptions) if field.name not in left_out]
         parameters: list[inspect.Parameter] = []
+        gathered: dict[str, tuple[type[Any], list[str]]] = {}
         for parameter in inspect.signature(command, eval_str=True).parameters.values():
-            if parameter.name != "options":
+            kind = parameter.annotation
+            if not (isinstance(kind, type) and is_dataclass(kind)):
                 parameters.append(parameter)
                 continue
+            hints = get_type_hints(kind, include_extras=True)
+            taken = [field for field in fields(kind) if field.name not in left_out]
+            gathered[parameter.name] = (kind, [field.name for field in taken])
             parameters += [
-                inspect.Parameter(name, parameter.kind, default=getattr(RunOptions, name), annotation=hints[name])
-                for name in names
+                inspect.Parameter(field.name, parameter.kind, default=field.default, annotation=hints[field.name])
+                for field in taken
             ]
 
         @wraps(command)
         def run_command(**given: Any) -> R:
-            return command(options=RunOptions(**{name: given.pop(name) for name in names}), **given)
+            options = {
+                name: kind(**{field: given.pop(field) for field in taken}) for name, (kind, taken) in gathered.items()
+            }
+            return command(**options, **given)
 
         run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return run_command

@@ -77,8 +77,7 @@ def run(
     from orchestrator.runs.lifecycle import start
     from orchestrator.spec import specification
     from orchestrator.spec.resolve import LeftOut, describe_left_out, pin_available, resolve_cells
-    from orchestrator.store import is_there
-    from orchestrator.store.listing import list_once
+    from orchestrator.store import is_there, list_once
 
     with ExitStack() as shown:
         observe = shown.enter_context(watching())
@@ -124,7 +123,7 @@ def resume(
     from orchestrator.inspection.search_results import is_search
     from orchestrator.runs import lifecycle
     from orchestrator.spec import specification
-    from orchestrator.store.listing import list_once
+    from orchestrator.store import list_once
 
     how = specification.execution(specification.Spec("", execution=options.settings()))
     with command_store(store) as opened:

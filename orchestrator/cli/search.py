@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,7 +28,6 @@ from orchestrator.store import DEFAULT_STORE
 if TYPE_CHECKING:
     from orchestrator.scheduling.driver import Observer
     from orchestrator.searches.definition import Search
-    from orchestrator.searches.searching import SearchOutcome
     from orchestrator.spec.specification import Execution, Spec
     from orchestrator.store import Store
 
@@ -43,28 +44,49 @@ Over = Annotated[
     list[str] | None,
     typer.Option(metavar="FIELD=A,B,C", help="What may vary: values, a range low..high, or log(low..high)."),
 ]
-Trials = Annotated[int | None, typer.Option(metavar="N", help="How many trials. [default: 24; a grid's points]")]
-SamplerOption = Annotated[
-    str | None, typer.Option(metavar="random|grid|optuna", help="Who proposes trials. [default: random]")
-]
-SamplerSeed = Annotated[int | None, typer.Option(metavar="N", help="Seed of the sampler. [default: 0]")]
-Rungs = Annotated[
-    str | None,
-    typer.Option(
-        metavar="E,F,G", help="Epochs after which only the most useful trials go on. [default: none, all are trained]"
-    ),
-]
-KeepOneIn = Annotated[int | None, typer.Option(metavar="N", help="Of how many trials one goes on. [default: 3]")]
-GiveUp = Annotated[
-    float | None, typer.Option(metavar="X", help="Utility that may be lost, in its unit. [default: the audit's]")
-]
-Concurrent = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Trials at one time; with rungs or optuna more than 1 depends on their pace."),
-]
-Budget = Annotated[str | None, typer.Option(metavar="2h", help="Begin no trial after so long.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue a search as it was asked for.")]
 LISTED = 12  # trials that are shown
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How a search proceeds: each field is an option of `search`."""
+
+    trials: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="How many trials. [default: 24; a grid's points]"),
+    ] = None
+    budget: Annotated[str | None, typer.Option(metavar="2h", help="Begin no trial after so long.")] = None
+    sampler: Annotated[
+        str | None, typer.Option(metavar="random|grid|optuna", help="Who proposes trials. [default: random]")
+    ] = None
+    sampler_seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the sampler. [default: 0]")] = None
+    rungs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="E,F,G",
+            help="Epochs after which only the most useful trials go on. [default: none, all are trained]",
+        ),
+    ] = None
+    keep_one_in: Annotated[
+        int | None, typer.Option(metavar="N", help="Of how many trials one goes on. [default: 3]")
+    ] = None
+    give_up: Annotated[
+        float | None, typer.Option(metavar="X", help="Utility that may be lost, in its unit. [default: the audit's]")
+    ] = None
+    concurrent: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Trials at one time; with rungs or optuna more than 1 depends on their pace."),
+    ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """The settings that were given."""
+        from orchestrator.spec import specification
+
+        return specification.search_settings(vars(self))
+
+
+NO_SEARCH_OPTIONS = SearchOptions()
 
 
 @take_run_options("fail_fast", "stop_after", "keep", "again", "all_cells", "show_images")
@@ -73,14 +95,7 @@ def search(
     fields: Fields = None,
     over: Over = None,
     preset: Preset = None,
-    trials: Trials = None,
-    budget: Budget = None,
-    sampler: SamplerOption = None,
-    sampler_seed: SamplerSeed = None,
-    rungs: Rungs = None,
-    keep_one_in: KeepOneIn = None,
-    give_up: GiveUp = None,
-    concurrent: Concurrent = None,
+    proceeding: SearchOptions = NO_SEARCH_OPTIONS,
     resume: Resume = False,
     store: StoreOption = None,
     options: RunOptions = NO_OPTIONS,
@@ -93,26 +108,15 @@ def search(
     """
     from orchestrator.cli.progress import watching
     from orchestrator.searches import searching
-    from orchestrator.spec import specification
 
-    asked = specification.search_settings(
-        {
-            "trials": trials,
-            "budget": budget,
-            "sampler": sampler,
-            "sampler_seed": sampler_seed,
-            "rungs": rungs,
-            "keep_one_in": keep_one_in,
-            "give_up": give_up,
-            "concurrent": concurrent,
-        }
-    )
+    asked = proceeding.settings()
     with ExitStack() as shown:
         observe = shown.enter_context(watching())
         with report_interrupt():
             observe({"event": "step", "step": "reading the search"})
             if resume:
-                spec, found, how = _reopen_search(what, fields, over, preset, store, asked, options)
+                given = {"a field": fields, "--over": over, "--preset": preset}
+                spec, found, how = _reopen_search(what, given, store, asked, options)
             else:
                 spec, found, how = _new_search(what, fields, over, preset, store, asked, options)
             searching.check(how)
@@ -133,21 +137,43 @@ def resume_search(name: str, opened: Store, how: Execution, store: str | None, j
 
 
 def _run_search(
-    found: Search,
-    opened: Store,
-    how: Execution,
-    store: str | None,
-    shown: ExitStack,
-    observe: Observer,
-    json: bool,
+    search: Search, opened: Store, how: Execution, store: str | None, shown: ExitStack, observe: Observer, json: bool
 ) -> int:
-    """Make the search, draw and deliver it, and print its answer; return the exit code."""
-    from orchestrator.searches import searching
+    """Make the search, draw and deliver it, and print its answer and the front; return the exit code."""
+    from orchestrator.cli import verdict
+    from orchestrator.cli.verdict import display_recommendation, display_trials
+    from orchestrator.inspection import search_results, status
+    from orchestrator.run_folder.journal import Journal
+    from orchestrator.searches import searching, trials
 
-    ended = searching.run(found, opened, how, observe)
-    page, address = searching.publish_results(ended, opened, how, observe)
+    ended = searching.run(search, opened, how, observe)
+    page, tracked = searching.publish_results(ended, opened, how, observe)
     shown.close()
-    return _display(ended, found, opened, store, page, address, json)
+    goes_on = f"engram search --resume {ended.name}{store_option(store)}"
+    state = "interrupted" if ended.left else "finished"
+    code = ended.exit_code
+    for trial in ended.failed:
+        say(f"failed: trial {trial.number}: {trial.note}")
+    if ended.left:
+        say(f"not ended: {ended.left}; go on with: {goes_on}")
+    if json:
+        emit(verdict.shape(status.status(Journal(opened.folder("runs", ended.name)), opened)))
+        return code
+    display_recommendation(ended.answer)
+    show("")
+    objectives = search.objectives
+    made = trials.table(ended.trials, objectives).to_pylist()
+    best = [row for row in made if row["front"]]
+    # Those on the front by what they memorise, then the fresh audits.
+    best.sort(key=lambda row: -objectives.memorization.sign * row["memorization"])
+    again = [row for row in made if row["part"] == search_results.FRESH and row["memorization"] is not None]
+    display_trials([*best[:LISTED], *again], (objectives.memorization.name, objectives.utility.name))
+    show("")
+    show(f"next: engram report {ended.name} --open{store_option(store)}")
+    show(f"      engram results {ended.name} trials{store_option(store)}, for all {len(ended.trials)}")
+    where = f"report {page}" if page else str(opened.folder("runs", ended.name))
+    show(f"{ended.name} {state}: {len(ended.trials)} trials; {where}{f'; MLflow {tracked}' if tracked else ''}")
+    return code
 
 
 def _new_search(
@@ -175,23 +201,15 @@ def _new_search(
 
 
 def _reopen_search(
-    what: str | None,
-    fields: list[str] | None,
-    over: list[str] | None,
-    preset: str | None,
-    store: str | None,
-    asked: dict[str, Any],
-    options: RunOptions,
+    what: str | None, given: Mapping[str, Any], store: str | None, asked: Mapping[str, Any], options: RunOptions
 ) -> tuple[Spec, Search, Execution]:
-    """The search of this name, or the newest; what it is about cannot be changed."""
+    """The search of this name, or the newest; what it is about cannot be changed, by what is `given` either."""
     from orchestrator.searches import definition as searches
     from orchestrator.searches.searching import find_search
     from orchestrator.spec import specification
 
-    other = {"a field": fields, "--over": over, "--preset": preset} | {
-        f"--{name.replace('_', '-')}": asked.get(name) for name in ("sampler", "sampler_seed", "rungs", "keep_one_in")
-    }
-    for name, value in other.items():
+    fixed = ("sampler", "sampler_seed", "rungs", "keep_one_in")
+    for name, value in {**given, **{f"--{name.replace('_', '-')}": asked.get(name) for name in fixed}}.items():
         if value is not None:
             raise SpecError(f"{name} is given with --resume; that would be another search: leave out --resume")
     with command_store(store) as opened:
@@ -200,47 +218,3 @@ def _reopen_search(
     found = searches.reopen_search(about["audit"], about["search"], asked)
     spec = specification.Spec(about["audit"], execution=options.settings(), store=store)
     return spec, found, specification.execution(spec)
-
-
-def _display(
-    ended: SearchOutcome,
-    search: Search,
-    opened: Store,
-    store: str | None,
-    page: str | None,
-    tracked: str | None,
-    json: bool,
-) -> int:
-    """Print the answer and the front; return the exit code."""
-    from orchestrator.cli import verdict
-    from orchestrator.cli.verdict import display_recommendation, display_trials
-    from orchestrator.inspection import search_results, status
-    from orchestrator.run_folder.journal import Journal
-    from orchestrator.searches import trials
-    from orchestrator.searches.recommendation import recommendation_json
-
-    goes_on = f"engram search --resume {ended.name}{store_option(store)}"
-    state = "interrupted" if ended.left else "finished"
-    code = ended.exit_code
-    for trial in ended.failed:
-        say(f"failed: trial {trial.number}: {trial.note}")
-    if ended.left:
-        say(f"not ended: {ended.left}; go on with: {goes_on}")
-    if json:
-        emit(verdict.shape(status.status(Journal(opened.folder("runs", ended.name)), opened)))
-        return code
-    display_recommendation(search_results.parse_answer(recommendation_json(ended.answer)))
-    show("")
-    objectives = search.objectives
-    made = trials.table(ended.trials, objectives).to_pylist()
-    best = [row for row in made if row["front"]]
-    # Those on the front by what they memorise, then the fresh audits.
-    best.sort(key=lambda row: -objectives.memorization.sign * row["memorization"])
-    again = [row for row in made if row["part"] == search_results.FRESH and row["memorization"] is not None]
-    display_trials([*best[:LISTED], *again], (objectives.memorization.name, objectives.utility.name))
-    show("")
-    show(f"next: engram report {ended.name} --open{store_option(store)}")
-    show(f"      engram results {ended.name} trials{store_option(store)}, for all {len(ended.trials)}")
-    where = f"report {page}" if page else str(opened.folder("runs", ended.name))
-    show(f"{ended.name} {state}: {len(ended.trials)} trials; {where}{f'; MLflow {tracked}' if tracked else ''}")
-    return code

@@ -10,6 +10,7 @@ from orchestrator import rounding
 from orchestrator.errors import EngramError
 from orchestrator.inspection import results, search_results
 from orchestrator.inspection.search_results import SearchResults
+from orchestrator.quantities import format_count
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits, resolve
 from orchestrator.spec.fields import text
@@ -17,6 +18,7 @@ from orchestrator.store import Store
 from tasks.contract.verdict import Tone, Verdict
 
 Row = Mapping[str, Any]  # of a summary
+HEAD = ("metric", "setting", "estimate", "95 % interval", "n", "null", "p")  # of a table of such rows
 LESS = "memorization, less than the start"  # what a search measures at its end
 BEYOND = (
     "It says nothing of choices that were not tried, of other data, or of what the audit of a trial does not look for. "
@@ -128,6 +130,19 @@ def cell_answers(journal: Journal, store: Store) -> list[CellAnswer]:
         varied = {field: text(setting[field]) for field in fields if field in setting}
         found.append(CellAnswer(name, varied, verdict, row))
     return found
+
+
+def row_cells(row: Row, equals: str = "=") -> tuple[str, ...]:
+    """What stands below HEAD for a row, with `equals` between what was varied and its value."""
+    return (
+        row["metric"],
+        rounding.format_setting(row["setting"], equals=equals),
+        rounding.format_row_value(row, "estimate"),
+        rounding.format_row_interval(row),
+        "" if row["n"] is None else format_count(row["n"], row["unit"] or ""),
+        rounding.format_row_value(row, "null"),
+        rounding.format_p_value(row["p_value"]),
+    )
 
 
 def row_name(row: Row) -> str:

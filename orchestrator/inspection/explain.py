@@ -24,12 +24,10 @@ NEIGHBOURS = 1000  # stored results of the same task that are searched for the n
 
 def run(journal: Journal, store: Store) -> dict[str, Any]:
     """Per task of a run: jobs planned, stored before its last start, computed by it, failed, and absent now."""
-    about = journal.about()
-    runs = [journal.sibling(name) for name in about.get("cells", ())] or [journal]
     stored = store.keys()
     tasks: dict[str, str] = {}
     events: dict[str, set[str]] = {"stored": set(), "done": set(), "failed": set()}
-    for part in runs:
+    for part in journal.parts():
         tasks |= part.tasks()
         for event in part.last_start():
             if event["event"] in events and "key" in event:
@@ -44,7 +42,7 @@ def run(journal: Journal, store: Store) -> dict[str, Any]:
     counts = {name: Counter(tasks.get(key, "") for key in keys) for name, keys in sets.items()}
     return {
         "run": journal.run,
-        "audit": about["audit"],
+        "audit": journal.about()["audit"],
         "tasks": [
             {"task": task} | {name: counts[name][task] for name in sets} for task in dict.fromkeys(tasks.values())
         ],

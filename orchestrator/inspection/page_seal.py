@@ -108,7 +108,7 @@ def audited_items(journal: Journal, store: Store) -> list[AuditedItem]:
 
 def things(journal: Journal) -> Iterator[tuple[str, Thing]]:
     """The pinned things of the config of the run, or of a sweep's cells, each with its field. Not for display."""
-    for run in _runs(journal):
+    for run in journal.parts():
         for field, part in walk(typed_config(Journal(run.folder).about())):
             if isinstance(part, Thing) and getattr(part, "digest", None):
                 yield field, part
@@ -129,7 +129,7 @@ def noun(thing: Thing) -> str:
 def tables(journal: Journal, store: Store) -> list[ResultTable]:
     """The run's tables, or those of all cells of a sweep, the summary of each first; a search's trials before all."""
     own = [_trials(journal)] if search_results.is_search(journal.about()) else []
-    return [*own, *(table for run in _runs(journal) for table in _tables(run, store))]
+    return [*own, *(table for run in journal.parts() for table in _tables(run, store))]
 
 
 def trials_content(journal: Journal) -> tuple[str, str]:
@@ -142,11 +142,6 @@ def trials_content(journal: Journal) -> tuple[str, str]:
 def digest_of_table(contents: Iterable[tuple[str, str]]) -> str:
     """The digest of a table whose results have these keys and content digests."""
     return hashlib.sha256("".join(f"{key} {content}\n" for key, content in contents).encode()).hexdigest()
-
-
-def _runs(journal: Journal) -> list[Journal]:
-    about = journal.about()
-    return [journal.sibling(name) for name in about["cells"]] if "cells" in about else [journal]
 
 
 def _audited_item(field: str, thing: Any, known: MutableMapping[str, str]) -> AuditedItem:

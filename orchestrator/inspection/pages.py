@@ -17,8 +17,7 @@ from typing import Any
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.fields import nearest
-from orchestrator.store import Store
-from orchestrator.store.listing import list_once
+from orchestrator.store import Store, atomic_write, list_once
 
 GROUP = "engram.reports"
 PAGE = "report.html"
@@ -139,7 +138,11 @@ def print_pdf(page: Path) -> Path:
             raise EngramError(
                 f"{program} has not printed {page} (exit code {done.returncode}): {said[-1] if said else 'no word why'}"
             )
-        _place(printed, path)
+        try:
+            with atomic_write.put_in_place(path) as draft:
+                shutil.copyfile(printed, draft)  # the temporary folder may lie on another file system
+        except OSError as error:
+            raise EngramError(f"the report cannot be written: {path}: {error.strerror or error}") from None
     return path
 
 
@@ -161,14 +164,3 @@ def browser() -> str:
             "the page and print it from there"
         )
     return found
-
-
-def _place(printed: Path, path: Path) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        shutil.copyfile(printed, aside)  # the temporary folder may lie on another file system
-        os.replace(aside, path)
-    except OSError as error:
-        raise EngramError(f"the report cannot be written: {path}: {error.strerror or error}") from None
-    finally:
-        aside.unlink(missing_ok=True)

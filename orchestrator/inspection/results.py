@@ -22,8 +22,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits, resolve
 from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.fields import coerce, nearest
-from orchestrator.store import Store
-from orchestrator.store.listing import stored_keys
+from orchestrator.store import Store, atomic_write, stored_keys
 from tasks.contract.audit import UndeclaredAnswer
 from tasks.contract.certificate import Certificate
 from tasks.contract.verdict import Verdict
@@ -130,10 +129,8 @@ def answer(journal: Journal, store: Store) -> Verdict | None:
 
 def effect_unit(journal: Journal) -> str:
     """The unit of the number by which runs of its audit are compared; empty where the audit does not say."""
-    try:
-        effect = audits.find(journal.about()["audit"]).audit.compared
-    except EngramError:
-        return ""
+    registered = audits.find_installed(journal.about()["audit"])
+    effect = None if registered is None else registered.audit.compared
     return "" if effect is None else effect.unit
 
 
@@ -166,14 +163,11 @@ def certificate(journal: Journal, store: Store) -> Certificate | None:
 def _judge_run(journal: Journal, store: Store, judge: Callable[[RegisteredAudit, Any, pa.Table], T | None]) -> T | None:
     """What an audit says of the run's config and summary; None where it says nothing."""
     about = journal.about()
-    if "cells" in about:
-        return None
-    try:
-        registered = audits.find(about["audit"])
-    except EngramError:
+    registered = None if "cells" in about else audits.find_installed(about["audit"])
+    if registered is None or registered.audit.verdict is None:
         return None
     table = summary(journal, store).table
-    if registered.audit.verdict is None or not table.num_rows:
+    if not table.num_rows:
         return None
     try:
         return judge(registered, coerce(about["config"], registered.audit.config, "config"), table)
@@ -208,13 +202,10 @@ def write(table: pa.Table, out: str) -> None:
     writer = WRITERS.get(path.suffix)
     if writer is None:
         raise SpecError(f"--out {out}: a file must end in one of {', '.join(WRITERS)}")
-    aside = path.with_name(f".{os.getpid()}.{os.urandom(8).hex()}")
     try:
-        writer(table, aside)
-        os.replace(aside, path)
+        with atomic_write.put_in_place(path) as draft:
+            writer(table, draft)
     except OSError as error:
-        with suppress(OSError):
-            aside.unlink()
         raise EngramError(f"cannot write {path}: {os.strerror(error.errno) if error.errno else error}") from None
 
 

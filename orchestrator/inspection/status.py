@@ -16,8 +16,7 @@ from orchestrator.run_folder import notes, other_runs
 from orchestrator.run_folder.journal import ENDS, Journal, MergedLog
 from orchestrator.run_folder.progress import Event
 from orchestrator.spec.fields import nearest
-from orchestrator.store import Store, lease
-from orchestrator.store.listing import stored_keys
+from orchestrator.store import Store, lease, stored_keys
 
 WORST = ("unreadable", "running", "paused", "interrupted", "failed", "finished")
 
@@ -170,11 +169,10 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
     For a sweep, those of its cells, each once; for a search, how many of its trials are made. `seconds` is the
     interval between reads.
     """
-    about = journal.about()
-    if search_results.is_search(about):
+    if search_results.is_search(journal.about()):
         yield from _follow_search(journal, store, seconds)
         return
-    runs = [journal.sibling(name) for name in about.get("cells", [journal.run])]
+    runs = journal.parts()
     log = MergedLog(runs)
     while True:
         store.folder("runs")  # fetches what other machines have written meanwhile

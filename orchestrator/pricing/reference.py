@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from orchestrator.executors.environment import ONE_THREAD
+from orchestrator.store import atomic_write
 
 SECONDS = 0.9  # that each of the two is repeated for
 SIDE = 512  # of the matrices
@@ -106,12 +108,8 @@ def _read_speed(file: Path) -> Speed | None:
 
 
 def _write_speed(file: Path, speed: Speed) -> None:
-    try:
-        aside = file.with_name(f".{file.name}.{os.getpid()}")
-        aside.write_text(json.dumps(asdict(speed)))
-        aside.replace(file)
-    except OSError:  # then it is measured again
-        return
+    with suppress(OSError), atomic_write.put_in_place(file) as draft:  # if it cannot be kept, it is measured again
+        draft.write_text(json.dumps(asdict(speed)))
 
 
 def _speed(value: Any) -> Speed | None:

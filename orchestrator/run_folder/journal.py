@@ -31,6 +31,7 @@ from orchestrator.spec.config_parts import plain
 from orchestrator.spec.fields import coerce
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Spec
+from orchestrator.store import atomic_write
 from orchestrator.store.provenance import commit, versions
 
 Disclose = Callable[[Path, dict[str, Any]], dict[str, Any]]
@@ -81,15 +82,12 @@ class Journal:
     def rewrite(self, about: Mapping[str, Any]) -> None:
         """Replace the content of `run.json`, whole or not at all: of a search, whose cells come one by one."""
         created = {name: value for name, value in self.about().items() if name in ("run", "created")}
-        aside = self.folder / f".run.{os.getpid()}.{os.urandom(8).hex()}"
+        path = self.folder / "run.json"
         try:
-            _write(aside, run_files.seal({**created, **about}, indent=2))
-            os.replace(aside, self.folder / "run.json")
+            with atomic_write.put_in_place(path) as draft:
+                _write(draft, run_files.seal({**created, **about}, indent=2))
         except OSError as error:
-            raise Unwritable(f"cannot write {self.folder / 'run.json'}: {error.strerror or error}") from None
-        finally:
-            with contextlib.suppress(OSError):
-                aside.unlink()
+            raise Unwritable(f"cannot write {path}: {error.strerror or error}") from None
 
     def note_left_out(self, left_out: Sequence[Mapping[str, Any]]) -> None:
         """Keep which cells of its preset the last start of a run or sweep left out, and why."""
@@ -114,6 +112,10 @@ class Journal:
         """Raise StoreError if the config or the plan cannot be read."""
         if "cells" not in self.about():
             self._plan()
+
+    def parts(self) -> list[Journal]:
+        """The runs of a sweep, or of a search's trials; of a run itself."""
+        return [self.sibling(name) for name in self.about().get("cells", ())] or [self]
 
     def sibling(self, run: str) -> Journal:
         """The journal of another run of the same store, such as a sweep's cell, with the same `disclose`."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 from array import array
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
@@ -109,14 +108,9 @@ class Publisher:
         rows = flatten_table(pa.concat_tables(readable.values()), self.run)
         rows = rows.replace_schema_metadata({KEYS: text, RUN: self.run.encode()})
         name = f"{hashlib.sha256(text).hexdigest()[:16]}.parquet"  # determined by its keys
-        draft = self.folder / f".{name}.{os.getpid()}{atomic_write.SUFFIX}"
-        with atomic_write.writing(self.folder / name):
-            try:
-                pq.write_table(rows, draft)
-                os.replace(draft, self.folder / name)
-            except OSError:
-                draft.unlink(missing_ok=True)
-                raise
+        path = self.folder / name
+        with atomic_write.writing(path), atomic_write.put_in_place(path) as draft:
+            pq.write_table(rows, draft)
         self.published.update(readable)
         if self._parts is not None:
             self._parts[name] = frozenset(readable)

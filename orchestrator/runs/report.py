@@ -12,7 +12,6 @@ from typing import Any, Literal, cast
 
 import pyarrow as pa
 
-from orchestrator import rounding
 from orchestrator.errors import EngramError, short_traceback
 from orchestrator.inspection import answers, pages, results, status
 from orchestrator.inspection.answers import Answer
@@ -52,28 +51,13 @@ def outline(title: str, paragraphs: Sequence[str], rows: Sequence[dict[str, Any]
     """A heading, paragraphs, and the first rows of a summary as HTML."""
     parts = [f"<p><strong>{escape(title)}</strong></p>", *(f"<p>{escape(text)}</p>" for text in paragraphs if text)]
     if rows:
-        names = ("metric", "setting", "estimate", "95 % interval", "n", "null", "p")
-        head = "".join(f"<th>{escape(name)}</th>" for name in names)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(row))}</tr>" for row in rows[:FIRST]
-        )
+        head = "".join(f"<th>{escape(name)}</th>" for name in answers.HEAD)
+        cells = [answers.row_cells(row, " = ") for row in rows[:FIRST]]
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in of_row)}</tr>" for of_row in cells)
         parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
         more = len(rows) - FIRST
         parts += [f"<p>and {format_count(more, 'row')} more</p>"] if more > 0 else []
     return f"<div>{''.join(parts)}</div>"
-
-
-def _cells(row: dict[str, Any]) -> list[str]:
-    n = row["n"]
-    return [
-        row["metric"],
-        rounding.format_setting(row["setting"], equals=" = "),
-        rounding.format_row_value(row, "estimate"),
-        rounding.format_row_interval(row),
-        "" if n is None else format_count(n, row["unit"] or ""),
-        rounding.format_row_value(row, "null"),
-        rounding.format_p_value(row["p_value"]),
-    ]
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from orchestrator.inspection.answers import BEYOND
 from orchestrator.inspection.search_results import (
@@ -59,19 +57,6 @@ ERROR = (
 )
 
 
-@dataclass(frozen=True)
-class Recommendation:
-    """What the search answers: one of the four words, and why in a sentence.
-
-    `difference` is what the winner remembers less than the start, by their fresh audits; None without both.
-    """
-
-    answer: str
-    sentence: str
-    winner: int | None = None
-    difference: Value | None = None
-
-
 def winner(trials: Sequence[Trial], objectives: Objectives, allowance: float) -> Trial | None:
     """The trial of the search that remembers least among those that are useful enough, and less than the start."""
     start = _find(trials, SEARCHED, START)
@@ -88,15 +73,15 @@ def winner(trials: Sequence[Trial], objectives: Objectives, allowance: float) ->
     return max(there, key=lambda trial: (less(start, trial, objectives), -trial.number), default=None)
 
 
-def recommend(trials: Sequence[Trial], objectives: Objectives, allowance: float) -> Recommendation:
+def recommend(trials: Sequence[Trial], objectives: Objectives, allowance: float) -> SearchAnswer:
     """The answer of a search whose winner and start have been audited again, as far as there is one."""
     made = [trial for trial in trials if trial.part == SEARCHED and trial.number != START]
     start, best = _find(trials, SEARCHED, START), winner(trials, objectives, allowance)
     given_up = f"at most {format_amount(objectives.utility, allowance)} of {objectives.utility.name} given up"
     if start is None or not start.whole:
-        return Recommendation(NONE, "No answer: what the search begins from has no estimate.")
+        return SearchAnswer(NONE, "No answer: what the search begins from has no estimate.")
     if best is None:
-        return Recommendation(
+        return SearchAnswer(
             NONE, f"None of {len(made)} trials remembers less than what the search began from with {given_up}."
         )
     fresh = [_find(trials, FRESH, number) for number in (START, best.number)]
@@ -104,7 +89,7 @@ def recommend(trials: Sequence[Trial], objectives: Objectives, allowance: float)
         said = (
             f"{describe_choices(best)} remembers least in the search, and has not been audited again with fresh seeds."
         )
-        return Recommendation(NOT_SHOWN, f"Nothing is recommended yet: {said}", best.number)
+        return SearchAnswer(NOT_SHOWN, f"Nothing is recommended yet: {said}", best.number)
     return _compare_fresh(fresh[0], fresh[1], objectives, allowance)
 
 
@@ -152,7 +137,7 @@ def describe_choices(trial: Trial) -> str:
     return ", ".join(f"{name}={text(value)}" for name, value in trial.setting.items()) or "what it began from"
 
 
-def _compare_fresh(start: Trial, best: Trial, objectives: Objectives, allowance: float) -> Recommendation:
+def _compare_fresh(start: Trial, best: Trial, objectives: Objectives, allowance: float) -> SearchAnswer:
     """The answer by the fresh audits of the start and the winner."""
     memorization, utility = objectives.memorization, objectives.utility
     assert start.memorization is not None
@@ -161,6 +146,7 @@ def _compare_fresh(start: Trial, best: Trial, objectives: Objectives, allowance:
     assert best.utility is not None
     pair = (start.memorization, best.memorization)
     gained = difference(*(pair if memorization.better == "lower" else pair[::-1]))
+    ends = (gained.estimate, gained.low, gained.high)
     lost = loss(start, best, objectives)
     cost = f"{'for' if lost > 0 else 'with a gain of'} {format_amount(utility, abs(lost))} of {utility.name}"
     if abs(lost) <= HARDLY * allowance:
@@ -177,36 +163,25 @@ def _compare_fresh(start: Trial, best: Trial, objectives: Objectives, allowance:
             if gained.low is None
             else f"the difference is {format_interval(gained)}, which is not above 0"
         )
-        return Recommendation(
+        return SearchAnswer(
             NOT_SHOWN,
             f"Nothing is recommended: {describe_choices(best)} remembers least in the search, but audited again its "
             f"{memorization.name} goes {values}: {doubt}.",
             best.number,
-            gained,
+            *ends,
         )
     if lost > allowance:
-        return Recommendation(
+        return SearchAnswer(
             NOT_USEFUL,
             f"Nothing is recommended: with {describe_choices(best)} {memorization.name} falls {values}, and at most "
             f"{format_amount(utility, allowance)} were to be given up.",
             best.number,
-            gained,
+            *ends,
         )
     falls = "falls" if memorization.better == "lower" else "rises"
-    return Recommendation(
-        RECOMMENDED, f"{describe_choices(best)}: {memorization.name} {falls} {values}.", best.number, gained
+    return SearchAnswer(
+        RECOMMENDED, f"{describe_choices(best)}: {memorization.name} {falls} {values}.", best.number, *ends
     )
-
-
-def recommendation_json(recommendation: Recommendation) -> dict[str, Any]:
-    """The recommendation as JSON."""
-    gained = recommendation.difference
-    return {
-        "answer": recommendation.answer,
-        "sentence": recommendation.sentence,
-        "winner": recommendation.winner,
-        "difference": None if gained is None else {"estimate": gained.estimate, "low": gained.low, "high": gained.high},
-    }
 
 
 def _find(trials: Sequence[Trial], part: str, number: int) -> Trial | None:

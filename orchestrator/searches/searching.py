@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 
 from orchestrator.errors import EngramError, SpecError, Unwritable
 from orchestrator.inspection import pages, status
-from orchestrator.inspection.search_results import CUT, FRESH, START
+from orchestrator.inspection.search_results import CUT, FRESH, START, SearchAnswer
 from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import plan_of
@@ -26,14 +27,13 @@ from orchestrator.run_folder.cancellation import CANCELLED, Cancellation
 from orchestrator.run_folder.journal import Journal, cell_description
 from orchestrator.runs import finalise
 from orchestrator.scheduling.driver import Observer
-from orchestrator.searches import recommendation
 from orchestrator.searches.definition import Search, search_description
 from orchestrator.searches.evaluation import Evaluation
-from orchestrator.searches.recommendation import Recommendation, describe_choices, format_interval, recommend, winner
+from orchestrator.searches.recommendation import describe_choices, format_interval, recommend, winner
 from orchestrator.searches.trials import FAILED, STOPPED, Trial, read, table
 from orchestrator.spec import resolve
 from orchestrator.spec.specification import Execution
-from orchestrator.store import Store, lease
+from orchestrator.store import Store, atomic_write, lease
 from tasks.numerics import seeds
 
 TABLE, FRONT = "trials", "front"
@@ -65,7 +65,7 @@ class SearchFolder:
         self.trials[trial.part, trial.number] = trial
         self.write(None)
 
-    def write(self, answer: Recommendation | None) -> None:
+    def write(self, answer: SearchAnswer | None) -> None:
         """Write the tables and the cells anew, and the answer of a search that has ended."""
         trials = table(list(self.trials.values()), self.search.objectives)
         for name, rows in ((TABLE, trials), (FRONT, trials.filter(pc.field("front")))):
@@ -77,11 +77,11 @@ class SearchFolder:
         self.journal.rewrite(self._about(list(cells), [_setting(told[run]) for run in cells], answer))
 
     def _about(
-        self, cells: Sequence[str], settings: Iterable[Mapping[str, Any]], answer: Recommendation | None
+        self, cells: Sequence[str], settings: Iterable[Mapping[str, Any]], answer: SearchAnswer | None
     ) -> dict[str, Any]:
         told = search_description(self.search)
         if answer is not None:
-            told["recommendation"] = recommendation.recommendation_json(answer)
+            told["recommendation"] = answer.as_json()
         return {
             "audit": self.search.start.audit,
             "preset": self.search.spec.preset,
@@ -90,20 +90,15 @@ class SearchFolder:
             "search": told,
         }
 
-    def _file(self, name: str) -> str:
-        return str(self.journal.folder / "tables" / name / f"{name}.parquet")
+    def _file(self, name: str) -> Path:
+        return self.journal.folder / "tables" / name / f"{name}.parquet"
 
     def _write(self, name: str, rows: pa.Table) -> None:
         path = self._file(name)
         try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            beside = f"{path}.{os.getpid()}.{os.urandom(8).hex()}"
-            try:
-                pq.write_table(rows, beside)
-                os.replace(beside, path)
-            finally:
-                with suppress(FileNotFoundError):
-                    os.unlink(beside)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write.put_in_place(path) as draft:
+                pq.write_table(rows, draft)
         except OSError as error:
             raise Unwritable(f"cannot write {path}: {error.strerror or error}") from None
 
@@ -141,7 +136,7 @@ class SearchOutcome:
 
     name: str
     trials: tuple[Trial, ...]
-    answer: Recommendation
+    answer: SearchAnswer
     left: str = ""
 
     @property

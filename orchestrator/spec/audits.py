@@ -50,6 +50,14 @@ def find(name: str) -> RegisteredAudit:
     raise SpecError(f"unknown audit {name!r}; there are {', '.join(known)}{nearest(name, known)}")
 
 
+def find_installed(name: str) -> RegisteredAudit | None:
+    """The audit of this name; None if its package is not installed any more, or cannot be imported."""
+    try:
+        return find(name)
+    except EngramError:
+        return None
+
+
 def _own() -> Mapping[str, str]:
     """Name -> module."""
     import tasks.audits

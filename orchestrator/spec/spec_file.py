@@ -9,18 +9,21 @@ from typing import Any
 from orchestrator.errors import SpecError
 from orchestrator.spec import specification
 from orchestrator.spec.config_parts import flatten
-from orchestrator.spec.fields import Reader, YamlError, coerce, nearest, parse_yaml, text
+from orchestrator.spec.fields import Reader, YamlError, nearest, parse_yaml, text
 from tasks.worker.files import FileError, check_regular
 
 LARGEST = 1_000_000  # bytes
 
 
-def _as(to: type) -> Reader:
-    """`coerce` to this type, but refuse text for a number or a truth value, which YAML distinguishes."""
+def _as(kind: Any) -> Reader:
+    """Read a value as `specification.read_setting` does, but refuse text for a number or a truth value.
+
+    YAML distinguishes them.
+    """
 
     def read(value: Any, where: str) -> Any:
-        made = coerce(value, to, where)
-        if isinstance(value, str) and not isinstance(made, str):
+        made = specification.read_setting(kind, value, where)
+        if isinstance(kind, type) and isinstance(value, str) and not isinstance(made, str):
             raise SpecError(f"{where} is {value!r}, which is text; write it as {text(made)}")
         return made
 
@@ -49,30 +52,11 @@ def _swept(value: Any, where: str) -> Mapping[str, tuple[Any, ...]]:
 
 EXECUTION: Mapping[str, Reader] = {
     "store": _as(str),
-    "address": _as(str),
-    "gpus": _as(str),
-    "together": lambda value, _: specification.together(value),
-    "way": _as(str),
-    "tolerate": _as(int),
-    "fail_fast": _as(bool),
-    "stop_after": lambda value, _: specification.duration(value),
-    "timeout": lambda value, _: specification.duration(value),
-    "keep": _as(str),
-    "mlflow": _as(str),
-    "experiment": _as(str),
-    "report": _as(bool),
-    "show_images": _as(bool),
+    **{name: _as(kind) for name, kind in specification.EXECUTION.items() if name != "again"},
 }
 SEARCH: Mapping[str, Reader] = {
     "over": _mapping,
-    "sampler": _as(str),
-    "sampler_seed": _as(int),
-    "trials": _as(int),
-    "rungs": lambda value, where: coerce(value, tuple[int, ...], where),
-    "keep_one_in": _as(int),
-    "give_up": _as(float),
-    "concurrent": _as(int),
-    "budget": lambda value, _: specification.duration(value),
+    **{name: _as(kind) for name, kind in specification.SEARCH.items()},
 }
 FILE: Mapping[str, Reader] = {
     "audit": _as(str),

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from orchestrator.errors import ClusterError, SpecError
-from orchestrator.spec.fields import Reader, coerce, nearest, text
+from orchestrator.spec.fields import coerce, nearest, text
 from tasks.worker.compute_context import STRATEGIES, StrategyName
 
 KeepName = Literal["none", "state"]
@@ -29,34 +29,6 @@ DEFAULT_CLIENT_PORT = 10001
 V6 = r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?"
 HOST = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?" + rf"|{V6}|\[{V6}\]", re.ASCII)
 PORT_NUMBER = re.compile("[0-9]{1,5}")
-EXECUTION: Mapping[str, Reader] = {
-    "address": lambda value, name: coerce(value, str, name),
-    "gpus": lambda value, name: coerce(value, str, name),
-    "together": lambda value, _: together(value),
-    "way": lambda value, name: coerce(value, str, name),
-    "tolerate": lambda value, name: coerce(value, int, name),
-    "fail_fast": lambda value, name: coerce(value, bool, name),
-    "stop_after": lambda value, _: duration(value),
-    "timeout": lambda value, _: duration(value),
-    "keep": lambda value, name: coerce(value, str, name),
-    "again": lambda value, name: coerce(value, bool, name),
-    "mlflow": lambda value, name: coerce(value, str, name),
-    "experiment": lambda value, name: coerce(value, str, name),
-    "report": lambda value, name: coerce(value, bool, name),
-    "show_images": lambda value, name: coerce(value, bool, name),
-}
-
-
-SEARCH: Mapping[str, Reader] = {
-    "trials": lambda value, name: coerce(value, int, name),
-    "budget": lambda value, _: duration(value),
-    "sampler": lambda value, name: coerce(value, str, name),
-    "sampler_seed": lambda value, name: coerce(value, int, name),
-    "rungs": lambda value, name: coerce(value, tuple[int, ...], name),
-    "keep_one_in": lambda value, name: coerce(value, int, name),
-    "give_up": lambda value, name: coerce(value, float, name),
-    "concurrent": lambda value, name: coerce(value, int, name),
-}
 
 
 @dataclass(frozen=True)
@@ -236,14 +208,48 @@ def duration(value: Any) -> float:
     return seconds
 
 
+# The settings of execution and of a search, each with the type of its value, or the function that reads it.
+EXECUTION: Mapping[str, Any] = {
+    "address": str,
+    "gpus": str,
+    "together": together,
+    "way": str,
+    "tolerate": int,
+    "fail_fast": bool,
+    "stop_after": duration,
+    "timeout": duration,
+    "keep": str,
+    "again": bool,
+    "mlflow": str,
+    "experiment": str,
+    "report": bool,
+    "show_images": bool,
+}
+SEARCH: Mapping[str, Any] = {
+    "sampler": str,
+    "sampler_seed": int,
+    "trials": int,
+    "rungs": tuple[int, ...],
+    "keep_one_in": int,
+    "give_up": float,
+    "concurrent": int,
+    "budget": duration,
+}
+
+
+def read_setting(kind: Any, value: Any, name: str) -> Any:
+    """A setting's value as the type, or by the function, that EXECUTION or SEARCH has for it."""
+    return kind(value) if kind in (together, duration) else coerce(value, kind, name)
+
+
 def execution_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """The execution settings that are given; those that are None are left out."""
-    return {name: EXECUTION[name](value, name) for name, value in given.items() if value is not None}
+    return {name: read_setting(EXECUTION[name], value, name) for name, value in given.items() if value is not None}
 
 
 def search_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a search that are given; those that are None are left out."""
-    return {name: SEARCH[name](value, name) for name, value in given.items() if value is not None}
+    return {name: read_setting(SEARCH[name], value, name) for name, value in given.items() if value is not None}
 
 
 def search_domains(given: Any) -> dict[str, Any]:

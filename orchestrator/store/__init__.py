@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +15,10 @@ from orchestrator.store.marker import is_blank
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DEFAULT_STORE", "Store", "WriteEffect", "is_there", "open_store", "read_each"]
+__all__ = ["DEFAULT_STORE", "Store", "WriteEffect", "is_there", "list_once", "open_store", "read_each", "stored_keys"]
 
 DEFAULT_STORE = "./engram-store"
+_listed: ContextVar[dict[str, Set[str]] | None] = ContextVar("listed", default=None)
 
 
 def open_store(location: str | Path, create: bool = True) -> Store:
@@ -56,6 +59,33 @@ def read_each(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, pa.Table
         yield from pool.map(read, keys)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def list_once() -> Iterator[None]:
+    """Let `stored_keys` list each store at most once inside; what is stored meanwhile is not seen.
+
+    A listing reads a folder per first two characters of the keys, or a page of a bucket per thousand results. The pages
+    and answers of a sweep look at the keys many times for each cell.
+    """
+    if _listed.get() is not None:
+        yield
+        return
+    token = _listed.set({})
+    try:
+        yield
+    finally:
+        _listed.reset(token)
+
+
+def stored_keys(store: Store) -> Set[str]:
+    """The keys of all results, by `store.keys()`; inside `list_once` from its first call there."""
+    listed = _listed.get()
+    if listed is None:
+        return store.keys()
+    if store.location not in listed:
+        listed[store.location] = frozenset(store.keys())
+    return listed[store.location]
 
 
 def is_there(location: str | Path) -> bool:

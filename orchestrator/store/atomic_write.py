@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from orchestrator.errors import Unwritable
+from orchestrator.errors import StoreError, Unwritable
 
 SUFFIX = ".unfinished"
 
@@ -56,6 +56,21 @@ def replace(tmp: Path, path: Path, *parts: bytes | memoryview) -> None:
     sync(path.parent)
 
 
+@contextmanager
+def put_in_place(path: Path) -> Iterator[Path]:
+    """A path beside this one to write a file to, which then takes the place of what is here; unsynced.
+
+    It is removed if writing fails.
+    """
+    draft = path.with_name(f".{os.getpid()}.{os.urandom(8).hex()}{SUFFIX}")
+    try:
+        yield draft
+        os.replace(draft, path)
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+
+
 def _write(tmp: Path, parts: tuple[bytes | memoryview, ...]) -> str:
     """A new file in `tmp` with these bytes, synced; removed again if writing fails."""
     draft = os.path.join(tmp, f"{os.getpid()}.{os.urandom(8).hex()}{SUFFIX}")
@@ -83,6 +98,16 @@ def sync(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def make_folder(root: Path, *parts: str) -> Path:
+    """The folder of these names below `root`, created if needed. Raises StoreError where a name can be none."""
+    if not parts or any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
+        raise StoreError(f"no folder of the store can be called {'/'.join(parts)!r}")
+    path = root.joinpath(*parts)
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def unfinished(name: str) -> bool:

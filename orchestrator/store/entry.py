@@ -1,4 +1,4 @@
-"""What lies under a key, as bytes that verify themselves: a result, the digest of its content, a training's state.
+"""What lies under a key: the names of its files, and their bytes, which verify themselves.
 
 A result is one Arrow IPC file, readable by any Arrow reader, with a digest over all its bytes. Its record (JSON) and
 the SHA-256 of the whole file are in the footer's metadata. The digest is computed with its own 64 characters as zeros,
@@ -13,13 +13,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orchestrator.errors import Damaged, StoreError
+from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
 
 if TYPE_CHECKING:
     from orchestrator.store.interface import Store
@@ -31,7 +32,9 @@ MARKER = b"sha256 of this file, with zeros here:\n"
 ZEROS = b"0" * 64
 MAGIC = b"ARROW1"
 TAIL = 4 + len(MAGIC)  # the footer's length and the closing magic
-STATE_SUFFIX = ".state"
+# The folders of a store, and how the files in them end.
+RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS = "results", "failures", "states", "quarantine", "conflicts"
+SUFFIX, FAILURE_SUFFIX, STATE_SUFFIX = ".arrow", ".txt", ".state"
 STATE_MAGIC = b"engram state 1\n"
 STATE_DIGEST = 32  # bytes
 
@@ -43,8 +46,56 @@ def valid_key(key: str) -> str:
     return key
 
 
+def result_name(key: str) -> str:
+    """The name of a result's file in the store."""
+    return f"{RESULTS}/{valid_key(key)[:2]}/{key}{SUFFIX}"
+
+
+def conflict_name(key: str, content: str) -> str:
+    """The name of the file of another result, of this content, of a key that had one."""
+    return f"{CONFLICTS}/{key}.{content[:16]}{SUFFIX}"
+
+
+def failure_name(key: str) -> str:
+    """The name of the file of a job's traceback."""
+    return f"{FAILURES}/{valid_key(key)}{FAILURE_SUFFIX}"
+
+
+def state_name(key: str) -> str:
+    """The name of a state's file."""
+    return f"{STATES}/{valid_key(key)}{STATE_SUFFIX}"
+
+
+def keys_of(names: Iterable[str], suffix: str) -> set[str]:
+    """The keys of those files that end so, by their names without a folder."""
+    return {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
+
+
 class CorruptError(ValueError):
     """These bytes are not what was sealed."""
+
+
+@contextmanager
+def reading_result(store: Store, key: str, set_aside: Callable[[str], None]) -> Iterator[None]:
+    """Raise Absent for a result that is not there, and Damaged for a corrupt one once `set_aside(why)` has returned.
+
+    Raises Unwritable where it is corrupt and cannot be set aside.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise Absent(f"no result {key} in {store.location}") from None
+    except CorruptError as error:
+        try:
+            set_aside(str(error))
+        except Unwritable as refused:
+            raise Unwritable(f"result {key} is damaged ({error}) and cannot be set aside: {refused}") from None
+        raise Damaged(f"result {key} was damaged: {error}; it now lies in {store.location}/{QUARANTINE}") from None
+
+
+def damaged(key: str, error: Exception) -> Damaged:
+    """The error of a result that is corrupt, as its end alone shows."""
+    return Damaged(f"result {key} is damaged: {error}; `engram verify` sets it aside")
 
 
 def seal(table: pa.Table, record: Mapping[str, Any]) -> tuple[memoryview, bytes, memoryview]:

@@ -24,14 +24,12 @@ from orchestrator.errors import Absent, Damaged, StoreError, Unreadable, Unwrita
 from orchestrator.store import atomic_write, entry, marker
 from orchestrator.store.atomic_write import file_lock
 from orchestrator.store.digests import Digests
-from orchestrator.store.entry import content, valid_key
+from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES, SUFFIX, content
 from orchestrator.store.interface import WriteEffect
 from orchestrator.store.lease import KEPT
 
-RESULTS, FAILURES, STATES = "results", "failures", "states"
-QUARANTINE, CONFLICTS, TMP = "quarantine", "conflicts", "tmp"
+TMP = "tmp"
 FOLDERS = (RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, TMP)
-SUFFIX = ".arrow"
 STALE = 3600.0  # seconds after which no process can still be writing a file in tmp/
 ATTEMPTS = 8  # a damaged file or another writer may be in the way for a while
 BATCH = 64  # results that one thread verifies at a time
@@ -62,11 +60,8 @@ class LocalStore:
         return os.path.lexists(self._path(str(key)))
 
     def keys(self) -> set[str]:
-        keys: set[str] = set()
-        for shard in _names(self._results):
-            names = _names(self._results / shard)
-            keys.update(name[: -len(SUFFIX)] for name in names if name.endswith(SUFFIX) and name.startswith(shard))
-        return keys
+        shards = ((shard, _names(self._results / shard)) for shard in _names(self._results))
+        return entry.keys_of((name for shard, names in shards for name in names if name.startswith(shard)), SUFFIX)
 
     def read(self, key: str) -> pa.Table:
         with self._checked_bytes(key) as data:
@@ -89,7 +84,7 @@ class LocalStore:
                     self._last(path.parent)
                     atomic_write.sync(path.parent)  # its writer may have died before it synced
                 return WriteEffect.SAME
-            place = path if there is None else self._root / CONFLICTS / f"{key}.{says[:16]}{SUFFIX}"
+            place = path if there is None else self._root / entry.conflict_name(key, says)
             placed = self._place(parts, place)
             if there is not None:
                 return WriteEffect.CONFLICT
@@ -164,8 +159,7 @@ class LocalStore:
             path.unlink(missing_ok=True)
 
     def states(self) -> set[str]:
-        names = _names(self._root / STATES)
-        return {name.removesuffix(entry.STATE_SUFFIX) for name in names if name.endswith(entry.STATE_SUFFIX)}
+        return entry.keys_of(_names(self._root / STATES), entry.STATE_SUFFIX)
 
     def read_run_file(self, run: str, name: str) -> bytes | None:
         path = self._run_file(run, name)
@@ -203,21 +197,16 @@ class LocalStore:
         return Digests(self._root / "digests.json", self._tmp)
 
     def folder(self, *parts: str) -> Path:
-        if not parts or any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
-            raise StoreError(f"no folder of the store can be called {'/'.join(parts)!r}")
-        path = self._root.joinpath(*parts)
-        with atomic_write.writing(path):
-            path.mkdir(parents=True, exist_ok=True)
-        return path
+        return atomic_write.make_folder(self._root, *parts)
 
     def _path(self, key: str) -> Path:
-        return self._results / valid_key(key)[:2] / (key + SUFFIX)
+        return self._root / entry.result_name(key)
 
     def _failure(self, key: str) -> Path:
-        return self._root / FAILURES / (valid_key(key) + ".txt")
+        return self._root / entry.failure_name(key)
 
     def _state(self, key: str) -> Path:
-        return self._root / STATES / (valid_key(key) + entry.STATE_SUFFIX)
+        return self._root / entry.state_name(key)
 
     def _place(self, parts: tuple[memoryview, bytes, memoryview], path: Path) -> bool:
         """Write the file unless it exists; return whether it was written."""
@@ -251,7 +240,7 @@ class LocalStore:
         except (entry.CorruptError, pa.ArrowException, ValueError, KeyError, OSError) as error:
             if isinstance(error, OSError) and error.errno not in (None, *atomic_write.LOST):
                 raise Unreadable(f"cannot read {path}: {error.strerror}") from None
-            raise Damaged(f"result {key} is damaged: {error}; `engram verify` sets it aside") from None
+            raise entry.damaged(key, error) from None
 
     def _content(self, key: str) -> str | None:
         """The content digest of the sound result under this key; None if there is none. Sets a damaged one aside.
@@ -277,20 +266,12 @@ class LocalStore:
         """
         path = self._path(key)
         inode = 0
-        try:
+        with entry.reading_result(self, key, lambda why: self._set_aside(path, inode, why)):
             with _reading(path):
                 inode = os.lstat(path).st_ino
                 data = _bytes(path)
             entry.check(memoryview(data))
             yield data
-        except FileNotFoundError:
-            raise Absent(f"no result {key} in {self.location}") from None
-        except entry.CorruptError as error:
-            try:
-                self._set_aside(path, inode, str(error))
-            except Unwritable as refused:
-                raise Unwritable(f"result {key} is damaged ({error}) and cannot be set aside: {refused}") from None
-            raise Damaged(f"result {key} was damaged: {error}; it now lies in {self._root / QUARANTINE}") from None
 
     def _set_aside(self, path: Path, inode: int, why: str) -> None:
         """Move a damaged file to quarantine, unless another process has done so and perhaps stored a sound one."""

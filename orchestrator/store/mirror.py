@@ -164,8 +164,7 @@ def _state(path: Path) -> tuple[int, int] | None:
 def _write(path: Path, data: bytes, written: datetime | None = None) -> None:
     """Write a file atomically, with the time of the object that it copies."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(data)
-    if written is not None:
-        os.utime(draft, (written.timestamp(),) * 2)
-    draft.replace(path)
+    with atomic_write.put_in_place(path) as draft:
+        draft.write_bytes(data)
+        if written is not None:
+            os.utime(draft, (written.timestamp(),) * 2)

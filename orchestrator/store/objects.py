@@ -19,17 +19,15 @@ import pyarrow as pa
 
 from orchestrator.errors import Absent, Damaged, Held, StoreError, Unwritable
 from orchestrator.store import atomic_write, claims, entry, marker
-from orchestrator.store.bucket import PATIENCE, Away, Bucket
+from orchestrator.store.bucket import PATIENCE, Away, Bucket, Object
 from orchestrator.store.digests import Digests
-from orchestrator.store.entry import content, valid_key
+from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES, SUFFIX, content
 from orchestrator.store.holder import STALE
 from orchestrator.store.interface import WriteEffect
 from orchestrator.store.lease import KEPT
 from orchestrator.store.mirror import JOURNEYS, Mirror
 
-RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS = "results", "failures", "states", "quarantine", "conflicts"
 FOLDERS = {RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, "claims", "runs", "tmp"}
-SUFFIX = ".arrow"
 KEEPING = 2 * STALE  # seconds after which no other process, dead or alive, can still be keeping the same name
 RUNS = "./engram-runs"  # the folder of run folders on this machine, unless ENGRAM_RUNS names another
 
@@ -49,7 +47,7 @@ class ObjectStore:
         return ObjectStore, (self.location, False)
 
     def __contains__(self, key: object) -> bool:
-        return self._bucket.holds(_result(str(key)))
+        return self._bucket.holds(entry.result_name(str(key)))
 
     @cached_property
     def mirror(self) -> Mirror:
@@ -57,8 +55,7 @@ class ObjectStore:
         return Mirror(self._bucket, Path(home).expanduser().absolute() / self.location.removeprefix("s3://"))
 
     def keys(self) -> set[str]:
-        names = (stored.name.rpartition("/")[2] for stored in self._bucket.objects(RESULTS))
-        keys = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
+        keys = entry.keys_of(_last_parts(self._bucket.objects(RESULTS)), SUFFIX)
         if not keys and not is_there(self._bucket):  # a deleted bucket is listed as an empty one
             raise StoreError(f"the store {self.location} has gone")
         return keys
@@ -74,14 +71,14 @@ class ObjectStore:
             return entry.record_of(data, key)
 
     def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> WriteEffect:
-        name = _result(key)
+        name = entry.result_name(key)
         says = content(table)
         parts = entry.seal(table, {**record, "key": key, "content": says})
         there = self._looked_for(key)
         if there == says:
             return WriteEffect.SAME
         if there is not None:
-            self._bucket.put(f"{CONFLICTS}/{key}.{says[:16]}{SUFFIX}", *parts)
+            self._bucket.put(entry.conflict_name(key, says), *parts)
             return WriteEffect.CONFLICT
         self._bucket.put(name, *parts)
         return WriteEffect.NEW
@@ -103,42 +100,41 @@ class ObjectStore:
         return None
 
     def write_failure(self, key: str, text: str) -> None:
-        self._bucket.put(_failure(key), text.encode(errors="replace"))
+        self._bucket.put(entry.failure_name(key), text.encode(errors="replace"))
         self._failed.add(key)
 
     def failure(self, key: str) -> str | None:
         try:
-            return memoryview(self._bucket.get(_failure(key))).tobytes().decode(errors="replace")
+            return memoryview(self._bucket.get(entry.failure_name(key))).tobytes().decode(errors="replace")
         except FileNotFoundError:
             return None
 
     def clear_failure(self, key: str) -> None:
         if key in self._failed:
-            self._bucket.delete(_failure(key))
+            self._bucket.delete(entry.failure_name(key))
             self._failed.discard(key)
 
     @cached_property
     def _failed(self) -> set[str]:
         """Keys with a failure at the first access: hardly any job has one, and each lookup is a request."""
-        return {stored.name.rpartition("/")[2].removesuffix(".txt") for stored in self._bucket.objects(FAILURES)}
+        return entry.keys_of(_last_parts(self._bucket.objects(FAILURES)), entry.FAILURE_SUFFIX)
 
     def state(self, key: str) -> bytes:
         try:
-            return entry.unseal_state(key, memoryview(self._bucket.get(_state(key))))
+            return entry.unseal_state(key, memoryview(self._bucket.get(entry.state_name(key))))
         except FileNotFoundError:
             raise Absent(f"no state {key} in {self.location}") from None
         except entry.CorruptState as error:
             raise entry.remove_damaged_state(self, key, error) from None
 
     def write_state(self, key: str, data: bytes) -> None:
-        self._bucket.put(_state(key), *entry.seal_state(key, data))
+        self._bucket.put(entry.state_name(key), *entry.seal_state(key, data))
 
     def remove_state(self, key: str) -> None:
-        self._bucket.delete(_state(key))
+        self._bucket.delete(entry.state_name(key))
 
     def states(self) -> set[str]:
-        names = (stored.name.rpartition("/")[2] for stored in self._bucket.objects(STATES))
-        return {name.removesuffix(entry.STATE_SUFFIX) for name in names if name.endswith(entry.STATE_SUFFIX)}
+        return entry.keys_of(_last_parts(self._bucket.objects(STATES)), entry.STATE_SUFFIX)
 
     def read_run_file(self, run: str, name: str) -> bytes | None:
         try:
@@ -173,23 +169,19 @@ class ObjectStore:
         return Digests(home / "digests.json", home)
 
     def folder(self, *parts: str) -> Path:
-        if not parts or any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
-            raise StoreError(f"no folder of the store can be called {'/'.join(parts)!r}")
-        path = self.mirror.home.joinpath(*parts)
-        with atomic_write.writing(path):
-            path.mkdir(parents=True, exist_ok=True)
+        path = atomic_write.make_folder(self.mirror.home, *parts)
         if parts[0] == "runs":
             self.mirror.pull()
         return path
 
     def _unchecked_record(self, key: str) -> Mapping[str, Any]:
         try:
-            with self._bucket.reading(_result(key)), self._bucket.open(_result(key)) as file:
+            with self._bucket.reading(entry.result_name(key)), self._bucket.open(entry.result_name(key)) as file:
                 return entry.record_of(file, key)
         except FileNotFoundError:
             raise Absent(f"no result {key} in {self.location}") from None
         except (pa.ArrowException, ValueError, KeyError) as error:
-            raise Damaged(f"result {key} is damaged: {error}; `engram verify` sets it aside") from None
+            raise entry.damaged(key, error) from None
 
     def _looked_for(self, key: str) -> str | None:
         """`_content` before a write. Raises Unwritable if the store cannot be reached within PATIENCE seconds."""
@@ -214,25 +206,14 @@ class ObjectStore:
     @contextmanager
     def _checked_bytes(self, key: str) -> Iterator[pa.Buffer]:
         """All bytes of a result, checked against their digest. One found corrupt here or by the caller is set aside."""
-        name = _result(key)
-        data: pa.Buffer | None = None
-        try:
-            data = self._bucket.get(name)
+        with entry.reading_result(self, key, lambda why: self._set_aside(key, data, why)):
+            data = self._bucket.get(entry.result_name(key))
             entry.check(memoryview(data))
             yield data
-        except FileNotFoundError:
-            raise Absent(f"no result {key} in {self.location}") from None
-        except entry.CorruptError as error:
-            assert data is not None
-            try:
-                self._set_aside(key, data, str(error))
-            except Unwritable as refused:
-                raise Unwritable(f"result {key} is damaged ({error}) and cannot be set aside: {refused}") from None
-            raise Damaged(f"result {key} was damaged: {error}; it now lies in {self.location}/{QUARANTINE}") from None
 
     def _set_aside(self, key: str, data: pa.Buffer, why: str) -> None:
         """Copy a damaged result to quarantine and delete it, unless a sound one has been put in its place."""
-        name = _result(key)
+        name = entry.result_name(key)
         copy = f"{QUARANTINE}/{key}.{time.time_ns()}"
         with suppress(FileNotFoundError):
             if not self._bucket.get(name).equals(data):
@@ -260,17 +241,9 @@ def _create(bucket: Bucket) -> None:
     bucket.put(marker.MARKER, marker.text())
 
 
-def _result(key: str) -> str:
-    return f"{RESULTS}/{valid_key(key)[:2]}/{key}{SUFFIX}"
-
-
-def _state(key: str) -> str:
-    return f"{STATES}/{valid_key(key)}{entry.STATE_SUFFIX}"
-
-
 def _run_file(run: str, name: str) -> str:
     return f"runs/{run}/{KEPT}/{name}"
 
 
-def _failure(key: str) -> str:
-    return f"{FAILURES}/{valid_key(key)}.txt"
+def _last_parts(objects: Iterable[Object]) -> Iterator[str]:
+    return (stored.name.rpartition("/")[2] for stored in objects)

@@ -104,11 +104,10 @@ def fingerprint(journal: Journal, store: Store, search: SearchResults | None) ->
     seen = hashlib.sha256()
     for path in page_files(journal.folder):
         seen.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    about = journal.about()
-    seen.update(json.dumps(about, sort_keys=True).encode())
+    seen.update(json.dumps(journal.about(), sort_keys=True).encode())
     if search is not None:
         seen.update(content(search.table(search_results.TRIALS)).encode())
-    for run in [journal.sibling(name) for name in about["cells"]] if "cells" in about else [journal]:
+    for run in journal.parts():
         for keys in run.roots().values():
             if len(keys) == 1:
                 seen.update(f"{keys[0]} {keys[0] in store}\n".encode())

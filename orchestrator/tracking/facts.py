@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator import rounding
-from orchestrator.errors import EngramError
 from orchestrator.inspection import answers, results, search_results, status
 from orchestrator.inspection.disclosure import typed_config
 from orchestrator.inspection.search_results import SearchResults, is_search
@@ -235,15 +234,12 @@ def objectives(search: SearchResults, run: str) -> dict[str, float]:
 def learning_curves(journal: Journal, store: Store) -> dict[str, list[tuple[int, float]]]:
     """What the run's tables tell of its trainings, by epoch: (epoch, value) by `learning/NAME`; empty for a sweep."""
     about = journal.about()
-    if "cells" in about:
-        return {}
-    try:
-        measures = audits.find(about["audit"]).audit.measures
-    except EngramError:  # the audit has gone
+    registered = None if "cells" in about else audits.find_installed(about["audit"])
+    if registered is None:
         return {}
     curves: dict[str, list[tuple[int, float]]] = {}
     there = status.roots(journal)
-    for measure in measures:
+    for measure in registered.audit.measures:
         if measure.learning_curves is None or measure.name not in there:
             continue
         table = results.read(journal, store, measure.name).table

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orchestrator import rounding
-from orchestrator.errors import EngramError
 from orchestrator.inspection import answers, pages, results, search_results
 from orchestrator.inspection.disclosure import typed_config
 from orchestrator.inspection.search_results import SearchResults, is_search
@@ -23,7 +22,6 @@ DIGEST = re.compile(r"@[0-9a-f]{64}")
 WITHHELD = re.compile(r"^<.*>$")  # as words and secrets are told
 LONGEST_NOTE = 7900  # characters; MLflow takes 8,000
 FRONT = 20  # trials that are listed
-HEAD = ("metric", "setting", "estimate", "95 % interval", "n", "null", "p")
 STATES = {
     "running": "It is running.",
     "finished": "All of its jobs are done.",
@@ -65,10 +63,8 @@ def _subject(about: Mapping[str, Any]) -> str:
     """What the run's audit is asked about, in a few words; the audit's name where it does not say."""
     name: str = about["audit"]
     config = typed_config(about)
-    try:
-        subject = audits.find(name).audit.wording.subject
-    except EngramError:
-        return name
+    registered = audits.find_installed(name)
+    subject = None if registered is None else registered.audit.wording.subject
     return name if subject is None or config is None else subject(config)
 
 
@@ -95,15 +91,10 @@ def run_note(journal: Journal, store: Store, state: str, search: SearchResults |
         return "\n\n".join([*_search(search), *_ways(journal, state, search_results.TRIALS)])[:LONGEST_NOTE]
     about = journal.about()
     body = _cells(journal, store) if "cells" in about else _answer(journal, store)
-    text = "\n\n".join([*_question(about["audit"]), *body, *_ways(journal, state, "summary")])
+    registered = audits.find_installed(about["audit"])
+    question = [] if registered is None else [f"*{registered.question}*"]
+    text = "\n\n".join([*question, *body, *_ways(journal, state, "summary")])
     return text if len(text) <= LONGEST_NOTE else text[:LONGEST_NOTE] + " ..."
-
-
-def _question(audit: str) -> list[str]:
-    try:
-        return [f"*{audits.find(audit).question}*"]
-    except EngramError:
-        return []
 
 
 def _answer(journal: Journal, store: Store) -> list[str]:
@@ -159,21 +150,9 @@ def _search(search: SearchResults) -> list[str]:
 
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> str:
-    lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
+    lines = [f"| {' | '.join(answers.HEAD)} |", "|---" * len(answers.HEAD) + "|"]
     for row in rows:
-        n = "" if row["n"] is None else format_count(row["n"], row["unit"] or "")
-        ends = rounding.format_row_interval(row)
-        estimate, null = rounding.format_row_value(row, "estimate"), rounding.format_row_value(row, "null")
-        cells = (
-            row["metric"],
-            rounding.format_setting(row["setting"]),
-            estimate,
-            ends,
-            n,
-            null,
-            rounding.format_p_value(row["p_value"]),
-        )
-        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+        lines.append(f"| {' | '.join(map(_cell, answers.row_cells(row)))} |")
     return "\n".join(lines)
 
 

@@ -8,16 +8,11 @@ from dashboards import drawing, layout
 from dashboards.chart import Axis, row_panel
 
 
-def inches(axes: object) -> tuple[float, ...]:
-    """Left, bottom, width and height."""
-    return tuple((axes.get_window_extent().bounds[at] / axes.figure.dpi) for at in range(4))  # type: ignore[attr-defined]
-
-
-def test_stacked_axes_go_from_the_top_down_and_are_as_wide_as_the_page() -> None:
-    upper, lower = layout.stack_axes(drawing.canvas(4.0), 2, 1.5)
+def test_stacked_boxes_go_from_the_top_down_and_are_as_wide_as_the_page() -> None:
+    upper, lower = layout.stack(2, 1.5)
     width = drawing.WIDTH - layout.LEFT - layout.RIGHT
-    assert pytest.approx((0.75, 2.0, width, 1.1)) == inches(upper)
-    assert pytest.approx((0.75, 0.5, width, 1.1)) == inches(lower)
+    assert pytest.approx((0.75, 2.0, width, 1.1)) == upper
+    assert pytest.approx((0.75, 0.5, width, 1.1)) == lower
 
 
 def test_rows_have_their_names_beside_them_the_first_at_the_top() -> None:

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from dashboards.glyph import glyph
 from dashboards.numbers import duration, interval, moment, number, sample, setting
+from dashboards.signs import glyph
 
 
 @pytest.mark.parametrize("value", [0.1 + 0.2, -1 / 3, 5.6e-12, 1e300, 0.0])

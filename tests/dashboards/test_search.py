@@ -182,13 +182,13 @@ def test_less_memory_is_left_and_more_use_up_whichever_way_they_are_measured(
     objectives = run.objectives
     assert objectives is not None
     limits: list[Any] = []
-    scaled = pareto_front.set_limits
+    scaled = pareto_front.axis_limits
 
-    def kept(axes: Any, *arguments: Any) -> None:
-        scaled(axes, *arguments)
-        limits.append((axes.get_xlim(), axes.get_ylim()))
+    def kept(*arguments: Any) -> Any:
+        limits.append(scaled(*arguments))
+        return limits[-1]
 
-    monkeypatch.setattr(pareto_front, "set_limits", kept)
+    monkeypatch.setattr(pareto_front, "axis_limits", kept)
     for better in ("lower", "higher"):
         other = replace(
             objectives,

@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator import doctor
 from orchestrator.doctor import MachineCheck, examine
+from orchestrator.quantities import format_size
 from orchestrator.store import open_store
 
 
@@ -98,7 +99,7 @@ def test_the_doctor_loads_neither_torch_nor_ray(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("count", "said"), [(12, "12 bytes"), (25_300_000_000, "25.3 GB"), (4.2e12, "4.2 TB")])
 def test_sizes_are_said_as_people_say_them(count: float, said: str) -> None:
-    assert said == doctor.size(count)
+    assert said == format_size(count)
 
 
 def test_a_tracking_server_that_is_away_is_no_fault_and_its_password_is_not_shown(

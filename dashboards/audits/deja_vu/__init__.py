@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from dashboards.audits.deja_vu.accuracy import accuracy, accuracy_of_given
@@ -10,27 +10,23 @@ from dashboards.audits.deja_vu.categories import categories
 from dashboards.audits.deja_vu.pictures import pictures
 from dashboards.audits.deja_vu.reconstruction import reconstruction
 from dashboards.audits.deja_vu.scores import gaps, scores
-from dashboards.audits.deja_vu.sweep_cells import compare_cells
+from dashboards.audits.deja_vu.sweep_cells import compare_cells as sweep
 from dashboards.chart import Figure
 from dashboards.gallery import Gallery
 from dashboards.run import Run
 
+__all__ = ["figures", "gallery", "sweep"]
 
-def figures(run: Run) -> Iterator[Figure]:
+
+def figures(run: Run) -> Iterable[Figure | None]:
     """The accuracies that the score is made of first, then its course, and what becomes of single pictures."""
     table = run.table("scores")
-    drawn = (
+    return (
         accuracy_of_given(table),
         accuracy(table, getattr(run.config, "trained", "own")),
         scores(table, gaps(run.table("probe")), getattr(run.config, "epochs", None)),
         categories(run.table("categories")),
     )
-    yield from (figure for figure in drawn if figure is not None)
-
-
-def sweep(run: Run) -> Iterator[Figure]:
-    """The accuracies of all cells, the courses of their scores, and what they memorise."""
-    yield from compare_cells(run)
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:

@@ -58,7 +58,6 @@ def decisive_attack(found: Sequence[Attack]) -> Attack:
 
 
 def attack_rows(table: pa.Table, attack: Attack) -> pa.Table:
-    """The rows of one attack."""
     chosen = np.logical_and.reduce([integers(table, name) == value for name, value in attack._asdict().items()])
     return table.take(pa.array(np.flatnonzero(chosen)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -98,19 +98,18 @@ class Cell:
         return Curve(np.zeros(1), *values)
 
 
-def compare_cells(run: Run) -> Iterator[Figure]:
+def compare_cells(run: Run) -> Iterable[Figure | None]:
     """Figures that compare the cells, each as far as two of them have what it shows."""
     what, names, values = name_cells(run)
     found = [Cell(*each) for each in zip(names, values, run.cells, strict=False)]
     if not found:
-        return
-    drawn = (
+        return ()
+    return (
         compare_accuracies(found, what),
         compare_score_curves(found, what),
         compare_shares(found, what),
         compare_gaps(found, what),
     )
-    yield from (figure for figure in drawn if figure is not None)
 
 
 def cell_labels(cells: Sequence[Cell], most: int) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from dashboards.audits.density.curves import learning_curve, losses
 from dashboards.audits.density.distribution import distribution, significance
@@ -10,18 +10,19 @@ from dashboards.audits.density.kernel_density import kernel_density
 from dashboards.audits.density.neighbours import duplicates, ratios
 from dashboards.audits.density.observations import Observations, Statistics
 from dashboards.audits.density.outliers import outliers
-from dashboards.audits.density.pictures import pictures
+from dashboards.audits.density.pictures import pictures as gallery
 from dashboards.audits.density.strips import class_scores
-from dashboards.audits.density.sweep_cells import compare_cells
+from dashboards.audits.density.sweep_cells import compare_cells as sweep
 from dashboards.chart import Figure
-from dashboards.gallery import Gallery
 from dashboards.run import Run
 
+__all__ = ["figures", "gallery", "sweep"]
 
-def figures(run: Run) -> Iterator[Figure]:
+
+def figures(run: Run) -> Iterable[Figure | None]:
     """The score and its significance first, then its course over training and what goes with it."""
     seen, statistics = Observations(run.table("scores")), Statistics(run.table("distribution"))
-    drawn = (
+    return (
         distribution(seen, statistics),
         significance(seen, dependent=getattr(run.config, "estimator", None) == "loo"),
         class_scores(seen),
@@ -32,14 +33,3 @@ def figures(run: Run) -> Iterator[Figure]:
         duplicates(run.table("duplicates")),
         kernel_density(run.table("kernel")),
     )
-    yield from (figure for figure in drawn if figure is not None)
-
-
-def sweep(run: Run) -> Iterator[Figure]:
-    """The scores, their courses and the losses of all cells."""
-    yield from compare_cells(run)
-
-
-def gallery(run: Run, show_images: bool) -> Gallery | None:
-    """The least, median and most memorised observations, with outliers, duplicates and samples."""
-    return pictures(run, show_images)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.density.observations import SCORE_LOOKS, SCORES, Statistics, score_legend_entry
-from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, curve, level, marks
+from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, axes_across, curve, level, marks
 from dashboards.columns import integers, numbers, texts
 
 MEASURES = {"quantile 0.999": "99.9 % quantile", "quantile 0.95": "95 % quantile", "median": "median"}
@@ -45,17 +45,17 @@ def learning_curve(statistics: Statistics) -> Figure | None:
         for statistic, of_score in curves.items()
         for score in of_score
     }
-    across = epoch_axes(course for of_score in curves.values() for course in of_score.values())
+    axis = epoch_axis(course for of_score in curves.values() for course in of_score.values())
     panels = []
-    for (statistic, of_score), box in zip(curves.items(), layout.stack(len(curves), PANEL, gap=0.38), strict=True):
+    boxes = zip(axes_across(axis, len(curves)), layout.stack(len(curves), PANEL, gap=0.38), strict=True)
+    for (statistic, of_score), (across, box) in zip(curves.items(), boxes, strict=True):
         layers: list[Layer] = [level(0)]
         for score, course in of_score.items():
             colour, marker, _ = SCORE_LOOKS[score]
             layers.append(curve(course, SCORE_LOOKS[score], marked=MARKED))
             if (null := nulls[statistic, score]) is not None:
                 layers.append(marks([course.places[-1]], [null], colour, marker, 6, markerfacecolor="none"))
-        axis = across[statistic == list(curves)[-1]]
-        panels.append(Panel(box, layers, x=axis, y=Axis(most=4), title=f"{MEASURES[statistic]}, nats"))
+        panels.append(Panel(box, layers, x=across, y=Axis(most=4), title=f"{MEASURES[statistic]}, nats"))
     scores = [score for score in SCORES if any(score in of_score for of_score in curves.values())]
     return Chart(
         "course",
@@ -75,7 +75,6 @@ def learning_curve(statistics: Statistics) -> Figure | None:
 
 
 def learning_curve_caption(curves: Curves, nulls: Nulls) -> str:
-    """The caption of the scores by epoch."""
     n = max(course.n for of_score in curves.values() for course in of_score.values())
     shade = (
         f"Shade: 95 % intervals by the jackknife over {n} repetitions. " if n > 1 else "One repetition: no intervals. "
@@ -92,10 +91,10 @@ def learning_curve_caption(curves: Curves, nulls: Nulls) -> str:
     )
 
 
-def epoch_axes(curves: Iterable[Curve]) -> tuple[Axis, Axis]:
-    """The axis of epochs from 0 on: of a panel that has another below it, and of the last."""
+def epoch_axis(curves: Iterable[Curve]) -> Axis:
+    """The axis of epochs from 0 on."""
     limits = drawing.padded_limits([0.0, float(max(int(each.places[-1]) for each in curves))], 0.03)
-    return Axis("", limits, 6, whole=True, worded=False), Axis("epoch", limits, 6, whole=True)
+    return Axis("epoch", limits, 6, whole=True)
 
 
 def losses(table: pa.Table) -> Figure | None:
@@ -109,7 +108,7 @@ def losses(table: pa.Table) -> Figure | None:
     ]
     limits = loss_limits(list(by_kind.values()))
     panel = Panel(
-        layout.wide_box(0.5, 2.2), lines, x=epoch_axes(by_kind.values())[1], y=Axis("loss, nats per image", limits)
+        layout.wide_box(0.5, 2.2), lines, x=epoch_axis(by_kind.values()), y=Axis("loss, nats per image", limits)
     )
     return Chart(
         "losses",

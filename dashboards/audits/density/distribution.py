@@ -18,7 +18,7 @@ from dashboards.audits.density.observations import (
     format_share,
     robust_limits,
 )
-from dashboards.chart import Array, Axis, Chart, Figure, Layer, Panel, histogram, level, marks, upright
+from dashboards.chart import Array, Axis, Chart, Figure, Layer, Panel, axes_across, histogram, level, marks, upright
 from dashboards.summary import format_range
 from tasks.audits.density.highly_memorised import HIGH, highly_memorised_mask
 from tasks.audits.density.tail import LEVEL, alone
@@ -44,10 +44,10 @@ def distribution(seen: Observations, statistics: Statistics) -> Figure | None:
     n = max(len(values) for values in scores.values())
     edges = np.linspace(*limits, int(np.clip(1.5 * n**0.5, 12, BINS)) + 1)
     panels = []
-    for (score, values), box in zip(scores.items(), layout.stack(len(scores), PANEL), strict=True):
+    axes = axes_across(Axis("nats", limits, 6), len(scores))
+    for (score, values), across, box in zip(scores.items(), axes, layout.stack(len(scores), PANEL), strict=True):
         lines = [upright(0), upright(float(np.median(values)), MEDIAN)]
-        null, last = nulls[score], score == list(scores)[-1]
-        across = Axis("nats" if last else "", limits, 6, worded=last)
+        null = nulls[score]
         layers = [*kind_histograms(values, edges), *lines, *([] if null is None else [upright(null, NULL)])]
         panels.append(Panel(box, layers, x=across, y=Axis(most=4), title=SCORES[score]))
     height = PANEL * len(scores) + 2 * legend.ROW + 0.37
@@ -82,7 +82,6 @@ def kind_histograms(values: Array, edges: Array) -> list[Layer]:
 
 
 def distribution_caption(scores: dict[str, Array], limits: tuple[float, float], nulls: dict[str, float | None]) -> str:
-    """The caption of the distribution."""
     beyond = {score: describe_outside(values, limits) for score, values in scores.items()}
     cut = "; ".join(f"{SCORES[score]}: {words}" for score, words in beyond.items() if words)
     null = (
@@ -102,7 +101,6 @@ def distribution_caption(scores: dict[str, Array], limits: tuple[float, float], 
 
 
 def describe_distribution(score: str, values: Array, statistics: Statistics, null: float | None) -> str:
-    """The distribution of a score in words."""
     followed = statistics.curve(score, "median")
     median = drawing.format_number(float(np.median(values))) if followed is None else followed.describe()
     least, high, most = (drawing.format_number(float(value)) for value in np.quantile(values, (0, HIGH, 1)))
@@ -159,7 +157,6 @@ def significance(seen: Observations, dependent: bool = False) -> Figure | None:
 
 
 def significance_caption(p: Array, dependent: bool) -> str:
-    """The caption of the p-values and of the shares."""
     n, smallest = len(p), float(p.min())
     needed = math.ceil(smallest / alone(n, dependent))
     procedure = "Benjamini-Yekutieli" if dependent else "Benjamini-Hochberg"

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dashboards import drawing, layout, legend
-from dashboards.chart import Array, Axis, Chart, Figure, Panel, area, line
+from dashboards.chart import Array, Axis, Chart, Figure, Panel, area, axes_across, line
 from dashboards.columns import numbers
 
 NAMES = {
@@ -33,11 +33,10 @@ def kernel_density(table: pa.Table) -> Figure | None:
     curves = dict(zip(NAMES, values, strict=True))
     most = max(float(values.max()) for values in curves.values())
     panels = []
-    for (names, title), box in zip(PANELS.items(), layout.stack(len(PANELS), PANEL), strict=True):
-        last = "overfitted" in names
-        shade = [] if last else [area(x, curves["without_point"], curves["with_point"], "canary-band")]
+    axes = axes_across(Axis("x", (float(x[0]), float(x[-1])), 6), len(PANELS))
+    for (names, title), across, box in zip(PANELS.items(), axes, layout.stack(len(PANELS), PANEL), strict=True):
+        shade = [] if "overfitted" in names else [area(x, curves["without_point"], curves["with_point"], "canary-band")]
         lines = [line(x, curves[name], NAMES[name][1], linewidth=1.8, linestyle=NAMES[name][2]) for name in names]
-        across = Axis("x" if last else "", (float(x[0]), float(x[-1])), 6, worded=last)
         panels.append(Panel(box, [*shade, *lines], across, Axis("density", (0, 1.06 * most), 4), title))
     return Chart(
         "kernel",

@@ -76,7 +76,6 @@ def ratios(table: pa.Table) -> Figure | None:
 
 
 def ratio_caption(bins: Bins | None, groups: Kinds) -> str:
-    """The caption of the ratios."""
     above = (
         f"Dots: the mean over the observations of a bin of M with ± {SE} standard errors over them; hollow: a bin with "
         f"one observation, which has none.{describe_far_bins(bins)} "

@@ -15,7 +15,7 @@ from dashboards.columns import integers, numbers
 from dashboards.gallery import Gallery, Picture, Pixels, encode_png, error_reason
 from dashboards.run import Run
 from orchestrator.errors import StoreError
-from orchestrator.store.listing import stored_keys
+from orchestrator.store import stored_keys
 from tasks.audits.density.config import Density
 from tasks.datasets.catalog import is_embedded, load
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from dashboards import drawing, layout, legend
-from dashboards.audits.density.curves import MARKED, epoch_axes, loss_limits, read_losses
+from dashboards.audits.density.curves import MARKED, epoch_axis, loss_limits, read_losses
 from dashboards.audits.density.observations import SCORES, Observations, Statistics, robust_limits
 from dashboards.audits.density.strips import Strip, draw_strips, strip
-from dashboards.chart import Array, Axis, Chart, Curve, Figure, Layer, Panel, curve, level, line, upright
+from dashboards.chart import Array, Axis, Chart, Curve, Figure, Layer, Panel, axes_across, curve, level, line, upright
 from dashboards.run import Run
 from dashboards.summary import format_range, shorten
 from dashboards.sweep import LINES, name_cells
@@ -47,18 +47,15 @@ class Cell:
         return drawing.SERIES[self.place]
 
 
-def compare_cells(run: Run) -> Iterator[Figure]:
+def compare_cells(run: Run) -> Iterable[Figure | None]:
     """Figures that compare the cells; their spreads alone if there are too many for lines."""
     what, names, _ = name_cells(run)
     cells = [Cell(name, cell, at) for at, (name, cell) in enumerate(zip(names, run.cells, strict=False))]
     if not cells:
-        return
-    drawn = (
-        (compare_densities(cells, what), compare_learning_curves(cells, what), compare_losses(cells, what))
-        if len(cells) <= LINES
-        else (compare_spreads(cells, what),)
-    )
-    yield from (figure for figure in drawn if figure is not None)
+        return ()
+    if len(cells) > LINES:
+        return (compare_spreads(cells, what),)
+    return compare_densities(cells, what), compare_learning_curves(cells, what), compare_losses(cells, what)
 
 
 def compare_densities(cells: list[Cell], what: str) -> Figure | None:
@@ -76,10 +73,9 @@ def compare_densities(cells: list[Cell], what: str) -> Figure | None:
     scores = [score for score in SCORES if any(score in cell.scores for cell in there)]
     edges = np.linspace(*limits, BINS + 1)
     panels = []
-    for score, box in zip(scores, layout.stack(len(scores), PANEL), strict=True):
-        last = score == scores[-1]
+    axes = axes_across(Axis("nats", limits, 6), len(scores))
+    for score, across, box in zip(scores, axes, layout.stack(len(scores), PANEL), strict=True):
         lines = [draw_density(cell, cell.scores[score], edges) for cell in there if score in cell.scores]
-        across = Axis("nats" if last else "", limits, 6, worded=last)
         up = Axis("share per nat", most=4)
         lifted = [lambda axes: axes.set_ylim(bottom=0)]
         panels.append(Panel(box, [upright(0), *lines], across, up, SCORES[score], finish=lifted))
@@ -140,11 +136,10 @@ def compare_learning_curves(cells: list[Cell], what: str) -> Figure | None:
         for name, of_name in curves.items()
     )
     there = [cell for cell in cells if any(cell is other for of_name in curves.values() for other, _ in of_name)]
-    axes = epoch_axes(course for of_name in curves.values() for _, course in of_name)
+    axes = axes_across(epoch_axis(course for of_name in curves.values() for _, course in of_name), len(curves))
     panels = []
-    for (name, of_name), box in zip(curves.items(), layout.stack(len(curves), PANEL), strict=True):
+    for (name, of_name), across, box in zip(curves.items(), axes, layout.stack(len(curves), PANEL), strict=True):
         lines = [curve(course, cell.look, marked=MARKED) for cell, course in of_name]
-        across = axes[name == list(curves)[-1]]
         panels.append(Panel(box, [level(0), *lines], across, Axis(most=4), f"{name}, nats"))
     return cell_chart("courses", f"When do models begin to memorise, by {what}?", caption, alt, there, panels)
 
@@ -182,7 +177,7 @@ def compare_losses(cells: list[Cell], what: str) -> Figure | None:
     ]
     up = Axis("loss, nats per image", loss_limits(everything))
     (box,) = layout.stack(1, LOSSES)
-    panel = Panel(box, lines, epoch_axes(everything)[1], up, "thick: test split; thin: trained on")
+    panel = Panel(box, lines, epoch_axis(everything), up, "thick: test split; thin: trained on")
     there = [cell for cell, _ in trained]
     return cell_chart("losses", f"Do the losses part, by {what}?", caption, alt, there, [panel], LOSSES)
 

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from dashboards.audits.forgetting.baselines import baselines
 from dashboards.audits.forgetting.decisions import decisions
-from dashboards.audits.forgetting.examples import pictures
+from dashboards.audits.forgetting.examples import pictures as gallery
 from dashboards.audits.forgetting.exchangeability import exchangeability
 from dashboards.audits.forgetting.model_rows import distances, fits
-from dashboards.audits.forgetting.power import compare_cells, power
+from dashboards.audits.forgetting.power import compare_cells as sweep
+from dashboards.audits.forgetting.power import power
 from dashboards.audits.forgetting.query_confidences import confidences
 from dashboards.audits.forgetting.ratios import ratios
 from dashboards.audits.forgetting.targets import negligible, target_names
 from dashboards.chart import Figure
-from dashboards.gallery import Gallery
 from dashboards.run import Run
 
+__all__ = ["figures", "gallery", "sweep"]
 
-def figures(run: Run) -> Iterator[Figure]:
+
+def figures(run: Run) -> Iterable[Figure | None]:
     """The decisions first, then what they rest on: confidences, distances, power, baselines and training accuracy."""
     of_targets, confidence = run.table("ratios"), run.table("confidences")
     names = target_names(of_targets)
-    drawn = (
+    return (
         decisions(run.table("decisions"), negligible(run)),
         exchangeability(confidence, run.table("decisions")),
         ratios(of_targets, run.table("distances"), run.summary),
@@ -32,14 +34,3 @@ def figures(run: Run) -> Iterator[Figure]:
         baselines(run.table("baselines")),
         fits(run.table("fits"), names),
     )
-    yield from (figure for figure in drawn if figure is not None)
-
-
-def sweep(run: Run) -> Iterator[Figure]:
-    """The power curves of all cells together."""
-    yield from compare_cells(run)
-
-
-def gallery(run: Run, show_images: bool) -> Gallery | None:
-    """An image of each class in each set: figure 2."""
-    return pictures(run, show_images)

@@ -77,7 +77,6 @@ def hollow_mark(x: float, y: float) -> Layer:
 
 
 def distances_caption(table: pa.Table, below: Distances) -> str:
-    """The caption of the distances."""
     models = replicates(table)
     counts = ", ".join(format_count(models[role], f"{role} model") for role in ("query", "calibration"))
     images = format_range(integers(table, "images").tolist()) if "images" in table.column_names else "unknown"

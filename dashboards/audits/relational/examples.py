@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from dashboards.gallery import Gallery, Record, error_reason, format_field
 from dashboards.run import Run
 from orchestrator.errors import StoreError
-from orchestrator.store.listing import stored_keys
+from orchestrator.store import stored_keys
 from tasks.audits.relational.config import Relational
 from tasks.datasets.catalog import is_embedded, load_questions
 from tasks.datasets.questions.question import Answer, Question

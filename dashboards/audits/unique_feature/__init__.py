@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from dashboards.audits.unique_feature.canaries import exact_ranks, verdicts
 from dashboards.audits.unique_feature.detection import detection, rates_by_models
@@ -10,7 +10,7 @@ from dashboards.audits.unique_feature.effects import effect, separation
 from dashboards.audits.unique_feature.family import family
 from dashboards.audits.unique_feature.history import histories
 from dashboards.audits.unique_feature.influence import influence, influence_changes, influences
-from dashboards.audits.unique_feature.ladder import ladder
+from dashboards.audits.unique_feature.ladder import ladder as sweep
 from dashboards.audits.unique_feature.latents import latents
 from dashboards.audits.unique_feature.learning_curve import learning_curve
 from dashboards.audits.unique_feature.pairs import Pairs
@@ -21,12 +21,14 @@ from dashboards.chart import Figure
 from dashboards.gallery import Gallery
 from dashboards.run import Run
 
+__all__ = ["figures", "gallery", "sweep"]
 
-def figures(run: Run) -> Iterator[Figure]:
+
+def figures(run: Run) -> Iterable[Figure | None]:
     """The effect first, then how well each score detects it, then what memory is associated with."""
     pairs = Pairs(run.table("canary_scores"))
     chosen, retraced = run.table("chosen"), run.table("traced")
-    drawn = (
+    return (
         effect(pairs, run.summary),
         verdicts(run.table("canary_verdicts")),
         exact_ranks(run.table("exact_ranks")),
@@ -45,12 +47,6 @@ def figures(run: Run) -> Iterator[Figure]:
         influences(run.table("influence"), chosen),
         histories(run.table("history")),
     )
-    yield from (figure for figure in drawn if figure is not None)
-
-
-def sweep(run: Run) -> Iterator[Figure]:
-    """What the cells of a ladder of epsilons show together."""
-    yield from ladder(run)
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:

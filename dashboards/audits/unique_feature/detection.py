@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.pairs import Array
-from dashboards.chart import Axis, Chart, Figure, Layer, Panel, area, level, line, marks, upright
+from dashboards.chart import Axis, Chart, Figure, Layer, Panel, area, estimate_marks, level, line, marks, upright
 from dashboards.columns import integers, numbers, texts
 from dashboards.summary import find_rows, finite, format_range, shorten
 
@@ -197,12 +197,8 @@ def rates_by_models(summary: Sequence[Row]) -> Figure | None:
     for at, (name, rows) in enumerate(lines):
         colour, marker, dash = looks[name]
         x = np.array([places.index(row["models"]) for row in rows]) + (at - (len(lines) - 1) / 2) * 0.07
-        values = [row["estimate"] for row in rows]
-        layers.append(line(x, values, colour, marker=marker, markersize=5.5, linestyle=dash, linewidth=1.2))
-        for place, row in zip(x, rows, strict=True):
-            if finite(row["low"]) and finite(row["high"]):
-                ends = [row["low"], row["high"]]
-                layers.append(line([place] * 2, ends, colour, linewidth=1.6, solid_capstyle="butt"))
+        look = {"marker": marker, "markersize": 5.5, "linestyle": dash, "linewidth": 1.2}
+        layers.append(estimate_marks(x, rows, colour, 1.6, **look))
     ticks = (range(len(places)), [f"{place:g}" for place in places])
     across = Axis("models with the canary, each of another seed", (-0.5, len(places) - 0.5), ticks=ticks, grid=False)
     return Chart(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pyarrow as pa
 from dashboards import drawing, legend
 from dashboards.audits.unique_feature.effects import GOLDEN
 from dashboards.audits.unique_feature.pairs import Array
-from dashboards.chart import Axis, Chart, Figure, Layer, line, marks, row_panel
+from dashboards.chart import Axis, Chart, Figure, Layer, annotation, line, marks, row_panel
 from dashboards.columns import integers
 from dashboards.layout import Rows
 from tasks.audits.unique_feature import population
@@ -97,12 +96,6 @@ def model_layers(model: RankedModel, y: float) -> Iterator[Layer]:
     yield annotation(words, (1.03, y), (0, 0), ("axes fraction", "data"), va="center")
 
 
-def annotation(words: str, at: tuple[float, float], offset: tuple[float, float], system: Any, **look: Any) -> Layer:
-    """Words beside the panel."""
-    place = {"xycoords": system, "textcoords": "offset points", "fontsize": drawing.TEXT - 1}
-    return lambda axes: axes.annotate(words, at, offset, **place, **look)
-
-
 def read_models(table: pa.Table) -> Iterator[RankedModel]:
     """The models that were asked about the feature and its family: a given model first, then pair by pair."""
     if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
@@ -126,7 +119,6 @@ def read_models(table: pa.Table) -> Iterator[RankedModel]:
 
 
 def figure_caption(models: Sequence[RankedModel]) -> str:
-    """The caption of the figure."""
     sizes = sorted({len(model.scores) - 1 for model in models})
     others = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     labels = {model.label is None for model in models}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -195,31 +196,42 @@ def influence_changes(table: pa.Table) -> Figure | None:
         "intervals."
     )
     title = "Does the feature make its image a highly influential one?"
-    return Figure("traced", title, caption, " ".join(words), draw_arrows(pairs))
-
-
-def draw_arrows(pairs: Sequence[Arrow]) -> str:
-    """The arrows as SVG, a row for each image."""
-    few = len(pairs) <= NAMED
-    step = 0.24 if few else 0.13
-    figure = drawing.canvas(step * len(pairs) + 1.05)
-    axes = drawing.add_axes(figure, 1.05, 0.55, drawing.WIDTH - 1.25, step * len(pairs) + 0.1)
-    look = {"arrowstyle": "-|>", "linewidth": 1.3, "shrinkA": 2.5, "shrinkB": 0, "mutation_scale": 8}
-    for y, (_, end, without, with_it) in enumerate(pairs):
-        colour = drawing.light(ENDS[end][0])
-        axes.annotate("", (with_it, y), (without, y), arrowprops={"color": colour, **look})
-        axes.plot([without], [y], ENDS[end][1], markersize=4.5, color=colour, markerfacecolor=drawing.light("paper"))
-    axes.set_ylim(-0.8, len(pairs) - 0.2)
-    drawing.set_log_x_axis(axes, [value for _, _, *both in pairs for value in both])
-    axes.set_yticks(range(len(pairs)) if few else [], [f"image {row}" for row, *_ in pairs] if few else [])
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", visible=False)
-    axes.set_xlabel("self-influence, sum of squared slopes")
-    if not few:
-        axes.set_ylabel("training images")
+    step = 0.24 if len(pairs) <= NAMED else 0.13
     there = {end for _, end, *_ in pairs}
-    legend.add_above(figure, chosen_legend_entries({end: f"{end} before" for end in ENDS if end in there}))
-    return drawing.svg(figure, "traced")
+    entries = chosen_legend_entries({end: f"{end} before" for end in ENDS if end in there})
+    return Chart(
+        "traced", title, caption, " ".join(words), step * len(pairs) + 1.05, [arrow_panel(pairs, step)], entries
+    ).figure()
+
+
+def arrow_panel(pairs: Sequence[Arrow], step: float) -> Panel:
+    """A row for each image, of `step` inches."""
+    named = len(pairs) <= NAMED
+    names = [f"image {row}" for row, *_ in pairs]
+    return Panel(
+        (1.05, 0.55, drawing.WIDTH - 1.25, step * len(pairs) + 0.1),
+        [partial(draw_arrow, y=y, arrow=arrow) for y, arrow in enumerate(pairs)],
+        Axis("self-influence, sum of squared slopes", log=[value for _, _, *both in pairs for value in both]),
+        Axis(
+            "" if named else "training images",
+            (-0.8, len(pairs) - 0.2),
+            ticks=(range(len(pairs)), names) if named else ([], []),
+        ),
+        finish=[
+            lambda axes: axes.tick_params(axis="y", length=0),
+            lambda axes: axes.grid(axis="y", visible=False),
+        ],
+    )
+
+
+def draw_arrow(axes: Any, y: int, arrow: Arrow) -> None:
+    """An arrow from the image without the feature, which is hollow, to the same image with it."""
+    _, end, without, with_it = arrow
+    name, marker = ENDS[end]
+    colour = drawing.light(name)
+    look = {"arrowstyle": "-|>", "linewidth": 1.3, "shrinkA": 2.5, "shrinkB": 0, "mutation_scale": 8}
+    axes.annotate("", (with_it, y), (without, y), arrowprops={"color": colour, **look})
+    axes.plot([without], [y], marker, markersize=4.5, color=colour, markerfacecolor=drawing.light("paper"))
 
 
 def read_arrows(table: pa.Table) -> Iterator[Arrow]:

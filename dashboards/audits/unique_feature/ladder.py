@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.effects import EFFECT
-from dashboards.chart import Figure
+from dashboards.chart import Axis, Chart, Figure, Layer, Panel, axes_across, estimate_marks, level, line
 from dashboards.run import Run
 from dashboards.summary import Row, find_row, find_rows, finite, format_range
 from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL, exact_proportion, first_trainings
@@ -17,6 +18,7 @@ from tasks.audits.unique_feature.measures.units import share_seeds
 PANEL = 1.7  # inches
 LEVELS = (0.05, 0.01)  # of the p-value, whose shares are drawn
 WIDE = 30.0  # from which ratio of effects on they are drawn on a logarithmic axis
+DOT: Mapping[str, Any] = {"marker": "o", "markersize": 6, "linestyle": "none"}
 WITHOUT = "none"  # the place of a cell without privacy
 
 
@@ -79,7 +81,12 @@ def ladder(run: Run) -> Iterator[Figure]:
         else ""
     )
     of_all = "" if len(rungs) == len(run.cells) else f" {len(rungs)} of {len(run.cells)} cells are there yet."
-    yield Figure(
+    panels = list(ladder_panels(rungs, levels))
+    entries = [legend.line("measured", color=drawing.light("accent"), marker="o", linewidth=1.6)]
+    if levels:
+        allowed = "largest that (epsilon, delta) allows"
+        entries.append(legend.line(allowed, color=drawing.light("violet"), linewidth=2.2))
+    yield Chart(
         "ladder",
         "How much less is memorised as epsilon falls?",
         "Values stand evenly apart; none: trained without privacy. Above, the effect of the canaries on M_w, which "
@@ -87,8 +94,11 @@ def ladder(run: Run) -> Iterator[Figure]:
         f"{shares} Lines: 95 % intervals, hidden where narrower than their mark. Dashed: where nothing is memorised."
         f"{n}{of_all}",
         " ".join(rung.description[:1].upper() + rung.description[1:] for rung in rungs),
-        draw_svg(rungs, levels),
-    )
+        PANEL * len(panels) + 0.35 + legend.height(len(entries), 1),
+        panels,
+        entries,
+        columns=1,
+    ).figure()
 
 
 def read_rung(cell: Run) -> Rung | None:
@@ -125,60 +135,43 @@ def non_private_shares(cell: Run) -> dict[float, Share]:
     ranked = first_trainings(asked)
     shared = share_seeds((row["canary"], row["seed"]) for row in asked)
     found = {}
-    for level in LEVELS:
-        if ranked and all(row["among"] * level >= 1 for row in ranked):
-            called = sum(row["p_value"] <= level for row in ranked)
+    for most in LEVELS:
+        if ranked and all(row["among"] * most >= 1 for row in ranked):
+            called = sum(row["p_value"] <= most for row in ranked)
             share = exact_proportion(called, len(ranked))
             ends = (None, None) if shared else (share.low, share.high)
-            found[level] = Share(called / len(ranked), *ends, len(ranked))
+            found[most] = Share(called / len(ranked), *ends, len(ranked))
     return found
 
 
-def draw_svg(rungs: Sequence[Rung], levels: Sequence[float]) -> str:
-    """The panels as SVG: the effect, then the shares at each level."""
-    entries = [("measured", "accent", "o", 1.6), ("largest that (epsilon, delta) allows", "violet", "", 2.2)]
-    entries = entries[: 1 + bool(levels)]
-    figure = drawing.canvas(PANEL * (1 + len(levels)) + 0.35 + legend.height(len(entries), 1))
-    top, *below = layout.stack_axes(figure, 1 + len(levels), PANEL, gap=0.45, foot=0.55)
-    effects = [(rung.effect["estimate"], rung.effect["low"], rung.effect["high"]) for rung in rungs]
-    draw_estimates(top, effects)
-    lowest = [low if finite(low) else value for value, low, _ in effects]
-    if min(lowest) > 0 and max(value for value, *_ in effects) > WIDE * min(value for value, *_ in effects):
-        drawing.set_log_y_axis(top, wide=True)
-        top.set_title("effect on M_w, probe images, nats, logarithmic", fontsize=drawing.TEXT)
-    else:
-        drawing.set_ticks(top, up=4)
-        top.axhline(0, **drawing.NULL)
-        top.set_title("effect on M_w, probe images, nats", fontsize=drawing.TEXT)
-    for axes, level in zip(below, levels, strict=True):
-        shares = [rung.shares.get(level) for rung in rungs]
-        bounds = [(at, share.allowed) for at, share in enumerate(shares) if share and share.allowed is not None]
-        for at, allowed in bounds:
-            axes.plot([at - 0.3, at + 0.3], [allowed, allowed], color=drawing.light("violet"), linewidth=2.2)
-        draw_estimates(axes, [None if share is None else (share.estimate, share.low, share.high) for share in shares])
-        axes.axhline(level, **drawing.NULL)
-        drawing.set_ticks(axes, up=3)
-        axes.set_ylim(-0.05, 1.05)
-        axes.set_title(f"share of features that one model shows at p ≤ {level:g}", fontsize=drawing.TEXT)
-    for axes in (top, *below):
-        axes.set_xlim(-0.5, len(rungs) - 0.5)
-        last = axes is (top, *below)[-1]
-        axes.set_xticks(range(len(rungs)), [rung.name if last else "" for rung in rungs])
-        axes.grid(axis="x", visible=False)
-    (top, *below)[-1].set_xlabel("epsilon")
-    handles = [
-        legend.line(label, color=drawing.light(colour), marker=marker, linewidth=width)
-        for label, colour, marker, width in entries
-    ]
-    legend.add_above(figure, handles, 1)
-    return drawing.svg(figure, "ladder")
+def ladder_panels(rungs: Sequence[Rung], levels: Sequence[float]) -> Iterator[Panel]:
+    """The effect, then the shares at each level, by epsilon."""
+    ticks = (range(len(rungs)), [rung.name for rung in rungs])
+    across = axes_across(Axis("epsilon", (-0.5, len(rungs) - 0.5), ticks=ticks, grid=False), 1 + len(levels))
+    boxes = layout.stack(1 + len(levels), PANEL, gap=0.45, foot=0.55)
+    first, *below = zip(boxes, across, strict=True)
+    yield effect_panel(rungs, *first)
+    for share_level, (box, x) in zip(levels, below, strict=True):
+        shares = {at: share for at, rung in enumerate(rungs) if (share := rung.shares.get(share_level)) is not None}
+        bounds: list[Layer] = [
+            line([at - 0.3, at + 0.3], [share.allowed] * 2, "violet", linewidth=2.2)
+            for at, share in shares.items()
+            if share.allowed is not None
+        ]
+        measured = estimate_marks(list(shares), [asdict(share) for share in shares.values()], "accent", **DOT)
+        title = f"share of features that one model shows at p ≤ {share_level:g}"
+        yield Panel(box, [*bounds, measured, level(share_level)], x, Axis(limits=(-0.05, 1.05), most=3), title)
 
 
-def draw_estimates(axes: Any, values: Sequence[tuple[float, float | None, float | None] | None]) -> None:
-    """An estimate at each place with its interval, where there is one."""
-    look = {"color": drawing.light("accent")}
-    there = [(at, value) for at, value in enumerate(values) if value is not None]
-    axes.plot([at for at, _ in there], [value for _, (value, _, _) in there], "o", markersize=6, **look)
-    for at, (_, low, high) in there:
-        if finite(low) and finite(high):
-            axes.plot([at, at], [low, high], linewidth=1.8, solid_capstyle="butt", **look)
+def effect_panel(rungs: Sequence[Rung], box: layout.Box, across: Axis) -> Panel:
+    """The effect by epsilon; where its sizes are far apart on a logarithmic axis, without the line at 0."""
+    effects = [rung.effect for rung in rungs]
+    sizes = [row["estimate"] for row in effects]
+    lowest = min(row["low"] if finite(row["low"]) else row["estimate"] for row in effects)
+    wide = lowest > 0 and max(sizes) > WIDE * min(sizes)
+    title = f"effect on M_w, probe images, nats{', logarithmic' if wide else ''}"
+    dots = estimate_marks(range(len(rungs)), effects, "accent", **DOT)
+    if wide:
+        set_log_axis = partial(drawing.set_log_y_axis, wide=True)
+        return Panel(box, [dots], across, Axis(most=None), title, finish=[set_log_axis])
+    return Panel(box, [dots, level(0)], across, Axis(most=4), title)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow as pa
 
 from dashboards import drawing, layout
 from dashboards.audits.unique_feature.pairs import MODELS, Array
-from dashboards.chart import Figure
+from dashboards.chart import Axis, Chart, Figure, Layer, Panel, annotation, intervals, level
 from dashboards.columns import integers, numbers, texts
 
 LAYERS = 3  # the last ones there are
@@ -19,8 +20,6 @@ PANEL = 1.05  # inches
 APART = 0.06  # of a layer's units: labels that are closer would lie over one another
 NEEDED = ("canary", "seed", "model", "layer", "units", "unit", "unique", "random")
 Excitation = tuple[Array, Array]  # how often the feature and a random patch excite each unit, mean over models
-
-
 Panels = dict[tuple[str, str], Excitation]  # layer and kind of model
 
 
@@ -44,30 +43,37 @@ def latents(table: pa.Table) -> Figure | None:
     )
     title = "Is there a unit that only the feature excites, and was it there without the canary?"
     seeds = len(np.unique(integers(table, "seed")))
-    return Figure("latents", title, figure_caption(models, seeds), alt, draw_svg(panels))
+    height = (PANEL + 0.35) * len(panels) + 0.25 * len({name for name, _ in panels}) + 0.25
+    drawn = list(unit_panels(panels, height))
+    return Chart("latents", title, figure_caption(models, seeds), alt, height, drawn).figure()
 
 
-def draw_svg(panels: Panels) -> str:
-    """The units as SVG, a panel for each layer and kind of model, on one scale in each layer."""
-    layers = list(dict.fromkeys(name for name, _ in panels))
-    last = {name: (name, kind) for name, kind in panels}.values()  # panels below which the units are numbered
-    figure = drawing.canvas((PANEL + 0.35) * len(panels) + 0.25 * len(layers) + 0.25)
-    top = float(figure.get_size_inches()[1])
+def unit_panels(panels: Panels, top: float) -> Iterator[Panel]:
+    """A panel for each layer and kind of model from the top down, on one scale in each layer."""
+    last = list({name: (name, kind) for name, kind in panels}.values())  # below which the units are numbered
     for (name, kind), both in panels.items():
         of_layer = [share for (layer, _), pair in panels.items() if layer == name for share in pair]
         most = max(float(np.max(share)) for share in of_layer) or 1.0
+        units, lowest = len(both[0]), (name, kind) in last
         top -= PANEL + 0.35
-        axes = layout.wide_axes(figure, top, PANEL)
-        axes.set_title(f"{name}, {MODELS[kind]}", fontsize=drawing.TEXT)
-        draw_stems(axes, kind, (both[0] / most, both[1] / most))
-        axes.tick_params(labelbottom=(name, kind) in last)
-        top -= 0.25 if (name, kind) in last else 0
-    axes.set_xlabel("unit")
-    return drawing.svg(figure, "latents")
+        yield Panel(
+            layout.wide_box(top, PANEL),
+            list(stems(kind, (both[0] / most, both[1] / most))),
+            Axis(
+                "unit" if (name, kind) == last[-1] else "",
+                (-0.01 * units - 1, 1.01 * units),
+                6,
+                whole=True,
+                grid=False,
+                worded=lowest,
+            ),
+            Axis(limits=(-1.15, 1.4), ticks=([-1, 0, 1], ["random", "0", "feature"])),
+            f"{name}, {MODELS[kind]}",
+        )
+        top -= 0.25 if lowest else 0
 
 
 def figure_caption(models: dict[str, int], seeds: int) -> str:
-    """The caption of the figure."""
     count = " and ".join(f"{n} {kind} model{'s'[: n > 1]}" for kind, n in models.items())
     same = (
         "The models share one training seed, so a unit is comparable from model to model. "
@@ -95,27 +101,17 @@ def excitation_rates(table: pa.Table, chosen: Any, models: int) -> Excitation:
     return unique, random
 
 
-def draw_stems(axes: Any, kind: str, both: Excitation) -> None:
+def stems(kind: str, both: Excitation) -> Iterator[Layer]:
     """Lines up and down from the axis, with the numbers of the units that the feature excites most."""
     unique, random = both
-    units = len(unique)
-    places, nothing = np.arange(units), np.zeros(units)
     for values, sign, colour in ((unique, 1, kind), (random, -1, "muted")):
-        there = values > 0.002
-        path = drawing.segment_path(places[there], nothing[there], sign * values[there])
-        width = 1.1 if units <= 300 else 0.6
-        axes.plot(*path, color=drawing.light(colour), linewidth=width, solid_capstyle="butt")
-    axes.axhline(0, color=drawing.light("muted"), linewidth=0.8)
+        there = np.flatnonzero(values > 0.002)
+        width = 1.1 if len(unique) <= 300 else 0.6
+        yield intervals(there, np.zeros(len(there)), sign * values[there], colour, width)
+    yield level(0, {"color": drawing.light("muted"), "linewidth": 0.8})
     for unit in units_to_number(unique - random):
-        axes.annotate(
-            f"{unit}", (unit, unique[unit]), xytext=(0, 1), textcoords="offset points", ha="center", va="bottom",
-            fontsize=drawing.TEXT - 1,
-        )  # fmt: skip
-    axes.set_xlim(-0.01 * units - 1, 1.01 * units)
-    axes.set_ylim(-1.15, 1.4)
-    drawing.set_ticks(axes, 6, whole=True)
-    axes.set_yticks([-1, 0, 1], ["random", "0", "feature"])
-    axes.grid(axis="x", visible=False)
+        at = (float(unit), float(unique[unit]))
+        yield annotation(f"{unit}", at, (0, 1), ha="center", va="bottom")
 
 
 def units_to_number(excess: Array) -> list[int]:

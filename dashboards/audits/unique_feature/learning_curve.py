@@ -72,7 +72,6 @@ def measure_panels(followed: Mapping[str, LearningCurves], measures: Sequence[st
 
 
 def figure_caption(followed: Mapping[str, LearningCurves]) -> str:
-    """The caption of the figure."""
     several = max(len(of_kind.names) for of_kind in followed.values()) > 1
     counts = " and ".join(
         f"{len(of_kind.names)} {model} model{'s'[: len(of_kind.names) > 1]}" for model, of_kind in followed.items()

@@ -54,7 +54,6 @@ def ranges(pairs: Pairs) -> Figure | None:
 
 
 def seed_caption(trainings: str) -> str:
-    """The caption of the ranges over training seeds."""
     return (
         f"Each upright line is one training image that carries the feature, in {trainings} trainings that differ by "
         "their seed alone: from its smallest to its largest score, a dot for each. Shaded: the middle 95 % of the "

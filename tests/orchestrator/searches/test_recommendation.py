@@ -10,13 +10,11 @@ import pytest
 from scipy import stats
 
 from orchestrator.inspection import search_results
-from orchestrator.inspection.search_results import FRESH, RECOMMENDED, SEARCHED
-from orchestrator.searches import recommendation
+from orchestrator.inspection.search_results import FRESH, RECOMMENDED, SEARCHED, SearchAnswer
 from orchestrator.searches.recommendation import (
     NONE,
     NOT_SHOWN,
     NOT_USEFUL,
-    Recommendation,
     difference,
     recommend,
     winner,
@@ -39,7 +37,7 @@ def trial(number: int, memory: float, skill: float, part: str = SEARCHED, half: 
     return Trial(number, part, setting, FINISHED, f"run-{number}-{part}", 8, 1, value, Value(skill, n=12))
 
 
-def answer(objectives: Objectives, *trials: Trial, allowance: float = 0.05) -> Recommendation:
+def answer(objectives: Objectives, *trials: Trial, allowance: float = 0.05) -> SearchAnswer:
     return recommend(trials, objectives, allowance)
 
 
@@ -100,8 +98,8 @@ def test_a_winner_that_was_not_audited_again_is_not_recommended_yet(objectives: 
 
 def test_the_answer_comes_back_from_what_is_told(objectives: Objectives) -> None:
     found = answer(objectives, trial(0, 5, 0.9), trial(2, 2, 0.89), trial(0, 5, 0.9, FRESH), trial(2, 2, 0.9, FRESH))
-    again = search_results.parse_answer(recommendation.recommendation_json(found))
-    assert (found.answer, found.sentence, found.winner) == (again.answer, again.sentence, again.winner)
+    again = search_results.parse_answer(found.as_json())
+    assert found == again
 
 
 @pytest.mark.parametrize("n", [6, 12])
