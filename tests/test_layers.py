@@ -27,7 +27,13 @@ NEVER = {
 ONLY = {
     "ray": {
         f"orchestrator/{path}.py"
-        for path in ("executors/cluster", "executors/connection", "executors/ray", "searches/tuning")
+        for path in (
+            "executors/cluster",
+            "executors/connection",
+            "executors/ray",
+            "executors/submission",
+            "searches/tuning",
+        )
     },
     "mlflow": {"orchestrator/tracking/server.py"},
 }

@@ -284,7 +284,8 @@ def resolve(allowed: Range, config: Any) -> Range:
 def with_defaults(config: T, names: Iterable[str], **values: Any) -> T:
     """The config with the fields of these names as they are by default, and others with the values given."""
     default = type(config)()
-    return dataclasses.replace(config, **{name: getattr(default, name) for name in names}, **values)
+    changes = {name: getattr(default, name) for name in names} | values
+    return dataclasses.replace(config, **changes)  # type: ignore[type-var]  # a config is a dataclass
 
 
 def describe_range(config: Any, name: str) -> str:

@@ -57,7 +57,8 @@ def interval_columns(name: str, estimate: Estimate) -> dict[str, float | None]:
 
 def column_estimate(row: Row, name: str, n: int) -> Estimate:
     """The estimate, of n units, in the columns of this name."""
-    return Estimate(*(row[f"{name}{end}"] for end in ENDS), n)
+    value, low, high = (row[f"{name}{end}"] for end in ENDS)
+    return Estimate(value, low, high, n)
 
 
 def format_setting(setting: Mapping[str, Any]) -> str:
