@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +34,10 @@ def verify(
     strict: Annotated[
         bool, typer.Option("--strict", help="Of a page: exit 1 if anything was not checked, too.")
     ] = False,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY.pub", help="Of a page: the SSH key whose signature must be beside it."),
+    ] = None,
     store: StoreOption = None,
     json: Json = False,
 ) -> int:
@@ -44,7 +49,10 @@ def verify(
     """
     if page is not None:
         named = store if _is_flag(context, "store") else None
-        return _verify_page(path_of("PAGE", page), file or [], named, store or DEFAULT_STORE, json, strict)
+        public = None if key is None else path_of("--key", key)
+        return _verify_page(path_of("PAGE", page), file or [], public, named, store or DEFAULT_STORE, json, strict)
+    if key is not None:
+        raise SpecError("--key is given without a page; say which: engram verify report.html --key KEY.pub")
     if strict:
         raise SpecError("--strict is given without a page; of a store every result is checked")
     if file:
@@ -67,10 +75,34 @@ def _is_flag(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _verify_page(path: Path, files: list[str], named: str | None, default: str, json: bool, strict: bool) -> int:
+def sign(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A report page, or any other file.", show_default=False)],
+    key: Annotated[
+        str,
+        typer.Option(metavar="KEY", help="Your SSH key; its public part, if an agent holds it.", show_default=False),
+    ],
+    json: Json = False,
+) -> None:
+    """Sign a report page with an SSH key, so that others know who vouches for it.
+
+    The signature lies beside it, FILE.sig. The page's seal holds the digests of its tables and of what was audited, so
+    it covers these, too. Others check it by engram verify FILE --key KEY.pub, or by ssh-keygen.
+    """
+    from orchestrator.inspection.signatures import sign_file
+
+    signature = sign_file(path_of("FILE", file), path_of("--key", key))
+    if json:
+        emit({"file": file, "signature": str(signature)})
+    else:
+        show(str(signature))
+
+
+def _verify_page(
+    path: Path, files: list[str], key: Path | None, named: str | None, default: str, json: bool, strict: bool
+) -> int:
     """Check a page; exit code 1 if anything has changed, or if `strict` and anything is unchecked.
 
-    `named` is the store given by --store.
+    `key` is the public key whose signature the page must have, `named` the store given by --store.
     """
     from orchestrator.inspection import page_checks
 
@@ -78,8 +110,9 @@ def _verify_page(path: Path, files: list[str], named: str | None, default: str, 
     if named and not is_there(named):
         raise SpecError(f"there is no store at {named}")
     store = page_checks.store_of(page, named, default)
-    done = []
-    for check in page_checks.checks(page, store, files):
+    done: list[SealCheck] = []
+    signed = [] if key is None else [page_checks.check_signature(path, key)]
+    for check in chain(signed, page_checks.checks(page, store, files)):
         done.append(check)
         if not json:
             _show(check)

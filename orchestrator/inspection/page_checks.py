@@ -12,6 +12,7 @@ from orchestrator.errors import Absent, SpecError, StoreError
 from orchestrator.inspection import page_seal, status
 from orchestrator.inspection.page_seal import AuditedItem, ResultTable, Seal, Thing
 from orchestrator.inspection.search_results import TRIALS, is_search
+from orchestrator.inspection.signatures import SUFFIX, signature_problem
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store, is_there, open_store, read_each
 from orchestrator.store.entry import content
@@ -121,6 +122,14 @@ class SealCheck:
     sealed: str  # the digest in the seal; empty for a file that is not in it
     found: str  # the digest now; empty where it is not known
     note: str = ""  # what is the matter, or where it was found
+
+
+def check_signature(path: Path, key: Path) -> SealCheck:
+    """Whether the signature beside a page is by this public key. Raises SpecError where that is no public key."""
+    problem = signature_problem(path, key)
+    return SealCheck(
+        "signature", path.name + SUFFIX, "changed" if problem else "agrees", "", "", problem or f"by {key}"
+    )
 
 
 @dataclass(frozen=True)

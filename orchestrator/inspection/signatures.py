@@ -1,0 +1,89 @@
+"""Signatures of pages and other files by SSH keys: who vouches for them. OpenSSH's `ssh-keygen` makes and checks them.
+
+A page's seal holds the digests of its tables and of what was audited, so its signature covers these, too.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.errors import EngramError, SpecError
+
+SUFFIX = ".sig"  # of a file's signature, which lies beside it
+NAMESPACE = "engram-report"  # a signature for another purpose by the same key does not count
+SIGNER = "auditor"  # the name by which the one key that is given is known to ssh-keygen
+SECONDS = 120.0  # for ssh-keygen, which may ask for a passphrase or a touch
+KINDS = ("ssh-", "ecdsa-", "sk-")  # beginnings of the types of public keys
+
+
+def sign_file(path: Path, key: Path) -> Path:
+    """Sign a file with a private key, or with an agent's key whose public part is given; return the signature's file.
+
+    Raises SpecError where the file or key cannot be read, and EngramError where ssh-keygen refuses.
+    """
+    for option, named in (("FILE", path), ("--key", key)):
+        _read(option, named)
+    signature = path.with_name(path.name + SUFFIX)
+    # ssh-keygen writes beside the file and asks before it replaces an old one.
+    ended = _run(["-Y", "sign", "-n", NAMESPACE, "-f", str(key)], path.read_bytes())
+    if ended.returncode:
+        raise EngramError(f"{path} cannot be signed with {key}: {_last_line(ended)}")
+    try:
+        signature.write_bytes(ended.stdout)
+    except OSError as error:
+        raise EngramError(f"cannot write {signature}: {error.strerror or error}") from None
+    return signature
+
+
+def signature_problem(path: Path, key: Path) -> str:
+    """What is wrong with a file's signature by this public key, in one line; empty if it is sound.
+
+    Raises SpecError where the key is no public key.
+    """
+    public = _public_key(key)
+    signature = path.with_name(path.name + SUFFIX)
+    if not signature.is_file():
+        return f"there is no signature {signature.name} beside it"
+    with tempfile.TemporaryDirectory(prefix="engram-verify-") as folder:
+        signers = Path(folder, "signers")
+        signers.write_text(f'{SIGNER} namespaces="{NAMESPACE}" {public}\n')
+        arguments = ["-Y", "verify", "-n", NAMESPACE, "-I", SIGNER, "-f", str(signers), "-s", str(signature)]
+        ended = _run(arguments, path.read_bytes())
+    return "" if ended.returncode == 0 else f"it is not by this key, or the file has changed: {_last_line(ended)}"
+
+
+def _public_key(path: Path) -> str:
+    """The type and key of a public key's file."""
+    text = _read("--key", path).decode(errors="replace")
+    words = text.split()
+    if "PRIVATE KEY" in text:
+        raise SpecError(f"--key {path} is a private key; to verify, give the public one, {path.name}.pub")
+    if len(words) < 2 or not words[0].startswith(KINDS):
+        raise SpecError(
+            f"--key {path} is no public key of SSH; such a file is one line, as ssh-keygen writes it (.pub)"
+        )
+    return " ".join(words[:2])
+
+
+def _read(option: str, path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SpecError(f"{option} {path}: {error.strerror or error}") from None
+
+
+def _run(arguments: Sequence[str], given: bytes) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(["ssh-keygen", *arguments], input=given, capture_output=True, timeout=SECONDS)
+    except FileNotFoundError:
+        raise EngramError("signatures need ssh-keygen, of OpenSSH 8.2 or later, which is not on PATH") from None
+    except subprocess.TimeoutExpired:
+        raise EngramError(f"ssh-keygen did not end within {SECONDS:.0f} s") from None
+
+
+def _last_line(ended: subprocess.CompletedProcess[bytes]) -> str:
+    lines = (ended.stderr or ended.stdout).decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"ssh-keygen ended with {ended.returncode}"

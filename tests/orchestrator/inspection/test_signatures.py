@@ -1,0 +1,89 @@
+"""A page is signed by an SSH key: whoever has the public one sees whether it is that key's and unchanged."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.shell import Here
+
+pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="there is no ssh-keygen")
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    return made_key(tmp_path / "auditor")
+
+
+def made_key(path: Path, kind: str = "ed25519") -> Path:
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", str(path)], check=True)
+    return path
+
+
+@pytest.fixture
+def engram(tmp_path: Path) -> Here:
+    here = Here(tmp_path)
+    here.env["ENGRAM_REPORT"] = "yes"
+    return here
+
+
+@pytest.fixture
+def page(engram: Here) -> Path:
+    return Path(engram.json("run", "toys", "--address", "none", "parts=2")["report"])
+
+
+def test_a_signed_page_is_vouched_for_by_its_key_alone(engram: Here, page: Path, key: Path, tmp_path: Path) -> None:
+    public = f"{key}.pub"
+    assert "there is no signature" in engram("verify", str(page), "--key", public, code=1).stdout
+    assert f"{page}.sig\n" == engram("sign", str(page), "--key", str(key)).stdout
+    (first, *_) = engram.json("verify", str(page), "--key", public)["checks"]
+    assert ("signature", "report.html.sig", "agrees") == (first["what"], first["name"], first["state"])
+    other = made_key(tmp_path / "other", "ecdsa")
+    assert "not by this key" in engram("verify", str(page), "--key", f"{other}.pub", code=1).stdout
+    engram("sign", str(page), "--key", str(other))  # signed anew
+    assert "signature report.html.sig: by" in engram("verify", str(page), "--key", f"{other}.pub").stdout
+    page.write_bytes(page.read_bytes().replace(b"toys", b"tops", 1))
+    assert "incorrect signature" in engram("verify", str(page), "--key", f"{other}.pub", code=1).stdout
+
+
+def test_sshs_own_command_checks_the_signature_that_the_docs_name(
+    engram: Here, page: Path, key: Path, tmp_path: Path
+) -> None:
+    engram("sign", str(page), "--key", str(key))
+    signers = tmp_path / "allowed_signers"
+    signers.write_text(f"auditor@example.org {Path(f'{key}.pub').read_text()}")
+    command = ["ssh-keygen", "-Y", "verify", "-f", str(signers), "-I", "auditor@example.org", "-n", "engram-report"]
+    with page.open("rb") as file:
+        ended = subprocess.run([*command, "-s", f"{page}.sig"], stdin=file, capture_output=True, text=True)
+    assert 0 == ended.returncode, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("sign", "absent.html", "--key", "auditor"), "FILE absent.html: No such file"),
+        (("sign", "page.txt", "--key", "absent"), "--key absent: No such file"),
+        (("sign", "page.txt", "--key", "page.txt"), "cannot be signed with page.txt"),
+        (("verify", "--key", "auditor.pub"), "--key is given without a page"),
+    ],
+)
+def test_what_cannot_be_signed_or_checked_is_one_line(
+    engram: Here, key: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    (engram.folder / "page.txt").write_text("a page")
+    ended = engram.run(*arguments)
+    assert ended.returncode in (1, 2)
+    (line,) = ended.stderr.strip().splitlines()
+    assert said in line
+    assert not (engram.folder / "page.txt.sig").exists()
+
+
+def test_only_a_public_key_verifies(engram: Here, page: Path, key: Path) -> None:
+    assert (
+        "is a private key; to verify, give the public one"
+        in engram("verify", str(page), "--key", str(key), code=2).stderr
+    )
+    assert "is no public key of SSH" in engram("verify", str(page), "--key", str(page), code=2).stderr
