@@ -32,7 +32,7 @@ from tasks.audits.unique_feature.measures.influence import InfluenceChange
 from tasks.audits.unique_feature.measures.influence import influence_change as retrace
 from tasks.audits.unique_feature.measures.latents import Latents, latents
 from tasks.audits.unique_feature.measures.learning_curve import History, LearningCurve, history, learning_curve
-from tasks.audits.unique_feature.measures.panels import ExactPanels, Panels, exact_panels, panels
+from tasks.audits.unique_feature.measures.panels import Panels, exact_panels, panels
 from tasks.audits.unique_feature.measures.regularisation import regularisation
 from tasks.audits.unique_feature.measures.units import InputsAlone
 from tasks.audits.unique_feature.population import Relatives
@@ -93,7 +93,7 @@ def of_exact_ranks() -> pa.Table:
 def of_exact_panels() -> pa.Table:
     ranks = of_exact_ranks().to_pylist()
     rows = [row | {"canary": canary, "seed": canary} for canary in range(6) for row in ranks]
-    return exact_panels(ExactPanels(5), [pa.Table.from_pylist(rows, EXACT_RANKS)])
+    return exact_panels(Panels(5), [pa.Table.from_pylist(rows, EXACT_RANKS)])
 
 
 def of_one_alone() -> pa.Table:
