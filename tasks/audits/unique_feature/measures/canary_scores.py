@@ -26,7 +26,6 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, evaluation_jobs
 from tasks.audits.unique_feature.measures.learning_curve import HISTORY, history_jobs
 from tasks.audits.unique_feature.measures.units import (
-    InputsAlone,
     Units,
     average_rows,
     call_rate,
@@ -45,7 +44,7 @@ from tasks.audits.unique_feature.scores import (
     white_box_score,
 )
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row, row_name
 from tasks.numerics.statistics import (
@@ -91,7 +90,7 @@ CANARY_SCORES = schema()
 
 
 @task(version=3, name="unique_feature.canary_scores", gathers=True)
-def canary_scores(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def canary_scores(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Every pair's row for every evaluation, the largest M first.
 
     The inputs are divergences and histories, in any order and number. A pair has a row where its divergences are there.
@@ -178,7 +177,7 @@ def select_columns(divergences: pa.Table, model: str, images: str) -> dict[str, 
 
 def scores_job(config: UniqueFeature, trainings: Trainings) -> Job:
     """The scores of these pairs."""
-    return Job(canary_scores, InputsAlone(), (*evaluation_jobs(config, trainings), *history_jobs(trainings)))
+    return Job(canary_scores, NoSettings(), (*evaluation_jobs(config, trainings), *history_jobs(trainings)))
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:

@@ -35,7 +35,7 @@ import pyarrow as pa
 from tasks.audits.unique_feature.config import Shape, UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import rank_jobs
 from tasks.audits.unique_feature.measures.family import family_jobs
-from tasks.audits.unique_feature.measures.units import InputsAlone, group_by, share_seeds
+from tasks.audits.unique_feature.measures.units import group_by, share_seeds
 from tasks.audits.unique_feature.population import (
     FDR,
     LEVEL,
@@ -51,7 +51,7 @@ from tasks.audits.unique_feature.population import (
 from tasks.audits.unique_feature.slope_ranks import Subsets, exposure, mean_standardised_slopes
 from tasks.audits.unique_feature.slopes import strongest_pixels
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.features import family
@@ -125,7 +125,7 @@ CANARY_VERDICTS = pa.schema(
 
 
 @task(version=2, name="unique_feature.canary_verdicts", gathers=True)
-def canary_verdicts(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def canary_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A row for every canary (CANARY_VERDICTS), the smallest p first. The inputs are families, in any order."""
     by_canary = group_by(family_pairs(inputs), lambda pair: pair.training[0])
     trainings = [pair.training for pairs in by_canary.values() for pair in pairs]
@@ -154,7 +154,7 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
         return ()
     if not (config.asks_for("family") or has_family(config, trainings.shape)):
         return ()
-    return (Job(canary_verdicts, InputsAlone(), family_jobs(config, trainings)),)
+    return (Job(canary_verdicts, NoSettings(), family_jobs(config, trainings)),)
 
 
 def has_family(config: UniqueFeature, shape: Shape) -> bool:
@@ -191,7 +191,7 @@ EXACT_VERDICTS = pa.schema(
 
 
 @task(version=1, name="unique_feature.exact_verdicts", gathers=True)
-def exact_verdicts(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def exact_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A row for every canary (EXACT_VERDICTS), the smallest p first. The inputs are exact ranks, in any order."""
     ranks = (rank for table in inputs for rank in table.to_pylist())
     asked = (rank for rank in ranks if (rank["score"], rank["feature"]) == ("pair", "canary"))
@@ -227,7 +227,7 @@ def decides(config: UniqueFeature) -> bool:
 
 
 def plan_exact(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return (Job(exact_verdicts, InputsAlone(), rank_jobs(config, trainings)),) if decides(config) else ()
+    return (Job(exact_verdicts, NoSettings(), rank_jobs(config, trainings)),) if decides(config) else ()
 
 
 def exact_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -19,11 +19,6 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 
-@dataclass(frozen=True)
-class InputsAlone:
-    """The config of a table that is made of its inputs: nothing else bears on it."""
-
-
 @dataclass(frozen=True, eq=False)
 class Units:
     """`pairs`: one row per pair of trainings (the first evaluation's p-values); `rows`: one per independent unit."""
