@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dashboards import drawing, legend
 from dashboards.audits.unique_feature.effects import GOLDEN
-from dashboards.audits.unique_feature.pairs import Array, mark
+from dashboards.audits.unique_feature.pairs import DOTTED, Array, mark
 from dashboards.chart import Axis, Chart, Figure, Layer, Panel, level, line, upright
 from dashboards.columns import integers, numbers, texts
 from tasks.audits.unique_feature.population import FDR, LEVEL
@@ -24,7 +24,6 @@ WIDE = 1e-4  # a p-value from which on the axis has powers of ten alone
 EDGE = 0.85  # inches on the left
 FLAGGED = 12  # called canaries whose rows of the training images are named
 CALLS = f"Filled: called memorised at a false discovery rate of {FDR:.0%} (Benjamini and Hochberg)."
-DOTTED: dict[str, Any] = {"color": drawing.light("muted"), "linewidth": 1.2, "linestyle": (0, (1, 2))}
 LEVELS = (0.05, 0.01, 0.001)
 EXACT = ("score", "feature", "p_value", "exposure", "drawn")
 

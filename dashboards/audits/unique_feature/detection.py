@@ -11,14 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from dashboards import drawing, layout, legend
-from dashboards.audits.unique_feature.pairs import Array
+from dashboards.audits.unique_feature.pairs import DOTTED, Array
 from dashboards.chart import Axis, Chart, Figure, Layer, Panel, area, estimate_marks, level, line, marks, upright
 from dashboards.columns import integers, numbers, texts
 from dashboards.summary import find_rows, finite, format_range, shorten
 
 LEVEL = 0.05  # of false positives, at which estimators are compared
 ZOOM = 0.2
-DOTTED: Mapping[str, Any] = {"color": drawing.light("muted"), "linewidth": 1.2, "linestyle": (0, (1, 2))}
 LETTERS = 34  # of an estimator's name in the legend
 # Each has its colour, mark and dash in every figure.
 ESTIMATORS = (

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dashboards import drawing, layout
-from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array, line_legend_entries
+from dashboards.audits.unique_feature.learning_curve import LearningCurves, read_curves
+from dashboards.audits.unique_feature.pairs import LINES, MODELS, line_legend_entries
 from dashboards.chart import Axis, Chart, Figure, Panel
-from dashboards.columns import integers, numbers, texts
 
 STEP = 1.8  # inches from a panel to the next
 DRAWN = 60  # models with a line of their own
@@ -22,23 +20,11 @@ MEASURES = {"validation_loss": "validation loss, nats", "validation_accuracy": "
 NEEDED = ("canary", "seed", "model", "epoch", "kept", *MEASURES)
 
 
-@dataclass(frozen=True)
-class TrainingHistory:
-    """The histories of one kind of model: each measure is (models, epochs), NaN once a model has stopped."""
-
-    measures: Mapping[str, Array]
-    kept: NDArray[np.int64]  # (models,), counted from 0
-
-    @property
-    def models(self) -> int:
-        return len(self.kept)
-
-
 def histories(table: pa.Table) -> Figure | None:
     """Thin lines for some models, the median of all with their middle 80 %, and the epoch that each was kept from."""
     if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
         return None
-    trained = {model: of_kind for model in MODELS if (of_kind := read_history(table, model)) is not None}
+    trained = {model: of_kind for model in MODELS if (of_kind := read_curves(table, model, MEASURES, 1)) is not None}
     if not trained:
         return None
     several = max(of_kind.models for of_kind in trained.values()) > 1
@@ -69,7 +55,7 @@ def histories(table: pa.Table) -> Figure | None:
 KEPT = "A dot marks the epoch that a model was kept from, the one with the lowest validation loss."
 
 
-def figure_caption(trained: Mapping[str, TrainingHistory]) -> str:
+def figure_caption(trained: Mapping[str, LearningCurves]) -> str:
     """How to read the lines of several models."""
     lined = sum(min(of_kind.models, DRAWN // len(trained)) for of_kind in trained.values())
     counts = " and ".join(f"{of_kind.models} {model}" for model, of_kind in trained.items())
@@ -79,34 +65,16 @@ def figure_caption(trained: Mapping[str, TrainingHistory]) -> str:
     )
 
 
-def read_history(table: pa.Table, model: str) -> TrainingHistory | None:
-    """The histories of the models of this kind."""
-    chosen = texts(table, "model") == model
-    if not chosen.any():
-        return None
-    names = np.stack([integers(table, "canary")[chosen], integers(table, "seed")[chosen]], axis=1)
-    which = np.unique(names, axis=0, return_inverse=True)[1].ravel()
-    epoch = integers(table, "epoch")[chosen] - 1
-    measures = {}
-    for name in MEASURES:
-        measures[name] = np.full((which.max() + 1, epoch.max() + 1), np.nan)
-        measures[name][which, epoch] = numbers(table, name)[chosen]
-    kept = np.zeros(which.max() + 1, np.int64)
-    is_kept = integers(table, "kept")[chosen] == 1
-    kept[which[is_kept]] = epoch[is_kept]
-    return TrainingHistory(measures, kept)
-
-
-def draw_history(axes: Any, trained: Mapping[str, TrainingHistory], name: str) -> None:
+def draw_history(axes: Any, trained: Mapping[str, LearningCurves], name: str) -> None:
     """Each kind's models by this measure."""
     for model, of_kind in trained.items():
         draw_kind(axes, model, of_kind, name, DRAWN // len(trained))
 
 
-def draw_kind(axes: Any, model: str, trained: TrainingHistory, name: str, most: int) -> None:
+def draw_kind(axes: Any, model: str, trained: LearningCurves, name: str, most: int) -> None:
     values = trained.measures[name]
     epochs = np.arange(1, values.shape[1] + 1)
-    lined = np.unique(np.linspace(0, trained.models - 1, min(most, trained.models)).astype(np.int64))
+    lined = trained.lined(most)
     if trained.models == 1:
         axes.plot(epochs, values[0], color=drawing.light(model), linewidth=1.6, linestyle=LINES[model])
         axes.plot(trained.kept + 1, values[0, trained.kept], "o", color=drawing.light(model), markersize=5)
@@ -123,7 +91,7 @@ def draw_kind(axes: Any, model: str, trained: TrainingHistory, name: str, most: 
     axes.plot(epochs[half], middle, color=drawing.light(model), linewidth=2, linestyle=LINES[model], zorder=3)
 
 
-def describe_history(model: str, trained: TrainingHistory) -> str:
+def describe_history(model: str, trained: LearningCurves) -> str:
     """The kept epochs and what the models reached at them, in words."""
     rows = np.arange(trained.models)
     reached = {name: values[rows, trained.kept] for name, values in trained.measures.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,14 +30,22 @@ class LearningCurves:
 
     names: tuple[tuple[int, int], ...]  # canary and seed
     measures: Mapping[str, Array]
-    kept: NDArray[np.int64]  # (models,), the epoch; -1 where none was kept
+    kept: NDArray[np.int64]  # (models,), the index of the epoch; -1 where none was kept
+
+    @property
+    def models(self) -> int:
+        return len(self.names)
+
+    def lined(self, most: int) -> NDArray[np.int64]:
+        """At most so many of the models, evenly spaced, which have lines of their own."""
+        return np.unique(np.linspace(0, self.models - 1, min(most, self.models)).astype(np.int64))
 
 
 def learning_curve(table: pa.Table) -> Figure | None:
     """M_w, M and the validation loss over the epochs, with the epoch each model was kept from: figure 3c."""
     if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
         return None
-    followed = {model: of_kind for model in MODELS if (of_kind := read_curves(table, model)) is not None}
+    followed = {model: of_kind for model in MODELS if (of_kind := read_curves(table, model, MEASURES)) is not None}
     there = [
         name for name in MEASURES if any(np.isfinite(of_kind.measures[name]).any() for of_kind in followed.values())
     ]
@@ -72,9 +80,9 @@ def measure_panels(followed: Mapping[str, LearningCurves], measures: Sequence[st
 
 
 def figure_caption(followed: Mapping[str, LearningCurves]) -> str:
-    several = max(len(of_kind.names) for of_kind in followed.values()) > 1
+    several = max(of_kind.models for of_kind in followed.values()) > 1
     counts = " and ".join(
-        f"{len(of_kind.names)} {model} model{'s'[: len(of_kind.names) > 1]}" for model, of_kind in followed.items()
+        f"{of_kind.models} {model} model{'s'[: of_kind.models > 1]}" for model, of_kind in followed.items()
     )
     read = (
         "Thin: models; thick: their mean as long as half of them still train; shade: its 95 % interval over trainings. "
@@ -88,31 +96,28 @@ def figure_caption(followed: Mapping[str, LearningCurves]) -> str:
     )
 
 
-def read_curves(table: pa.Table, model: str) -> LearningCurves | None:
-    """The models of this kind, and their measures at each epoch."""
+def read_curves(table: pa.Table, model: str, measures: Iterable[str], first: int = 0) -> LearningCurves | None:
+    """The models of this kind, and these measures at each epoch from the `first` on."""
     chosen = texts(table, "model") == model
     if not chosen.any():
         return None
     pairs = np.stack([integers(table, "canary")[chosen], integers(table, "seed")[chosen]], axis=1)
     names, which = np.unique(pairs, axis=0, return_inverse=True)
     which = which.ravel()
-    epoch = integers(table, "epoch")[chosen]
-    measures = {}
-    for name in MEASURES:
-        measures[name] = np.full((len(names), epoch.max() + 1), np.nan)
-        measures[name][which, epoch] = numbers(table, name)[chosen]
+    epoch = integers(table, "epoch")[chosen] - first
+    values = {name: np.full((len(names), epoch.max() + 1), np.nan) for name in measures}
+    for name, of_models in values.items():
+        of_models[which, epoch] = numbers(table, name)[chosen]
     kept = np.full(len(names), -1)
     is_kept = integers(table, "kept")[chosen] == 1
     kept[which[is_kept]] = epoch[is_kept]
-    return LearningCurves(tuple((int(canary), int(seed)) for canary, seed in names), measures, kept)
+    return LearningCurves(tuple((int(canary), int(seed)) for canary, seed in names), values, kept)
 
 
 def draw_curves(axes: Any, model: str, followed: LearningCurves, name: str) -> None:
     """A thin line for some models with a dot where each was kept from, over the mean of all with its interval."""
-    values, n = followed.measures[name], len(followed.names)
+    values, lined, alone = followed.measures[name], followed.lined(DRAWN), followed.models == 1
     epochs = np.arange(values.shape[1])
-    lined = np.unique(np.linspace(0, n - 1, min(DRAWN, n)).astype(np.int64))
-    alone = n == 1
     colour = drawing.light(model if alone else f"{model}-thread")
     width = 1.8 if alone else 0.6
     axes.plot(
@@ -142,7 +147,7 @@ def mean_over_trainings(values: Array) -> tuple[NDArray[np.int64], Array, Array,
 
 def describe_curves(model: str, followed: LearningCurves, measures: Sequence[str]) -> str:
     """The kept epochs and the mean scores before training and at them, in words."""
-    n, kept = len(followed.names), followed.kept
+    n, kept = followed.models, followed.kept
     rows = np.flatnonzero(kept >= 0)
     words = []
     for name in measures:

@@ -19,6 +19,7 @@ MODELS = {"canary": "canary model", "twin": "twin, never saw it"}
 PREFIXES = {"canary": "", "twin": "twin_"}
 MARKS = {"canary": "o", "twin": "^"}
 LINES: dict[str, Any] = {"canary": "-", "twin": (0, (4, 2))}
+DOTTED: dict[str, Any] = {"color": drawing.light("muted"), "linewidth": 1.2, "linestyle": (0, (1, 2))}
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.config import Shape, UniqueFeature
 from tasks.audits.unique_feature.scores import log_probabilities
-from tasks.contract.job import Inputs, task
+from tasks.contract.job import Inputs, single_table, task
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.catalog import load
 from tasks.datasets.features import Feature, draw_member
@@ -53,7 +53,7 @@ from tasks.training.classifier import Burnt, Training
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tasks.datasets.images import Images
+    from tasks.datasets.images import Images, Labels, Pixels
     from tasks.models.networks import Architecture, Weights
     from tasks.training.members import Member, Spec
     from tasks.training.recipe import Recipe
@@ -106,6 +106,11 @@ class Canary:
     image: int | RankedImage
     carried: Feature
     asked: Feature
+
+    def burn_into(self, clean: Training) -> Training:
+        """The training with the canary; of one that is named by its row."""
+        assert not isinstance(self.image, RankedImage)
+        return replace(clean, burnt=(Burnt(self.image, self.carried),))
 
 
 def canaries(config: UniqueFeature, trained_on: Images) -> list[Canary]:
@@ -236,16 +241,10 @@ def train_with_canary(config: RankedTraining, inputs: Inputs) -> pa.Table:
 
     The input is the table of the chosen canaries. A new version of that task is a new one of this.
     """
-    ((_, outcome),) = train_many([config], [inputs])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+    return single_table(train_many, config, inputs)
 
 
 # Self-influence
-
-Pixels = NDArray[np.uint8]  # (n, height, width, channels)
-Labels = NDArray[np.int64]  # (n,)
 
 INFLUENCE = pa.schema(
     [

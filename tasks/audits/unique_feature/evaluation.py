@@ -19,10 +19,9 @@ from tasks.audits.unique_feature.scores import Array, log_probabilities
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, burn, burn_random, family
-from tasks.datasets.images import as_shape
+from tasks.datasets.images import Pixels, as_shape
 from tasks.numerics import seeds
 
-Pixels = NDArray[np.uint8]  # (n, height, width, channels)
 Rows = NDArray[np.int64]
 
 MEMBERS = 200  # of the family that a random patch is one of

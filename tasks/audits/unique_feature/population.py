@@ -20,11 +20,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature
-from tasks.audits.unique_feature.evaluation import Pixels, Predictor, burn_family, probe_images
+from tasks.audits.unique_feature.evaluation import Predictor, burn_family, probe_images
 from tasks.audits.unique_feature.scores import Array, divergence, log_odds
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph, burn, glyph_pixels
 from tasks.datasets.features.kinds import CELLS
+from tasks.datasets.images import Pixels
 from tasks.numerics import seeds
 from tasks.numerics.statistics import Estimate
 
@@ -262,6 +263,11 @@ def standardise(log_p: Array) -> Array:
     return np.asarray(np.divide(deviations, spread, out=np.zeros_like(deviations), where=spread > 0))
 
 
+def mean_standardised_scores(differences: Sequence[Array]) -> Array:
+    """The members' scores (members,) over several pairs, each standardised over the family."""
+    return np.asarray(np.mean([standardise(each[:, None])[:, 0] for each in differences], axis=0))
+
+
 def label_directed_scores(log_p: Array, label: int | None = None) -> Array:
     """The score of every member, (members,), of one or several models (models, members, classes).
 
@@ -310,15 +316,14 @@ def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estim
     """
     y = favoured_label(log_p, label)
     mean = log_odds.mean(axis=0)  # (members, classes)
-    others = mean[1:] - mean[1:].mean(axis=0)
     effect = float(mean[0, y] - mean[1:, y].mean())
-    low, high = np.quantile(others[:, y], (0.025, 0.975), method="weibull")
+    low, high = central_range(pushes_of_others(log_p, log_odds, y))
     null = 0.0
     if label is None:
-        chosen = others[np.arange(len(others)), highest_standing(standardise(log_p).mean(axis=0))[1][1:]]
+        chosen = pushes_of_others(log_p, log_odds)
         null = float(chosen.mean())
-        high = max(high, np.quantile(chosen, 0.975, method="weibull"))
-    return Estimate(effect, effect - float(high), effect - float(low), len(log_p)), null
+        high = max(high, central_range(chosen)[1])
+    return Estimate(effect, effect - high, effect - low, len(log_p)), null
 
 
 def mean_push_of_others(log_p: Array, log_odds: Array, label: int | None = None) -> Estimate:
@@ -327,8 +332,13 @@ def mean_push_of_others(log_p: Array, log_odds: Array, label: int | None = None)
     Percentiles as in `push`.
     """
     each = pushes_of_others(log_p, log_odds, label)
-    low, high = np.quantile(each, (0.025, 0.975), method="weibull")
-    return Estimate(float(each.mean()), float(low), float(high), len(each))
+    return Estimate(float(each.mean()), *central_range(each), len(each))
+
+
+def central_range(values: Array) -> tuple[float, float]:
+    """The 2.5th and the 97.5th percentile, each the (n + 1) p-th of n values in order."""
+    low, high = np.quantile(values, (0.025, 0.975), method="weibull")
+    return float(low), float(high)
 
 
 def pushes_of_others(log_p: Array, log_odds: Array, label: int | None = None) -> Array:

@@ -17,13 +17,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.config import RandomKind, Shape, UniqueFeature
-from tasks.audits.unique_feature.evaluation import Burning, Pixels, Predictor, network_predictor, probe_set_triples
+from tasks.audits.unique_feature.evaluation import Burning, Predictor, network_predictor, probe_set_triples
 from tasks.audits.unique_feature.population import Relatives, clean_images, member_image_sets, relatives
 from tasks.audits.unique_feature.slope_ranks import probe_label_images, slope_sets
 from tasks.contract.job import Inputs
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.images import Labels, as_shape
+from tasks.datasets.images import Labels, Pixels, as_shape
 from tasks.external.blinding import HandedOut, blind_images, key_of
 from tasks.external.model_file import Interface, ModelFile
 from tasks.numerics import seeds

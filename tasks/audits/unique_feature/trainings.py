@@ -29,13 +29,13 @@ from tasks.audits.unique_feature.canary_selection import (
 )
 from tasks.audits.unique_feature.config import Shape, UniqueFeature
 from tasks.audits.unique_feature.single_models import SingleModelConfig, single_model_config
-from tasks.contract.job import Function, Inputs, Job, task
+from tasks.contract.job import Function, Inputs, Job, single_table, task
 from tasks.datasets.catalog import load
 from tasks.datasets.features import check_fits
 from tasks.numerics import seeds
 from tasks.training import classifier
 from tasks.training.chains import Part, chain, train_chains, up_to
-from tasks.training.classifier import Burnt, NearestImages, Training, train
+from tasks.training.classifier import NearestImages, Training, train
 from tasks.worker.work import Work
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def pairs(config: UniqueFeature, chosen: Sequence[Canary], ranking: Ranking | No
                 with_canary = RankedTraining(clean, canary.image, canary.carried)
                 model = last_link(config, train_with_canary, with_canary, chosen_ones, link)
             else:
-                model = last_link(config, train, replace(clean, burnt=(Burnt(canary.image, canary.carried),)))
+                model = last_link(config, train, canary.burn_into(clean))
             yield Pair(canary, clean, model, twin_job(config, clean, model), chosen_ones)
 
 
@@ -284,7 +284,4 @@ def train_twin(config: TwinTraining, inputs: Inputs) -> pa.Table:
 
     The input is the MODEL of the canary. A new version of `classifier.train` is a new one of this.
     """
-    ((_, outcome),) = train_many_twins([config], [inputs])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+    return single_table(train_many_twins, config, inputs)

@@ -16,7 +16,6 @@ section 2.3.2, M_w section 2.2, Tables 1 to 3. The twins, the effects and the ad
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 
@@ -27,9 +26,9 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, evaluation_jobs
 from tasks.audits.unique_feature.measures.learning_curve import HISTORY, history_jobs
 from tasks.audits.unique_feature.measures.units import (
-    InputsAlone,
     Units,
     average_rows,
+    call_rate,
     column,
     effect_row,
     group_rows,
@@ -45,9 +44,9 @@ from tasks.audits.unique_feature.scores import (
     white_box_score,
 )
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, row
+from tasks.contract.summaries import Row, alone, row, row_name
 from tasks.numerics.statistics import (
     false_discovery_control,
     mcnemar_greater,
@@ -58,7 +57,7 @@ from tasks.numerics.statistics import (
     welch_greater,
 )
 
-EFFECT = ("M_w effect", json.dumps({"images": "probe"}))  # the row of the summary that the answer rests on
+EFFECT = row_name("M_w effect", images="probe")  # the row of the summary that the answer rests on
 
 # The canary's columns carry a score's name alone, its twin's begin with "twin_".
 PREFIXES = {"canary": "", "twin": "twin_"}
@@ -91,7 +90,7 @@ CANARY_SCORES = schema()
 
 
 @task(version=3, name="unique_feature.canary_scores", gathers=True)
-def canary_scores(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def canary_scores(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Every pair's row for every evaluation, the largest M first.
 
     The inputs are divergences and histories, in any order and number. A pair has a row where its divergences are there.
@@ -178,7 +177,7 @@ def select_columns(divergences: pa.Table, model: str, images: str) -> dict[str, 
 
 def scores_job(config: UniqueFeature, trainings: Trainings) -> Job:
     """The scores of these pairs."""
-    return Job(canary_scores, InputsAlone(), (*evaluation_jobs(config, trainings), *history_jobs(trainings)))
+    return Job(canary_scores, NoSettings(), (*evaluation_jobs(config, trainings), *history_jobs(trainings)))
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
@@ -235,12 +234,7 @@ def published_test_rates(units: Units) -> Iterator[Row]:
     independent = len(units.pairs) == len(units.rows)
     for test in TESTS:
         called = {model: significant(units.pairs, f"{prefix}m_{test}_p") for model, prefix in PREFIXES.items()}
-        rates = {
-            model: proportion(sum(values), len(values))
-            if independent
-            else alone(sum(values) / len(values), len(values))
-            for model, values in called.items()
-        }
+        rates = {model: call_rate(values, independent) for model, values in called.items()}
         p_value = mcnemar_greater(called["canary"], called["twin"]) if independent else None
         setting = {"model": "canary", "test": test}
         yield row("rate called memorised", setting, rates["canary"], "training", rates["twin"].value, p_value)
@@ -317,13 +311,11 @@ def seed_range_rows(scores: Sequence[Row]) -> Iterator[Row]:
     if all(len(group) == 1 for group in by_canary):
         return
     for metric, name in REPLICATED.items():
-        ranges = {prefix: [value_range(group, prefix + name) for group in by_canary] for prefix in ("", "twin_")}
-        null = mean(ranges["twin_"]).value
-        yield row(f"range of {metric} over seeds", {}, mean(ranges[""]), "canary", null)
-        both = [changes_sign(group, name) for group in by_canary]
-        twins = [changes_sign(group, f"twin_{name}") for group in by_canary]
-        rate = proportion(sum(both), len(both))
-        yield row(f"rate of {metric} on both sides of 0", {}, rate, "canary", proportion(sum(twins), len(twins)).value)
+        own, twins = ([column(group, prefix + name) for group in by_canary] for prefix in PREFIXES.values())
+        ranges, of_twins = (mean([float(np.ptp(values)) for values in scores]) for scores in (own, twins))
+        yield row(f"range of {metric} over seeds", {}, ranges, "canary", of_twins.value)
+        both, by_chance = (proportion(sum(map(changes_sign, scores)), len(scores)) for scores in (own, twins))
+        yield row(f"rate of {metric} on both sides of 0", {}, both, "canary", by_chance.value)
 
 
 def evaluation_spread_rows(scores: Sequence[Row]) -> Iterator[Row]:
@@ -331,16 +323,12 @@ def evaluation_spread_rows(scores: Sequence[Row]) -> Iterator[Row]:
     by_pair = [group for group in group_rows(scores, ("canary", "seed")) if len(group) > 1]
     for metric, name in REPLICATED.items():
         if by_pair:
-            spreads = [float(np.std([score[name] for score in group], ddof=1)) for group in by_pair]
-            twins = [float(np.std([score[f"twin_{name}"] for score in group], ddof=1)) for group in by_pair]
-            yield row(f"sd of {metric} over evaluations", {}, mean(spreads), "training", mean(twins).value)
+            own, twins = (
+                mean([float(np.std(column(group, prefix + name), ddof=1)) for group in by_pair])
+                for prefix in PREFIXES.values()
+            )
+            yield row(f"sd of {metric} over evaluations", {}, own, "training", twins.value)
 
 
-def value_range(group: Sequence[Row], name: str) -> float:
-    values = [score[name] for score in group]
-    return float(max(values) - min(values))
-
-
-def changes_sign(group: Sequence[Row], name: str) -> bool:
-    values = [score[name] for score in group]
-    return bool(min(values) < 0 < max(values))
+def changes_sign(values: Sequence[float]) -> bool:
+    return min(values) < 0 < max(values)

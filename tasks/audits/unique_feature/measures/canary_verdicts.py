@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,7 @@ import pyarrow as pa
 from tasks.audits.unique_feature.config import Shape, UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import rank_jobs
 from tasks.audits.unique_feature.measures.family import family_jobs
-from tasks.audits.unique_feature.measures.units import InputsAlone, share_seeds
+from tasks.audits.unique_feature.measures.units import group_by, share_seeds
 from tasks.audits.unique_feature.population import (
     FDR,
     LEVEL,
@@ -42,16 +43,15 @@ from tasks.audits.unique_feature.population import (
     Population,
     family_pairs,
     is_counted,
+    mean_standardised_scores,
     rank_p_value,
     relatives,
-    standardise,
     subset_count,
 )
-from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.slope_ranks import Subsets, exposure, mean_standardised_slopes
 from tasks.audits.unique_feature.slopes import strongest_pixels
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.features import family
@@ -125,11 +125,9 @@ CANARY_VERDICTS = pa.schema(
 
 
 @task(version=2, name="unique_feature.canary_verdicts", gathers=True)
-def canary_verdicts(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def canary_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A row for every canary (CANARY_VERDICTS), the smallest p first. The inputs are families, in any order."""
-    by_canary: dict[int, list[FamilyPair]] = {}
-    for pair in family_pairs(inputs):
-        by_canary.setdefault(pair.training[0], []).append(pair)
+    by_canary = group_by(family_pairs(inputs), lambda pair: pair.training[0])
     trainings = [pair.training for pairs in by_canary.values() for pair in pairs]
     found = [verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
     return pa.Table.from_pylist(call_canaries(found, trainings), CANARY_VERDICTS)
@@ -151,17 +149,12 @@ def verdict_row(canary: int, pairs: Sequence[FamilyPair]) -> Row:
     }
 
 
-def mean_standardised_scores(differences: Sequence[Array]) -> Array:
-    """The members' scores (members,) over all pairs of one canary, each standardised over the family."""
-    return np.asarray(np.mean([standardise(each[:, None])[:, 0] for each in differences], axis=0))
-
-
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     if not config.asks_for("scores", "family") or decides(config):
         return ()
     if not (config.asks_for("family") or has_family(config, trainings.shape)):
         return ()
-    return (Job(canary_verdicts, InputsAlone(), family_jobs(config, trainings)),)
+    return (Job(canary_verdicts, NoSettings(), family_jobs(config, trainings)),)
 
 
 def has_family(config: UniqueFeature, shape: Shape) -> bool:
@@ -198,13 +191,11 @@ EXACT_VERDICTS = pa.schema(
 
 
 @task(version=1, name="unique_feature.exact_verdicts", gathers=True)
-def exact_verdicts(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def exact_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A row for every canary (EXACT_VERDICTS), the smallest p first. The inputs are exact ranks, in any order."""
-    by_canary: dict[int, list[Row]] = {}
-    for table in inputs:
-        for rank in table.to_pylist():
-            if (rank["score"], rank["feature"]) == ("pair", "canary"):
-                by_canary.setdefault(rank["canary"], []).append(rank)
+    ranks = (rank for table in inputs for rank in table.to_pylist())
+    asked = (rank for rank in ranks if (rank["score"], rank["feature"]) == ("pair", "canary"))
+    by_canary = group_by(asked, itemgetter("canary"))
     trainings = [(canary, rank["seed"]) for canary, pairs in by_canary.items() for rank in pairs]
     found = [exact_verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
     return pa.Table.from_pylist(call_canaries(found, trainings), EXACT_VERDICTS)
@@ -236,7 +227,7 @@ def decides(config: UniqueFeature) -> bool:
 
 
 def plan_exact(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return (Job(exact_verdicts, InputsAlone(), rank_jobs(config, trainings)),) if decides(config) else ()
+    return (Job(exact_verdicts, NoSettings(), rank_jobs(config, trainings)),) if decides(config) else ()
 
 
 def exact_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -16,12 +16,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.config import ProbeSplit, Shape, UniqueFeature
-from tasks.audits.unique_feature.evaluation import Burning, Pixels, burning, probe_images, probe_set_triples
+from tasks.audits.unique_feature.evaluation import Burning, burning, probe_images, probe_set_triples
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, row
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.images import Pixels
 from tasks.numerics.statistics import mean, paired_greater
 
 CONTRAST = pa.schema(

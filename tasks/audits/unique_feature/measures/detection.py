@@ -25,6 +25,7 @@ networks", section 2. The ranks are ours.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,7 @@ import pyarrow as pa
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, scores_job
 from tasks.audits.unique_feature.measures.family import family_jobs
-from tasks.audits.unique_feature.measures.units import InputsAlone, share_seeds
+from tasks.audits.unique_feature.measures.units import call_rate, group_by, share_seeds
 from tasks.audits.unique_feature.population import (
     FAMILY,
     LEVEL,
@@ -42,9 +43,9 @@ from tasks.audits.unique_feature.population import (
 )
 from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, row
+from tasks.contract.summaries import Row, row
 from tasks.numerics.statistics import Estimate, mcnemar_greater, mean, proportion
 
 LEAST = 20  # canaries, below which no threshold of other twins has a false positive rate of 5 %
@@ -63,7 +64,7 @@ DETECTION = pa.schema(
 
 
 @task(version=5, name="unique_feature.detection", gathers=True)
-def detection(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def detection(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Every estimator's word on every model. The inputs are families and canary scores, in any order and number."""
     words: list[Row] = []
     for table in inputs:
@@ -131,7 +132,7 @@ def detection_row(estimator: str, model: str, about: Row, statistic: float, p_va
 
 def detection_job(config: UniqueFeature, trainings: Trainings) -> Job:
     """Every estimator's word on these pairs."""
-    return Job(detection, InputsAlone(), (*family_jobs(config, trainings), scores_job(config, trainings)))
+    return Job(detection, NoSettings(), (*family_jobs(config, trainings), scores_job(config, trainings)))
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
@@ -162,7 +163,7 @@ def call_rates(detection: Sequence[Row]) -> Iterator[Row]:
         canary, twin = ([by_model[model][key] for key in both] for model in ("canary", "twin"))
         if both and None not in canary + twin:
             independent = all(len(set(names)) == len(both) for names in zip(*both, strict=True))
-            rate = proportion(sum(canary), len(both)) if independent else alone(sum(canary) / len(both), len(both))
+            rate = call_rate(canary, independent)
             p_value = mcnemar_greater(canary, twin) if independent else None
             setting = {"estimator": estimator}
             yield row("rate called memorised", setting, rate, "training", sum(twin) / len(both), p_value)
@@ -197,10 +198,8 @@ def detection_rates(detection: Sequence[Row]) -> Iterator[Row]:
 
 def statistics_by_canary(words: Sequence[Row]) -> dict[int, list[float]]:
     """The statistics of each canary's models, one for each training seed."""
-    found: dict[int, list[float]] = {}
-    for each in words:
-        found.setdefault(each["canary"], []).append(each["statistic"])
-    return found
+    by_canary = group_by(words, itemgetter("canary"))
+    return {canary: [word["statistic"] for word in own] for canary, own in by_canary.items()}
 
 
 def detected_share(statistics: Sequence[float], unseen: Sequence[float]) -> float:
@@ -231,7 +230,7 @@ CURVES = pa.schema(
 
 
 @task(version=1, name="unique_feature.curves")
-def curves(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def curves(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A curve for every estimator (CURVES), from the table of DETECTION (the one input)."""
     statistics: dict[str, dict[str, list[float]]] = {}
     for word in inputs[0].to_pylist():
@@ -265,7 +264,7 @@ def curve(with_it: Array, without: Array) -> Iterator[Row]:
 
 
 def plan_curves(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return (Job(curves, InputsAlone(), (detection_job(config, trainings),)),) if config.asks_for("family") else ()
+    return (Job(curves, NoSettings(), (detection_job(config, trainings),)),) if config.asks_for("family") else ()
 
 
 MEASURE = Measure("detection", DETECTION, plan, rows)

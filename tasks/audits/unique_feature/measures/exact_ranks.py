@@ -38,7 +38,7 @@ import pyarrow as pa
 from tasks.audits.unique_feature.canary_selection import RankedImage, canary_row
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import check_label, network_predictor
-from tasks.audits.unique_feature.measures.units import share_seeds
+from tasks.audits.unique_feature.measures.units import first_trainings, group_by, share_seeds
 from tasks.audits.unique_feature.population import Population, Relatives, clean_images, is_counted, relatives
 from tasks.audits.unique_feature.single_models import SingleModelConfig, predictor
 from tasks.audits.unique_feature.slope_ranks import (
@@ -246,18 +246,14 @@ def canary_ranks(ranks: Sequence[Row], score: str, feature: str = "canary") -> l
     Of a canary that was trained several times those of the first training: others are no further sample of features.
     """
     found = [rank for rank in ranks if rank["score"] == score]
-    first: dict[int, int] = {}
-    for rank in found:
-        first.setdefault(rank["canary"], rank["seed"])
+    first = {rank["canary"]: rank["seed"] for rank in first_trainings(found)}
     return [rank for rank in found if rank["feature"] == feature and rank["seed"] == first[rank["canary"]]]
 
 
 def canary_means(others: Sequence[Row], values: Sequence[float]) -> list[float]:
     """The mean over each canary's queries of the values that these have."""
-    by_canary: dict[int, list[float]] = {}
-    for rank, value in zip(others, values, strict=True):
-        by_canary.setdefault(rank["canary"], []).append(value)
-    return [float(np.mean(of_one)) for of_one in by_canary.values()]
+    by_canary = group_by(zip(others, values, strict=True), lambda query: query[0]["canary"])
+    return [float(np.mean([value for _, value in queries])) for queries in by_canary.values()]
 
 
 # External models beside references

@@ -25,7 +25,7 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, ModelName, Triples, evaluation, probe_triples
 from tasks.audits.unique_feature.scores import average, black_box_score, divergence, log_probabilities, white_box_score
 from tasks.audits.unique_feature.trainings import Pair, Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, single_table, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import Ranged
 from tasks.contract.summaries import Row, row
@@ -33,7 +33,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.features import Feature
 from tasks.numerics.statistics import mean
 from tasks.training import classifier
-from tasks.training.classifier import Burnt, Training
+from tasks.training.classifier import Training
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -156,10 +156,7 @@ def learning_curve(config: LearningCurve, inputs: Inputs) -> pa.Table:
     The inputs are, where the canary is named by its rank, the table of the chosen ones; and, of a twin, the course of
     its canary's model where that has patience.
     """
-    ((_, outcome),) = learning_curve_many([config], [inputs])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+    return single_table(learning_curve_many, config, inputs)
 
 
 def begin_curve(
@@ -251,9 +248,7 @@ def learning_curve_jobs(config: UniqueFeature, pair: Pair) -> Iterator[Job]:
     if isinstance(canary.image, RankedImage):
         model = Job(learning_curve, LearningCurve(clean, about, "canary", canary.carried), pair.ranking)
     else:
-        model = Job(
-            learning_curve, LearningCurve(replace(clean, burnt=(Burnt(canary.image, canary.carried),)), about, "canary")
-        )
+        model = Job(learning_curve, LearningCurve(canary.burn_into(clean), about, "canary"))
     yield model
     told = (model,) if clean.patience else ()
     yield Job(learning_curve, LearningCurve(replace(clean, patience=0), about, "twin"), (*pair.ranking, *told))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,13 +22,14 @@ import pyarrow as pa
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import rank_jobs
 from tasks.audits.unique_feature.measures.family import family_jobs
-from tasks.audits.unique_feature.measures.units import share_seeds
+from tasks.audits.unique_feature.measures.units import first_trainings, share_seeds
 from tasks.audits.unique_feature.population import (
     LEVEL,
     Cells,
     FamilyPair,
     family_pairs,
     label_directed_scores,
+    mean_standardised_scores,
     rank_p_value,
     standardise,
 )
@@ -40,6 +42,7 @@ from tasks.contract.summaries import Row, row
 from tasks.numerics import seeds
 from tasks.numerics.statistics import Estimate, proportion
 
+T = TypeVar("T")
 LEAST = 3  # panels, below which a rate says nothing
 
 RATE = (
@@ -80,7 +83,7 @@ PANELS = pa.schema(
 
 @dataclass(frozen=True)
 class Panels:
-    """`seed` draws who is in a panel with whom."""
+    """`seed` draws who is in a panel with whom and, of exact ranks, the order of their cells."""
 
     seed: int
 
@@ -120,8 +123,8 @@ def panel_p_values(pairs: Sequence[FamilyPair], size: int) -> Iterator[tuple[str
         yield "paired family rank", model, [paired_p_value(group, model) for group in asked]
 
 
-def split_panels(pairs: Sequence[FamilyPair], size: int) -> list[Sequence[FamilyPair]]:
-    return [pairs[first : first + size] for first in range(0, len(pairs) - size + 1, size)]
+def split_panels(models: Sequence[T], size: int) -> list[Sequence[T]]:
+    return [models[first : first + size] for first in range(0, len(models) - size + 1, size)]
 
 
 def known_label_p_value(group: Sequence[FamilyPair], model: str) -> float:
@@ -141,7 +144,7 @@ def paired_p_value(group: Sequence[FamilyPair], model: str) -> float:
     else:
         scores = [pair.unseen for pair in group if pair.unseen is not None]
     members = min(len(score) for score in scores)  # others that look like the feature were left out
-    return rank_p_value(np.mean([standardise(s[:members, None])[:, 0] for s in scores], axis=0))
+    return rank_p_value(mean_standardised_scores([score[:members] for score in scores]))
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
@@ -175,15 +178,8 @@ EXACT_PANELS = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class ExactPanels:
-    """`seed` draws who is in a panel with whom, and the order of their cells."""
-
-    seed: int
-
-
 @task(version=2, name="unique_feature.exact_panels", gathers=True)
-def exact_panels(config: ExactPanels, inputs: Inputs) -> pa.Table:
+def exact_panels(config: Panels, inputs: Inputs) -> pa.Table:
     """The rate of panels with p of at most 5 % by each score and size (EXACT_PANELS).
 
     The inputs are tables of EXACT_RANKS, in any order. Glyphs count that are ranked among all of their ink, the first
@@ -194,16 +190,11 @@ def exact_panels(config: ExactPanels, inputs: Inputs) -> pa.Table:
         rank for table in inputs for rank in table.to_pylist() if rank["feature"] == "canary" and is_among_all(rank)
     ]
     for score in dict.fromkeys(rank["score"] for rank in said):
-        first: dict[int, Row] = {}
-        for rank in said:
-            if rank["score"] == score:
-                first.setdefault(rank["canary"], rank)
+        first = first_trainings(rank for rank in said if rank["score"] == score)
         generator = seeds.generator(config.seed, "panels", score)
-        asked = [list(first.values())[at] for at in generator.permutation(len(first))]
+        asked = [first[at] for at in generator.permutation(len(first))]
         for size in EXACT_SIZES:
-            exact_rows += rates_at_size(
-                score, [asked[at : at + size] for at in range(0, len(asked) - size + 1, size)], generator
-            )
+            exact_rows += rates_at_size(score, split_panels(asked, size), generator)
     return pa.Table.from_pylist(exact_rows, EXACT_PANELS)
 
 
@@ -237,7 +228,7 @@ def align_to_ink(ink: Cells, own: Cells, values: Array, generator: np.random.Gen
 def plan_exact(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     if not config.asks_for("ranks"):
         return ()
-    return (Job(exact_panels, ExactPanels(seeds.derive(config.seed, "exact panels")), rank_jobs(config, trainings)),)
+    return (Job(exact_panels, Panels(seeds.derive(config.seed, "exact panels")), rank_jobs(config, trainings)),)
 
 
 def exact_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

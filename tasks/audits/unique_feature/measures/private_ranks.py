@@ -35,7 +35,7 @@ import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, LEVELS, pair_rank_job
-from tasks.audits.unique_feature.measures.units import share_seeds
+from tasks.audits.unique_feature.measures.units import first_trainings, share_seeds
 from tasks.audits.unique_feature.trainings import Pair, Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -112,16 +112,8 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     setting = {"delta": promised.delta, "epsilon": promised.epsilon}
     yield row("epsilon spent", setting, alone(max(each["spent"] for each in found), len(found)), "training")
     shared = share_seeds((each["canary"], each["seed"]) for each in found)
-    yield from bounded_share_rows(first_trainings(found), promised, shared)
-
-
-def first_trainings(found: Sequence[Row]) -> list[Row]:
-    """The ranked rows of the first training of each canary: more of them are no further sample of features."""
-    first: dict[int, Row] = {}
-    for each in found:
-        if each["p_value"] is not None:
-            first.setdefault(each["canary"], each)
-    return list(first.values())
+    ranked = first_trainings(each for each in found if each["p_value"] is not None)
+    yield from bounded_share_rows(ranked, promised, shared)
 
 
 def bounded_share_rows(ranked: Sequence[Row], promised: Privacy, shared: bool) -> Iterator[Row]:

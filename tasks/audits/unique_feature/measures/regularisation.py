@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import scores_job
-from tasks.audits.unique_feature.measures.units import InputsAlone, Units, column, units
+from tasks.audits.unique_feature.measures.units import Units, column, units
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, row
 from tasks.numerics.statistics import Estimate, difference, mean, welch_two_sided
@@ -40,7 +40,7 @@ SETTINGS = {"M_w effect": {"images": "probe"}}
 
 
 @task(version=1, name="unique_feature.regularised")
-def regularisation(config: InputsAlone, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+def regularisation(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The comparison (REGULARISED) of two tables of canary scores: the regularised network's, and the plain one's."""
     first, plain = (units(table.to_pylist()) for table in inputs)
     return pa.Table.from_pylist(list(comparison_rows(first, plain)), REGULARISED)
@@ -73,7 +73,7 @@ def comparison_row(score: str, samples: list[list[float]], unit: str) -> Row:
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     if trainings.plain is None or not config.asks_for("scores"):
         return ()
-    return (Job(regularisation, InputsAlone(), (scores_job(config, trainings), scores_job(config, trainings.plain))),)
+    return (Job(regularisation, NoSettings(), (scores_job(config, trainings), scores_job(config, trainings.plain))),)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -7,17 +7,16 @@ does to every score, in their models and in their twins: they are one observatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeVar
 
-from tasks.contract.summaries import Row, row
-from tasks.numerics.statistics import mean, paired_greater
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics.statistics import Estimate, mean, paired_greater, proportion
 
-
-@dataclass(frozen=True)
-class InputsAlone:
-    """The config of a table that is made of its inputs: nothing else bears on it."""
+T = TypeVar("T")
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,16 +49,31 @@ def share_seeds(trainings: Iterable[tuple[int, int]]) -> bool:
     return len({seed for _, seed in found}) < len(found)
 
 
+def call_rate(called: Sequence[bool], independent: bool) -> Estimate:
+    """The share of trainings that are called; without an interval where they are no independent sample."""
+    return proportion(sum(called), len(called)) if independent else alone(sum(called) / len(called), len(called))
+
+
 def average_rows(rows: Sequence[Row], by: tuple[str, ...]) -> list[Row]:
     """One row for each group, in the order in which the groups come: numbers averaged, p-values the first row's."""
     return [group[0] if len(group) == 1 else _one(group) for group in group_rows(rows, by)]
 
 
 def group_rows(rows: Sequence[Row], by: tuple[str, ...]) -> list[list[Row]]:
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for score in rows:
-        groups.setdefault(tuple(score[name] for name in by), []).append(score)
-    return list(groups.values())
+    return list(group_by(rows, lambda row: tuple(row[name] for name in by)).values())
+
+
+def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """The items of each key, in the order in which the keys first come."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def first_trainings(rows: Iterable[Row]) -> list[Row]:
+    """The first row of each canary: further trainings of it are no further sample of features."""
+    return [group[0] for group in group_by(rows, itemgetter("canary")).values()]
 
 
 def _one(group: list[Row]) -> Row:

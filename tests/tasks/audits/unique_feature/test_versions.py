@@ -32,13 +32,12 @@ from tasks.audits.unique_feature.measures.influence import InfluenceChange
 from tasks.audits.unique_feature.measures.influence import influence_change as retrace
 from tasks.audits.unique_feature.measures.latents import Latents, latents
 from tasks.audits.unique_feature.measures.learning_curve import History, LearningCurve, history, learning_curve
-from tasks.audits.unique_feature.measures.panels import ExactPanels, Panels, exact_panels, panels
+from tasks.audits.unique_feature.measures.panels import Panels, exact_panels, panels
 from tasks.audits.unique_feature.measures.regularisation import regularisation
-from tasks.audits.unique_feature.measures.units import InputsAlone
 from tasks.audits.unique_feature.population import Relatives
 from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.audits.unique_feature.single_models import SingleModelConfig
-from tasks.contract.job import marks
+from tasks.contract.job import NoSettings, marks
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph
@@ -63,7 +62,7 @@ def of_each_epoch() -> pa.Table:
 
 
 def of_each_canary() -> pa.Table:
-    return canary_scores(InputsAlone(), [made_up.pair(i, 0.01 * i, 0.005) for i in range(1, 5)])
+    return canary_scores(NoSettings(), [made_up.pair(i, 0.01 * i, 0.005) for i in range(1, 5)])
 
 
 def of_all() -> pa.Table:
@@ -93,7 +92,7 @@ def of_exact_ranks() -> pa.Table:
 def of_exact_panels() -> pa.Table:
     ranks = of_exact_ranks().to_pylist()
     rows = [row | {"canary": canary, "seed": canary} for canary in range(6) for row in ranks]
-    return exact_panels(ExactPanels(5), [pa.Table.from_pylist(rows, EXACT_RANKS)])
+    return exact_panels(Panels(5), [pa.Table.from_pylist(rows, EXACT_RANKS)])
 
 
 def of_one_alone() -> pa.Table:
@@ -113,20 +112,20 @@ def families() -> list[pa.Table]:
 
 
 def of_detection() -> pa.Table:
-    return detection(InputsAlone(), [*families(), of_each_canary()])
+    return detection(NoSettings(), [*families(), of_each_canary()])
 
 
 def of_canaries() -> pa.Table:
-    return canary_verdicts(InputsAlone(), families())
+    return canary_verdicts(NoSettings(), families())
 
 
 def of_exact_verdicts() -> pa.Table:
     rows = [row | {"canary": canary, "seed": canary} for canary in range(3) for row in of_exact_ranks().to_pylist()]
-    return exact_verdicts(InputsAlone(), [pa.Table.from_pylist(rows, EXACT_RANKS)])
+    return exact_verdicts(NoSettings(), [pa.Table.from_pylist(rows, EXACT_RANKS)])
 
 
 def of_curves() -> pa.Table:
-    return curves(InputsAlone(), [of_detection()])
+    return curves(NoSettings(), [of_detection()])
 
 
 def of_panels() -> pa.Table:
@@ -134,8 +133,8 @@ def of_panels() -> pa.Table:
 
 
 def of_a_regulariser() -> pa.Table:
-    plain = canary_scores(InputsAlone(), [made_up.pair(i, 0.02 * i, 0.01) for i in range(3)])
-    return regularisation(InputsAlone(), [of_each_canary(), plain])
+    plain = canary_scores(NoSettings(), [made_up.pair(i, 0.02 * i, 0.01) for i in range(3)])
+    return regularisation(NoSettings(), [of_each_canary(), plain])
 
 
 def of_contrast() -> pa.Table:

@@ -16,8 +16,9 @@ from tasks.audits.unique_feature.measures.canary_scores import (
     evaluation_spread_rows,
     seed_range_rows,
 )
-from tasks.audits.unique_feature.measures.units import InputsAlone, effect_row, units
+from tasks.audits.unique_feature.measures.units import effect_row, units
 from tasks.audits.unique_feature.presets import PublishedCell, published_numbers
+from tasks.contract.job import NoSettings
 from tasks.contract.schemas import SUMMARY
 from tasks.numerics.statistics import false_discovery_control, paired_greater, welch_greater
 from tests.tasks.audits.unique_feature.made_up import Columns, divergences, history, pair
@@ -40,7 +41,7 @@ WORKED = divergences(
 
 
 def test_a_canarys_scores_are_those_worked_out_by_hand() -> None:
-    (row,) = canary_scores(InputsAlone(), [WORKED]).to_pylist()
+    (row,) = canary_scores(NoSettings(), [WORKED]).to_pylist()
     expected = {
         "canary": 7,
         "label": 3,
@@ -70,7 +71,7 @@ def test_a_canarys_scores_are_those_worked_out_by_hand() -> None:
 
 
 def test_a_canarys_tests_compare_its_images() -> None:
-    (row,) = canary_scores(InputsAlone(), [WORKED]).to_pylist()
+    (row,) = canary_scores(NoSettings(), [WORKED]).to_pylist()
     d_u, d_r = [0.5, 1.0, 1.5], [0.25, 0.5, 0.25]
     assert [welch_greater(d_u, d_r).p_value, paired_greater(d_u, d_r).p_value] == [row["m_welch_p"], row["m_paired_p"]]
     assert [0.5, 0.5] == pytest.approx([row["twin_m_welch_p"], row["twin_m_paired_p"]])
@@ -79,7 +80,7 @@ def test_a_canarys_tests_compare_its_images() -> None:
 
 def test_p_values_are_adjusted_over_the_canaries() -> None:
     inputs = [pair(canary, m, -m) for canary, m in enumerate([0.001, 0.002, 0.01, -0.001])]
-    table = canary_scores(InputsAlone(), inputs)
+    table = canary_scores(NoSettings(), inputs)
     for name in ("m_welch", "m_paired", "twin_m_paired", "m_w_train_welch"):
         adjusted = false_discovery_control(table[f"{name}_p"].to_numpy())
         assert adjusted.tolist() == table[f"{name}_adjusted_p"].to_pylist()
@@ -88,9 +89,9 @@ def test_p_values_are_adjusted_over_the_canaries() -> None:
 def test_the_largest_m_comes_first_whatever_the_order_of_the_inputs() -> None:
     inputs = [pair(canary, m, 0.0) for canary, m in enumerate([0.1, 0.3, 0.2])]
     inputs += [history(canary, {"canary": [0.5, 0.9], "twin": [0.8]}) for canary in range(3)]
-    table = canary_scores(InputsAlone(), inputs)
+    table = canary_scores(NoSettings(), inputs)
     assert [1, 2, 0] == table["canary"].to_pylist()
-    assert table.equals(canary_scores(InputsAlone(), inputs[::-1]))
+    assert table.equals(canary_scores(NoSettings(), inputs[::-1]))
     assert table.schema.equals(CANARY_SCORES)
 
 
@@ -101,7 +102,7 @@ def test_training_is_told_of_by_the_history_of_the_same_pair() -> None:
         history(2, {"canary": [0.5, 0.9, 0.7], "twin": [0.8]}),
         history(1, {"canary": [0.4], "twin": [0.3, 0.6]}),
     ]
-    table = canary_scores(InputsAlone(), inputs)
+    table = canary_scores(NoSettings(), inputs)
     assert [2, 1] == table["canary"].to_pylist()
     assert [0.9, 0.4] == table["validation_accuracy"].to_pylist()
     assert [0.8, 0.6] == table["twin_validation_accuracy"].to_pylist()
@@ -112,16 +113,16 @@ def test_training_is_told_of_by_the_history_of_the_same_pair() -> None:
 
 def test_canaries_are_scored_from_the_inputs_that_are_there() -> None:
     inputs = [pair(1, 0.1, 0.0), pair(2, 0.2, 0.0), history(3, {"canary": [0.5], "twin": [0.5]})]
-    table = canary_scores(InputsAlone(), inputs)
+    table = canary_scores(NoSettings(), inputs)
     assert [2, 1] == table["canary"].to_pylist()
     assert [None, None] == table["validation_accuracy"].to_pylist()
-    assert canary_scores(InputsAlone(), []).schema.equals(CANARY_SCORES)
-    assert canary_scores(InputsAlone(), []).num_rows == 0
+    assert canary_scores(NoSettings(), []).schema.equals(CANARY_SCORES)
+    assert canary_scores(NoSettings(), []).num_rows == 0
 
 
 def test_a_canary_alone_with_its_label_has_no_score_on_training_images() -> None:
     probe = columns([0.5, 1.0], [0.25, 0.5], [0.4, 0.6], [0.2, 0.3])
-    table = canary_scores(InputsAlone(), [divergences(1, {("canary", "probe"): probe, ("twin", "probe"): probe})])
+    table = canary_scores(NoSettings(), [divergences(1, {("canary", "probe"): probe, ("twin", "probe"): probe})])
     (row,) = table.to_pylist()
     assert row["m_effect"] == 0
     assert row["images_train"] == 0
@@ -136,7 +137,7 @@ TABLE_2 = "table 2, mnist, mlp1, no regulariser"
 
 def rows(inputs: list[pa.Table], published: str = "") -> dict[tuple[str, str], dict[str, Any]]:
     """The summary's rows by metric and setting."""
-    table = summary(PublishedCell(published), [canary_scores(InputsAlone(), inputs)])
+    table = summary(PublishedCell(published), [canary_scores(NoSettings(), inputs)])
     assert table.schema.equals(SUMMARY)
     by_name = {(row["metric"], row["setting"]): row for row in table.to_pylist()}
     assert len(by_name) == table.num_rows

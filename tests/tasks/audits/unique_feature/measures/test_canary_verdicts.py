@@ -34,9 +34,9 @@ from tasks.audits.unique_feature.measures.canary_verdicts import (
 )
 from tasks.audits.unique_feature.measures.detection import family_rank_rows
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
-from tasks.audits.unique_feature.measures.units import InputsAlone
 from tasks.audits.unique_feature.population import GLYPHS, Population, inked_cells
 from tasks.audits.unique_feature.trainings import trainings
+from tasks.contract.job import NoSettings
 from tasks.contract.measure import Tables
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Row, row
@@ -54,7 +54,7 @@ def test_a_canary_has_the_rank_of_its_difference_and_the_shift_in_nats() -> None
     models[0][:, 1] = [0.5, 0.1, 0.2, 0.6, -0.1]
     models[1][:, 1] = [0.9, 0.1, 0.2, 0.3, -0.2]
     tables = [family(canary, {"canary": model, "twin": twin}, 1, canary) for canary, model in enumerate(models)]
-    found = canary_verdicts(InputsAlone(), tables[::-1])
+    found = canary_verdicts(NoSettings(), tables[::-1])
     assert CANARY_VERDICTS == found.schema
     first, second = found.to_pylist()
     assert (1, 1, 1, 5, 1 / 5, 2 / 5) == tuple(
@@ -66,18 +66,18 @@ def test_a_canary_has_the_rank_of_its_difference_and_the_shift_in_nats() -> None
 
 def test_the_seeds_of_a_canary_are_ranked_together_and_their_rank_is_the_detection_tables() -> None:
     alone = trained_family(3, 0.5)
-    (one,) = canary_verdicts(InputsAlone(), [alone]).to_pylist()
+    (one,) = canary_verdicts(NoSettings(), [alone]).to_pylist()
     words = {(word["estimator"], word["model"]): word for word in family_rank_rows(alone)}
     assert words["paired family rank", "canary"]["p_value"] == one["p_value"]
     tables = [trained_family(3, 0.35).set_column(2, "seed", pa.array([seed] * 84)) for seed in range(3)]
-    (canary,) = canary_verdicts(InputsAlone(), tables).to_pylist()
+    (canary,) = canary_verdicts(NoSettings(), tables).to_pylist()
     assert 3 == canary["pairs"]
     assert 41 == canary["members"]
 
 
 def test_a_pair_that_lost_a_model_and_no_pairs_have_no_verdict() -> None:
     alone = trained_family(1, 9.0).filter(pa.compute.field("model") == "canary")
-    nothing = canary_verdicts(InputsAlone(), [alone])
+    nothing = canary_verdicts(NoSettings(), [alone])
     assert 0 == nothing.num_rows
     assert [] == list(rows(Tables([nothing]), None))
 
@@ -85,7 +85,7 @@ def test_a_pair_that_lost_a_model_and_no_pairs_have_no_verdict() -> None:
 def test_canaries_of_one_training_seed_have_no_interval_and_no_p_value() -> None:
     tables = [trained_family(canary, 9.0) for canary in range(3)]
     shared = [table.set_column(2, "seed", pa.array([7] * 84)) for table in tables]
-    apart, together = (canary_verdicts(InputsAlone(), each) for each in (tables, shared))
+    apart, together = (canary_verdicts(NoSettings(), each) for each in (tables, shared))
     assert [False, True] == [each["shared_seeds"][0].as_py() for each in (apart, together)]
     for (metric, setting), (_, low, high, *_, p_value, _) in by_name(rows(Tables([together]), None)).items():
         assert (True, None, None, None) == (json.loads(setting)[SHARED], low, high, p_value), metric
@@ -114,7 +114,7 @@ def ranked(canary: int, shift: float, seed: int | None = None, score: str = "pai
 
 def judged(*rows: Row) -> pa.Table:
     tables = [pa.Table.from_pylist([row], EXACT_RANKS) for row in rows]
-    return exact_verdicts(InputsAlone(), tables[::-1])
+    return exact_verdicts(NoSettings(), tables[::-1])
 
 
 def test_each_canary_has_its_glyphs_rank_among_all_and_the_first_are_called() -> None:

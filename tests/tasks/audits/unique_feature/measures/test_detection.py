@@ -17,7 +17,7 @@ from tasks.audits.unique_feature.measures.detection import (
     detection_rates,
 )
 from tasks.audits.unique_feature.measures.panels import Panels, panels
-from tasks.audits.unique_feature.measures.units import InputsAlone
+from tasks.contract.job import NoSettings
 from tasks.numerics.statistics import proportion
 from tests.tasks.audits.unique_feature.made_up import pair, summary_rows, trained_family
 from tests.tasks.summary_rows import by_name as rows_by_name
@@ -31,8 +31,8 @@ def by_name(table: pa.Table) -> dict[tuple[str, str, int], dict[str, Any]]:
 
 
 def test_every_estimator_has_a_word_on_every_model() -> None:
-    scores = canary_scores(InputsAlone(), [pair(c, 0.1, 0.02 * c, evaluation=e) for c in (1, 2) for e in (0, 1)])
-    found = by_name(detection(InputsAlone(), [trained_family(1, 9.0), trained_family(2, 9.0), scores]))
+    scores = canary_scores(NoSettings(), [pair(c, 0.1, 0.02 * c, evaluation=e) for c in (1, 2) for e in (0, 1)])
+    found = by_name(detection(NoSettings(), [trained_family(1, 9.0), trained_family(2, 9.0), scores]))
     ranks = ("rank of KL", "label-directed rank", "label-directed rank, label unknown", "paired family rank")
     expected = {"M", "M_w", "published t-test", "random against random", *ranks}
     assert {(name, model, c) for name in expected for model in ("canary", "twin") for c in (1, 2)} == found.keys()
@@ -50,13 +50,13 @@ def test_every_estimator_has_a_word_on_every_model() -> None:
 def test_a_pair_that_lost_a_model_has_no_word() -> None:
     table = trained_family(1, 9.0)
     alone = table.filter(pa.compute.field("model") == "canary")
-    assert 0 == detection(InputsAlone(), [alone]).num_rows
+    assert 0 == detection(NoSettings(), [alone]).num_rows
 
 
 def test_the_summary_says_what_each_estimator_detects_and_how_many_models_it_takes() -> None:
     families = [trained_family(canary, 2.0) for canary in range(20)]
-    scores = canary_scores(InputsAlone(), [pair(canary, 0.1, 0.1) for canary in range(20)])
-    detected = detection(InputsAlone(), [*families, scores])
+    scores = canary_scores(NoSettings(), [pair(canary, 0.1, 0.1) for canary in range(20)])
+    detected = detection(NoSettings(), [*families, scores])
     rates = summary_rows([detected, panels(Panels(0), families)])
     paired = rates["rate called memorised", '{"estimator": "paired family rank"}']
     assert paired["estimate"] > 0.9 > 0.3 > paired["null"]
@@ -161,5 +161,5 @@ def test_a_score_that_nothing_moves_detects_what_chance_does() -> None:
         for model in ("canary", "twin")
         for c in range(4)
     ]
-    found = curves(InputsAlone(), [pa.Table.from_pylist(rows, DETECTION)]).to_pylist()
+    found = curves(NoSettings(), [pa.Table.from_pylist(rows, DETECTION)]).to_pylist()
     assert [(0.0, 0.0), (1.0, 1.0)] == [(row["false_positive_rate"], row["detection_rate"]) for row in found]

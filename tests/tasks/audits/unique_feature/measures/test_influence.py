@@ -20,8 +20,9 @@ from tasks.audits.unique_feature.measures.influence import (
     influence_rows,
     spearman_estimate,
 )
-from tasks.audits.unique_feature.measures.units import InputsAlone, Units
+from tasks.audits.unique_feature.measures.units import Units
 from tasks.audits.unique_feature.presets import PublishedNumbers
+from tasks.contract.job import NoSettings
 from tests.tasks.audits.unique_feature import made_up
 from tests.tasks.audits.unique_feature.made_up import pair as trained_pair
 from tests.tasks.audits.unique_feature.made_up import summary_rows
@@ -99,7 +100,7 @@ def test_both_ends_of_self_influence_have_an_effect_of_their_own() -> None:
 def test_self_influence_is_correlated_with_m_over_the_chosen_canaries() -> None:
     m = [0.1, 0.2, 0.4, 0.3, 0.6]
     influence = [1.0, 2.0, 3.0, 4.0, 5.0]
-    scores = canary_scores(InputsAlone(), [trained_pair(i, each, 0.01 * i) for i, each in enumerate(m)])
+    scores = canary_scores(NoSettings(), [trained_pair(i, each, 0.01 * i) for i, each in enumerate(m)])
     chosen = [
         {
             "end": "highest" if i > 2 else "lowest",

@@ -21,8 +21,7 @@ from tasks.audits.unique_feature.measures.learning_curve import (
     learning_curve_many,
     learning_curve_rows,
 )
-from tasks.audits.unique_feature.measures.units import InputsAlone
-from tasks.contract.job import marks
+from tasks.contract.job import NoSettings, marks
 from tasks.contract.schemas import MODEL
 from tasks.datasets.catalog import load
 from tasks.models.inference import logits
@@ -49,7 +48,7 @@ def at(table: pa.Table, epoch: int) -> dict[str, object]:
 
 def scored(models: list[pa.Table]) -> dict[str, object]:
     tables = [score(EVALUATION, models), history(History(CANARY), models)]
-    return canary_scores(InputsAlone(), tables).to_pylist()[0]  # type: ignore[no-any-return]
+    return canary_scores(NoSettings(), tables).to_pylist()[0]  # type: ignore[no-any-return]
 
 
 def test_the_kept_epoch_has_the_scores_of_the_model_that_training_keeps() -> None:

@@ -9,7 +9,6 @@ import pytest
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
 from tasks.audits.unique_feature.measures.panels import (
     EXACT_PANELS,
-    ExactPanels,
     Panels,
     exact_panels,
     panel_rate_rows,
@@ -76,7 +75,7 @@ def rank(canary: int, shift: float, draws: np.random.Generator) -> Row:
 def test_panels_find_what_single_models_show_seldom() -> None:
     draws = np.random.default_rng(1)
     table = pa.Table.from_pylist([rank(canary, 0.7, draws) for canary in range(60)], EXACT_RANKS)
-    found = exact_panels(ExactPanels(2), [table])
+    found = exact_panels(Panels(2), [table])
     assert EXACT_PANELS == found.schema
     assert [(1, 60), (2, 30), (3, 20), (5, 12)] == [(row["models"], row["n"]) for row in found.to_pylist()]
     rates = found["detection_rate"].to_pylist()
@@ -96,11 +95,11 @@ def test_a_panel_of_glyphs_that_left_nothing_is_called_as_often_as_the_level_say
 
 def test_of_words_there_are_no_panels() -> None:
     words = rank(1, 1.0, np.random.default_rng(4)) | {"among": 201}
-    assert 0 == exact_panels(ExactPanels(1), [pa.Table.from_pylist([words] * 9, EXACT_RANKS)]).num_rows
+    assert 0 == exact_panels(Panels(1), [pa.Table.from_pylist([words] * 9, EXACT_RANKS)]).num_rows
 
 
 def test_exact_panels_of_canaries_that_share_a_seed_have_no_interval() -> None:
     draws = np.random.default_rng(5)
     shared = [rank(canary, 0.7, draws) | {"seed": 1} for canary in range(6)]
-    found = exact_panels(ExactPanels(2), [pa.Table.from_pylist(shared, EXACT_RANKS)]).to_pylist()
+    found = exact_panels(Panels(2), [pa.Table.from_pylist(shared, EXACT_RANKS)]).to_pylist()
     assert {(None, None)} == {(row["low"], row["high"]) for row in found}

@@ -11,8 +11,9 @@ from scipy import stats
 from tasks.audits.unique_feature.measures import summary
 from tasks.audits.unique_feature.measures.canary_scores import canary_scores
 from tasks.audits.unique_feature.measures.regularisation import REGULARISED, comparison_rows, regularisation, rows
-from tasks.audits.unique_feature.measures.units import InputsAlone, Units
+from tasks.audits.unique_feature.measures.units import Units
 from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.contract.job import NoSettings
 from tasks.contract.measure import Tables
 from tests.tasks.audits.unique_feature.made_up import pair
 from tests.tasks.summary_rows import by_name
@@ -50,10 +51,10 @@ def test_a_regularised_network_is_compared_with_the_plain_one_by_welchs_test() -
 
 def test_a_regularised_network_is_compared_with_the_plain_one() -> None:
     scores = [
-        canary_scores(InputsAlone(), [pair(i, m, 0.0) for i, m in enumerate(values)])
+        canary_scores(NoSettings(), [pair(i, m, 0.0) for i, m in enumerate(values)])
         for values in ((0.3, 0.5, -1), (0.1, 0.2))
     ]
-    table = summary(PublishedCell(), [scores[0], regularisation(InputsAlone(), scores)]).to_pylist()
+    table = summary(PublishedCell(), [scores[0], regularisation(NoSettings(), scores)]).to_pylist()
     (row,) = (row for row in table if row["metric"] == "M where positive, less plain")
     expected = stats.ttest_ind([0.3, 0.5], [0.1, 0.2], equal_var=False)
     assert [0.25, 4, expected.pvalue] == pytest.approx([row["estimate"], row["n"], row["p_value"]], abs=1e-5)
