@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from orchestrator.store import open_store
+from orchestrator.store import Store, open_store
+from tests.support import forks
 from tests.support.mlflow_server import client
 from tests.support.s3 import Server, served
 from tests.support.searches import Made, search
-from tests.support.shell import PATHS, STARTED
+from tests.support.shell import PATHS, STARTED, Here, Shell
 
 # The time that an example takes depends on the machine's load and decides nothing.
 settings.register_profile("engram", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -48,10 +49,10 @@ class CpuDurations:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        before = sum(os.times()[:4])
+        before = sum(os.times()[:4]) + forks.spent
         result = yield
         name = item.nodeid + (" (slow)" if item.get_closest_marker("slow") else "")
-        self.spent[name] = sum(os.times()[:4]) - before
+        self.spent[name] = sum(os.times()[:4]) + forks.spent - before
         return result
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -99,6 +100,24 @@ def surroundings() -> Iterator[None]:
             del os.environ[name]
         elif os.environ.get(name) != before[name]:
             os.environ[name] = before[name]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty store."""
+    return open_store(tmp_path / "store")
+
+
+@pytest.fixture
+def engram(tmp_path: Path) -> Here:
+    """The commands in an empty folder, in this process."""
+    return Here(tmp_path)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """The commands in the same folder, as processes of their own."""
+    return Shell(tmp_path)
 
 
 @pytest.fixture(scope="session")

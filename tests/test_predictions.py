@@ -21,11 +21,6 @@ SMOKE = ("relational", "--preset", "smoke")
 GIVEN = ("run", *SMOKE, "--address", "none", "given=predictions")
 
 
-@pytest.fixture
-def engram(tmp_path: Path) -> Here:
-    return Here(tmp_path)
-
-
 def put_records(folder: Path) -> None:
     """The questions of `facts` as records of the user's own."""
     whole = load_questions(Dataset("facts"))

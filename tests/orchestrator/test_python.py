@@ -225,8 +225,7 @@ from orchestrator.searches import searching  # the package, whose name the funct
 print(found.run, found.state, found.verdict.answer, found.verdict.setting["rate"], found.note == "")
 """
     stored = sorted(made.store.glob("results/*/*.arrow"))
-    shell = Shell(tmp_path)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, env=shell.env)
+    done = Shell(tmp_path).script(script)
     assert f"{made.name} finished recommended 0.006 True" == done.stdout.strip(), done.stderr
     assert stored == sorted(made.store.glob("results/*/*.arrow"))
 

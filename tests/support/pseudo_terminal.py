@@ -7,12 +7,10 @@ import os
 import pty
 import re
 import struct
-import subprocess
-import sys
 import termios
 from collections.abc import Iterator
 
-from tests.support.shell import STARTED, Shell
+from tests.support.shell import Shell
 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -23,19 +21,12 @@ class Terminal:
     def __init__(self, shell: Shell, columns: int, *arguments: str) -> None:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-        env = {name: value for name, value in shell.env.items() if name != "COLUMNS"}
-        command = [sys.executable, "-m", "orchestrator", *arguments]
-        self.process = subprocess.Popen(
-            command,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            text=True,
-            cwd=shell.folder,
-            env={"TERM": "xterm-256color"} | env,
-            start_new_session=True,
-        )
-        STARTED.append(self.process)
+        terminal = Shell(shell.folder, shell.fresh)
+        terminal.env = {"TERM": "xterm-256color"} | {
+            name: value for name, value in shell.env.items() if name != "COLUMNS"
+        }
+        streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+        self.process = terminal.python("-m", "orchestrator", *arguments, **streams, start_new_session=True)
         os.close(theirs)
         self._ours = ours
 

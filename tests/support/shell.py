@@ -17,50 +17,72 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 import pytest
-import toys
 
-ROOT = Path(__file__).resolve().parents[2]
-PATHS = os.pathsep.join(map(str, (ROOT, Path(toys.__file__).parent)))
+from tests.support import forks
+from tests.support.forks import Fork
+
+ROOT, PATHS = forks.ROOT, forks.PATHS
 OURS = ("ENGRAM_STORE", "ENGRAM_RUNS", "ENGRAM_DATA", "ENGRAM_CACHE", "RAY_ADDRESS", "FORCE_COLOR")
 HANGING = 150.0  # seconds
-STARTED: list[subprocess.Popen[str]] = []  # by this test; whoever fails leaves some that wait for its word
+STARTED: list[subprocess.Popen[str] | Fork] = []  # by this test; whoever fails leaves some that wait for its word
+
+
+class Said(NamedTuple):
+    """What a command said, and the code with which it ended."""
+
+    stdout: str
+    stderr: str
+    returncode: int
 
 
 class Shell:
-    """Runs `engram` in a folder; `env` is its environment, in which nothing of the tester's own settings is left."""
+    """Runs `engram` in a folder; `env` is its environment, in which nothing of the tester's own settings is left.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    Its processes are forks of one that has imported torch, unless they are to be `fresh` or to find modules elsewhere
+    before they look where they lie.
+    """
+
+    def __init__(self, folder: Path, fresh: bool = False) -> None:
+        self.folder, self.fresh = folder, fresh
         kept = {name: value for name, value in os.environ.items() if name not in OURS}
         # Pages and tracking are asked for by the tests that are about them.
         quiet = {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off"}
         self.env = kept | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"} | quiet
 
-    def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "orchestrator", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, env=self.env, timeout=240)
-        assert code == done.returncode, done.stderr + done.stdout
-        return done
+    def __call__(self, *arguments: str, code: int = 0) -> Said:
+        run = self.start(*arguments)
+        said = Said(*run.communicate(timeout=240), run.returncode)
+        assert code == said.returncode, said.stderr + said.stdout
+        return said
 
     def json(self, *arguments: str, code: int = 0) -> Any:
         return json.loads(self(*arguments, "--json", code=code).stdout)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "orchestrator", *arguments]
-        run = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder, env=self.env
-        )
+    def start(self, *arguments: str) -> subprocess.Popen[str] | Fork:
+        return self.python("-m", "orchestrator", *arguments)
+
+    def python(self, *arguments: str, **more: Any) -> subprocess.Popen[str] | Fork:
+        """`python` with these arguments, started in the folder."""
+        forked = not self.fresh and self.env["PYTHONPATH"].startswith(PATHS)
+        make = Fork if forked else subprocess.Popen
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
+        run = make([sys.executable, *arguments], text=True, cwd=self.folder, env=self.env, **streams)
         STARTED.append(run)
         return run
+
+    def script(self, code: str, *arguments: str) -> Said:
+        """What `python -c` says of this code."""
+        run = self.python("-c", code, *arguments)
+        return Said(*run.communicate(timeout=240), run.returncode)
 
     def results(self) -> list[Path]:
         return results(self.folder)
 
-    def await_results(self, count: int, run: subprocess.Popen[str]) -> None:
+    def await_results(self, count: int, run: subprocess.Popen[str] | Fork) -> None:
         """Wait until so many results are stored by a run that has not ended yet."""
         self.until(lambda: len(self.results()) >= count, run)
 
-    def await_begun(self, count: int, run: subprocess.Popen[str]) -> None:
+    def await_begun(self, count: int, run: subprocess.Popen[str] | Fork) -> None:
         """Wait until so many of the toys' parts have begun to wait for `go`, of a run whose `folder` is this one."""
         log = self.folder / "began.log"
         self.until(lambda: log.exists() and len(log.read_text().splitlines()) >= count, run)
@@ -69,7 +91,7 @@ class Shell:
         """Let the toys' parts go that wait."""
         (self.folder / "go").touch()
 
-    def until(self, condition: Callable[[], bool], run: subprocess.Popen[str] | None = None) -> None:
+    def until(self, condition: Callable[[], bool], run: subprocess.Popen[str] | Fork | None = None) -> None:
         """Wait until this holds, while a run has not ended yet. Only what hangs takes as long as is waited here."""
         deadline = time.monotonic() + HANGING
         while not condition():
@@ -81,14 +103,6 @@ class Shell:
 def refusals(said: str) -> list[str]:
     """The lines of stderr but those that a busy machine adds: which step it is at."""
     return [line for line in said.strip().splitlines() if line not in ("reading data", "planning")]
-
-
-class Said(NamedTuple):
-    """What a command said, and the code with which it ended."""
-
-    stdout: str
-    stderr: str
-    returncode: int
 
 
 class Here:

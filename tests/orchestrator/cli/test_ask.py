@@ -6,8 +6,6 @@ import os
 import pty
 import shutil
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,16 +20,10 @@ IMAGE = ("data=digits", "probe=photos", "feature=A")
 WHOLE = ("query.data=digits", "calibration.data=digits-on-photos", "network=mlp1")
 
 
-@pytest.fixture
-def engram(tmp_path: Path) -> Here:
-    return Here(tmp_path)
-
-
 def at_a_terminal(shell: Shell, typed: list[str], *arguments: str) -> tuple[str, int]:
     """What `engram ask` says to somebody who types these lines, each after a question, and its exit code."""
     master, slave = pty.openpty()
-    command = [sys.executable, "-m", "orchestrator", "ask", *arguments]
-    run = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, cwd=shell.folder, env=shell.env)
+    run = shell.python("-m", "orchestrator", "ask", *arguments, stdin=slave, stdout=slave, stderr=slave)
     os.close(slave)
     os.write(master, "".join(f"{line}\n" for line in typed).encode())
     said = b""

@@ -25,18 +25,8 @@ from tests.support.shell import PATHS, Here, Shell
 RUN = ("run", "toys", "--address", "none")
 
 
-@pytest.fixture
-def engram(tmp_path: Path) -> Here:
-    return Here(tmp_path)
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    """The same folder for what is about processes."""
-    return Shell(tmp_path)
-
-
 def test_help_names_every_command_and_loads_nothing_heavy(shell: Shell) -> None:
+    shell.fresh = True
     shell.env["PYTHONPROFILEIMPORTTIME"] = "1"
     said = shell("--help")
     headings = {
@@ -58,9 +48,17 @@ def test_help_names_every_command_and_loads_nothing_heavy(shell: Shell) -> None:
     assert set() == loaded & heavy
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
-    "loading", ["orchestrator", "orchestrator.errors", "typer", "orchestrator.cli.commands", "numpy"]
+    ("number", "loading"),
+    [
+        (signal.SIGINT, "orchestrator"),
+        (signal.SIGTERM, "orchestrator"),
+        (signal.SIGINT, "orchestrator.errors"),
+        (signal.SIGINT, "typer"),
+        (signal.SIGINT, "orchestrator.cli.commands"),
+        (signal.SIGINT, "numpy"),  # the command line has set handlers of its own
+        (signal.SIGTERM, "numpy"),
+    ],
 )
 def test_ctrl_c_while_python_loads_is_a_word_and_an_exit_code(shell: Shell, loading: str, number: int) -> None:
     # Every import asks a finder first, which here sends the signal when it is asked for this module.
@@ -414,9 +412,8 @@ def test_a_way_is_forced_by_a_flag_a_file_or_from_python_and_its_record_says_so(
         "import orchestrator; run = orchestrator.run("
         f"'toys', parts=2, trouble='choose', folder={str(engram.folder)!r}, address='none', way='loop'); print(run.run)"
     )
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=shell.folder, env=shell.env, check=True)
-    assert flagged == done.stdout.strip()
+    done = shell.script(script)
+    assert flagged == done.stdout.strip(), done.stderr
     assert {"loop"} == recorded_ways(engram)
     part = next(key for key, task in keys(engram) if task == "toys.part")
     assert ("loop", "force") == tuple(engram.json("explain", part)[name] for name in ("way", "chosen_by"))

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
-
 from tests.support.shell import Here, Shell
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
 
 
 def offered(shell: Shell, line: str) -> list[str]:
     """The words that are offered for the last one of a line, which may be empty."""
     asked = {"_ENGRAM_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
-    command = [sys.executable, "-c", "from orchestrator.cli import main; main()"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=shell.folder, env=shell.env | asked, timeout=240)
+    asking = Shell(shell.folder)
+    asking.env |= asked
+    done = asking.script("from orchestrator.cli import main; main()")
     assert "" == done.stderr
     return done.stdout.split()
 

@@ -7,16 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.support.shell import Here, Shell
 
 OWN = ("deja_vu", "density", "forgetting", "relational", "unique_feature")
-
-
-@pytest.fixture
-def engram(tmp_path: Path) -> Here:
-    return Here(tmp_path)
 
 
 def test_an_audit_shows_its_presets_and_fields_in_80_columns(engram: Here) -> None:

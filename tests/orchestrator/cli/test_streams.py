@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -15,14 +14,9 @@ RUN = ("run", "toys", "--address", "none", "parts=2")
 FULL = "engram: cannot write to standard output: No space left on device\n"
 
 
-@pytest.fixture
-def engram(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
-
-
-def redirected(engram: Shell, how: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def redirected(shell: Shell, how: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = ["sh", "-c", f'exec "$@" {how}', "sh", sys.executable, "-m", "orchestrator", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=engram.folder, env=engram.env)
+    return subprocess.run(command, capture_output=True, text=True, cwd=shell.folder, env=shell.env)
 
 
 @pytest.mark.parametrize(
@@ -36,18 +30,18 @@ def redirected(engram: Shell, how: str, *arguments: str) -> subprocess.Completed
     ],
 )
 def test_a_run_is_computed_and_stored_whatever_became_of_its_output(
-    engram: Shell, how: str, code: int, said: str
+    shell: Shell, how: str, code: int, said: str
 ) -> None:
-    done = redirected(engram, how, *RUN)
-    assert (code, 3) == (done.returncode, len(engram.results()))
+    done = redirected(shell, how, *RUN)
+    assert (code, 3) == (done.returncode, len(shell.results()))
     assert done.stderr.endswith(said)
-    assert "finished" == Here(engram.folder).json("status")["state"]
-    assert not (engram.folder / "engram-store" / "crashes").exists()
+    assert "finished" == Here(shell.folder).json("status")["state"]
+    assert not (shell.folder / "engram-store" / "crashes").exists()
 
 
-def test_a_reader_that_has_seen_enough_ends_a_command_quietly(engram: Shell) -> None:
+def test_a_reader_that_has_seen_enough_ends_a_command_quietly(shell: Shell) -> None:
     command = f"{sys.executable} -m orchestrator list --json | head -c 1"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=engram.folder, env=engram.env)
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=shell.folder, env=shell.env)
     assert ("{", "") == (done.stdout, done.stderr)
 
 

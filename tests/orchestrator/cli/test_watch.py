@@ -7,19 +7,12 @@ import subprocess
 import threading
 from pathlib import Path
 
-import pytest
-
 from orchestrator.inspection import status
 from orchestrator.run_folder.progress import RunProgress
 from orchestrator.store import open_store
 from tests.support.shell import Shell
 
 COUNTS = re.compile(r"^\d+/\d+ jobs, \d+ done, \d+ stored before(, \d+ failed)?")
-
-
-@pytest.fixture
-def engram(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
 
 
 def counted(text: str) -> list[str]:
@@ -31,21 +24,21 @@ def passed(text: str) -> int:
     return int(re.findall(r"(\d+) s passed", text)[-1])
 
 
-def watched(engram: Shell, run: subprocess.Popen[str]) -> tuple[str, str, str]:
+def watched(shell: Shell, run: subprocess.Popen[str]) -> tuple[str, str, str]:
     """What a run said of itself, what its watcher saw, and what the watcher said at the end."""
     found: list[str] = []
     ended = threading.Thread(target=lambda: found.extend(run.communicate(timeout=120)))
     ended.start()
-    watch = engram("status", "--watch")
+    watch = shell("status", "--watch")
     ended.join()
     return found[1], watch.stderr, watch.stdout
 
 
-def test_a_watcher_and_the_run_count_the_same_and_end_together(engram: Shell, tmp_path: Path) -> None:
+def test_a_watcher_and_the_run_count_the_same_and_end_together(shell: Shell, tmp_path: Path) -> None:
     fields = ("parts=8", "seconds=1", "trouble=raise", "at=7", f"folder={tmp_path}")
-    run = engram.start("run", "toys", "--address", "none", *fields)
-    engram.await_results(2, run)
-    said, seen, last = watched(engram, run)
+    run = shell.start("run", "toys", "--address", "none", *fields)
+    shell.await_results(2, run)
+    said, seen, last = watched(shell, run)
     assert "7/9 jobs, 7 done, 0 stored before, 1 failed" == counted(said)[-1] == counted(seen)[-1]
     assert 1 >= abs(passed(said) - passed(seen))
     (begun,) = (line for line in said.splitlines() if "stored already" in line)
@@ -54,25 +47,25 @@ def test_a_watcher_and_the_run_count_the_same_and_end_together(engram: Shell, tm
     assert "failed: 7 of 9 jobs stored, 1 failed" in last
 
 
-def test_a_watcher_of_a_sweep_counts_a_job_that_cells_share_once(engram: Shell) -> None:
-    run = engram.start("run", "toys", "--address", "none", "seconds=1", "parts=3", "--sweep", "label=a,b")
-    engram.await_results(1, run)
-    said, seen, _ = watched(engram, run)
+def test_a_watcher_of_a_sweep_counts_a_job_that_cells_share_once(shell: Shell) -> None:
+    run = shell.start("run", "toys", "--address", "none", "seconds=1", "parts=3", "--sweep", "label=a,b")
+    shell.await_results(1, run)
+    said, seen, _ = watched(shell, run)
     assert "5/5 jobs, 5 done, 0 stored before" == counted(said)[-1] == counted(seen)[-1]
 
 
-def test_a_resumed_run_is_watched_from_its_last_start(engram: Shell) -> None:
-    engram("run", "toys", "--address", "none", "parts=6", "seconds=0.3", "--stop-after", "1", code=130)
-    run = engram.start("resume", "--address", "none")
-    stored = len(engram.results())
-    engram.await_results(stored + 1, run)
-    said, seen, _ = watched(engram, run)
+def test_a_resumed_run_is_watched_from_its_last_start(shell: Shell) -> None:
+    shell("run", "toys", "--address", "none", "parts=6", "seconds=0.3", "--stop-after", "1", code=130)
+    run = shell.start("resume", "--address", "none")
+    stored = len(shell.results())
+    shell.await_results(stored + 1, run)
+    said, seen, _ = watched(shell, run)
     assert f"7/7 jobs, {7 - stored} done, {stored} stored before" == counted(said)[-1] == counted(seen)[-1]
 
 
-def test_the_phase_is_in_the_log_for_whoever_watches_the_run(engram: Shell) -> None:
-    engram("run", "unique_feature", "--preset", "smoke", "scale=tiny", "--address", "none", "--no-report")
-    opened = open_store(engram.folder / "engram-store")
+def test_the_phase_is_in_the_log_for_whoever_watches_the_run(shell: Shell) -> None:
+    shell("run", "unique_feature", "--preset", "smoke", "scale=tiny", "--address", "none", "--no-report")
+    opened = open_store(shell.folder / "engram-store")
     phases, tally = [], RunProgress()
     for event in status.follow(status.newest(opened), opened):
         tally.take(event)
@@ -84,18 +77,18 @@ def test_the_phase_is_in_the_log_for_whoever_watches_the_run(engram: Shell) -> N
     assert ["measures", "checking what is stored"] == [*dict.fromkeys(phases)][trainings : trainings + 2]
 
 
-def test_a_run_that_has_ended_is_shown_at_once(engram: Shell) -> None:
-    engram("run", "toys", "--address", "none", "parts=2")
-    done = engram("status", "--watch")
+def test_a_run_that_has_ended_is_shown_at_once(shell: Shell) -> None:
+    shell("run", "toys", "--address", "none", "parts=2")
+    done = shell("status", "--watch")
     assert "3/3 jobs, 3 done, 0 stored before" == counted(done.stderr)[-1]
     assert "finished: 3 of 3 jobs stored" in done.stdout
 
 
-def test_a_table_is_read_while_its_run_goes_on(engram: Shell) -> None:
-    run = engram.start("run", "toys", "--address", "none", "parts=20", "seconds=0.5")
-    engram.await_results(3, run)
-    name = engram.json("status")["run"]
-    done = engram("results", name, "parts", "--json")
+def test_a_table_is_read_while_its_run_goes_on(shell: Shell) -> None:
+    run = shell.start("run", "toys", "--address", "none", "parts=20", "seconds=0.5")
+    shell.await_results(3, run)
+    name = shell.json("status")["run"]
+    done = shell("results", name, "parts", "--json")
     assert "are not there yet" in done.stderr
     numbers = re.findall(r'"number": (\d+)', done.stdout)
     assert [str(each) for each in range(len(numbers))] == numbers

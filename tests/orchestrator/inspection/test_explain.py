@@ -14,14 +14,9 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
-from orchestrator.store import Store, open_store
+from orchestrator.store import Store
 
 HERE = Execution(address="none", mlflow="off", report=False)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path / "store")
 
 
 def run(store: Store, **fields: Any) -> Journal:

@@ -20,18 +20,13 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Execution, Spec
-from orchestrator.store import Store, open_store
+from orchestrator.store import Store
 from orchestrator.store.entry import content
 
 HERE = Execution(address="none", mlflow="off", report=False, stop_after=0.0)
 MODEL = AuditedItem("model", "a</template>&.pt", "ab" * 32, 5, None, True, False, ("given.models",))
 SUMMARY = ResultTable("toys-1", "summary", "cd" * 32, 1, 1, "2026-01-01T00:00:00+00:00")
 SHOWN = page_seal.SHOWN.format(page_seal.ZEROS)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path / "store")
 
 
 def made(store: Store, spec: Spec, execution: Execution = HERE) -> Journal:

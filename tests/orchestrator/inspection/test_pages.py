@@ -19,7 +19,7 @@ from orchestrator.inspection import pages
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
-from orchestrator.store import Store, open_store
+from orchestrator.store import Store
 from tests.support.browser import PROGRAM
 from tests.support.shell import Here
 
@@ -30,11 +30,6 @@ def full(store, run, folder, show_images):
 def broken(store, run, folder, show_images):
     raise KeyError("no such column")
 """
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(str(tmp_path / "store"))
 
 
 @pytest.fixture

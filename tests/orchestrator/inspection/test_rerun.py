@@ -16,12 +16,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
-from orchestrator.store import Store, open_store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path / "store")
+from orchestrator.store import Store
 
 
 def keys(store: Store, task: str, way: str = "auto", **fields: Any) -> list[str]:

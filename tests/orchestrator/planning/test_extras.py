@@ -16,11 +16,6 @@ from tests.support.shell import Here
 RELATIONAL = ("relational", "--preset", "smoke")
 
 
-@pytest.fixture
-def engram(tmp_path: Path) -> Here:
-    return Here(tmp_path)
-
-
 def remove(monkeypatch: pytest.MonkeyPatch, *packages: Extra) -> None:
     for extra in packages:
         monkeypatch.setitem(sys.modules, extra.package, None)

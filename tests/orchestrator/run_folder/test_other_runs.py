@@ -76,11 +76,6 @@ def test_runs_that_have_ended_are_not_looked_at(tmp_path: Path, monkeypatch: pyt
     assert {".drivers"} >= {Path(path).name for path in listed}
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(str(tmp_path / "store"))
-
-
 def planned(store: Store, run: str, epochs: int) -> tuple[Plan, tuple[str, ...]]:
     """A run of one training in links of an epoch; its plan and the keys of its links."""
     plan = Plan.from_roots(chains.plan(chains.Config(models=1, epochs=epochs)))

@@ -21,15 +21,10 @@ from orchestrator.run_folder.tables import KEYS, column, flatten_table
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
-from orchestrator.store import Store, open_store
+from orchestrator.store import Store
 from tests.support.shell import Here
 
 HERE = Execution(address="none", mlflow="off", report=False)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(str(tmp_path / "store"))
 
 
 def place(store: Store, key: str) -> Path:

@@ -6,8 +6,6 @@ Another machine is another working folder: nothing but the bucket is shared.
 from __future__ import annotations
 
 import json
-import subprocess
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -52,23 +50,6 @@ def log(tmp_path: Path) -> Path:
 def computed(log: Path) -> Counter[int]:
     path = log / "computed.log"
     return Counter(map(int, path.read_text().split())) if path.exists() else Counter()
-
-
-def await_results(s3: Server, count: int, run: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 60
-    while len(s3.names("audits/results")) < count:
-        assert run.poll() is None, run.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def await_begun(log: Path, run: subprocess.Popen[str]) -> None:
-    """Wait until the run computes the part that waits."""
-    deadline = time.monotonic() + 60
-    while not (log / "began.log").exists():
-        assert run.poll() is None, run.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_run_is_seen_and_read_from_a_machine_that_knows_only_the_bucket(
@@ -138,7 +119,7 @@ def test_a_second_driver_elsewhere_is_refused_and_sees_the_first(
     here, there = machine("here"), machine("there")
     command = ("run", "toys", "parts=5", *WAITING, f"folder={log}", "--address", "none")
     first = here.shell.start(*command)
-    await_results(s3, 3, first)
+    here.shell.until(lambda: len(s3.names("audits/results")) >= 3, first)
     seen = there.json("status")
     assert "running" == seen["state"]
     assert f"already has a driver: process {first.pid} on" in there(*command, code=1).stderr
@@ -153,7 +134,7 @@ def test_a_killed_run_is_resumed_on_another_machine_and_computes_nothing_twice(
 ) -> None:
     here, there = machine("here"), machine("there")
     first = here.shell.start("run", "toys", "parts=6", *WAITING, f"folder={log}", "--address", "none")
-    await_begun(log, first)
+    here.shell.until((log / "began.log").exists, first)
     first.kill()
     first.wait()
     assert 3 == len(s3.names("audits/results"))
@@ -174,7 +155,7 @@ def test_a_server_that_goes_away_is_a_pause_and_the_same_command_goes_on(
     here = machine("here")
     command = ("run", "toys", "parts=6", *WAITING, f"folder={log}", "--address", "none")
     run = here.shell.start(*command)
-    await_begun(log, run)
+    here.shell.until((log / "began.log").exists, run)
     s3.stop()
     (log / "go").touch()
     try:

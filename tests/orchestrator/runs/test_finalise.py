@@ -20,7 +20,7 @@ from orchestrator.runs.report import Report, State
 from orchestrator.runs.session import Session, SessionRun
 from orchestrator.scheduling.stop import Stop
 from orchestrator.spec.specification import Execution
-from orchestrator.store import Store, open_store
+from orchestrator.store import Store
 from orchestrator.tracking.delivery import Delivery
 
 QUIET = Execution(report=False)
@@ -39,11 +39,6 @@ class Delivered:
 
     def address(self, run: str) -> str | None:
         return self.tracked.get(run)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(str(tmp_path / "store"))
 
 
 @pytest.fixture

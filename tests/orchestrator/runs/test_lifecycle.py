@@ -27,15 +27,10 @@ from orchestrator.runs.report import Report
 from orchestrator.scheduling.waiting import Clock
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
-from orchestrator.store import Store, open_store
+from orchestrator.store import Store
 from orchestrator.tracking import facts
 
 HERE = Execution(address="none", mlflow="off", report=False)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(str(tmp_path / "store"))
 
 
 def run(

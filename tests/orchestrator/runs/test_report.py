@@ -31,11 +31,6 @@ HERE = Execution(address="none", mlflow="off", report=False)
 PAUSED = ("paused", 1)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(str(tmp_path / "store"))
-
-
 def run(store: Store, events: list[Mapping[str, Any]] | None = None, **fields: Any) -> Report:
     observe = None if events is None else events.append
     return start([Cell("toys", toys.Config(**fields))], store, HERE, observe)

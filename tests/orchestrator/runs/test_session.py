@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Mapping
-from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -20,11 +19,6 @@ from orchestrator.runs.session import Session, SessionRun
 from orchestrator.store import Store, open_store
 from orchestrator.store.bucket import Bucket
 from tests.support.s3 import BUCKET, Server
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(str(tmp_path / "store"))
 
 
 def part(store: Store, name: str, **fields: Any) -> SessionRun:

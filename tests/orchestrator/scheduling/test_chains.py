@@ -29,11 +29,6 @@ HERE = Execution(address="none", mlflow="off", report=False)
 KEEPING = replace(HERE, keep="state")
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(str(tmp_path / "store"))
-
-
 def run(
     store: Store, execution: Execution = HERE, events: list[Mapping[str, Any]] | None = None, **fields: Any
 ) -> Report:

@@ -27,15 +27,10 @@ from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.stop import Stop
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
-from orchestrator.store import Store, open_store
+from orchestrator.store import Store
 from orchestrator.store.lease import acquire
 
 HERE = Execution(address="none", mlflow="off", report=False)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(str(tmp_path / "store"))
 
 
 def run(store: Store, events: list[Mapping[str, Any]], **fields: Any) -> Report:

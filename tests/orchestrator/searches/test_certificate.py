@@ -12,20 +12,13 @@ from orchestrator.inspection.search_results import RECOMMENDED, SearchAnswer, Se
 from orchestrator.searches import definition, recommendation
 from orchestrator.searches.definition import parse_domains
 from orchestrator.searches.recommendation import NONE, NOT_SHOWN, NOT_USEFUL
-from orchestrator.spec import audits, specification
+from orchestrator.spec import specification
 from orchestrator.spec.specification import Spec
 from tasks.contract.objectives import Objectives
 
 ROW = {"part": "search", "state": "finished", "run": "tunable-1", "setting": '{"rate": 0.02}'}
 START = {**ROW, "trial": 0, "setting": "{}"}
 FRESH = {"part": "fresh", "run": "tunable-2"}
-
-
-@pytest.fixture
-def objectives() -> Objectives:
-    found = audits.find("tunable").audit.objectives
-    assert found is not None
-    return found
 
 
 def search(answer: SearchAnswer, **settings: object) -> SearchResults:

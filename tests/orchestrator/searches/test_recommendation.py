@@ -20,15 +20,7 @@ from orchestrator.searches.recommendation import (
     winner,
 )
 from orchestrator.searches.trials import FINISHED, Trial, Value
-from orchestrator.spec import audits
 from tasks.contract.objectives import Objectives
-
-
-@pytest.fixture
-def objectives() -> Objectives:
-    found = audits.find("tunable").audit.objectives
-    assert found is not None
-    return found
 
 
 def trial(number: int, memory: float, skill: float, part: str = SEARCHED, half: float = 0.5) -> Trial:

@@ -29,13 +29,6 @@ from orchestrator.spec import audits
 from tasks.contract.objectives import Objectives
 
 
-@pytest.fixture
-def objectives() -> Objectives:
-    found = audits.find("tunable").audit.objectives
-    assert found is not None
-    return found
-
-
 def trial(number: int, memory: float, skill: float, state: str = FINISHED, part: str = SEARCHED) -> Trial:
     value = Value(memory, memory - 1, memory + 1, 4, "training")
     return Trial(number, part, {"rate": 0.5}, state, f"run-{number}", 8, 1, value, replace(value, estimate=skill))

@@ -60,11 +60,6 @@ def test_a_sweep_is_named_by_what_it_varies_and_its_cells_by_their_settings(tmp_
     assert "toys, few, first=1, parts=3" == note.run_name(sweep.sibling(report.cells[0].run))
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(str(tmp_path / "store"))
-
-
 def ran(store: Store, spec: Spec) -> Journal:
     return Journal(store.folder("runs", start(resolve_cells(spec), store, HERE).run))
 

@@ -28,10 +28,10 @@ PROGRESS = ("system/jobs done", "system/jobs failed", "system/models per minute"
 TOYS = ("run", "toys", "--address", "none")
 
 
-def shell(folder: Path, **env: str) -> Shell:
+def shell(folder: Path, fresh: bool = False, **env: str) -> Shell:
     """A shell in which runs are tracked as they are by default."""
     folder.mkdir(exist_ok=True)
-    made = Shell(folder)
+    made = Shell(folder, fresh)
     made.env.pop("MLFLOW_TRACKING_URI")
     made.env |= env
     return made
@@ -67,7 +67,7 @@ def only(mlflow: Any, status: str) -> Any:
 def test_a_kill_a_second_driver_and_five_resumes_leave_one_run_with_every_step_once(
     tmp_path: Path, begun: Copied
 ) -> None:
-    engram = shell(tmp_path / "a folder of mine", TRACKED=f"mark-{os.getpid()}-{time.time()}")
+    engram = shell(tmp_path / "a folder of mine", fresh=True, TRACKED=f"mark-{os.getpid()}-{time.time()}")
     (engram.folder / "tasks.py").write_text("raise ImportError('this is the user\\'s own')\n")
     command = (*TOYS, "parts=80", "trouble=wait", "at=40", f"folder={engram.folder}")
     begun(engram.folder)
@@ -86,6 +86,7 @@ def test_a_kill_a_second_driver_and_five_resumes_leave_one_run_with_every_step_o
     engram.until(lambda: ["KILLED"] == [run.info.status for run in tracked(mlflow)])
     engram.until(lambda: [] == marked(engram.env["TRACKED"]))
     engram.go()
+    engram.fresh = False
     for _ in range(5):
         report = engram.json("resume", name, "--address", "none")
     assert ("finished", 81, f"sqlite:///{engram.folder}/engram-store/mlflow/mlflow.db") == (

@@ -41,7 +41,7 @@ OFFLINE = ("--disable-background-networking", "--disable-component-update", "--v
 @pytest.fixture(scope="module")
 def tracked(tmp_path_factory: pytest.TempPathFactory, begun: Copied) -> Shell:
     """A shell in the folder of a store in which a run is tracked."""
-    engram = shell(tmp_path_factory.mktemp("ui"), TRACKED=f"mark-{os.getpid()}-{time.time()}")
+    engram = shell(tmp_path_factory.mktemp("ui"), fresh=True, TRACKED=f"mark-{os.getpid()}-{time.time()}")
     place = Place(engram.folder, begun)
     report = place.run("--preset", "smoke", "enough=1", audit="questions")
     assert "" == place.deliver(report)

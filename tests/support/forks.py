@@ -1,0 +1,261 @@
+"""Processes of Python that are forked from one that has imported what takes seconds to import.
+
+A `Fork` is used as `subprocess.Popen` is, for the commands `python -m MODULE` and `python -c CODE`. It has a process
+number, an environment and a folder of its own; only `/proc/PID/environ` is that of the process it was forked from.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import json
+import logging
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, NoReturn
+
+ROOT = Path(__file__).resolve().parents[2]
+PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "toys")))
+UPLOADER = "orchestrator.tracking.uploader"  # the child of a fork that loads MLflow, which no other does
+# They load Ray, which reads its settings from the environment once.
+LEFT_OUT = ("orchestrator.__main__", "orchestrator.executors", "orchestrator.searches")
+server: list[str] = []  # where it listens, once there is one: forks, too, have their children forked by it
+spent = 0.0  # seconds of processor time that ended forks have taken so far
+
+
+class Fork:
+    """A forked process."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        cwd: Path | str,
+        env: Mapping[str, str] | None = None,
+        text: bool = True,
+        start_new_session: bool = False,
+    ) -> None:
+        assert text
+        assert sys.executable == command[0]
+        self.args, self.returncode = command, None
+        self._kept: list[int] = []
+        theirs, ours = zip(*map(self._stream, (stdin, stdout, stderr), "wrr"), strict=True)
+        self.stdin, self.stdout, self.stderr = ours
+        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._server.connect(address())
+        order = [list(command), str(cwd), dict(os.environ if env is None else env), start_new_session]
+        socket.send_fds(self._server, [json.dumps(order).encode()], theirs)
+        self.pid = int(self._server.recv(100))
+        for descriptor in self._kept:
+            os.close(descriptor)
+
+    def _stream(self, what: int | None, mode: str) -> tuple[int, IO[str] | None]:
+        """The descriptor of one of its standard streams, and this process's end of the pipe, if it is one."""
+        if what is None or what >= 0:
+            return what if what is not None else "wrr".index(mode), None
+        if what == subprocess.DEVNULL:
+            self._kept.append(os.open(os.devnull, os.O_RDWR))
+            return self._kept[-1], None
+        assert what == subprocess.PIPE
+        ends = os.pipe()
+        ours, theirs = ends if mode == "r" else reversed(ends)
+        self._kept.append(theirs)
+        return theirs, os.fdopen(ours, mode)
+
+    def poll(self) -> int | None:
+        return self._end(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self._end(timeout) is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        assert self.returncode is not None
+        return self.returncode
+
+    def _end(self, timeout: float | None) -> int | None:
+        global spent
+        if self.returncode is None and select.select([self._server], [], [], timeout)[0]:
+            self.returncode, spent = json.loads(self._server.recv(100))
+            self._server.close()
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        said = ["", ""]
+
+        def read(index: int, stream: IO[str]) -> None:
+            with stream:
+                said[index] = stream.read()
+
+        streams = [each for each in enumerate((self.stdout, self.stderr)) if each[1] and not each[1].closed]
+        readers = [threading.Thread(target=read, args=each, daemon=True) for each in streams]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join(timeout)
+            if reader.is_alive():
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        self.wait(timeout)
+        return said[0], said[1]
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def address() -> str:
+    """Where the server listens; this process starts it if none of its ancestors has."""
+    if not server:
+        folder = tempfile.TemporaryDirectory(prefix="engram-forks-")
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listening.bind(f"{folder.name}/socket")
+        listening.listen(64)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.forks", str(listening.fileno())],
+            stdin=subprocess.PIPE,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"},
+            pass_fds=[listening.fileno()],
+        )
+        server.append(listening.getsockname())
+        listening.close()
+
+        @atexit.register
+        def end() -> None:
+            process.communicate()  # it ends with this pipe
+            folder.cleanup()
+
+    return server[0]
+
+
+def serve(listening: socket.socket) -> list[str]:
+    """Fork for everybody who asks, until standard input ends. It returns in the forks: the command of each."""
+    running: dict[int, tuple[int, socket.socket]] = {}
+    while True:
+        ready = select.select([0, listening.fileno(), *running], [], [])[0]
+        if 0 in ready:
+            os._exit(0)
+        for descriptor in running.keys() & ready:
+            pid, client = running.pop(descriptor)
+            os.close(descriptor)
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            with client, contextlib.suppress(OSError):  # it may be gone
+                client.send(json.dumps([code, sum(os.times()[2:4])]).encode())
+        if listening.fileno() in ready:
+            client = listening.accept()[0]
+            order, streams, *_ = socket.recv_fds(client, 2**20, 3)
+            if not order:  # whoever asked is gone
+                client.close()
+                continue
+            command, folder, environment, session = json.loads(order)
+            if any(UPLOADER in word for word in command):
+                import_mlflow()
+            pid = os.fork()
+            if not pid:
+                for each in (listening, client, *(each for _, each in running.values())):
+                    each.close()
+                for descriptor in running:
+                    os.close(descriptor)
+                become(streams, folder, environment, session)
+                return list(command)
+            for descriptor in streams:
+                os.close(descriptor)
+            with contextlib.suppress(OSError):
+                client.send(str(pid).encode())
+            running[os.pidfd_open(pid)] = pid, client
+
+
+def become(streams: Sequence[int], folder: str, environment: Mapping[str, str], session: bool) -> None:
+    """Give this process what a new one would have."""
+    if session:
+        os.setsid()
+    for number, descriptor in enumerate(streams):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", errors="backslashreplace", closefd=False)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ |= environment
+
+
+def import_mlflow() -> None:
+    """As an uploader has it."""
+    from orchestrator.tracking import uploader
+
+    if "mlflow" not in sys.modules:
+        before = dict(os.environ)
+        uploader.quiet()
+        importlib.import_module("mlflow.store.tracking.sqlalchemy_store")
+        os.environ.clear()
+        os.environ |= before
+        logging.disable(logging.NOTSET)
+
+
+def execute(command: Sequence[str]) -> None:
+    """What `python` does with this command."""
+    rest = [word for word in command[1:] if word != "-P"]
+    added = [path for path in os.environ.get("PYTHONPATH", "").removeprefix(PATHS).split(os.pathsep) if path]
+    sys.path[0] = os.getcwd()
+    sys.path[3:3] = added
+    if rest[0] == "-m":
+        sys.argv = ["-m", *rest[2:]]
+        runpy.run_module(rest[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = ["-c", *rest[2:]]
+        exec(rest[1], {"__name__": "__main__"})
+
+
+def main() -> NoReturn:
+    import orchestrator
+    import tasks
+
+    for package in (orchestrator, tasks):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.startswith(LEFT_OUT):
+                importlib.import_module(module.name)
+    gc.freeze()  # else a fork's first collection writes to all that it shares with the server
+    listening = socket.socket(fileno=int(sys.argv[1]))
+    server.append(listening.getsockname())
+    command = serve(listening)
+    # All that is forked has its uploader forked.
+    delivery = importlib.import_module("orchestrator.tracking.delivery")
+    delivery.subprocess = type("Forks", (), {**vars(subprocess), "Popen": Fork})
+    try:
+        execute(command)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            sys.stderr.write(f"{end.code}\n")
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
