@@ -71,14 +71,7 @@ def test_answers_differ_beyond_the_last_place_and_beyond_what_devices_differ_in(
 
 
 ROWS = [
-    {
-        "set": "query",
-        "data": "folder:a,b",
-        "row": 3,
-        "file": "a,b/3.png",
-        "image": "p/000001.png",
-        "again": None,
-    },
+    {"set": "query", "data": "folder:a,b", "row": 3, "file": "a,b/3.png", "image": "p/000001.png", "again": None},
     {"set": "control", "data": "folder:a,b", "row": 4, "file": None, "image": "p/000000.png", "again": "x.png"},
 ]
 KEY = key_of([("p/000001.png", "query"), ("p/000000.png", "control")])

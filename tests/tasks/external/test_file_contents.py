@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from tasks.external.file_contents import check_contents, holds_tensors_alone
-from tests.support.shell import Shell, refusals
+from tests.support.shell import Here, refusals
 
 ASKED = ("given.shape=8,8,1", "probe=digits", "feature=words:JANE DOE")
 
@@ -71,7 +71,7 @@ def test_planning_refuses_what_a_run_would_refuse(tmp_path: Path) -> None:
     ):
         shutil.copytree(tmp_path / "shards", tmp_path / f"shards{at}")
         (tmp_path / f"shards{at}" / "model.safetensors.index.json").write_text(index)
-    engram = Shell(tmp_path)
+    engram = Here(tmp_path)
     for model, code, told in (
         ("state.pt", 2, "it is a state dict, which needs its network: write package.module:factory+state.pt"),
         ("whole.pt", 2, "such as a whole module, would have to be unpickled, which runs its code"),

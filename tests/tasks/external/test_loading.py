@@ -383,10 +383,20 @@ except ValueError as error:
     assert f"which needs {ONNXRUNTIME.advice}\n" == done.stdout.partition(" is ONNX, ")[2]
 
 
-def rewritten(path: Path, change: Callable[[str, bytes], bytes], more: dict[str, bytes] | None = None) -> Path:
-    """An archive with other records, written as torch writes them: stored, not compressed."""
-    new = path.with_name("changed.pt2")
-    with zipfile.ZipFile(path) as old, zipfile.ZipFile(new, "w", zipfile.ZIP_STORED) as out:
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An exported model; to trace it takes seconds, so what is wrong is written into copies of it."""
+    path = tmp_path_factory.mktemp("exported") / "m.pt2"
+    exported_for(2, 8)(made(), path)
+    return path
+
+
+def rewritten(
+    archive: Path, folder: Path, change: Callable[[str, bytes], bytes], more: dict[str, bytes] | None = None
+) -> Path:
+    """The archive with other records in this folder, written as torch writes them: stored, not compressed."""
+    new = folder / "changed.pt2"
+    with zipfile.ZipFile(archive) as old, zipfile.ZipFile(new, "w", zipfile.ZIP_STORED) as out:
         top = old.namelist()[0].partition("/")[0]
         for name in old.namelist():
             out.writestr(name, change(name.partition("/")[2], old.read(name)))
@@ -437,52 +447,43 @@ ATTACKS = {
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_archive_that_would_run_code_is_refused(
-    attack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    attack: str, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    exported_for(2, 8)(made(), tmp_path / "m.pt2")
     change, told = ATTACKS[attack]
-    changed = rewritten(tmp_path / "m.pt2", change)
+    changed = rewritten(archive, tmp_path, change)
     with pytest.raises(ValueError, match=f"changed.pt2 is refused: .*{told}.*; such a file can run any code"):
         loading.log_probabilities(ModelFile(str(changed)), images())
     assert not (tmp_path / "ran").exists()
 
 
-def test_example_inputs_and_compiled_code_are_refused_too(tmp_path: Path) -> None:
+def test_example_inputs_and_compiled_code_are_refused_too(archive: Path, tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> tuple[object, ...]:
             return Path.touch, (tmp_path / "ran",)
 
-    exported(made(), tmp_path / "m.pt2")
     torch.save((Evil(),), tmp_path / "evil")
     evil = (tmp_path / "evil").read_bytes()
     for change, more, told in (
-        (
-            lambda name, held: evil if name.startswith("data/sample_inputs") else held,
-            {},
-            "model.pt would have to be unp",
-        ),
+        (lambda name, held: evil if name.startswith("data/sample_inputs") else held, {}, "model.pt would have to be"),
         (lambda name, held: held, {"data/aotinductor/model/m.so": b"code"}, "compiled code"),
     ):
-        changed = rewritten(tmp_path / "m.pt2", change, more)
+        changed = rewritten(archive, tmp_path, change, more)
         with pytest.raises(ValueError, match=f"is refused: .*{told}"):
             loading.log_probabilities(ModelFile(str(changed)), images())
     assert not (tmp_path / "ran").exists()
 
 
-def test_an_untouched_archive_passes_after_it_was_packed_again(tmp_path: Path) -> None:
-    exported_for(2, 8)(made(), tmp_path / "m.pt2")
-    again = rewritten(tmp_path / "m.pt2", lambda name, held: held)
+def test_an_untouched_archive_passes_after_it_was_packed_again(archive: Path, tmp_path: Path) -> None:
+    again = rewritten(archive, tmp_path, lambda name, held: held)
     found = loading.log_probabilities(ModelFile(str(again)), images())
     np.testing.assert_allclose(found.log_p, expected(made(), images()), rtol=0, atol=1e-5)
 
 
-def test_guards_that_are_code_are_never_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guards_that_are_code_are_never_run(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    exported_for(2, 8)(made(), tmp_path / "m.pt2")
-    changed = rewritten(
-        tmp_path / "m.pt2", replacing("models/model.json", r'"guards_code": \[\]', f'"guards_code": ["{CODE}"]')
-    )
+    guards = replacing("models/model.json", r'"guards_code": \[\]', f'"guards_code": ["{CODE}"]')
+    changed = rewritten(archive, tmp_path, guards)
     found = loading.log_probabilities(ModelFile(str(changed)), images())
     np.testing.assert_allclose(found.log_p, expected(made(), images()), rtol=0, atol=1e-5)
     assert not (tmp_path / "ran").exists()

@@ -31,11 +31,7 @@ def lines(header: str, values: np.ndarray, ids: list[str] | None = None) -> str:
 
 @pytest.mark.parametrize(
     ("header", "values"),
-    [
-        ("image,p0,p1,p2", P),
-        ("image,logit0,logit1,logit2", np.log(P) - 5),
-        ("image,logp0,logp1,logp2", np.log(P)),
-    ],
+    [("image,p0,p1,p2", P), ("image,logit0,logit1,logit2", np.log(P) - 5), ("image,logp0,logp1,logp2", np.log(P))],
 )
 def test_a_csv_says_what_is_in_it_in_any_order(tmp_path: Path, header: str, values: np.ndarray) -> None:
     table = read_outputs(csv(tmp_path, lines(header, values)))

@@ -16,23 +16,10 @@ from tasks.language_models.pretrained import train_tokenizer
 from tasks.language_models.sequence_model import answer_text, question_text
 
 NAMES = (
-    "Ada",
-    "Ben",
-    "Cleo",
-    "Dan",
-    "Eve",
-    "Finn",
-    "Gus",
-    "Hal",
-    "Ida",
-    "Jim",
-    "Kim",
-    "Leo",
-    "Mia",
-    "Ned",
-    "Ola",
-    "Pia",
+    *("Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal"),
+    *("Ida", "Jim", "Kim", "Leo", "Mia", "Ned", "Ola", "Pia"),
 )
+BART_SIDE = {"layers": 1, "attention_heads": 2, "ffn_dim": 64}
 TINY = LanguageModel("tiny-t5#32x1")
 
 
@@ -72,42 +59,22 @@ def saved(place: Path, kind: str, questions: QuestionSet) -> LanguageModel:
     small = {"vocab_size": tokens, "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 1}
     torch.manual_seed(0)
     if kind == "bart":
-        settings = transformers.BartConfig(
-            **small,
-            d_model=32,
-            encoder_layers=1,
-            decoder_layers=1,
-            encoder_attention_heads=2,
-            decoder_attention_heads=2,
-            encoder_ffn_dim=64,
-            decoder_ffn_dim=64,
-            max_position_embeddings=128,
-            decoder_start_token_id=1,
-            forced_eos_token_id=None,
-        )
+        sides = {f"{side}_{what}": size for side in ("encoder", "decoder") for what, size in BART_SIDE.items()}
+        positions = {"max_position_embeddings": 128, "decoder_start_token_id": 1, "forced_eos_token_id": None}
+        settings = transformers.BartConfig(**small, d_model=32, **sides, **positions)
         module: Any = transformers.BartForConditionalGeneration(settings)
     elif kind == "t5":
-        settings = transformers.T5Config(
-            vocab_size=tokens, d_model=32, d_kv=16, num_heads=2, d_ff=64, num_layers=1, decoder_start_token_id=0
-        )
+        sizes = {"d_model": 32, "d_kv": 16, "num_heads": 2, "d_ff": 64, "num_layers": 1}
+        settings = transformers.T5Config(vocab_size=tokens, **sizes, decoder_start_token_id=0)
         module = transformers.T5ForConditionalGeneration(settings)
     elif kind == "gpt2":
-        module = transformers.GPT2LMHeadModel(
-            transformers.GPT2Config(**small, n_embd=32, n_layer=1, n_head=2, n_positions=128)
-        )
+        settings = transformers.GPT2Config(**small, n_embd=32, n_layer=1, n_head=2, n_positions=128)
+        module = transformers.GPT2LMHeadModel(settings)
     else:
         assert kind == "llama"
-        module = transformers.LlamaForCausalLM(
-            transformers.LlamaConfig(
-                **small,
-                hidden_size=32,
-                intermediate_size=64,
-                num_hidden_layers=1,
-                num_attention_heads=2,
-                num_key_value_heads=1,
-                max_position_embeddings=128,
-            )
-        )
+        sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+        settings = transformers.LlamaConfig(**small, **sizes, num_key_value_heads=1, max_position_embeddings=128)
+        module = transformers.LlamaForCausalLM(settings)
     module.save_pretrained(place)
     tokenizer.save_pretrained(place)
     return LanguageModel(f"folder:{place}").pin({})

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from orchestrator.planning.identity import canonical
@@ -64,18 +61,3 @@ def test_a_config_is_read_from_text_and_has_a_stable_form() -> None:
     assert LanguageModel("tiny-t5#32x1") == read.model
     assert () == read.asked
     assert {"identity": "tiny t5, 2: 32x1"} == canonical(read)["model"]
-
-
-def test_planning_a_fine_tuning_imports_no_torch() -> None:
-    script = """
-import sys
-from tasks.language_models.fine_tuning import fine_tune
-from tasks.language_models.fine_tuning_config import FineTuning, up_to
-from tasks.language_models.language_model import LanguageModel
-from tasks.datasets.dataset import Dataset
-from tasks.training.chains import chain
-chain(fine_tune, FineTuning(Dataset("facts"), LanguageModel("tiny-t5")), 5, part=up_to)
-print(sorted({"torch", "transformers", "peft", "opacus", "tokenizers"} & set(sys.modules)))
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert "[]\n" == done.stdout, done.stderr

@@ -11,8 +11,8 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store, open_store
 from tests.support.shell import Here, Shell
 
-FIELDS = ("--preset", "smoke", "examples=120", "replicates=1", "epochs=6", "every=1", "--address", "none")
-RUN = ("run", "relational", *FIELDS)
+FIELDS = ("--preset", "smoke", "examples=60", "held_out=8", "replicates=1", "epochs=3", "every=1", "resamples=9")
+RUN = ("run", "relational", *FIELDS, "--address", "none")
 
 
 def answers(store: Store, run: str) -> tuple[pa.Table, list[int | None]]:
@@ -37,6 +37,6 @@ def test_a_training_killed_in_mid_chain_gives_the_answers_of_the_unbroken_one(tm
     ended = engram.json(*RUN, "link=1")
     unbroken, _ = answers(open_store(tmp_path / "whole" / "engram-store"), whole)
     chained, continued = answers(store, ended["run"])
-    assert [None, 1, 2, 3, 4, 5] == continued
+    assert [None, 1, 2] == continued
     assert unbroken.equals(chained)
     assert set() == store.states()

@@ -48,19 +48,22 @@ def opened(place: Path, kind: str, **fields: object) -> SequenceModel:
     return model
 
 
+@pytest.fixture(params=KINDS, scope="module")
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SequenceModel:
+    return opened(tmp_path_factory.mktemp("saved"), request.param)
+
+
 def both(model: SequenceModel, length: int = 64) -> tuple[list[list[int]], list[list[int]]]:
     prompts = model.prompts([(each.question, each.context) for each in QUESTIONS.train], length)
     return prompts, model.targets([each.golds[0][0] for each in QUESTIONS.train], 5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_loss_is_transformers_own_and_of_the_answer_alone(tmp_path: Path, kind: str) -> None:
-    model = opened(tmp_path, kind)
+def test_the_loss_is_transformers_own_and_of_the_answer_alone(model: SequenceModel) -> None:
     prompts, targets = both(model)
     assert len({len(prompt) for prompt in prompts}) > 1
     losses = model.losses(prompts, targets).detach()
     for place, (prompt, target) in enumerate(zip(prompts, targets, strict=True)):
-        if kind in ("t5", "bart"):
+        if model.module.config.is_encoder_decoder:
             labels = torch.tensor([target])
             start = model.module.config.decoder_start_token_id
             before = torch.tensor([[start, *target[:-1]]])
@@ -71,9 +74,7 @@ def test_the_loss_is_transformers_own_and_of_the_answer_alone(tmp_path: Path, ki
         assert pytest.approx(float(losses[place]), rel=1e-4) == float(out.loss.detach()) * len(target)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_loss_of_one_question_is_its_part_of_the_minibatchs(tmp_path: Path, kind: str) -> None:
-    model = opened(tmp_path, kind)
+def test_the_loss_of_one_question_is_its_part_of_the_minibatchs(model: SequenceModel) -> None:
     prompts, targets = both(model)
     weights = dict(model.module.named_parameters())
     rows = zip(*model.loss_inputs(prompts, targets), strict=True)
@@ -82,9 +83,7 @@ def test_the_loss_of_one_question_is_its_part_of_the_minibatchs(tmp_path: Path, 
     torch.testing.assert_close(model.losses(prompts, targets), alone * counts, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_answers_are_those_of_generate(tmp_path: Path, kind: str) -> None:
-    model = opened(tmp_path, kind)
+def test_answers_are_those_of_generate(model: SequenceModel) -> None:
     prompts, _ = both(model)
     with torch.inference_mode():
         answers = model.greedy_decode(prompts, 6)
@@ -92,14 +91,12 @@ def test_answers_are_those_of_generate(tmp_path: Path, kind: str) -> None:
             generated = model.module.generate(
                 torch.tensor([prompt]), max_new_tokens=6, do_sample=False, num_beams=1, eos_token_id=model.end
             )[0].tolist()
-            new = generated[1:] if kind in ("t5", "bart") else generated[len(prompt) :]
+            new = generated[1:] if model.module.config.is_encoder_decoder else generated[len(prompt) :]
             until = answer.index(model.end) + 1 if model.end in answer else 6
             assert new == answer[:until]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_long_contexts_are_cut_off_and_what_ends_a_text_is_kept(tmp_path: Path, kind: str) -> None:
-    model = opened(tmp_path, kind)
+def test_long_contexts_are_cut_off_and_what_ends_a_text_is_kept(model: SequenceModel) -> None:
     whole, _ = both(model)
     cut, _ = both(model, 12)
     tail = model.cue if hasattr(model, "cue") else [model.end]
@@ -110,9 +107,7 @@ def test_long_contexts_are_cut_off_and_what_ends_a_text_is_kept(tmp_path: Path, 
     assert 5 == len(model.targets(["a dog a dog a dog a dog"], 5)[0])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_answer_read_from_its_tokens_is_the_answer(tmp_path: Path, kind: str) -> None:
-    model = opened(tmp_path, kind)
+def test_an_answer_read_from_its_tokens_is_the_answer(model: SequenceModel) -> None:
     answers = ["12", "a dog", "Ada, Ben", "1.5%"]
     tokens = [[*target, model.end, 5, 5] for target in model.targets(answers, 20)]
     assert answers == [text.strip() for text in model.decode_texts(tokens)]

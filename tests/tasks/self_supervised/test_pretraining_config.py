@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from typing import Any, get_args
 
 import numpy as np
@@ -66,10 +64,7 @@ def test_a_cosine_that_cannot_be_is_refused(settings: dict[str, float], message:
     [
         ({"backbone": "resnet19"}, "backbone is 'resnet19'; it must be one of resnet18, .*, small-resnet#WIDTH"),
         ({"backbone": "vit-s"}, None),
-        (
-            {"backbone": "vit-s", "augmentation": Augmentation(100)},
-            "resolution is 100; for vit-s it must be",
-        ),
+        ({"backbone": "vit-s", "augmentation": Augmentation(100)}, "resolution is 100; for vit-s it must be"),
         ({"projector": ()}, r"projector is \(\); it must be one width or more"),
         ({"optimiser": "adam"}, "optimiser is 'adam'; it must be one of lars, sgd, adamw"),
         ({"precision": "float16"}, "precision is 'float16'; it must be one of float32, bfloat16"),
@@ -147,21 +142,6 @@ def test_the_task_is_of_version_1_and_takes_a_gpu() -> None:
     assert mark.batch_key is not None
     assert mark.batch_key(config(seed=3)) == mark.batch_key(config(seed=4))
     assert mark.batch_key(config(epochs=3)) != mark.batch_key(config(epochs=4))
-
-
-def test_planning_imports_no_torch() -> None:
-    script = """
-import sys
-from tasks.self_supervised.pretraining import pretrain
-from tasks.self_supervised.linear_probe import linear_probe
-from tasks.self_supervised.pretraining import fine_tune
-from tasks.training.chains import chain, recording_up_to
-from tests.tasks.self_supervised.pictures import config
-chain(pretrain, config(), 2)
-print(sorted({"torch", "torchvision", "timm", "lightly"} & set(sys.modules)))
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert "[]\n" == done.stdout, done.stderr
 
 
 def test_all_backbones_of_the_paper_are_named() -> None:

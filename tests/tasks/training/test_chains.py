@@ -29,6 +29,7 @@ from tasks.training.members import Epoch, State
 from tasks.training.mixed import Mixture
 from tasks.worker import checkpoints
 from tasks.worker.checkpoints import Link
+from tests.support import links
 from tests.tasks.audits.unique_feature.made_up import chosen
 
 DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
@@ -43,10 +44,8 @@ Tables = list[pa.Table]
 
 def linked(job: Job, before: Sequence[bytes], inputs: Sequence[pa.Table] = ()) -> tuple[pa.Table, bytes]:
     """The table of a job that may go on from these states, and the state that it leaves."""
-    left: list[bytes] = []
-    with checkpoints.use_links([Link(lambda: before, left.append)]):
-        table = job.function(job.config, inputs)
-    (state,) = left
+    table, state, _ = links.linked(lambda: job.function(job.config, inputs), before)
+    assert state
     return table, state
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -228,15 +226,6 @@ def test_a_canary_that_is_left_out_and_too_many_neighbours_end_their_training_al
     assert isinstance(found[1], pa.Table)
     with pytest.raises(ValueError, match="60 images nearest to another are left out; they must be at most 59"):
         train(dataclasses.replace(NARROW, left_out=NearestImages(3, 60)), ())
-
-
-def test_planning_a_training_imports_no_torch() -> None:
-    code = (
-        "import sys; from tasks.training.classifier import *; from tasks.datasets.dataset import Dataset;"
-        "batch_key(Training(Dataset('digits', 'd'))); print({'torch', 'scipy', 'sklearn', 'PIL'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "set()\n" == done.stdout
 
 
 @pytest.mark.trained

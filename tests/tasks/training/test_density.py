@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import struct
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +51,7 @@ from tasks.training.density_objective import Elbo
 from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
 from tasks.training.recipe import Privacy, Recipe
 from tasks.worker.compute_context import ComputeContext, use_context
+from tests.support.published_data import mnist as mnist_files
 
 DIGITS = pin(Dataset("digits"))
 FOLD = Fold(partition=9, folds=4, number=1)
@@ -126,19 +124,6 @@ def test_holding_out_the_one_row_there_is_ends_that_training_alone() -> None:
     assert isinstance(found[1], pa.Table)
 
 
-def written(root: Path, pixels: NDArray[np.uint8]) -> Dataset:
-    """A data set of these training images; its test images are always the same."""
-    place = root / "mnist"
-    place.mkdir(parents=True)
-    test = np.random.default_rng(1).integers(0, 256, (10, 6, 6), dtype=np.uint8)
-    for part, images in (("train", pixels), ("t10k", test)):
-        header = struct.pack(">4B3I", 0, 0, 8, 3, *images.shape)
-        (place / f"{part}-images-idx3-ubyte").write_bytes(header + images.tobytes())
-        header = struct.pack(">4BI", 0, 0, 8, 1, len(images))
-        (place / f"{part}-labels-idx1-ubyte").write_bytes(header + bytes(len(images)))
-    return Dataset("mnist")
-
-
 @pytest.mark.parametrize("held_out", [FOLD, Row(5)])
 def test_the_pixels_of_a_row_that_is_held_out_bear_on_its_own_log_p_and_on_nothing_else(
     held_out: Fold | Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -149,9 +134,9 @@ def test_the_pixels_of_a_row_that_is_held_out_bear_on_its_own_log_p_and_on_nothi
     changed[row] = 255 - changed[row]
     tables = []
     for name, each in (("one", pixels), ("other", changed)):
-        data = written(tmp_path / name, each)
+        mnist_files(tmp_path / name / "mnist", each, pixels[:10])
         monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / name))
-        tables.append(fit(replace(TINY, data=pin(data), held_out=held_out), ()))
+        tables.append(fit(replace(TINY, data=pin(Dataset("mnist")), held_out=held_out), ()))
     others = [name for name in FITTED.names if name not in ("log_p", "effective_samples")]
     assert tables[0].select(others) == tables[1].select(others)
     for epoch in (1, 3):
@@ -458,16 +443,6 @@ def test_a_row_before_the_first_is_refused() -> None:
 def test_a_privacy_that_is_none_is_refused(privacy: tuple[float, float, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Privacy(*privacy)
-
-
-def test_planning_a_training_imports_no_torch() -> None:
-    code = (
-        "import sys; from tasks.training.density import *; from tasks.datasets.dataset import Dataset;"
-        "batch_key(DensityTraining(Dataset('digits', 'd')));"
-        "print({'torch', 'scipy', 'sklearn', 'PIL', 'opacus'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "set()\n" == done.stdout
 
 
 def test_the_task_is_marked() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,8 +14,7 @@ from torch import Tensor
 
 from tasks.training.fit import Losses, fit, fit_link, pack_state, shuffled_minibatches, unpack_state
 from tasks.training.members import TrainingError
-from tasks.worker import checkpoints, compute_context
-from tasks.worker.checkpoints import Link
+from tests.support.links import linked
 
 TRAINING, SEED = "a walk", 3
 
@@ -47,13 +47,8 @@ def walk(
 ) -> tuple[dict[int, float | None], bytes, Mapping[str, object]]:
     """What is recorded up to so many epochs, the state at the end, and what is noted."""
     losses: dict[int, float | None] = {}
-    left: list[bytes] = [b""]
-    with (
-        compute_context.use_context(compute_context.ComputeContext()) as notes,
-        checkpoints.use_links([Link(lambda: given, left.append)]),
-    ):
-        fit_link(Walk(), index, training, SEED, epochs, recorded, losses.__setitem__)
-    return losses, left[-1], dict(notes)
+    fit = partial(fit_link, Walk(), index, training, SEED, epochs, recorded, losses.__setitem__)
+    return losses, *linked(fit, given)[1:]
 
 
 def test_a_link_goes_on_as_if_it_had_never_stopped_and_records_its_own_epochs() -> None:

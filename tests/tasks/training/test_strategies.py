@@ -139,11 +139,7 @@ def test_choices_are_kept_under_what_speed_depends_on(workload: Workload) -> Non
     # As before there were other optimisers: what is stored stays valid.
     assert workload.name.endswith(", mlp1 on 8x8x1, batch 16, adam, float32")
     assert with_recipe(workload, schedule=((1, 0.5),), learning_rate=1.0).name == workload.name
-    others = [
-        {"optimiser": "rmsprop"},
-        *({"accumulate": parts} for parts in (2, 4)),
-        {"batch": 32},
-    ]
+    others = [{"optimiser": "rmsprop"}, *({"accumulate": parts} for parts in (2, 4)), {"batch": 32}]
     names = [workload.name, *(with_recipe(workload, **other).name for other in others)]
     assert len(names) == len(set(names))
     assert with_recipe(workload, epsilon=0.5).name == workload.name

@@ -250,11 +250,7 @@ def test_validated_answers_are_further_golds_and_blank_ones_none() -> None:
     none = pair(blank, blank, query_id="3")
     bare = {name: value for name, value in pair(answer("5"), query_id="4").items() if name != "validated_answers"}
     questions = read_drop(DROP, drop_file(several, late, none, bare))
-    expected = {
-        "f37e81fa-ef7b-4583-b671-762fc433faa9": (("4",), ("four", "five")),
-        "2": (("17",),),
-        "4": (("5",),),
-    }
+    expected = {"f37e81fa-ef7b-4583-b671-762fc433faa9": (("4",), ("four", "five")), "2": (("17",),), "4": (("5",),)}
     assert expected == {question.id: question.golds for question in questions}
 
 
