@@ -35,17 +35,7 @@ from tests.dashboards import made, pages, scored, test_gallery
 from tests.dashboards.test_figures import named
 
 TABLES = ("scores", "distribution", "losses", "outliers", "ratios", "duplicates", "kernel")
-OWN = [
-    "distribution",
-    "significance",
-    "labels",
-    "course",
-    "losses",
-    "outliers",
-    "neighbours",
-    "duplicates",
-    "kernel",
-]
+OWN = ["distribution", "significance", "labels", "course", "losses", "outliers", "neighbours", "duplicates", "kernel"]
 
 
 def run(store: Store, name: str = "density-1", config: Density | None = None, **tables: Any) -> Run:

@@ -21,8 +21,8 @@ from tests.tasks.audits.density.made_up import noise, partitions
 
 KFOLD = Density(repetitions=6, folds=4)
 ALONE = Density(estimator="loo", left_out=12, repetitions=10)
-RUNS, ROWS = 500, 60
-ASKED = 60  # of the runs in which memory is planted, without which none is *not seen*
+RUNS, ROWS = 300, 60
+ASKED = 30  # of the runs in which memory is planted, without which none is *not seen*
 
 
 def answer(config: Density, log_p: Array, out: Indices, chance: np.random.Generator, few: int = 0) -> Answer:
@@ -46,26 +46,26 @@ def answers(seed: int, sd: float, quality: float, memory: Array, runs: int, few:
     return given
 
 
-@pytest.mark.slow  # 500 runs
+@pytest.mark.slow  # 300 runs
 def test_folds_that_memorise_nothing_are_called_memorised_in_no_more_than_one_run_of_twenty() -> None:
-    asked = answers(0, 0.3, 2.0, np.zeros(ROWS), ASKED, few=20)
+    asked = answers(0, 0.3, 2.0, np.zeros(ROWS), ASKED, few=17)
     given = asked + answers(5, 0.3, 2.0, np.zeros(ROWS), RUNS - ASKED)
     assert given["memorised"] <= 0.05 * RUNS
     assert asked["not seen"] > ASKED / 2  # so that a run may say so
 
 
-@pytest.mark.slow  # 440 runs
+@pytest.mark.slow  # 220 runs
 def test_what_training_raises_all_by_no_more_than_is_negligible_is_not_called_memorised() -> None:
     # Models differ by 0.02 nats on an image, so that any test of nothing at all would find 0.1 nats.
-    given = answers(1, 0.02, 0.02, np.full(ROWS, KFOLD.negligible), 400)
-    assert given["memorised"] <= 0.05 * 400 + 3 * (400 * 0.05 * 0.95) ** 0.5
-    assert 40 == answers(2, 0.02, 0.02, np.full(ROWS, 2 * KFOLD.negligible), 40)["memorised"]
+    given = answers(1, 0.02, 0.02, np.full(ROWS, KFOLD.negligible), 200)
+    assert given["memorised"] <= 0.05 * 200 + 3 * (200 * 0.05 * 0.95) ** 0.5
+    assert 20 == answers(2, 0.02, 0.02, np.full(ROWS, 2 * KFOLD.negligible), 20)["memorised"]
 
 
 def test_a_single_memorised_observation_is_found_and_never_not_seen() -> None:
     memory = np.zeros(ROWS)
     memory[7] = 80.0
-    assert {"memorised": 40} == answers(3, 3.0, 2.0, memory, 40, few=20)
+    assert {"memorised": 20} == answers(3, 3.0, 2.0, memory, 20, few=17)
 
 
 def test_of_images_with_copies_in_the_data_none_is_called() -> None:
@@ -80,7 +80,7 @@ def test_of_images_with_copies_in_the_data_none_is_called() -> None:
     assert "near copies in the data" in LIMITS
 
 
-@pytest.mark.slow  # 500 runs
+@pytest.mark.slow  # 300 runs
 def test_rows_left_out_one_by_one_are_called_memorised_in_no_more_than_one_run_of_twenty() -> None:
     # Models of all data answer for all rows: their p-values rise and fall together.
     chance, given = np.random.default_rng(1), Counter[str]()

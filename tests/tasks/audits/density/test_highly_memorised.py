@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -40,9 +43,9 @@ def test_the_share_within_the_central_90_percent_is_counted_among_the_highly_mem
 def of(log_p: np.ndarray, out: np.ndarray, chance: np.random.Generator) -> Scored:
     """What the table of scores says of such log densities."""
     both = terms(log_p, out)
-    m, without = matched_count_score(log_p, out, 16, chance)
+    m, without = matched_count_score(log_p, out, 4, chance)
     others = [reassign_models(log_p, out, chance) for _ in range(20)]
-    redrawn = np.stack([matched_count_score(log_p, held, 16, chance, False)[0] for held in others], axis=1)
+    redrawn = np.stack([matched_count_score(log_p, held, 4, chance, False)[0] for held in others], axis=1)
     u_redrawn = np.stack([terms(log_p, held).u for held in others], axis=1)
     rows = np.arange(len(m))
     return Scored(rows, both.u, m, np.zeros((len(m), log_p.shape[1])), without, u_redrawn, redrawn)
@@ -60,23 +63,30 @@ def test_the_unit_of_a_statistic_of_all_is_the_repetition() -> None:
     assert 2 * stats.t.sf(apart, 19) == pytest.approx(found.p_value)
 
 
+def by_run(observations: Scored, runs: int) -> Iterator[Scored]:
+    """What is said of the observations of each run, all of which are scored at once: no score depends on another."""
+    columns = [np.split(getattr(observations, each.name), runs) for each in fields(Scored)]
+    return (Scored(*each) for each in zip(*columns, strict=True))
+
+
 @pytest.mark.slow  # 300 runs of 21 scores of 200 observations
 def test_a_correlation_that_is_there_without_memory_is_no_finding_and_intervals_cover() -> None:
     # What M is correlated with raises the disagreement of models, and so the tail of M: r is not 0 without memory.
     chance, rho = np.random.default_rng(1), np.random.default_rng(2).gamma(2, 1, 200)
     values, covered, small, nulls = [], [], 0, []
-    for _ in range(300):
-        log_p = -100 + (1 + rho[:, None, None]) * chance.standard_normal((200, 6, 5))
-        out = partitions(chance, 200, 6, 5)
+    for _ in range(30):
+        log_p = -100 + (1 + np.tile(rho, 10)[:, None, None]) * chance.standard_normal((10 * 200, 6, 5))
+        out = np.concatenate([partitions(chance, 200, 6, 5) for _ in range(10)])
         log_p += np.where(np.arange(5) == out[:, :, None], 0.0, 1.0)  # of each as much: rho has no part in it
-        found = statistic_with_interval(lambda _, m: pearson(m, rho), of(log_p, out, chance))
-        assert found.estimate.low is not None
-        assert found.estimate.high is not None
-        assert found.p_value is not None
-        values.append(found.estimate.value)
-        covered.append((found.estimate.low, found.estimate.high))
-        nulls.append(found.null)
-        small += found.p_value <= 0.05
+        for run in by_run(of(log_p, out, chance), 10):
+            found = statistic_with_interval(lambda _, m: pearson(m, rho), run)
+            assert found.estimate.low is not None
+            assert found.estimate.high is not None
+            assert found.p_value is not None
+            values.append(found.estimate.value)
+            covered.append((found.estimate.low, found.estimate.high))
+            nulls.append(found.null)
+            small += found.p_value <= 0.05
     true = float(np.mean(np.array(values, float)))
     assert sum(low <= true <= high for low, high in covered) >= 0.9 * 300
     assert small <= 0.09 * 300

@@ -12,12 +12,7 @@ Array = NDArray[np.float64]
 
 
 def models(
-    chance: np.random.Generator,
-    replicates: int,
-    targets: int,
-    images: int,
-    share: float = 0.0,
-    crossing: bool = False,
+    chance: np.random.Generator, replicates: int, targets: int, images: int, share: float = 0.0, crossing: bool = False
 ) -> tuple[Array, Array, Array]:
     """Query, calibration and target models (models, images): effects of models and images, and noise of both.
 

@@ -205,11 +205,7 @@ def test_a_target_0_away_has_rho_0_and_an_interval_from_there() -> None:
 @pytest.mark.parametrize("lacking", ["query", "calibration"])
 def test_there_is_no_interval_where_nothing_shows_how_things_vary(lacking: str) -> None:
     query, calibration, target = models(chance(), 3, 3, 50)
-    found = ratio(
-        query[: 1 if lacking == "query" else 3],
-        calibration[: 1 if lacking == "calibration" else 3],
-        target,
-    )
+    found = ratio(query[: 1 if lacking == "query" else 3], calibration[: 1 if lacking == "calibration" else 3], target)
     assert found.rho.value > 0
     assert (None, None) == (found.rho.low, found.rho.high)
 

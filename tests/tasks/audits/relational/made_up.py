@@ -73,11 +73,7 @@ def measured(*scores: pa.Table, resamples: int = 200, seed: int = 0) -> pa.Table
 
 
 def judged(
-    *scores: pa.Table,
-    config: Relational = QUICKSTART,
-    about: About = NUMERIC,
-    resamples: int = 200,
-    seed: int = 0,
+    *scores: pa.Table, config: Relational = QUICKSTART, about: About = NUMERIC, resamples: int = 200, seed: int = 0
 ) -> Verdict:
     """The whole way from the scores of questions to the answer."""
     return verdict(config, summary(about, [measured(*scores, resamples=resamples, seed=seed)]))

@@ -120,8 +120,7 @@ def test_a_null_says_that_it_is_one() -> None:
 
 def test_the_published_m_is_told_where_it_is_another() -> None:
     several = table(
-        scored("train", [1.0] * 30 + [0.0] * 70),
-        scored("validation", [0.0] * 100, several=[1.0] * 35 + [0.0] * 65),
+        scored("train", [1.0] * 30 + [0.0] * 70), scored("validation", [0.0] * 100, several=[1.0] * 35 + [0.0] * 65)
     )
     found = judged(several)
     assert "memorised" == found.answer

@@ -75,8 +75,7 @@ def test_a_linear_model_has_samples_features_and_trainings(fields: dict[str, Any
 
 
 @pytest.mark.parametrize(
-    ("epochs", "every", "recorded"),
-    [(4, 1, (0, 1, 2, 3, 4)), (5, 2, (0, 2, 4, 5)), (4, 9, (0, 4)), (4, 0, (4,))],
+    ("epochs", "every", "recorded"), [(4, 1, (0, 1, 2, 3, 4)), (5, 2, (0, 2, 4, 5)), (4, 9, (0, 4)), (4, 0, (4,))]
 )
 def test_the_model_is_asked_before_training_now_and_then_and_after_the_last_epoch(
     epochs: int, every: int, recorded: tuple[int, ...]

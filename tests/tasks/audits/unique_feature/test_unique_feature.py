@@ -163,10 +163,7 @@ def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> N
             "measures has latents; network is cnn1, and must be mlp1 for it",
         ),
         ({"measures": ("influence",)}, "measures has influence; choice must be self-influence for it"),
-        (
-            {"beside_plain": True},
-            "beside_plain is on; it must be off for a network without a regulariser",
-        ),
+        ({"beside_plain": True}, "beside_plain is on; it must be off for a network without a regulariser"),
         (
             {"drawn": True, "burnt": Glyph(text="B")},
             "burnt is given and drawn is on; a canary's feature must be the one or the other",
@@ -185,10 +182,7 @@ def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> N
         ({"privacy": Privacy(1.0)}, "privacy is given and patience is 10; it must be 0"),
         (PRIVATE | {"network": Network("cnn2")}, "privacy is given and network is cnn2; it must be mlp1 or cnn1"),
         (PRIVATE | {"link": 5}, "privacy is given and link is 5; it must be 0: private training is one job"),
-        (
-            PRIVATE | {"choice": "self-influence"},
-            "privacy is given and choice is self-influence; it must be random",
-        ),
+        (PRIVATE | {"choice": "self-influence"}, "privacy is given and choice is self-influence; it must be random"),
         (
             PRIVATE | {"measures": ("course",)},
             "privacy is given and measures has course; they must be without it: it trains by itself",
@@ -238,14 +232,8 @@ def test_a_config_out_of_range_is_refused(fields: dict[str, Any], message: str) 
             {"examples": 60, "neighbours_left_out": 60},
             "neighbours_left_out is 60; it must be at most 59, the training images beside the canary's",
         ),
-        (
-            {"feature": Glyph(left=24)},
-            "a feature of 5 x 5 at top 1, left 24 does not fit an image of 28 x 28",
-        ),
-        (
-            {"burnt": Glyph(size=30)},
-            "a feature of 30 x 30 at top 1, left 1 does not fit an image of 28 x 28",
-        ),
+        ({"feature": Glyph(left=24)}, "a feature of 5 x 5 at top 1, left 24 does not fit an image of 28 x 28"),
+        ({"burnt": Glyph(size=30)}, "a feature of 30 x 30 at top 1, left 1 does not fit an image of 28 x 28"),
     ],
 )
 def test_a_config_that_the_data_cannot_serve_is_refused(fields: dict[str, Any], message: str) -> None:

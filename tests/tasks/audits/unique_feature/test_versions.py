@@ -22,10 +22,7 @@ from tasks.audits.unique_feature.canary_selection import (
 from tasks.audits.unique_feature.evaluation import Burning, Evaluation
 from tasks.audits.unique_feature.measures import summary, summary_of_models
 from tasks.audits.unique_feature.measures.canary_scores import canary_scores
-from tasks.audits.unique_feature.measures.canary_verdicts import (
-    canary_verdicts,
-    exact_verdicts,
-)
+from tasks.audits.unique_feature.measures.canary_verdicts import canary_verdicts, exact_verdicts
 from tasks.audits.unique_feature.measures.contrast import Contrast, contrast
 from tasks.audits.unique_feature.measures.detection import curves, detection
 from tasks.audits.unique_feature.measures.divergences import ask, score

@@ -8,8 +8,18 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.deja_vu.config import About
-from tasks.audits.deja_vu.measures.inferences import INFERENCES, Voting, inferences
-from tasks.audits.deja_vu.measures.scores import KINDS, SCORES, Nothing, Scoring, categories, rows, scores, share_rows
+from tasks.audits.deja_vu.measures.inferences import INFERENCES, Voting, cells, inferences
+from tasks.audits.deja_vu.measures.scores import (
+    KINDS,
+    SCORES,
+    Nothing,
+    Scoring,
+    categories,
+    cell_rows,
+    rows,
+    scores,
+    share_rows,
+)
 from tasks.contract.measure import Tables
 from tests.tasks.audits.deja_vu import made_up
 
@@ -54,25 +64,10 @@ def test_the_interval_covers_the_score_of_the_population() -> None:
     # At 100 % the score is memory x (1 - chance), whatever the confidences are.
     truth, covered = 0.3 * (1 - 0.2), 0
     for seed in range(200):
-        row = next(
-            row
-            for row in scored(made_up.simulated(seed, 80, 0.2, 0.3), 100, 100).to_pylist()
-            if (row["way"], row["percent"]) == ("both", 100)
-        )
+        (cell,) = cells(made_up.simulated(seed, 80, 0.2, 0.3))
+        row = next(row for row in cell_rows(cell, Scoring(100, 100, 1, 0)) if row["percent"] == 100)
+        assert "both" == row["way"]
         covered += row["score_low"] <= truth <= row["score_high"]
-    assert covered >= 180
-
-
-@pytest.mark.slow
-def test_the_interval_covers_0_where_nothing_is_memorised() -> None:
-    covered = 0
-    for seed in range(200):
-        row = next(
-            row
-            for row in scored(made_up.simulated(seed, 100, 0.15, 0.0), 100, 20).to_pylist()
-            if (row["way"], row["percent"]) == ("both", 20)
-        )
-        covered += row["score_low"] <= 0 <= row["score_high"]
     assert covered >= 180
 
 

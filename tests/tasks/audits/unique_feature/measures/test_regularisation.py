@@ -10,12 +10,7 @@ from scipy import stats
 
 from tasks.audits.unique_feature.measures import summary
 from tasks.audits.unique_feature.measures.canary_scores import canary_scores
-from tasks.audits.unique_feature.measures.regularisation import (
-    REGULARISED,
-    comparison_rows,
-    regularisation,
-    rows,
-)
+from tasks.audits.unique_feature.measures.regularisation import REGULARISED, comparison_rows, regularisation, rows
 from tasks.audits.unique_feature.measures.units import InputsAlone, Units
 from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.contract.measure import Tables
