@@ -7,12 +7,12 @@ of the model does, and the bound on `examples`. Whoever needs the published coun
 from __future__ import annotations
 
 import io
-import pickle
-import struct
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+from tests.support.benchmark_data import write_cifar10, write_mnist
 
 TRAIN, TEST = 200, 100
 
@@ -22,26 +22,11 @@ def write(root: Path, train: int = TRAIN, test: int = TEST) -> Path:
 
     CIFAR-10's training images are in five batches: `train` must be a multiple of 5.
     """
-    mnist(root / "mnist", train, test)
-    cifar10(root / "cifar-10-batches-py", train, test)
+    write_mnist(root / "mnist", *(np.zeros((count, 28, 28), np.uint8) for count in (train, test)))
+    batches = [np.zeros((count, 3072), np.uint8) for count in (*[train // 5] * 5, test)]
+    write_cifar10(root / "cifar-10-batches-py", batches[:5], batches[5])
     celeba(root / "celeba", train, test)
     return root
-
-
-def mnist(place: Path, train: int, test: int) -> None:
-    place.mkdir(parents=True)
-    for part, count in (("train", train), ("t10k", test)):
-        header = struct.pack(">4B3I", 0, 0, 8, 3, count, 28, 28)
-        (place / f"{part}-images-idx3-ubyte").write_bytes(header + bytes(count * 784))
-        labels = (np.arange(count) % 10).astype(np.uint8)
-        (place / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">4BI", 0, 0, 8, 1, count) + labels.tobytes())
-
-
-def cifar10(place: Path, train: int, test: int) -> None:
-    place.mkdir(parents=True)
-    for name, count in (*((f"data_batch_{number}", train // 5) for number in range(1, 6)), ("test_batch", test)):
-        batch = {b"data": np.zeros((count, 3072), np.uint8), b"labels": [row % 10 for row in range(count)]}
-        (place / name).write_bytes(pickle.dumps(batch, protocol=2))
 
 
 def celeba(place: Path, train: int, test: int) -> None:

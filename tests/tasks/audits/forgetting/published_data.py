@@ -6,14 +6,13 @@ CIFAR-10 are as long as the presets need, and no image is there twice. SVHN and 
 
 from __future__ import annotations
 
-import pickle
-import struct
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import io
 
+from tests.support.benchmark_data import ten_classes, write_cifar10, write_mnist
 from tests.tasks.datasets import test_acdc
 
 FEW = 50
@@ -22,34 +21,19 @@ FEW = 50
 def write(root: Path) -> Path:
     """All of them; ENGRAM_DATA may name the root."""
     chance = np.random.default_rng(0)
-    mnist(root / "mnist", chance)
-    cifar10(root / "cifar-10-batches-py", chance)
+    write_mnist(root / "mnist", *(noise(chance, count, 28, 28) for count in (60_000, FEW)))
+    batches = [noise(chance, count, 3072) for count in (*[6_000] * 5, FEW)]
+    write_cifar10(root / "cifar-10-batches-py", batches[:5], batches[5])
     svhn(root / "svhn", chance)
     acdc(root / "acdc")
     return root
 
 
-def mnist(place: Path, chance: np.random.Generator) -> None:
-    place.mkdir(parents=True)
-    for part, count in (("train", 60_000), ("t10k", FEW)):
-        header = struct.pack(">4B3I", 0, 0, 8, 3, count, 28, 28)
-        (place / f"{part}-images-idx3-ubyte").write_bytes(header + chance.bytes(count * 784))
-        labels = struct.pack(">4BI", 0, 0, 8, 1, count) + of_ten(count).astype(np.uint8).tobytes()
-        (place / f"{part}-labels-idx1-ubyte").write_bytes(labels)
-
-
-def cifar10(place: Path, chance: np.random.Generator) -> None:
-    place.mkdir(parents=True)
-    for name, count in (*((f"data_batch_{number}", 6_000) for number in range(1, 6)), ("test_batch", FEW)):
-        pixels = np.frombuffer(chance.bytes(count * 3072), np.uint8).reshape(count, 3072)
-        (place / name).write_bytes(pickle.dumps({b"data": pixels, b"labels": of_ten(count).tolist()}, protocol=2))
-
-
 def svhn(place: Path, chance: np.random.Generator) -> None:
     place.mkdir(parents=True)
     for name in ("train", "test", "extra"):
-        pixels = np.frombuffer(chance.bytes(FEW * 3072), np.uint8).reshape(32, 32, 3, FEW)
-        io.savemat(place / f"{name}_32x32.mat", {"X": pixels, "y": of_ten(FEW)[:, None] + 1})
+        pixels = noise(chance, 32, 32, 3, FEW)
+        io.savemat(place / f"{name}_32x32.mat", {"X": pixels, "y": ten_classes(FEW)[:, None] + 1})
 
 
 def acdc(place: Path, patients: int = 6) -> None:
@@ -62,5 +46,5 @@ def acdc(place: Path, patients: int = 6) -> None:
     (place / "field_strengths.csv").write_text("\n".join([*lines, ""]))
 
 
-def of_ten(count: int) -> NDArray[np.int64]:
-    return np.arange(count) % 10
+def noise(chance: np.random.Generator, *shape: int) -> NDArray[np.uint8]:
+    return chance.integers(0, 256, shape, np.uint8)
