@@ -1,14 +1,22 @@
-"""A drawing's SVG: text, colours with names, nothing from outside, the same bytes every time."""
+"""What a drawing is made of: its SVG and colours, axes, legends, number lines and signs of answers."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import re
+from itertools import combinations
 from xml.etree import ElementTree
 
 import pytest
 
-from dashboards import drawing
+from dashboards import drawing, layout, legend
+from dashboards.chart import Axis, row_panel
+from dashboards.document import TEMPLATES
+from dashboards.number_line import LEFT, RIGHT, Scale, legend_entries, number_line
+from dashboards.signs import SHAPES, badge, kind, sign
+from tasks.contract.certificate import Boundary, NumberLine, chances
+from tasks.contract.verdict import ANSWERS, Meaning
 
 COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}\b|rgba?\([^)]*\)")
 
@@ -104,3 +112,153 @@ def test_what_is_drawn_stands_out_on_light_and_on_dark_paper(theme: int) -> None
         assert contrast(colours[name], colours["paper"]) >= 3
     for name, band in itertools.product(("canary", "twin"), ("canary-band", "twin-band")):
         assert contrast(colours[name], colours[band]) >= 3
+
+
+def test_stacked_boxes_go_from_the_top_down_and_are_as_wide_as_the_page() -> None:
+    upper, lower = layout.stack(2, 1.5)
+    width = drawing.WIDTH - layout.LEFT - layout.RIGHT
+    assert pytest.approx((0.75, 2.0, width, 1.1)) == upper
+    assert pytest.approx((0.75, 0.5, width, 1.1)) == lower
+
+
+def test_rows_have_their_names_beside_them_the_first_at_the_top() -> None:
+    rows = layout.rows(["first", "a name that is much too long for its row"], 0.4)
+    figure = drawing.canvas(rows.height)
+    row_panel(rows, [], Axis()).draw(figure)
+    (axes,) = figure.axes
+    figure.canvas.draw()
+    labels = {tick.get_position()[1]: tick.get_text() for tick in axes.get_yticklabels()}
+    assert [1, 0] == rows.y.tolist()
+    assert {1: "first", 0: "a name that is much too…"} == labels
+    assert pytest.approx(0.3 * 2 + 0.5 + 0.4) == figure.get_size_inches()[1]
+
+
+@pytest.mark.parametrize(("shown", "of", "words"), [(3, 3, ""), (3, 5, " The first 3 of 5 rows are drawn.")])
+def test_what_is_left_out_is_said(shown: int, of: int, words: str) -> None:
+    assert words == layout.left_out_note(shown, of, "rows")
+
+
+def test_a_legend_has_its_entries_in_the_upper_left_corner_in_their_order() -> None:
+    with drawing.style():
+        figure = drawing.canvas(2.0)
+        legend.add_above(figure, [legend.line("first", color="red"), legend.area("second", color="blue")])
+        svg = drawing.svg(figure, "legend")
+    (placed,) = figure.legends
+    box = placed.get_window_extent()
+    assert ["first", "second"] == [text.get_text() for text in placed.get_texts()]
+    assert svg.index(">first<") < svg.index(">second<")
+    assert (0, True) == (round(box.x0 / figure.dpi), abs(box.y1 / figure.dpi - 2.0) < 0.1)
+
+
+def test_the_entries_of_a_series_look_like_its_lines() -> None:
+    joined, alone = (legend.series(["one", "two"], joined, linewidth=2) for joined in (True, False))
+    looks = [(line.get_label(), line.get_marker(), line.get_linestyle(), line.get_linewidth()) for line in joined]
+    assert [("one", "o", "-", 2), ("two", "^", "--", 2)] == looks
+    assert [drawing.light("accent"), drawing.light("violet")] == [line.get_color() for line in joined]
+    assert ["None", "None"] == [line.get_linestyle() for line in alone]
+
+
+@pytest.mark.parametrize(
+    ("letters", "entries", "columns", "height"), [(24, 3, 2, 2 * legend.ROW), (25, 3, 1, 3 * legend.ROW)]
+)
+def test_long_labels_stand_below_one_another(letters: int, entries: int, columns: int, height: float) -> None:
+    beside = legend.columns(["a", letters * "b", "c"])
+    assert (columns, height) == (beside, legend.height(entries, beside))
+
+
+def test_a_list_below_the_panels_says_what_each_line_is_worth() -> None:
+    with drawing.style():
+        figure = drawing.canvas(2.0)
+        legend.add_below(
+            figure, 0.62, [("t-test", drawing.SERIES[0], "0.5"), ("rank", drawing.SERIES[1], "")], "detected"
+        )
+    (axes,) = figure.axes
+    texts = {text.get_text(): text.get_position() for text in axes.texts}
+    right = drawing.WIDTH - 0.1
+    places = {"detected": (right, 0.42), "t-test": (0.72, 0.17), "0.5": (right, 0.17), "rank": (0.72, -0.08)}
+    assert {name: pytest.approx(place) for name, place in places.items()} == texts
+    assert (5.2, 0.62) == pytest.approx(tuple(axes.get_window_extent().size / figure.dpi))
+
+
+EFFECT = NumberLine("effect, in nats", 0.3656, 0.1775, 0.5537, 0.0, boundaries=(Boundary(0.1, "not seen below"),))
+PLACE = NumberLine("place", 3, null=101.0, usual=(11, 201), boundaries=(Boundary(10, "memorised"),), logarithmic=True)
+
+
+def places(line: NumberLine, mark: str) -> list[float]:
+    found = re.findall(rf'<(?:line|circle) class="{mark}" (?:x1|cx)="([\d.]+)%"', number_line(line))
+    return [float(each) for each in found]
+
+
+@pytest.mark.parametrize("line", [EFFECT, PLACE, chances(1e-9, 0.025), NumberLine("one number", 2.0)])
+def test_all_that_is_compared_lies_on_the_line(line: NumberLine) -> None:
+    drawn = [float(each) for each in re.findall(r'(?:x1|x2|cx|x)="([\d.]+)%"', number_line(line))]
+    assert all(LEFT <= each <= RIGHT for each in drawn)
+    assert 2 <= number_line(line).count("<text") <= 9
+
+
+def test_marks_stand_in_the_order_of_their_values() -> None:
+    ((null,), (boundary,), (low,), (estimate,)) = (
+        places(EFFECT, mark) for mark in ("null", "boundary", "range", "estimate")
+    )
+    assert null < boundary < low < estimate
+    assert places(PLACE, "estimate") < places(PLACE, "boundary") < places(PLACE, "null")
+
+
+def test_what_accuses_what_clears_and_the_null_are_told_apart_where_they_meet() -> None:
+    line = NumberLine("x", 1.0, 0.5, 1.5, 0.0, boundaries=(Boundary(0.0, "a"), Boundary(0.1, "b", clears=True)))
+    assert places(line, "null") == places(line, "boundary") != places(line, "boundary clears")
+    ends = dict(re.findall(r'<line class="(null|boundary)" [^>]*y2="(\d+)"', number_line(line)))
+    assert int(ends["boundary"]) < int(ends["null"])
+    assert ["boundary", "boundary clears"] == [entry.mark for entry in legend_entries(line)][-2:]
+
+
+def test_each_mark_is_told_with_its_value_at_the_precision_of_the_interval() -> None:
+    assert [
+        ("estimate", "0.37: what was found"),
+        ("range", "0.18 to 0.55: its 95 % interval"),
+        ("null", "0: where nothing is memorised"),
+        ("boundary", "0.1: not seen below"),
+    ] == [(entry.mark, entry.words) for entry in legend_entries(EFFECT)]
+    assert ["3: what was found", "11 to 201: 95 % of models that never saw it"] == [
+        entry.words for entry in legend_entries(PLACE)
+    ][:2]
+    assert 'aria-label="effect, in nats: 0.37: what was found; 0.18 to 0.55' in number_line(EFFECT)
+
+
+def test_what_comes_from_outside_is_escaped() -> None:
+    assert "<b>" not in number_line(NumberLine('<b>"bold"</b>', 1.0, null=0.0))
+
+
+def test_an_infinite_end_is_the_lines_own() -> None:
+    line = NumberLine("effect", 1.0, null=0.0, usual=(-math.inf, 2.0))
+    assert LEFT == Scale.from_line(line).position(-math.inf)
+    assert "<rect" in number_line(line)
+
+
+COMMON = ("memorised", "not seen", "forgotten", "not forgotten", "undecided", "not judged")
+
+
+def colour(name: str) -> str:
+    """The colour that the page's style gives a badge of this class."""
+    style = (TEMPLATES / "page.css").read_text()
+    rules = re.findall(r"((?:\.badge[.\w-]*(?:, )?)+) \{[^}]*[{ ]color: var\(--(\w+)\)", style)
+    own = [shade for selectors, shade in rules if f".badge.{name}" in selectors.split(", ")]
+    return own[-1] if own else next(shade for selectors, shade in rules if selectors == ".badge")
+
+
+def test_every_common_answer_has_a_colour_and_a_shape_of_its_own() -> None:
+    assert set(ANSWERS) <= set(COMMON)
+    for one, other in combinations(COMMON, 2):
+        assert sign(one, "open") != sign(other, "open")
+        assert colour(kind(one, "open")) != colour(kind(other, "open"))
+
+
+def test_an_answer_of_an_audits_own_has_the_sign_of_its_tone() -> None:
+    signs = {tone: sign("leaks", tone) for tone in ("accused", "cleared", "open")}
+    assert 3 == len(set(signs.values()))
+    assert all(SHAPES[tone] in drawn for tone, drawn in signs.items())
+    assert "accused" == kind("leaks", "accused")
+
+
+def test_a_badge_escapes_what_an_audit_says() -> None:
+    assert "&lt;b&gt;" in badge("<b>", Meaning("&"))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import io
-import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph, Words, burn, glyph_pixels
 from tasks.datasets.records import Records
 from tests.dashboards import made
+from tests.support import published_data
 
 
 def shown(store: Store, config: UniqueFeature | None = None, show_images: bool = False, canaries: int = 5) -> Gallery:
@@ -137,13 +136,6 @@ def test_records_are_texts_with_their_ids_and_long_ones_are_cut() -> None:
 
 def own(folder: Path) -> Dataset:
     """A data set of the user's: 40 training and 10 test images in MNIST's files, pinned."""
-    folder.mkdir(parents=True)
     draws = np.random.default_rng(0)
-    for split, count in (("train", 40), ("t10k", 10)):
-        images = draws.integers(0, 256, (count, 28, 28), dtype=np.uint8)
-        header = struct.pack(">HBBIII", 0, 8, 3, count, 28, 28)
-        (folder / f"{split}-images-idx3-ubyte.gz").write_bytes(gzip.compress(header + images.tobytes()))
-        labels = (np.arange(count) % 10).astype(np.uint8)
-        header = struct.pack(">HBBI", 0, 8, 1, count)
-        (folder / f"{split}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(header + labels.tobytes()))
+    published_data.mnist(folder, *(draws.integers(0, 256, (count, 28, 28), dtype=np.uint8) for count in (40, 10)))
     return catalog.pin(Dataset("mnist"))

@@ -1,4 +1,4 @@
-"""A run's tables as HTML: the first rows, every digit of a number, and nothing that only programs read."""
+"""A run's tables as HTML: columns, numbers that are short to read and whole beside it, words that are explained."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ import datetime
 import math
 import re
 from html.parser import HTMLParser
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from dashboards.columns import integers, numbers, texts
 from dashboards.html_table import MOST, sheet, sheets
+from dashboards.numbers import duration, interval, moment, number, sample, setting
 from dashboards.run import Run
+from dashboards.signs import glyph
+from dashboards.symbols import explain_symbols
 from orchestrator.store import Store
-from tests.dashboards import made
+from tests.dashboards import made, pages
 
 
 class Reader(HTMLParser):
@@ -91,3 +97,92 @@ def test_tables_of_one_result_are_shown_and_those_of_several_are_counted(store: 
     assert [("scores", 1)] == [(each.name, each.rows) for each in shown]
     assert [("history", 2, 3)] == [(each.name, each.results, each.planned) for each in others]
     assert ([], []) == sheets(Run(run.journal, run.store, cells=(run,)))
+
+
+def chunked(*parts: list[Any], kind: pa.DataType) -> pa.Table:
+    return pa.table({"c": pa.chunked_array([pa.array(part, kind) for part in parts], kind)})
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.int32()])
+def test_numbers_that_are_not_there_are_nan(kind: pa.DataType) -> None:
+    table = chunked([1, None, 3], [], [None, None], [4], kind=kind)
+    found = numbers(table, "c")
+    assert np.float64 == found.dtype
+    np.testing.assert_array_equal([1, np.nan, 3, np.nan, np.nan, 4], found)
+    np.testing.assert_array_equal([np.nan, 3, np.nan], numbers(table.slice(1, 3), "c"))
+
+
+def test_infinite_numbers_are_nan_and_a_missing_column_is_empty() -> None:
+    table = chunked([np.inf, -np.inf, np.nan, 0.5], kind=pa.float64())
+    np.testing.assert_array_equal([np.nan, np.nan, np.nan, 0.5], numbers(table, "c"))
+    assert (0,) == numbers(table, "d").shape
+    assert (0,) == numbers(chunked(kind=pa.float64()), "c").shape
+
+
+def test_whole_numbers_are_exact_and_truths_are_0_and_1() -> None:
+    large = 2**62 + 1
+    found = integers(chunked([large, None], [-3, 7], kind=pa.int64()), "c")
+    assert ([large, 0, -3, 7], np.int64) == (found.tolist(), found.dtype)
+    assert [1, 0, 0, 1] == integers(chunked([True, False], [None, True], kind=pa.bool_()), "c").tolist()
+    assert [0, 1] == integers(chunked([True, False, True, False], kind=pa.bool_()).slice(1, 2), "c").tolist()
+
+
+def test_texts_that_are_not_there_are_empty() -> None:
+    found = texts(chunked(["a", None], ["ε"], kind=pa.string()), "c")
+    assert (["a", "", "ε"], "U") == (found.tolist(), found.dtype.kind)
+    assert "U" == texts(chunked(kind=pa.string()), "c").dtype.kind
+
+
+@pytest.mark.parametrize("value", [0.1 + 0.2, -1 / 3, 5.6e-12, 1e300, 0.0])
+def test_a_float_is_short_to_read_and_whole_beside_it(value: float) -> None:
+    found = re.fullmatch(r'<data value="([^"]*)" title="\1">([^<]*)</data>', number(value))
+    assert found is not None
+    assert (value, f"{value:.4g}") == (float(found[1]), found[2])
+
+
+def test_what_is_not_there_or_not_a_number_is_told_as_that() -> None:
+    assert ("", "nan", "inf") == (number(None), *(re.sub("<[^>]*>", "", number(x)) for x in (math.nan, math.inf)))
+    assert "" == interval({"low": None, "high": 1.0})
+    assert "" == sample({"n": None, "unit": "training"})
+    assert '<data value="12">12 pairs of trainings</data>' == sample({"n": 12, "unit": "pair of trainings"})
+
+
+def test_settings_times_and_durations_are_in_words() -> None:
+    assert "model = canary, rank = 2" == setting('{"model": "canary", "rank": 2}')
+    assert ("", "not JSON", "[1]") == (setting(None), setting("not JSON"), setting("[1]"))
+    assert ["0.5 s", "1 min 40 s", "2 h 5 min"] == [duration(seconds) for seconds in (0.5, 100, 7500)]
+    assert "2026-11-21 08:30 UTC" in moment("2026-11-21T09:30:00+01:00")
+    assert "&lt;b&gt;" == moment("<b>")
+
+
+def test_a_line_shows_interval_estimate_and_null_where_they_are() -> None:
+    drawn = glyph({"low": 0.0, "estimate": 5.0, "high": 10.0, "null": 0.0})
+    assert ['class="range" d="M6.0 8H90.0"', 'class="null" d="M6.0 1v14"', 'cx="48.0"'] == [
+        each for each in ('class="range" d="M6.0 8H90.0"', 'class="null" d="M6.0 1v14"', 'cx="48.0"') if each in drawn
+    ]
+    assert "" == glyph({"low": None, "estimate": 5.0, "high": None, "null": None})
+    assert "" == glyph({"low": None, "estimate": None, "high": None, "null": 0.0})
+
+
+def test_two_rows_share_a_scale() -> None:
+    a = {"low": 0.0, "estimate": 1.0, "high": 2.0, "null": None}
+    b = {"low": 2.0, "estimate": 3.0, "high": 4.0, "null": None}
+    drawn = glyph(a, b)
+    assert 'd="M6.0 8H48.0"' in drawn
+    assert 'd="M48.0 24H90.0"' in drawn
+
+
+def test_rows_of_one_metric_share_a_scale() -> None:
+    near, far = ({"low": at, "estimate": at + 1, "high": at + 2, "null": None} for at in (0.0, 8.0))
+    alone, beside = glyph(near), glyph(near, beside=[near, far])
+    assert '<path class="range" d="M6.0 8H90.0"/>' in alone
+    assert '<path class="range" d="M6.0 8H22.8"/>' in beside
+    assert '<path class="range" d="M73.2 8H90.0"/>' in glyph(far, beside=[near, far])
+
+
+def test_symbols_that_the_page_uses_are_explained_before_them(smoke: Run) -> None:
+    found = dict(explain_symbols(smoke))
+    assert {"M_w", "twin", "canary", "null", "p", "nats"} <= set(found)
+    assert not {"D_Q", "push", "KL"} & set(found)
+    said = pages.words(pages.draw(smoke))
+    assert said.index(found["M_w"]) < said.index("What it rests on")
