@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +21,7 @@ from orchestrator.cli.options import (
     command_line_spec,
     take_run_options,
 )
-from orchestrator.cli.store import command_store, store_option
+from orchestrator.cli.store import command_store, path_of, store_option
 from orchestrator.cli.terminal import emit, say, show
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.quantities import format_count, format_duration, printable, printable_lines
@@ -147,6 +148,9 @@ def submit(
         raise SpecError("which cluster? give --address http://HOST:8265, or RAY_API_SERVER_ADDRESS")
     location = shared_location(asked.store)
     files = submission.factory_files(cell.config for cell in resolve_cells(asked))
+    if options.prices is not None:
+        files["prices.yaml"] = path_of("--prices", options.prices)
+        options = replace(options, prices="prices.yaml")
     named = what
     if (file := Path(what)).suffix in (".yaml", ".yml"):
         named = file.name

@@ -122,6 +122,15 @@ class RunOptions:
         bool | None, typer.Option("--fail-fast", help="Stop at the first failed job.", show_default=False)
     ] = None
     stop_after: Annotated[str | None, typer.Option(metavar="3h50m", help="Stop after so long, in good order.")] = None
+    max_gpu_hours: Annotated[
+        float | None, typer.Option(metavar="N", help="Stop, in good order, once this start has used so many.")
+    ] = None
+    max_cost: Annotated[
+        float | None, typer.Option(metavar="N", help="Stop once this start has cost so much, at --prices.")
+    ] = None
+    prices: Annotated[
+        str | None, typer.Option(metavar="FILE.yaml", help="What an hour costs: gpu, cpu and currency.")
+    ] = None
     timeout: Annotated[
         str | None,
         typer.Option(
@@ -181,6 +190,7 @@ class RunOptions:
 
 
 NO_OPTIONS = RunOptions()
+BUDGET = ("max_gpu_hours", "max_cost", "prices")  # of a run; a search has --budget
 
 
 def take_run_options(*left_out: str) -> Callable[[Callable[..., R]], Callable[..., R]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from orchestrator.cli.options import (
+    BUDGET,
     NO_OPTIONS,
     AuditOrFile,
     Fields,
@@ -129,7 +130,7 @@ def resume(
     with command_store(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened, unfinished=True)
         if is_search(journal.about()):
-            for name in ("fail_fast", "stop_after", "keep", "show_images"):
+            for name in ("fail_fast", "stop_after", *BUDGET, "keep", "show_images"):
                 if getattr(options, name) is not None:
                     option = f"--{name.replace('_', '-')}"
                     raise SpecError(f"{option} is given, and {journal.run} is a search: see engram search --help")

@@ -11,6 +11,7 @@ import typer
 
 from orchestrator.cli import completion
 from orchestrator.cli.options import (
+    BUDGET,
     NO_OPTIONS,
     Fields,
     Json,
@@ -89,7 +90,7 @@ class SearchOptions:
 NO_SEARCH_OPTIONS = SearchOptions()
 
 
-@take_run_options("fail_fast", "stop_after", "keep", "again", "all_cells", "show_images")
+@take_run_options("fail_fast", "stop_after", *BUDGET, "keep", "again", "all_cells", "show_images")
 def search(
     what: SomeSearch = None,
     fields: Fields = None,

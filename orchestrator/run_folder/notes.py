@@ -11,8 +11,8 @@ from pathlib import Path
 from orchestrator.errors import Damaged, SpecError
 from orchestrator.quantities import IN_A_LINE, printable
 from orchestrator.run_folder.run_files import seal, unseal
-from orchestrator.spec import spec_file
 from orchestrator.spec.fields import nearest
+from orchestrator.spec.yaml_file import load_yaml
 from orchestrator.store import atomic_write
 
 RECEIPT_FILE = "mlflow.json"
@@ -100,7 +100,7 @@ def give_details(folder: Path, given: Mapping[str, str]) -> Details:
 
 def load_details(path: Path) -> dict[str, str]:
     """The details in a YAML file with some of their names. Raises SpecError, in one line, for anything else."""
-    value = spec_file.load_yaml(path)
+    value = load_yaml(path)
     if not isinstance(value, Mapping):
         content = "nothing" if value is None else f"a {type(value).__name__}"
         raise SpecError(f"{path} holds {content}; it must be a mapping with {', '.join(DETAIL_NAMES)}")

@@ -24,6 +24,7 @@ from orchestrator.run_folder.other_runs import CheckpointGc, ConcurrentRuns
 from orchestrator.runs import finalise
 from orchestrator.runs.report import Report, session_report
 from orchestrator.runs.session import Session, SessionRun
+from orchestrator.scheduling.budget import Budget
 from orchestrator.scheduling.driver import Driver, Observer
 from orchestrator.scheduling.stop import Stop
 from orchestrator.scheduling.waiting import SYSTEM, Clock
@@ -166,6 +167,7 @@ def _run(
             runs=(sweep.run, *names) if sweep else (names[0], *_sweeps(runs, names[0])),
             fail_fast=execution.fail_fast,
             deadline=None if execution.stop_after is None else clock.monotonic() + execution.stop_after,
+            budget=Budget(execution),
             seconds=seconds,
             timeout=execution.timeout,
             elsewhere=neighbours.find_claims,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +18,7 @@ from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Mis
 from orchestrator.planning.plan import Plan
 from orchestrator.quantities import format_duration
 from orchestrator.run_folder.other_runs import CheckpointGc
+from orchestrator.scheduling.budget import Budget
 from orchestrator.scheduling.schedule import Schedule
 from orchestrator.scheduling.stop import GRACE, OutOfTime, Stop
 from orchestrator.scheduling.waiting import SYSTEM, Claims, Clock, TimeLimits, Waiting
@@ -48,9 +49,9 @@ class Driver:
     """Drives plans on one executor, which is opened only when there is something to run.
 
     `way`, `together` (the most models in one step) and the `runs` that store the strategy choices go with each call.
-    `timeout` is the most seconds a job may take; None derives it from jobs of the same kind. `elsewhere` gives what
-    other runs compute, `cancelled` the reason to end if somebody asked for it, `ours` raises Held once another driver
-    has this run, and `states` decides which states of trainings are removed.
+    The `budget` is what its calls may use up. `timeout` is the most seconds a job may take; None derives it from jobs
+    of the same kind. `elsewhere` gives what other runs compute, `cancelled` the reason to end if somebody asked for it,
+    `ours` raises Held once another driver has this run, and `states` decides which states of trainings are removed.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Driver:
         runs: tuple[str, ...] = (),
         fail_fast: bool = False,
         deadline: float | None = None,
+        budget: Budget | None = None,
         seconds: Mapping[str, float] | None = None,
         timeout: float | None = None,
         elsewhere: Elsewhere | None = None,
@@ -84,6 +86,7 @@ class Driver:
         self._runs = runs
         self.fail_fast = fail_fast
         self._deadline = deadline
+        self._budget = budget if budget is not None and budget.limited else None
         self._seconds = dict(seconds or {})
         self._limits = TimeLimits(timeout)
         self._elsewhere = elsewhere
@@ -137,8 +140,9 @@ class Driver:
             self._receive(schedule, executor)
             if self._deadline is not None and self._clock.monotonic() > self._deadline:
                 self.stop.ask("time limit")
-            if (reason := self._cancelled()) is not None:
-                self.stop.ask(reason)
+            for reason in (self._cancelled(), None if self._budget is None else self._budget.spent):
+                if reason is not None:
+                    self.stop.ask(reason)
         self._wind_down(schedule, executor)
 
     @property
@@ -183,7 +187,7 @@ class Driver:
             return
         try:
             with self.stop.computing_here() if executor.inside else nullcontext():
-                ended = executor.wait(POLL)
+                ended = self._wait(executor)
         except OutOfTime:
             executor.cancel()
             return
@@ -192,6 +196,17 @@ class Driver:
             self._waiting.reset("here")
         for finished in ended:
             self._settle(schedule, finished)
+
+    def _wait(self, executor: Executor, seconds: float = POLL) -> Sequence[Finished]:
+        """The calls that have ended within so many seconds; the budget is charged with those that ran."""
+        if self._budget is None:
+            return executor.wait(seconds)
+        running = [call for call, _ in executor.running()]
+        began = self._clock.monotonic()
+        ended = executor.wait(seconds)
+        held = [finished.call for finished in ended] if executor.inside else running
+        self._budget.charge(held, self._clock.monotonic() - began)
+        return ended
 
     def _settle(self, schedule: Schedule, finished: Finished) -> None:
         """Record the outcomes of a call. A job that came back lost or refused, and whose result is stored, is done."""
@@ -299,7 +314,7 @@ class Driver:
         executor.halt()
         end = self._clock.monotonic() + GRACE
         while executor.pending and (left := end - self._clock.monotonic()) > 0:
-            ended = executor.wait(min(left, POLL))
+            ended = self._wait(executor, min(left, POLL))
             self._ours()
             for finished in ended:
                 self._settle(schedule, finished)

@@ -9,10 +9,8 @@ from typing import Any
 from orchestrator.errors import SpecError
 from orchestrator.spec import specification
 from orchestrator.spec.config_parts import flatten
-from orchestrator.spec.fields import Reader, YamlError, nearest, parse_yaml, text
-from tasks.worker.files import FileError, check_regular
-
-LARGEST = 1_000_000  # bytes
+from orchestrator.spec.fields import Reader, nearest, text
+from orchestrator.spec.yaml_file import load_yaml
 
 
 def _as(kind: Any) -> Reader:
@@ -104,25 +102,3 @@ def _entries(given: Mapping[Any, Any], known: Mapping[str, Reader], above: str =
             where = f"{above}{name}"
             raise SpecError(f"unknown key {where!r}; there are {', '.join(known)}{nearest(str(name), known)}")
     return {name: known[name](value, f"{above}{name}") for name, value in given.items() if value is not None}
-
-
-def load_yaml(path: Path) -> Any:
-    """What a YAML file holds. Raises SpecError, in one line, where it cannot be read or is not YAML of plain values."""
-    try:
-        check_regular(path)
-        with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
-    except FileNotFoundError:
-        raise SpecError(f"there is no file {path}") from None
-    except FileError as error:
-        raise SpecError(str(error)) from None
-    except (OSError, ValueError) as error:
-        raise SpecError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(data) > LARGEST:
-        raise SpecError(f"{path} is larger than {LARGEST:,} bytes; so much is not read")
-    try:
-        return parse_yaml(data)
-    except YamlError as error:
-        if error.line is None:
-            raise SpecError(f"{path} is not YAML: {error}") from None
-        raise SpecError(f"{path}, line {error.line}, column {error.column}: {error}") from None

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from orchestrator.errors import ClusterError, SpecError
 from orchestrator.spec.fields import coerce, nearest, text
+from orchestrator.spec.yaml_file import Prices, read_prices
 from tasks.worker.compute_context import STRATEGIES, StrategyName
 
 KeepName = Literal["none", "state"]
@@ -52,6 +53,9 @@ class Execution:
     report: bool = True  # whether a page is drawn at the end
     show_images: bool = False  # whether a page may show the user's own images
     timeout: float | None = None  # seconds that a job may take; None: derived from jobs of its kind in this run
+    max_gpu_hours: float | None = None  # that this start may use
+    max_cost: float | None = None  # of this start, at these prices
+    prices: Prices | None = None
 
 
 def host_and_port(address: str) -> tuple[str, int]:
@@ -141,6 +145,11 @@ def execution(spec: Spec) -> Execution:
         raise SpecError(f"gpus is {gpus!r}; it must be one of {', '.join(GPUS)}{nearest(str(gpus), GPUS)}")
     if gpus == "wait" and address in (None, "local", "none"):
         raise SpecError("gpus is wait, and no machine joins this one; wait is for clusters, which --address names")
+    for name in ("max_gpu_hours", "max_cost"):
+        if (limit := given.get(name)) is not None and not limit > 0:
+            raise SpecError(f"{name} is {limit}; it must be above 0")
+    if (given.get("max_cost") is None) != (given.get("prices") is None):
+        raise SpecError("max_cost and prices go together: a limit, and the YAML file of what an hour costs")
     if (uri := given.get("mlflow")) is not None:
         absolute_uri(uri)
     return Execution(**given)
@@ -217,6 +226,9 @@ EXECUTION: Mapping[str, Any] = {
     "tolerate": int,
     "fail_fast": bool,
     "stop_after": duration,
+    "max_gpu_hours": float,
+    "max_cost": float,
+    "prices": read_prices,
     "timeout": duration,
     "keep": str,
     "again": bool,
@@ -239,7 +251,7 @@ SEARCH: Mapping[str, Any] = {
 
 def read_setting(kind: Any, value: Any, name: str) -> Any:
     """A setting's value as the type, or by the function, that EXECUTION or SEARCH has for it."""
-    return kind(value) if kind in (together, duration) else coerce(value, kind, name)
+    return kind(value) if kind in (together, duration, read_prices) else coerce(value, kind, name)
 
 
 def execution_settings(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,83 @@
+"""A start ends in good order once it has used the GPU hours, or spent the money, that it was given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import SpecError
+from orchestrator.executors.calls import Call, Item
+from orchestrator.scheduling.budget import Budget
+from orchestrator.spec.specification import Execution
+from orchestrator.spec.yaml_file import Prices, read_prices
+from tests.support.shell import Here
+
+
+def call(gpus: float) -> Call:
+    return Call(1, "train", (Item("aa", "module:name", None),), gpus)
+
+
+def test_calls_use_the_share_of_a_gpu_that_they_hold_and_others_a_processor() -> None:
+    budget = Budget(Execution(max_gpu_hours=1.0, prices=Prices(gpu=2.0, cpu=0.5, currency="EUR")))
+    budget.charge([call(0.25), call(0.25), call(0.0)], 3600.0)
+    assert (0.5, 1.0, 1.5) == (budget.gpu_hours, budget.cpu_hours, budget.cost)
+    assert budget.spent is None
+    budget.charge([call(1.0)], 1800.0)
+    assert "1 GPU hours are used, of at most 1 (--max-gpu-hours)" == budget.spent
+
+
+def test_a_cost_ends_it_and_without_limits_nothing_does() -> None:
+    budget = Budget(Execution(max_cost=1.0, prices=Prices(cpu=0.5, currency="EUR")))
+    budget.charge([call(0.0)], 2 * 3600.0)
+    assert "1 EUR are spent, of at most 1 EUR (--max-cost)" == budget.spent
+    unlimited = Budget(Execution())
+    unlimited.charge([call(1.0)], 1e9)
+    assert (False, None) == (unlimited.limited, unlimited.spent)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "holds no prices"),
+        ("gpu: -1", "gpu is -1.0; it must be 0 or more"),
+        ("gpu: .inf", "prices.yaml: gpu"),
+        ("gpu: 0", "nothing has a price"),
+        ("gpus: 2", "unknown key 'gpus'; there are gpu, cpu, currency; did you mean 'gpu'?"),
+        ("gpu: many", "gpu is 'many'"),
+        ("[1]", "holds no prices"),
+    ],
+)
+def test_prices_that_are_none_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    (file := tmp_path / "prices.yaml").write_text(text)
+    with pytest.raises(SpecError) as refused:
+        read_prices(str(file))
+    assert said in str(refused.value)
+
+
+def test_a_run_that_has_spent_its_money_stops_in_good_order_and_goes_on(tmp_path: Path) -> None:
+    here = Here(tmp_path)
+    (tmp_path / "prices.yaml").write_text("cpu: 3600\ncurrency: EUR\n")  # a second costs 1
+    budget = ("--max-cost", "0.5", "--prices", "prices.yaml")
+    fields = ("toys", "parts=4", "seconds=0.3", f"folder={tmp_path}", "--address", "none", "--together", "1")
+    ended = here("run", *fields, *budget, code=130)
+    assert " EUR are spent, of at most 0.5 EUR (--max-cost)" in ended.stderr
+    first = (tmp_path / "computed.log").read_text().split()
+    assert 1 <= len(first) < 4
+    here("run", *fields)
+    assert sorted("0123") == sorted((tmp_path / "computed.log").read_text().split())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--max-cost", "5"), "max_cost and prices go together"),
+        (("--prices", "absent.yaml", "--max-cost", "5"), "there is no file absent.yaml"),
+        (("--max-gpu-hours", "0"), "max_gpu_hours is 0.0; it must be above 0"),
+        (("--max-gpu-hours", "nan"), "max_gpu_hours"),
+    ],
+)
+def test_limits_that_are_none_are_one_line(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+    ended = Here(tmp_path)("run", "toys", "--address", "none", *options, code=2)
+    (line,) = ended.stderr.strip().splitlines()
+    assert said in line
