@@ -19,7 +19,7 @@ from orchestrator.errors import EngramError
 GROUPS = {
     "Commands that run audits": ("ask", "list", "show", "plan", "run", "resume", "search", "submit", "probes"),
     "Commands that look at runs": ("runs", "status", "logs", "cancel", "results", "compare", "report", "ui", "explain"),
-    "Commands for the store and this machine": ("rerun", "verify", "sign", "doctor", "new"),
+    "Commands for the store and this machine": ("rerun", "verify", "sign", "gc", "doctor", "new"),
 }
 
 
@@ -129,6 +129,7 @@ COMMANDS: Mapping[str, Callable[..., Any]] = {
     "rerun": inspect.rerun,
     "verify": verify.verify,
     "sign": verify.sign,
+    "gc": inspect.gc,
     "doctor": inspect.doctor,
 }
 for _name, _command in COMMANDS.items():

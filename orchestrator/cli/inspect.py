@@ -296,6 +296,36 @@ def rerun(
     return 1 if answer["same"] is False else 0
 
 
+def gc(
+    delete: Annotated[bool, typer.Option("--delete", help="Remove it. Without this nothing is removed.")] = False,
+    store: StoreOption = None,
+    json: Json = False,
+) -> None:
+    """Show what lies in the store and no run needs; remove it with --delete.
+
+    Results that no run of the store plans (after a run's folder was removed, say), checkpoints and tracebacks of such
+    jobs, damaged files that were set aside, and results that differed from one already stored. Runs may be computed
+    meanwhile.
+    """
+    from orchestrator.inspection.garbage import find_garbage
+    from orchestrator.quantities import format_size
+
+    with command_store(store) as opened:
+        found = find_garbage(opened)
+        if delete:
+            for file in found:
+                opened.remove(file.name)
+    kinds = {kind: [file.size for file in found if file.kind == kind] for kind in dict.fromkeys(f.kind for f in found)}
+    if json:
+        shown = [{"kind": kind, "files": len(sizes), "bytes": sum(sizes)} for kind, sizes in kinds.items()]
+        emit({"deleted": delete, "files": [file.name for file in found], "kinds": shown})
+        return
+    for kind, sizes in kinds.items():
+        show(f"{len(sizes):>8,} {kind}, {format_size(sum(sizes))}")
+    done = "removed" if delete else "no run needs; engram gc --delete removes them"
+    show(f"{format_count(len(found), 'file')} {done}" if found else "every file is needed by a run")
+
+
 def doctor(store: StoreOption = None, address: Address = None, json: Json = False) -> int:
     """Check whether this machine can run audits.
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from orchestrator.errors import StoreError
 from orchestrator.store import Store
+from orchestrator.store.lease import KEPT
 
 REQUEST = "cancel.json"
 CANCELLED = "cancelled by"  # begins the reason that a request gives
@@ -49,7 +50,7 @@ class Cancellation:
         with suppress(StoreError):  # looked for again, as long as the store cannot be read
             data = self._store.read_run_file(run, REQUEST)
             if data is not None:
-                self._store.set_aside_run_file(run, REQUEST, data, "the driver has read it")
+                self._store.remove(f"runs/{run}/{KEPT}/{REQUEST}")
                 return _requester_named(data)
         return None
 

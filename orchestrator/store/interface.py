@@ -99,6 +99,12 @@ class Store(Protocol):
     def set_aside_run_file(self, run: str, name: str, data: bytes, why: str) -> None:
         """Set aside the bytes that a run keeps under a name, if they are still `data`."""
 
+    def files(self, folder: str) -> dict[str, int]:
+        """The bytes of each file below one of the store's folders, by its name in the store: results/ab/KEY.arrow."""
+
+    def remove(self, name: str) -> None:
+        """Remove the file of this name in the store, if it exists. Raises Unwritable."""
+
     def digests(self) -> MutableMapping[str, str]:
         """A cache of digests of files outside the store; it may be empty at any time."""
 

@@ -193,6 +193,19 @@ class LocalStore:
     def _run_file(self, run: str, name: str) -> Path:
         return self._root / "runs" / run / KEPT / name
 
+    def files(self, folder: str) -> dict[str, int]:
+        found = {}
+        for above, _, names in os.walk(self._root / folder):
+            for path in (Path(above, name) for name in names):
+                with suppress(FileNotFoundError):  # it was moved or removed meanwhile
+                    found[path.relative_to(self._root).as_posix()] = path.lstat().st_size
+        return found
+
+    def remove(self, name: str) -> None:
+        path = self._root / name
+        with atomic_write.writing(path):
+            path.unlink(missing_ok=True)
+
     def digests(self) -> MutableMapping[str, str]:
         return Digests(self._root / "digests.json", self._tmp)
 

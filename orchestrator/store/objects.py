@@ -162,6 +162,12 @@ class ObjectStore:
             self._bucket.put(f"{copy}.txt", f"{_run_file(run, name)}\n{why}\n".encode())
             self._bucket.delete(_run_file(run, name))
 
+    def files(self, folder: str) -> dict[str, int]:
+        return {stored.name: stored.size for stored in self._bucket.objects(folder)}
+
+    def remove(self, name: str) -> None:
+        self._bucket.delete(name)
+
     def digests(self) -> MutableMapping[str, str]:
         home = self.mirror.home
         with atomic_write.writing(home):

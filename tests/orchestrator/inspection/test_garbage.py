@@ -1,0 +1,82 @@
+"""`engram gc` shows what no run needs, removes it only when told to, and never what a run needs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from orchestrator.store import Store, open_store
+from tests.support.s3 import BUCKET, Server
+from tests.support.shell import Here
+
+FIELDS = ("toys", "--address", "none", "parts=3")
+
+
+@pytest.fixture
+def engram(tmp_path: Path) -> Here:
+    return Here(tmp_path)
+
+
+def store_of(engram: Here) -> Store:
+    return open_store(str(engram.folder / "engram-store"), create=False)
+
+
+def test_what_runs_need_stays_and_the_rest_goes_only_when_told_to(engram: Here) -> None:
+    one, two = (engram.json("run", *FIELDS, f"label={label}")["run"] for label in "ab")  # they share three parts
+    store = store_of(engram)
+    assert "every file is needed by a run" in engram("gc").stdout
+    before = store.keys()
+    shutil.rmtree(store.folder("runs") / one)
+    store.write_state("ab" * 32, b"left by nobody")
+    store.write_failure("cd" * 32, "it failed")
+    (name,) = (name for name in engram.json("gc")["files"] if name.startswith("results/"))
+    kinds = {"results": 1, "checkpoints": 1, "tracebacks": 1}
+    seen = engram.json("gc")
+    assert kinds == {kind["kind"]: kind["files"] for kind in seen["kinds"]}
+    assert before == store.keys()
+    assert "engram gc --delete removes them" in engram("gc").stdout
+    assert engram.json("gc", "--delete")["deleted"]
+    assert before - {name.rpartition("/")[2].removesuffix(".arrow")} == store.keys()
+    assert "every file is needed by a run" in engram("gc").stdout
+    assert 0 == engram.json("run", *FIELDS, "label=b")["jobs"]["done"]
+    assert (two, "finished") == (engram.json("status")["run"], engram.json("status")["state"])
+
+
+def test_what_was_set_aside_is_garbage(engram: Here) -> None:
+    engram("run", *FIELDS)
+    path = engram.results()[0]
+    path.write_bytes(path.read_bytes()[:-20])
+    engram("verify", code=1)
+    assert ["damaged files set aside"] == [kind["kind"] for kind in engram.json("gc", "--delete")["kinds"]]
+    assert [] == engram.json("gc")["files"]
+    assert 1 == engram.json("run", *FIELDS)["jobs"]["done"]
+
+
+def test_results_that_a_run_made_without_tolerated_failures_are_needed(engram: Here) -> None:
+    engram("run", *FIELDS, "trouble=raise", "at=1", f"folder={engram.folder}", "--tolerate", "1", code=3)
+    assert not [name for name in engram.json("gc")["files"] if name.startswith("results/")]
+
+
+def test_nothing_is_garbage_while_a_run_cannot_be_read(engram: Here) -> None:
+    run = engram.json("run", *FIELDS)["run"]
+    plan = engram.folder / "engram-store" / "runs" / run / "plan.json"
+    plan.write_bytes(plan.read_bytes()[:-9])
+    said = engram("gc", "--delete", code=1).stderr
+    assert f"what {run} needs is not known, so nothing is garbage for now" in said
+    assert 4 == len(engram.results())
+
+
+@pytest.mark.slow
+def test_a_bucket_is_cleared_likewise(s3: Server, tmp_path: Path) -> None:
+    location = f"s3://{BUCKET}/audits"
+    here = Here(tmp_path)
+    here.env |= {**s3.env, "ENGRAM_RUNS": str(tmp_path / "engram-runs")}
+    here("run", *FIELDS, "--store", location)
+    store = open_store(location, create=False)
+    store.write("ef" * 32, pa.table({"a": [1]}), {})
+    assert [f"results/ef/{'ef' * 32}.arrow"] == here.json("gc", "--delete", "--store", location)["files"]
+    assert 4 == len(store.keys())
+    assert 0 == here.json("run", *FIELDS, "--store", location)["jobs"]["done"]
