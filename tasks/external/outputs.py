@@ -29,6 +29,7 @@ from tasks.worker.files import File
 Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-3  # of a row's sum of probabilities
+FEW_PLACES = 4  # decimals; so few move the sums of tables of ordinary width by more than that
 FLOOR = float(np.finfo(np.float32).smallest_subnormal)  # 1.4e-45: a softmax in float32 says 0 below it
 
 
@@ -129,9 +130,23 @@ def _refuse(
     first = int(wrong.argmax())
     shown = ", ".join(f"{value:.6g}" for value in values[first, :6]) + (", ..." if values.shape[1] > 6 else "")
     total = "" if sums is None else f" (sum {sums[first]:.6g})"
+    why = "" if sums is None else _describe_rounding(values, float(np.abs(sums - 1).max()))
     raise ValueError(
         f"{where}: the numbers of {named(first)} {what}: {shown}{total}; so are {int(wrong.sum())} of {len(wrong)} rows"
+        + why
     )
+
+
+def _describe_rounding(values: Floats, apart: float) -> str:
+    """What to do where few decimals explain that sums of probabilities are so far `apart` from 1; else empty."""
+    if not ((values >= 0) & (values <= 1)).all():
+        return ""
+    for places in range(1, FEW_PLACES + 1):
+        most = values.shape[1] * 0.5 * 10.0**-places
+        if np.allclose(values, np.round(values, places), rtol=0, atol=1e-9) and apart <= most + 1e-9:
+            decimals = f"{places} decimal{'s' if places > 1 else ''}, which moves a sum by up to {most:.2g}"
+            return f". They are printed with {decimals}: print eight, or give logits"
+    return ""
 
 
 IGNORED = ("set", "row", "label")

@@ -18,10 +18,11 @@ what training on an image does, and looks at nobody's membership:
     h = 1 - rank of easiness, 0 to 1     easiness: mean log-odds of the calibration models
 
 u is a little on many images, v much on a few. m is the model's rank read off the calibration models' log-odds, so that
-a monotone change of confidences, as by a temperature, changes no score. s^2 is the image's variance over calibration
-models, weighted with PRIOR times the median one. Easy images, of which every model is sure, show nothing: h leaves them
-out. NEIGHBOURS, TAIL, MOST, PRIOR and the powers of h were chosen on one set of trainings and confirmed on another:
-docs/forgetting.md.
+a monotone change of confidences changes no score. A temperature is one where there are two classes. Where there are
+more, it moves an image's confidence by what its other classes have, too, and so some ranks. s^2 is the image's variance
+over calibration models, weighted with PRIOR times the median one. Easy images, of which every model is sure, show
+nothing: h leaves them out. NEIGHBOURS, TAIL, MOST, PRIOR and the powers of h were chosen on one set of trainings and
+confirmed on another: docs/forgetting.md.
 
 Randomisation tests with covariates: Rosenbaum 2002, "Covariance adjustment in randomized experiments and observational
 studies", section 2; a model's z of an image: Carlini et al. 2022, "Membership inference attacks from first principles".

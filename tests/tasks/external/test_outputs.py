@@ -211,3 +211,19 @@ def test_what_cannot_be_right_is_refused_in_one_line(said: NDArray[np.float64], 
 def test_a_log_probability_above_0_alone_is_refused() -> None:
     with pytest.raises(ValueError, match="row 1 are not logarithms of probabilities, 0 or less: 2"):
         read_answers(np.array([-1.0, 2.0]), "log-probabilities", 2, where="model")
+
+
+@pytest.mark.parametrize(("places", "told"), [(1, "1 decimal,"), (2, "2 decimals,"), (3, "3 decimals,")])
+def test_a_table_that_was_printed_with_few_decimals_is_refused_with_the_reason(places: int, told: str) -> None:
+    p = np.random.default_rng(0).dirichlet(np.ones(10), 40)
+    most = 5 * 10.0**-places
+    with pytest.raises(ValueError, match=f"printed with {told} which moves a sum by up to {most:.2g}: print eight, or"):
+        read_answers(np.round(p, places), "probabilities", 40, where="table.csv")
+    with pytest.raises(ValueError, match="do not sum to 1") as refused:
+        read_answers(np.round(p, places) * 0.5, "probabilities", 40, where="table.csv")
+    assert "printed" not in str(refused.value)  # no rounding explains that
+
+
+def test_eight_decimals_are_no_rounding_to_speak_of() -> None:
+    p = np.random.default_rng(0).dirichlet(np.ones(10), 40)
+    assert 40 == len(read_answers(np.round(p, 8), "probabilities", 40, where="table.csv").log_p)
