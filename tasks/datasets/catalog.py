@@ -81,6 +81,8 @@ def read_content(dataset: Dataset) -> tuple[Content, Dataset]:
 def files(dataset: Dataset) -> tuple[Path, ...]:
     """The file of each training image, by rows; none where images have no files of their own."""
     content = read_content(dataset)[0]
+    if isinstance(content, options.Shaped):
+        content = content.content
     if not isinstance(content, LabelledContent):
         return ()
     return tuple(entry.path for entry in content.entries if entry.split == "train")

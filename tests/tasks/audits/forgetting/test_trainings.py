@@ -265,9 +265,10 @@ def test_pictures_that_are_there_twice_are_named_since_one_could_be_given_and_th
     check_data(replace(config, query=QuerySet(twice, held_back=0.0)))  # of whom nobody is judged
 
 
-def test_a_split_names_the_file_of_each_picture_of_a_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("adapted", ["", "#28x28#grey"])
+def test_a_split_names_the_file_of_each_picture_of_a_folder(tmp_path: Path, adapted: str) -> None:
     own = folder_of(tmp_path / "own", [*range(300, 360)])
-    told = split(replace(CONFIG, query=QuerySet(own)))
+    told = split(replace(CONFIG, query=QuerySet(pin(Dataset(own.name + adapted)))))
     assert told is not None
     known = {png(image): row for row, image in enumerate(load(own).train_images)}
     rows = told.table.to_pylist()
