@@ -178,6 +178,12 @@ LIMITS = (
     "that the answers are those of the model in use; the share, unlike the accusation, that the model was trained like "
     "those it is compared with."
 )
+# Measured with 1,500 draws in each of several worlds of MNIST: docs/forgetting.md, "How often it is right".
+SHARED_DRAW = (
+    "Accused targets do not confirm one another: all of a run share one draw of who is control. Where a draw accused one "
+    "model that never saw D_Q, it accused a second one with a chance of .55 (models of other data of the domain), .67 "
+    "(of other digits) or .07 (of D_C)."
+)
 
 
 def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
@@ -198,11 +204,19 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
     keys = [
         f"The key of the pictures that were handed out has a SHA-256 that begins with {key}." for key in evidence.keys
     ]
+    accused = [target for target in evidence.targets if target.answer == "not forgotten"]
     is_accused_by_given = config.query.control is not None and evidence.answer == "not forgotten"
     return Verdict(
         evidence.answer,
         " ".join(filter(None, sentences)),
-        " ".join([*([GIVEN_CONTROL] if is_accused_by_given else []), LIMITS, *keys]),
+        " ".join(
+            [
+                *([GIVEN_CONTROL] if is_accused_by_given else []),
+                *([SHARED_DRAW] if len(accused) > 1 else []),
+                LIMITS,
+                *keys,
+            ]
+        ),
         tuple(name for target in evidence.by_weight for name in target.row_names),
         describe_published_rule(evidence),
     )

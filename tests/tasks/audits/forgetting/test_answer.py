@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.forgetting import AUDIT
-from tasks.audits.forgetting.answer import GIVEN_CONTROL, LIMITS, MAX_LISTED, read_target_evidence, verdict
+from tasks.audits.forgetting.answer import GIVEN_CONTROL, LIMITS, MAX_LISTED, SHARED_DRAW, read_target_evidence, verdict
 from tasks.audits.forgetting.certificate import HOLD_BACK, MORE, REMEDIES, RUN_AGAIN
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import LESS_SURE, ONE_CLASS, RULES, TWO_ANSWERS, UNLIKE_OTHERS, TargetEvidence
@@ -211,6 +211,15 @@ def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_i
     assert f"{rate}." in held.sentence
     assert [True, False] == [GIVEN_CONTROL in found.limits for found in (given, held)]
     assert GIVEN_CONTROL not in said(*target("D_C", *CLEARED), config=named).limits
+
+
+def test_several_that_are_accused_are_told_to_share_one_draw() -> None:
+    one, two, other = (
+        said(*(each for name, values in targets for each in target(name, *values)))
+        for targets in ([("a", HELD)], [("a", HELD), ("b", HELD)], [("a", HELD), ("b", CLEARED)])
+    )
+    assert ["not forgotten"] * 3 == [found.answer for found in (one, two, other)]
+    assert [False, True, False] == [SHARED_DRAW in found.limits for found in (one, two, other)]
 
 
 def test_an_owner_who_could_guess_what_is_held_back_is_warned_of() -> None:
