@@ -180,9 +180,9 @@ LIMITS = (
 )
 # Measured with 1,500 draws in each of several worlds of MNIST: docs/forgetting.md, "How often it is right".
 SHARED_DRAW = (
-    "Accused targets do not confirm one another: all of a run share one draw of who is control. Where a draw accused one "
-    "model that never saw D_Q, it accused a second one with a chance of .55 (models of other data of the domain), .67 "
-    "(of other digits) or .07 (of D_C)."
+    "Accused targets do not confirm one another: all of a run share one draw of who is control. Where a draw accused "
+    "one model that never saw D_Q, it accused a second one with a chance of .55 (models of other data of the domain), "
+    ".67 (of other digits) or .07 (of D_C)."
 )
 
 
