@@ -80,6 +80,15 @@ ADDRESSES = (
     *("none", "none", "none", "none", "", " ", "here", "host", ":1", "host:", "host:x", "host:0", "host:65536"),
     *("host:²", "a b:1", "x..y:1", LONG + ":1", "[::1", "ray://", "http://x:1", "\udcff:1", "None", "127.0.0.1:1"),
 )
+SERVERS = (
+    "http://127.0.0.1:1",
+    "https://127.0.0.1:1",
+    "http://",
+    "http://[::1",
+    "http://x:y",
+    "https://x:99999",
+    "http:x",
+)
 TRACKING = ("off", "off", "", " ", "http://[::1", "http://", "http://x:y", "https://x:99999", "http:x", "OFF://[")
 DURATIONS = ("1s", "1m", "0", "-1", "soon", "1h2", "h", "1e3", "²s", "9" * 400 + "d", "1.5s", "1s1h", "", " 1s ")
 OUTS = ("x.parquet", "x.csv", "x.arrow", "x.xls", "x", ".csv", "x.CSV", "/dev/null/x.parquet", "/dev/full/x.csv")
@@ -273,6 +282,27 @@ class Lines:
         out = ["--out", self._of(OUTS) if self._seldom(0.7) else self._of(PATHS) + ".csv"] if self._seldom(0.5) else []
         return [*self._one_run(), *table, *out, *self._store(), *self._json()]
 
+    def _logs(self) -> list[str]:
+        word = self._one_run() if self._seldom(0.4) else self._explain()[:1] if self._seldom(0.8) else []
+        return [*word, *(["--follow"] if self._seldom(0.2) else []), *self._store(), *self._json()]
+
+    def _cancel(self) -> list[str]:
+        return [*self._one_run(), *self._store(), *self._json()]
+
+    def _gc(self) -> list[str]:
+        return [*self._store(), *self._json()]
+
+    def _sign(self) -> list[str]:
+        signed = self.page if self._seldom(0.5) else self._of(WRITTEN)
+        return [signed, "--key", self._of(PATHS), *self._json()]
+
+    def _submit(self) -> list[str]:
+        """To no job server that is there."""
+        audit = self._audit()
+        to = ["--address", self._of((*SERVERS, *ADDRESSES[:-1]))] if self._seldom(0.9) else []
+        limits = ["--max-cost", self._of(NUMBERS), "--prices", self._of(PATHS)] if self._seldom(0.3) else []
+        return [audit, *self._preset(audit), *self._sets(audit), *self._how(), *to, *limits]
+
     def _compare(self) -> list[str]:
         out = ["--out", self._of(("x.html", "x", "/dev/null/x.html", "~nobody-here/x.html", LONG + ".html"))]
         return [*self._one_run(), *self._one_run(), *(out if self._seldom(0.2) else []), *self._store(), *self._json()]
@@ -287,6 +317,7 @@ class Lines:
     def _verify(self) -> list[str]:
         page = [self.page if self._seldom(0.5) else self._of(PATHS)] if self._seldom(0.7) else []
         files = ["--file", self._of(PATHS)] if self._seldom(0.3) else []
+        files += ["--key", self._of(PATHS)] if self._seldom(0.2) else []
         return [*page, *files, *(["--strict"] if self._seldom(0.4) else []), *self._store(), *self._json()]
 
     def _report(self) -> list[str]:
@@ -366,6 +397,9 @@ class Lines:
             "--keep": lambda: self._of(("state", "none", "weights", "")),
             "--gpus": lambda: self._of(("auto", "none", "wait", "2", "")),
             "--timeout": lambda: self._of(DURATIONS),
+            "--max-gpu-hours": lambda: self._of((*NUMBERS, *HUGE)),
+            "--max-cost": lambda: self._of((*NUMBERS, *HUGE)),
+            "--prices": lambda: self._of((*PATHS, *FILES)),
             "--store": lambda: self._of((*PATHS, *PLACES)),
         }
         if sweeps:
@@ -403,6 +437,7 @@ COMMANDS = (
     *("run",) * 8,
     *("resume", "results", "explain", "search", "verify", "report") * 2,
     *("list", "show", "ask", "new", "runs", "status", "compare", "rerun", "probes", "ui", "doctor"),
+    *("logs", "cancel", "gc", "sign", "submit"),
 )
 ENVIRONMENT: Mapping[str, Sequence[str]] = {
     "ENGRAM_STORE": (*PATHS, *PLACES),

@@ -17,6 +17,7 @@ from tests.support.ray_head import ray_head
 from tests.support.shell import PATHS, Here, Shell
 from tests.test_networks import OWN
 
+HANGING = 900.0  # seconds
 TINY = ("unique_feature", "scale=tiny", "canaries=1", "epochs=1", "examples=100", "network=hospital:steady")
 
 
@@ -26,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     port = free_port()
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    settings = {**token, "PATH": path, "PYTHONPATH": PATHS, "RAY_USAGE_STATS_ENABLED": "0"}
+    settings = {**token, "PATH": path, "PYTHONPATH": PATHS, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     settings |= {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off", "OMP_NUM_THREADS": "1"}
     log = tmp_path_factory.mktemp("head") / "head.log"
     options = ("--num-cpus=2", "--include-dashboard=true", f"--dashboard-port={port}", "--dashboard-host=127.0.0.1")
@@ -49,8 +50,10 @@ def test_a_run_is_handed_over_with_the_users_own_network_and_followed_from_elsew
     (networks / "hospital.py").write_text(OWN)
     engram.env |= server
     engram.env["PYTHONPATH"] += f":{networks}"
-    given = engram("submit", *TINY, "--store", "store", "--wait")
-    assert "with its results in " + str(tmp_path / "store") in given.stdout
+    run = engram.start("submit", *TINY, "--store", "store", "--wait")
+    said = "".join(run.communicate(timeout=HANGING))
+    assert 0 == run.returncode, said
+    assert f"with its results in {tmp_path / 'store'}" in said
     here = Here(tmp_path)
     seen = here.json("status", "--store", "store")
     assert ("finished", 0) == (seen["state"], seen["jobs"]["failed"])
