@@ -5,12 +5,15 @@ A page's seal holds the digests of its tables and of what was audited, so its si
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.errors import EngramError, SpecError
+from tasks.worker.files import regular_bytes
 
 SUFFIX = ".sig"  # of a file's signature, which lies beside it
 NAMESPACE = "engram-report"  # a signature for another purpose by the same key does not count
@@ -24,17 +27,20 @@ def sign_file(path: Path, key: Path) -> Path:
 
     Raises SpecError where the file or key cannot be read, and EngramError where ssh-keygen refuses.
     """
-    for option, named in (("FILE", path), ("--key", key)):
-        _read(option, named)
+    data, _ = _read("FILE", path), _read("--key", key)
     signature = path.with_name(path.name + SUFFIX)
-    # ssh-keygen writes beside the file and asks before it replaces an old one.
-    ended = _run(["-Y", "sign", "-n", NAMESPACE, "-f", str(key)], path.read_bytes())
+    ended = _run(["-Y", "sign", "-n", NAMESPACE, "-f", str(key)], data)
     if ended.returncode:
         raise EngramError(f"{path} cannot be signed with {key}: {_last_line(ended)}")
+    aside = signature.with_name(f".{signature.name}.{os.getpid()}")
     try:
-        signature.write_bytes(ended.stdout)
+        aside.write_bytes(ended.stdout)
+        os.replace(aside, signature)
     except OSError as error:
         raise EngramError(f"cannot write {signature}: {error.strerror or error}") from None
+    finally:
+        with suppress(OSError):
+            aside.unlink()
     return signature
 
 
@@ -51,7 +57,7 @@ def signature_problem(path: Path, key: Path) -> str:
         signers = Path(folder, "signers")
         signers.write_text(f'{SIGNER} namespaces="{NAMESPACE}" {public}\n')
         arguments = ["-Y", "verify", "-n", NAMESPACE, "-I", SIGNER, "-f", str(signers), "-s", str(signature)]
-        ended = _run(arguments, path.read_bytes())
+        ended = _run(arguments, _read("PAGE", path))
     return "" if ended.returncode == 0 else f"it is not by this key, or the file has changed: {_last_line(ended)}"
 
 
@@ -70,7 +76,7 @@ def _public_key(path: Path) -> str:
 
 def _read(option: str, path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return regular_bytes(path)
     except OSError as error:
         raise SpecError(f"{option} {path}: {error.strerror or error}") from None
 

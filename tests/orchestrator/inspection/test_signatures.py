@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -67,6 +68,8 @@ def test_sshs_own_command_checks_the_signature_that_the_docs_name(
         (("sign", "absent.html", "--key", "auditor"), "FILE absent.html: No such file"),
         (("sign", "page.txt", "--key", "absent"), "--key absent: No such file"),
         (("sign", "page.txt", "--key", "page.txt"), "cannot be signed with page.txt"),
+        (("sign", "pipe", "--key", "auditor"), "FILE pipe: it is a device, a pipe or a socket"),
+        (("sign", "page.txt", "--key", "pipe"), "--key pipe: it is a device, a pipe or a socket"),
         (("verify", "--key", "auditor.pub"), "--key is given without a page"),
     ],
 )
@@ -74,6 +77,7 @@ def test_what_cannot_be_signed_or_checked_is_one_line(
     engram: Here, key: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     (engram.folder / "page.txt").write_text("a page")
+    os.mkfifo(engram.folder / "pipe")  # which nobody writes
     ended = engram.run(*arguments)
     assert ended.returncode in (1, 2)
     (line,) = ended.stderr.strip().splitlines()
