@@ -120,6 +120,12 @@ JobServer = Annotated[
         help="The cluster's job server: http://HOST:8265, Ray's dashboard.",
     ),
 ]
+SharedStore = Annotated[
+    str | None,
+    typer.Option(
+        "--store", metavar="PATH|URI", envvar="ENGRAM_STORE", help="A bucket, or a folder that every node sees."
+    ),
+]
 Wait = Annotated[bool, typer.Option("--wait", help="Show what it prints until it ends; exit with its code.")]
 
 
@@ -130,7 +136,7 @@ def submit(
     preset: Preset = None,
     sweep: Sweep = None,
     server: JobServer = None,
-    store: StoreOption = None,
+    store: SharedStore = None,
     wait: Wait = False,
     options: RunOptions = NO_OPTIONS,
     json: Json = False,
