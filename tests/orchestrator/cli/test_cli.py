@@ -30,9 +30,19 @@ def test_help_names_every_command_and_loads_nothing_heavy(shell: Shell) -> None:
     shell.env["PYTHONPROFILEIMPORTTIME"] = "1"
     said = shell("--help")
     headings = {
-        "Commands that run audits": ["ask", "list", "show", "plan", "run", "resume", "search", "probes"],
-        "Commands that look at runs": ["runs", "status", "results", "compare", "report", "ui", "explain"],
-        "Commands for the store and this machine": ["rerun", "verify", "doctor", "new"],
+        "Commands that run audits": ["ask", "list", "show", "plan", "run", "resume", "search", "submit", "probes"],
+        "Commands that look at runs": [
+            "runs",
+            "status",
+            "logs",
+            "cancel",
+            "results",
+            "compare",
+            "report",
+            "ui",
+            "explain",
+        ],
+        "Commands for the store and this machine": ["rerun", "verify", "sign", "gc", "doctor", "new"],
     }
     listed = {
         heading.rstrip(":"): [line.split()[0] for line in lines]
