@@ -301,7 +301,8 @@ class Lines:
         audit = self._audit()
         to = ["--address", self._of((*SERVERS, *ADDRESSES[:-1]))] if self._seldom(0.9) else []
         limits = ["--max-cost", self._of(NUMBERS), "--prices", self._of(PATHS)] if self._seldom(0.3) else []
-        return [audit, *self._preset(audit), *self._sets(audit), *self._how(), *to, *limits]
+        store = ["--store", "there"] if self._seldom(0.8) else []
+        return [audit, *self._preset(audit), *self._sets(audit), *self._how(), *to, *limits, *store]
 
     def _compare(self) -> list[str]:
         out = ["--out", self._of(("x.html", "x", "/dev/null/x.html", "~nobody-here/x.html", LONG + ".html"))]

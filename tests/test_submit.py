@@ -72,7 +72,7 @@ def test_a_submitted_run_is_cancelled_through_the_store(engram: Shell, server: d
     engram.until(log.exists)
     here = Here(tmp_path)
     here("cancel", "toys", "--store", "store")
-    engram.until(lambda: not list(tmp_path.glob("store/runs/*/ways/cancel.json")))
+    engram.until(lambda: not list(tmp_path.glob("store/runs/*/ways/cancel.txt")))
     engram.go()
     engram.until(lambda: here.json("status", "--store", "store")["state"] == "interrupted")
 
@@ -94,6 +94,13 @@ def test_what_cannot_be_handed_over_is_one_line(engram: Shell, server: dict[str,
         (("toys", "--address", "http://127.0.0.1:1"), 2, "which store? give --store"),
         (("toys", "--store", "s", "--address", "10.0.0.1:6379"), 1, "is no address of a job server"),
         (("toys", "--store", "s", "--address", "http://127.0.0.1:1"), 1, "cannot be used"),
+        (
+            ("toys", "--store", "s", "--address", "http://127.0.0.1:40123"),
+            1,
+            "cannot be used",
+        ),  # no answer of 401, but a port
+        (("toys", "--store", "s", "--address", "http://[::1"), 1, "is no address of a job server"),
+        (("toys", "--store", "s", "--address", "http://x:y"), 1, "is no address of a job server"),
         (("toys", "no=1", "--store", "s", "--address", "http://127.0.0.1:1"), 2, "no"),
     ],
 )

@@ -238,17 +238,11 @@ def explain(
 ) -> None:
     """Explain why a run or a result was or was not reused."""
     from orchestrator.cli import verdict
-    from orchestrator.inspection import explain, status
+    from orchestrator.inspection import explain
 
     with command_store(store) as opened:
-        try:
-            journal = status.find(opened, what)
-        except SpecError as error:
-            if "is the beginning of" in str(error):
-                raise
-            answer = explain.key(opened, explain.resolve_key(opened, what))
-        else:
-            answer = explain.run(journal, opened)
+        found = explain.find_run_or_key(opened, what)
+        answer = explain.key(opened, found) if isinstance(found, str) else explain.run(found, opened)
     if json:
         emit(answer)
     elif "tasks" in answer:

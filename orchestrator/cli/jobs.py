@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from orchestrator.inspection.logs import JobLog
 
 
-CARRIED = {"RAY_USAGE_STATS_ENABLED": "0"}  # the environment of a submission; the cluster has its own credentials
-
-
 def logs(
     what: Annotated[str | None, typer.Argument(metavar="[RUN|KEY]", help="A run, the newest one, or a job.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until the run has no driver.")] = False,
@@ -47,16 +44,13 @@ def logs(
     from orchestrator.inspection import explain, logs, status
 
     with command_store(store) as opened:
-        try:
-            journal = status.newest(opened) if what is None else status.find(opened, what)
-        except SpecError as error:
-            if what is None or "is the beginning of" in str(error):
-                raise
-            _show_job(logs.job_log(opened, explain.resolve_key(opened, what)), store, json)
+        found = status.newest(opened) if what is None else explain.find_run_or_key(opened, what)
+        if isinstance(found, str):
+            _show_job(logs.job_log(opened, found), store, json)
             return
-        lines = logs.run_lines(journal, opened, follow)
+        lines = logs.run_lines(found, opened, follow)
         if json:
-            emit({"run": journal.run, "lines": list(lines)})
+            emit({"run": found.run, "lines": list(lines)})
             return
         for line in lines:
             show(printable(line))
@@ -96,14 +90,14 @@ def cancel(run: Run, store: StoreOption = None, json: Json = False) -> None:
     """
     from orchestrator.inspection import status
     from orchestrator.run_folder.cancellation import request_cancellation
-    from orchestrator.run_folder.journal import now
+    from orchestrator.run_folder.other_runs import sweeps_with
 
     with command_store(store) as opened:
         journal = status.find(opened, run)
         seen = status.status(journal, opened)
         if seen.driver is None:
             raise EngramError(f"run {journal.run} has no driver: it is {seen.state}, and there is nothing to cancel")
-        seconds = request_cancellation(opened, journal.run, now())
+        seconds = request_cancellation(opened, journal.run, *sweeps_with(journal))
     if json:
         emit({"run": journal.run, "driver": seen.driver, "seconds": seconds})
         return
@@ -111,7 +105,7 @@ def cancel(run: Run, store: StoreOption = None, json: Json = False) -> None:
     say(f"how it goes: engram status {journal.run} --watch{store_option(store)}")
 
 
-JobServer = Annotated[
+ServerOption = Annotated[
     str | None,
     typer.Option(
         "--address",
@@ -135,7 +129,7 @@ def submit(
     fields: Fields = None,
     preset: Preset = None,
     sweep: Sweep = None,
-    server: JobServer = None,
+    server: ServerOption = None,
     store: SharedStore = None,
     wait: Wait = False,
     options: RunOptions = NO_OPTIONS,
@@ -146,31 +140,31 @@ def submit(
     The driver runs on the cluster, so this machine may go. The Python files of your own networks travel with it; data
     and the store must be reachable from every node. status, logs and cancel work from wherever the store is seen.
     """
-    from orchestrator.executors import submission
-    from orchestrator.spec.resolve import resolve_cells
+    from orchestrator.executors.submission import JobServer, factory_files
+    from orchestrator.spec.resolve import is_file, resolve_cells
 
     asked = command_line_spec(what, fields, preset, sweep, store, options)
     if server is None:
         raise SpecError("which cluster? give --address http://HOST:8265, or RAY_API_SERVER_ADDRESS")
     location = shared_location(asked.store)
-    files = submission.factory_files(cell.config for cell in resolve_cells(asked))
+    files = factory_files(cell.config for cell in resolve_cells(asked))
     if options.prices is not None:
         files["prices.yaml"] = path_of("--prices", options.prices)
         options = replace(options, prices="prices.yaml")
-    named = what
-    if (file := Path(what)).suffix in (".yaml", ".yml"):
-        named = file.name
-        files[named] = file
-    arguments = ["run", named, *(fields or ()), "--address", "auto", "--store", location]
+    if is_file(what):
+        files["audit.yaml"] = Path(what)
+        what = "audit.yaml"
+    arguments = ["run", what, *(fields or ()), "--address", "auto", "--store", location]
     arguments += [] if preset is None else ["--preset", preset]
     arguments += [word for each in sweep or () for word in ("--sweep", each)]
-    given = submission.submit(server, [*arguments, *options.words()], files, location, CARRIED)
+    cluster = JobServer(server)
+    name, state = cluster.submit([*arguments, *options.words()], files, location)
     if json:
-        emit({"submission": given.name, "address": server, "state": given.state, "store": location})
+        emit({"submission": name, "address": server, "state": state, "store": location})
     else:
-        show(f"{given.name} is {given.state.lower()} at {server}, with its results in {location}")
-        say(f"how it goes: engram status --watch --store {location}; what it prints: ray job logs {given.name}")
-    return submission.wait(server, given.name, say) if wait else 0
+        show(f"{name} is {state.lower()} at {server}, with its results in {location}")
+        say(f"how it goes: engram status --watch --store {location}; what it prints: ray job logs {name}")
+    return cluster.wait(name, say) if wait else 0
 
 
 def shared_location(store: str | None) -> str:

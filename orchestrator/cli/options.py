@@ -181,11 +181,10 @@ class RunOptions:
             if value is None or value == field.default:
                 continue
             name = "all" if field.name == "all_cells" else field.name.replace("_", "-")
-            words += (
-                [f"--{name}" if value is True else f"--no-{name}"]
-                if isinstance(value, bool)
-                else [f"--{name}", str(value)]
-            )
+            if isinstance(value, bool):
+                words.append(f"--{name}" if value else f"--no-{name}")
+            else:
+                words += [f"--{name}", str(value)]
         return words
 
 

@@ -52,10 +52,13 @@ class Executor(Protocol):
     def close(self) -> None: ...
 
 
-def open_executor(address: str | None, store: Store, gpus: GpusName = "auto", data: Sequence[Any] = ()) -> Executor:
+def open_executor(
+    address: str | None, store: Store, gpus: GpusName = "auto", data: Callable[[], Sequence[Any]] = tuple
+) -> Executor:
     """The executor for an address: `none` is this process, anything else Ray (None: a cluster on this machine).
 
-    Raises ClusterError unless every node of a cluster has the same code and versions, the store, and these pinned data.
+    Raises ClusterError unless every node of a cluster that was there before has the same code and versions, the store,
+    and the pinned `data`, which are asked for with such a cluster alone.
     """
     if address == "none":
         from orchestrator.executors.local import LocalExecutor

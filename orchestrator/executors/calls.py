@@ -14,7 +14,6 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +25,7 @@ from orchestrator.executors.printed import keep_printed
 from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store, WriteEffect, read_each
 from orchestrator.store.failure_log import FailureLog
-from orchestrator.store.provenance import commit, device, process, versions
+from orchestrator.store.provenance import commit, device, now, process, versions
 from tasks.contract.job import Function, marks
 from tasks.worker import checkpoints, compute_context
 from tasks.worker.checkpoints import Link
@@ -305,7 +304,7 @@ def _record(item: Item, made: Computation) -> dict[str, Any]:
         "config": plain(item.config),
         "inputs": list(item.inputs),
         "seconds": made.seconds,
-        "finished": _now(),
+        "finished": now(),
         "together": made.together,
         "worker": made.worker,
         "commit": commit(),
@@ -317,12 +316,7 @@ def _record(item: Item, made: Computation) -> dict[str, Any]:
 
 def _failure_log(text: str, made: Computation) -> FailureLog:
     where = device(made.notes.get("device"))["device"]
-    return FailureLog(text, worker=made.worker, time=_now(), device=where, together=made.together, **made.printed)
-
-
-def _now() -> str:
-    """The time, UTC, ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    return FailureLog(text, worker=made.worker, time=now(), device=where, together=made.together, **made.printed)
 
 
 def _let_go() -> None:

@@ -88,7 +88,7 @@ class RayExecutor:
         self._on_cpu = ray.remote(worker.entry(ROOT, environment | {"CUDA_VISIBLE_DEVICES": ""}, store, wanted))
         self._on_gpu = worker.entry(ROOT, environment, store, wanted)
 
-    def check_nodes(self, store: Store, data: Sequence[Any]) -> None:
+    def check_nodes(self, store: Store, data: Callable[[], Sequence[Any]]) -> None:
         """Raise ClusterError, in one line, unless every node of a cluster that was there before can do the run's work.
 
         Nodes that join later are asked for their code and versions by each of their workers.
@@ -96,7 +96,7 @@ class RayExecutor:
         if self._own or not self._joined:
             return
         names = {node.id: node.name for node in self._nodes() or () if node.computes}
-        nodes.check_nodes(names, store, data, lambda question: self._ask_nodes(question, list(names)))
+        nodes.check_nodes(names, store, data(), lambda question: self._ask_nodes(question, list(names)))
 
     def _ask_nodes(self, question: bytes, ids: Sequence[str]) -> dict[str, str]:
         """The answers of these nodes. One that went away meanwhile counts as well, one that is silent is left out."""

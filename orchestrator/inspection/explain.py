@@ -77,6 +77,16 @@ def resolve_key(store: Store, word: str) -> str:
     raise SpecError(f"{word!r} is neither a run nor a key in {store.location}; `engram runs` lists the runs")
 
 
+def find_run_or_key(store: Store, word: str) -> Journal | str:
+    """The run that is meant by this word, or else the one key with this prefix. SpecError for none or several."""
+    try:
+        return status.find(store, word)
+    except SpecError as error:
+        if "is the beginning of" in str(error):
+            raise
+    return resolve_key(store, word)
+
+
 def key(store: Store, name: str) -> dict[str, Any]:
     """Information on a key: its record if it is stored; otherwise why not, and the nearest stored key."""
     known = PlannedKeys(store)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.inspection import explain, status
 from orchestrator.quantities import format_count, format_duration
-from orchestrator.run_folder.journal import ENDS, Journal, MergedLog
+from orchestrator.run_folder.journal import ENDS, Journal
 from orchestrator.run_folder.progress import Event
-from orchestrator.store import Store, lease
+from orchestrator.store import Store
 from orchestrator.store.failure_log import FailureLog
 
 QUIET = ("stored", "ready", "step")  # events that are not lines of a log
@@ -44,21 +43,11 @@ def run_lines(journal: Journal, store: Store, follow: bool = False, seconds: flo
 
     With `follow` the lines go on as they come until no driver is left.
     """
-    runs = [journal.sibling(name) for name in journal.about().get("cells", [journal.run])]
-    log = MergedLog(runs)
     first = True
-    while True:
-        store.folder("runs")  # fetches what other machines have written meanwhile
-        driven = follow and any(lease.holder(run.folder) for run in (journal, *runs))
-        events = log.read(settled=not driven)
+    for events in status.read_events(journal, store, seconds if follow else None):
         starts = [at for at, event in enumerate(events) if event["event"] == "started"]
-        if first and starts:
-            events = events[starts[-1] :]
+        yield from _event_lines(events[starts[-1] :] if first and starts else events)
         first = first and not starts
-        yield from _event_lines(events)
-        if not driven:
-            return
-        time.sleep(seconds)
 
 
 def job_log(store: Store, key: str) -> JobLog:
@@ -66,7 +55,7 @@ def job_log(store: Store, key: str) -> JobLog:
     answer = explain.key(store, key)
     text = store.failure(key) if answer["state"] != "stored" else None
     failure = FailureLog.from_text(text or "")
-    events = [event for run in answer["runs"] for event in _events_of(status.find(store, run), key)]
+    events = [event for run in answer["runs"] for event in _events_of(Journal(store.folder("runs", run)), key)]
     return JobLog(
         key=key,
         task=answer.get("task", ""),

@@ -173,11 +173,7 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
         yield from _follow_search(journal, store, seconds)
         return
     runs = journal.parts()
-    log = MergedLog(runs)
-    while True:
-        store.folder("runs")  # fetches what other machines have written meanwhile
-        driven = any(lease.holder(run.folder) for run in runs)
-        events = log.read()
+    for events in read_events(journal, store, seconds):
         starts = [at for at, event in enumerate(events) if event["event"] == "started"]
         if starts:
             events = events[starts[-1] :]
@@ -185,7 +181,20 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
         for event in events:
             if event["event"] not in ("started", "stored"):
                 yield {name: value for name, value in event.items() if name != "kind"}  # they are planned by task
-        if not driven:
+
+
+def read_events(journal: Journal, store: Store, seconds: float | None) -> Iterator[list[Event]]:
+    """Yield the events of a run, or of the parts of a sweep or search together: those so far, then what is added.
+
+    They are read every `seconds` until none of these has a driver; once only for None.
+    """
+    runs = journal.parts()
+    log = MergedLog(runs)
+    while True:
+        store.folder("runs")  # fetches what other machines have written meanwhile
+        driven = seconds is not None and any(lease.holder(run.folder) for run in (journal, *runs))
+        yield log.read()
+        if seconds is None or not driven:
             return
         time.sleep(seconds)
 

@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 import getpass
-import json
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 
 from orchestrator.errors import StoreError
 from orchestrator.store import Store
 from orchestrator.store.lease import KEPT
 
-REQUEST = "cancel.json"
+REQUEST = "cancel.txt"  # who asked
 CANCELLED = "cancelled by"  # begins the reason that a request gives
 LOOK_SECONDS = 1.0  # between looks of a driver into a folder
 LOOK_SECONDS_REMOTE = 15.0  # into a bucket, where a look is a request
 
 
-def request_cancellation(store: Store, run: str, time: str) -> float:
-    """Ask the driver of a run, sweep or search to end it; return the seconds within which a living one looks."""
-    store.keep_run_file(run, REQUEST, json.dumps({"by": _requester(), "time": time}).encode())
+def request_cancellation(store: Store, *runs: str) -> float:
+    """Ask the driver of a run to end it, under each name that it may be driven by: its own, and those of its sweeps.
+
+    Returns the seconds within which a living driver looks.
+    """
+    for run in runs:
+        store.keep_run_file(run, REQUEST, _requester().encode(errors="replace"))
     return _seconds_between_looks(store)
 
 
 class Cancellation:
-    """Looks for requests to end these runs. Those from before a start do not count for it."""
+    """Looks for requests to end what is driven by this name: a run, sweep or search. Earlier ones do not count."""
 
-    def __init__(self, store: Store, runs: Iterable[str], monotonic: Callable[[], float]) -> None:
-        self._store = store
-        self._runs = tuple(runs)
+    def __init__(self, store: Store, run: str, monotonic: Callable[[], float]) -> None:
+        self._store, self._run = store, run
         self._monotonic = monotonic
         self._seconds = _seconds_between_looks(store)
+        self._take()
         self._looked = monotonic()
-        for run in self._runs:
-            self._take(run)
 
     def look(self) -> str | None:
         """The reason to end that a request gives, once; None if there is none, or if it is not yet time to look."""
@@ -42,16 +43,16 @@ class Cancellation:
         if now - self._looked < self._seconds:
             return None
         self._looked = now
-        requesters = [by for run in self._runs if (by := self._take(run)) is not None]
-        return f"{CANCELLED} {requesters[0]}" if requesters else None
+        requester = self._take()
+        return None if requester is None else f"{CANCELLED} {requester}"
 
-    def _take(self, run: str) -> str | None:
-        """Who asked to end the run; the request is taken out of the store."""
+    def _take(self) -> str | None:
+        """Who asked to end it; the request is taken out of the store."""
         with suppress(StoreError):  # looked for again, as long as the store cannot be read
-            data = self._store.read_run_file(run, REQUEST)
+            data = self._store.read_run_file(self._run, REQUEST)
             if data is not None:
-                self._store.remove(f"runs/{run}/{KEPT}/{REQUEST}")
-                return _requester_named(data)
+                self._store.remove(f"runs/{self._run}/{KEPT}/{REQUEST}")
+                return data.decode(errors="replace")
         return None
 
 
@@ -66,10 +67,3 @@ def _requester() -> str:
     except (KeyError, OSError):  # a container's user without a name
         user = "somebody"
     return f"{user}@{socket.gethostname()}"
-
-
-def _requester_named(data: bytes) -> str:
-    try:
-        return str(json.loads(data)["by"])
-    except (ValueError, TypeError, KeyError):
-        return "a request that cannot be read"

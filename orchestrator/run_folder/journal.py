@@ -17,7 +17,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from orchestrator.spec.fields import coerce
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Spec
 from orchestrator.store import atomic_write
-from orchestrator.store.provenance import commit, versions
+from orchestrator.store.provenance import commit, now, versions
 
 Disclose = Callable[[Path, dict[str, Any]], dict[str, Any]]
 STARTED = b'"event": "started"'  # in a line of the log; inside a text its quotes would be escaped
@@ -212,11 +211,6 @@ def _events(lines: bytes) -> list[dict[str, Any]]:
             if run_files.is_event(event):
                 events.append(event)
     return events
-
-
-def now() -> str:
-    """The time, UTC, ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,14 @@ from orchestrator.store.holder import Holder
 
 RUNS = 20  # the newest runs that are read
 SAMPLES = 200  # of one group in one run
+
+
+def sweeps_with(cell: Journal) -> Iterator[str]:
+    """The sweeps of which a run is a cell."""
+    for folder in sorted(cell.folder.parent.glob("*-sweep-*")):
+        with suppress(StoreError):
+            if cell.run in Journal(folder).about().get("cells", ()):
+                yield folder.name
 
 
 def write_timings(folder: Path, seconds: Mapping[str, Iterable[float]]) -> None:

@@ -7,10 +7,11 @@ continues it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from orchestrator.errors import Absent, Damaged, Held, SpecError, StoreError
 from orchestrator.executors import Executor, open_executor
@@ -136,7 +137,7 @@ def _run(
 
         name = sweep.run if sweep else names[0]
         session = Session(name, parts, store, observe, held=lambda: lost_run() is None, search=search)
-        cancellation = Cancellation(store, names if sweep is None else (sweep.run, *names), clock.monotonic)
+        cancellation = Cancellation(store, name, clock.monotonic)
         neighbours = ConcurrentRuns(runs, names, leases.since, now, clock.monotonic)
         seconds = other_runs.mean_seconds(runs)
 
@@ -144,9 +145,12 @@ def _run(
             if execution.address != "none":
                 local = execution.address in (None, "local")
                 session.step("starting Ray" if local else "connecting to Ray and checking its nodes")
-            missing = session.plan.missing(session.stored_keys())
-            data = pinned_data(session.plan.jobs[key].config for key in missing)
-            executor = open_executor(execution.address, store, execution.gpus, data)
+
+            def needed_data() -> list[Any]:
+                missing = session.plan.missing(session.stored_keys())
+                return pinned_data(session.plan.jobs[key].config for key in missing)
+
+            executor = open_executor(execution.address, store, execution.gpus, needed_data)
             session.ready(executor.slots)
             return executor
 
@@ -164,7 +168,7 @@ def _run(
             stop,
             together=execution.together,
             way=execution.way,
-            runs=(sweep.run, *names) if sweep else (names[0], *_sweeps(runs, names[0])),
+            runs=(sweep.run, *names) if sweep else (names[0], *other_runs.sweeps_with(parts[0].journal)),
             fail_fast=execution.fail_fast,
             deadline=None if execution.stop_after is None else clock.monotonic() + execution.stop_after,
             budget=Budget(execution),
@@ -201,14 +205,6 @@ def _run(
                 driver.progress.seconds[other_runs.startup_group(execution.address)].append(driver.progress.around)
             report = _conclude(driver, session, sweep.run if sweep else None, sound)
             return finalise.finish_run(report, session, execution, delivery, stop)
-
-
-def _sweeps(runs: Path, cell: str) -> Iterator[str]:
-    """The sweeps of which a run is a cell."""
-    for folder in sorted(runs.glob("*-sweep-*")):
-        with suppress(StoreError):
-            if cell in Journal(folder).about().get("cells", ()):
-                yield folder.name
 
 
 def _drive_to_end(driver: Driver, session: Session, tolerate: int) -> set[str] | None:

@@ -13,10 +13,10 @@ from orchestrator.errors import StoreError, Unwritable
 from orchestrator.planning.plan import Plan
 from orchestrator.pricing.price import prices_by_group
 from orchestrator.run_folder import other_runs, tables
-from orchestrator.run_folder.journal import Journal, now
+from orchestrator.run_folder.journal import Journal
 from orchestrator.scheduling.driver import Event, Observer
 from orchestrator.store import Store
-from orchestrator.store.provenance import process
+from orchestrator.store.provenance import now, process
 from tasks.contract.job import Job, marks
 
 PUBLISH_SECONDS = 5.0  # between updates of the Parquet parts

@@ -179,7 +179,7 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
         until = None if search.settings.budget is None else time.monotonic() + search.settings.budget
         with connect(execution.address or "local"):  # which the search and the runs in this process share
             try:
-                cancellation = Cancellation(store, [search.name], time.monotonic)
+                cancellation = Cancellation(store, search.name, time.monotonic)
                 left = _run_trials(tuning.run_tuner, evaluation, there, store, until, cancellation, tell, observe)
                 if not left:
                     left = _audit_again(evaluation, there, store, tell, observe)

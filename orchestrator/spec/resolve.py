@@ -51,9 +51,14 @@ class LeftOut:
     problem: str
 
 
+def is_file(source: str) -> bool:
+    """Whether this names a YAML file, and not an audit."""
+    return Path(source).suffix in (".yaml", ".yml") or "/" in source
+
+
 def read_spec(source: str, flags: Spec) -> Spec:
     """The specification from an audit's name or a YAML file, overridden by the flags of the command line."""
-    if Path(source).suffix in (".yaml", ".yml") or "/" in source:
+    if is_file(source):
         from orchestrator.spec.spec_file import read
 
         return read(Path(source)).override_with(flags)

@@ -9,11 +9,17 @@ import platform
 import socket
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 PACKAGES = ("engram-audit", "numpy", "scipy", "pyarrow", "torch", "ray")
+
+
+def now() -> str:
+    """The time, UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def process() -> str:

@@ -96,7 +96,7 @@ def test_a_run_is_cancelled_from_another_process_and_continued(engram: Shell, tm
     if address == "none":  # the driver computes by itself, and looks when a call has ended, a while after its last look
         time.sleep(LOOK_SECONDS)
     else:
-        engram.until(lambda: not list(tmp_path.glob("engram-store/runs/*/ways/cancel.json")), run)
+        engram.until(lambda: not list(tmp_path.glob("engram-store/runs/*/ways/cancel.txt")), run)
     engram.go()
     said = run.communicate(timeout=120)[1]
     assert 130 == run.returncode, said
@@ -106,9 +106,24 @@ def test_a_run_is_cancelled_from_another_process_and_continued(engram: Shell, tm
     assert 8 == len({*(tmp_path / "computed.log").read_text().split()})
 
 
+def test_who_cancels_a_cell_ends_the_sweep_that_drives_it(engram: Shell, tmp_path: Path) -> None:
+    fields = ("parts=2", "trouble=wait", "at=1", f"folder={tmp_path}", "--sweep", "label=a,b")
+    run = engram.start("run", "toys", "--address", "none", "--together", "1", *fields)
+    engram.await_begun(1, run)
+    here = Here(tmp_path)
+    (sweep,) = (each.name for each in tmp_path.glob("engram-store/runs/toys-sweep-*"))
+    cell = next(each["run"] for each in here.json("runs")["runs"] if each["run"] != sweep)
+    here("cancel", cell)
+    time.sleep(LOOK_SECONDS)
+    engram.go()
+    said = run.communicate(timeout=120)[1]
+    assert 130 == run.returncode, said
+    assert "interrupted: cancelled by " in said
+
+
 def test_a_request_from_before_a_start_does_not_end_it(here: Here) -> None:
     ended = here.json("run", "toys", "--address", "none", "parts=2")
-    request_cancellation(open_store(str(here.folder / "engram-store"), create=False), ended["run"], "now")
+    request_cancellation(open_store(str(here.folder / "engram-store"), create=False), ended["run"])
     for path in here.results():
         path.unlink()
     again = here.json("run", "toys", "--address", "none", "parts=2")

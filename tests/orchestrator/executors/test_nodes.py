@@ -103,7 +103,7 @@ def test_the_pinned_data_of_configs_are_named_once() -> None:
 
 @pytest.mark.slow
 def test_the_nodes_of_a_real_cluster_are_asked(ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    open_executor(ray_cluster.address, store, data=(DIGITS,)).close()
+    open_executor(ray_cluster.address, store, data=lambda: (DIGITS,)).close()
     assert set() == store.states()
     monkeypatch.setattr(nodes, "identity", lambda: {"engram's source": "another"})
     with pytest.raises(ClusterError, match=r"node .* has other code: engram's source \w{12} \(here another\)"):

@@ -19,9 +19,10 @@ import toys
 from orchestrator.errors import StoreError
 from orchestrator.planning.plan import Plan
 from orchestrator.run_folder import other_runs, run_files
-from orchestrator.run_folder.journal import Journal, MergedLog, cell_description, now, sweep_description
+from orchestrator.run_folder.journal import Journal, MergedLog, cell_description, sweep_description
 from orchestrator.spec.resolve import Cell, pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
+from orchestrator.store.provenance import now
 from tests.support.shell import Here
 
 RUN = ("run", "toys", "--address", "none", "parts=2")

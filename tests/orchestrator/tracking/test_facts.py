@@ -14,10 +14,11 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.inspection.disclosure import Disclosure
-from orchestrator.run_folder.journal import Journal, MergedLog, now
+from orchestrator.run_folder.journal import Journal, MergedLog
 from orchestrator.spec.config_parts import plain
 from orchestrator.spec.specification import absolute_uri
 from orchestrator.store import open_store
+from orchestrator.store.provenance import now
 from orchestrator.tracking import artifacts, facts
 from orchestrator.tracking.facts import Input, Point, ProgressLog
 from orchestrator.tracking.tracking_store import Target, run_list
