@@ -63,12 +63,12 @@ def _show_job(seen: JobLog, store: str | None, json: bool) -> None:
         return
     seeds = ", ".join(f"{path}={seed}" for path, seed in seen.seeds.items())
     group = f", in a call of {format_count(seen.together, 'job')}" if seen.together > 1 else ""
-    computed = f"by {seen.worker} on {seen.device}, {seen.time[:19].replace('T', ' ')}{group}" if seen.worker else ""
+    ran = f"by {seen.worker} on {seen.device}, {seen.time[:19].replace('T', ' ')}{group}" if seen.worker else ""
     facts = {
         "job": f"{seen.task} {seen.key}".strip(),
         "state": seen.state,
         "runs": ", ".join(seen.runs),
-        "computed": computed,
+        "ran": ran,
         "seed": seeds,
         "alone": again,
     }

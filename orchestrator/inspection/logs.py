@@ -46,7 +46,7 @@ def run_lines(journal: Journal, store: Store, follow: bool = False, seconds: flo
     first = True
     for events in status.read_events(journal, store, seconds if follow else None):
         starts = [at for at, event in enumerate(events) if event["event"] == "started"]
-        yield from _event_lines(events[starts[-1] :] if first and starts else events)
+        yield from _event_lines(events[starts[-1] :] if first and starts else events, of_run=True)
         first = first and not starts
 
 
@@ -68,7 +68,7 @@ def job_log(store: Store, key: str) -> JobLog:
         seeds=_seeds(answer.get("config")),
         traceback=failure.traceback,
         printed={name: text for name, text in (("stdout", failure.stdout), ("stderr", failure.stderr)) if text},
-        lines=tuple(_event_lines(sorted(events, key=lambda event: str(event["time"])))),
+        lines=tuple(_event_lines(sorted(events, key=lambda event: str(event["time"])), of_run=False)),
     )
 
 
@@ -91,10 +91,12 @@ def _seeds(config: Any, path: str = "") -> dict[str, int]:
     return found
 
 
-def _event_lines(events: Iterable[Event]) -> Iterator[str]:
+def _event_lines(events: Iterable[Event], of_run: bool) -> Iterator[str]:
     for event in events:
         if event["event"] not in QUIET:
-            yield f"{str(event['time'])[:19].replace('T', ' ')}  {_describe(event)}"
+            logged = "error" in event and "key" in event  # where the log of a run points to that of the job
+            more = f"; engram logs {event['key'][:12]}" if logged and of_run else ""
+            yield f"{str(event['time'])[:19].replace('T', ' ')}  {_describe(event)}{more}"
 
 
 def _describe(event: Event) -> str:
@@ -108,7 +110,7 @@ def _describe(event: Event) -> str:
         case "done":
             return f"done: {job} in {format_duration(event['seconds'])} by {event['worker']}"
         case "failed" if job:
-            return f"failed: {job}: {event.get('error', '')}; engram logs {event['key'][:12]}"
+            return f"failed: {job}: {event.get('error', '')}"
         case "missing":
             return f"inputs missing: {job}: {', '.join(key[:12] for key in event['inputs'])}"
         case "told":

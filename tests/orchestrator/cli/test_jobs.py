@@ -47,6 +47,7 @@ def test_a_failed_job_is_told_with_what_it_printed_and_how_to_run_it_alone(engra
     assert "T" in seen["time"]
     told = here("logs", key).stdout
     assert f"engram rerun {key} --pdb" in told
+    assert "engram logs" not in told  # which it is
     assert all(f"--- {name}\n" in told for name in ("traceback", "stdout", "stderr"))
     again = seen["rerun"].split()[1:-1]
     assert "part 1 cannot be had" in here(*again, code=1).stderr
