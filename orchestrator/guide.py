@@ -122,6 +122,8 @@ def has_secret(guide: Guide, answers: Mapping[str, str]) -> bool:
 
 def _commands(guide: Guide, answers: Mapping[str, str], file: str) -> Iterator[str]:
     if waits_for_table(guide, answers):
+        if guide.situation.secret:
+            yield f"engram probes {file} --commit    # first, where the owner need not trust you with the draw"
         yield f"engram probes {file} --out probes"
         yield f"engram run {file} {guide.situation.table}=..."
     else:

@@ -94,7 +94,17 @@ ShowImages = Annotated[
         show_default=False,
     ),
 ]
-ProbesFolder = Annotated[str, typer.Option("--out", metavar="FOLDER", help="The folder to write.", show_default=False)]
+ProbesFolder = Annotated[
+    str | None, typer.Option("--out", metavar="FOLDER", help="The folder to write.", show_default=False)
+]
+Commit = Annotated[
+    bool, typer.Option("--commit", help="Write nothing; show the commitment to the draw, which is given away first.")
+]
+Nonce = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="What the other party named once it had the commitment.", show_default=False),
+]
+NonceBy = Annotated[str | None, typer.Option(metavar="WHO", help="Who named the nonce.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")]
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import ExitStack
 
 from orchestrator.cli.options import (
     BUDGET,
     NO_OPTIONS,
     AuditOrFile,
+    Commit,
     Fields,
     Json,
+    Nonce,
+    NonceBy,
     OptionalRun,
     Preset,
     ProbesFolder,
@@ -145,9 +149,12 @@ def resume(
 
 def probes(
     what: AuditOrFile,
-    out: ProbesFolder,
+    out: ProbesFolder = None,
     fields: Fields = None,
     preset: Preset = None,
+    commit: Commit = False,
+    nonce: Nonce = None,
+    nonce_by: NonceBy = None,
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
@@ -156,11 +163,28 @@ def probes(
     Nothing is trained. README.txt in the folder says how the model's outputs are returned. Beside it FOLDER-key.csv
     says what each picture or question is: keep it until you have them. Of forgetting, FOLDER-split.csv says which
     pictures are D_Q and which are held back.
+
+    Where the owner shall not have to trust you with the draw: give away what --commit shows, let the owner name a nonce
+    of 16 characters or more that nobody could foresee, and write the folder with --nonce.
     """
-    from orchestrator.inspection.probes import hand_out
+    from orchestrator.inspection.probes import bind_draw, commit_draw, hand_out
     from orchestrator.quantities import format_count
 
-    written = hand_out(command_line_spec(what, fields, preset, store=store), path_of("--out", out))
+    asked, named = command_line_spec(what, fields, preset, store=store), list[str]()
+    if nonce is not None:
+        asked, named = bind_draw(asked, nonce, nonce_by)
+    elif nonce_by is not None:
+        raise SpecError("--nonce-by is given without --nonce; it must be who named the nonce")
+    if commit:
+        commitment = commit_draw(asked)
+        if json:
+            emit({"commitment": commitment})
+        else:
+            show(commitment)
+        return
+    if out is None:
+        raise SpecError("--out is missing; it must be the folder to write, or --commit given, which writes none")
+    written = hand_out(asked, path_of("--out", out)) | ({"settings": named} if named else {})
     if json:
         emit(written)
         return
@@ -173,6 +197,8 @@ def probes(
         show(f"what each {noun} is (for yourself alone): {written['key']}")
     if "commitment" in written:
         show(f"its SHA-256, which README.txt tells the owner: {written['commitment']}")
+    if named:
+        show(f"run the audit with: {' '.join(map(shlex.quote, named))}")
     if "split" in written:
         show(f"which may be given, and which not (for yourself alone): {written['split']}")
     if "warning" in written:

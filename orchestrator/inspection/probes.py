@@ -21,8 +21,10 @@ from orchestrator.spec.config_parts import differing_paths, plain
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from orchestrator.store import DEFAULT_STORE, is_there, open_store
+from tasks.contract.audit import Handout
 from tasks.datasets.dataset import DatasetError
 from tasks.external.blinding import write_private
+from tasks.external.bound_draw import Draw
 
 
 def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
@@ -35,22 +37,14 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
     Raises SpecError for an audit without probes, and if the specification has more than one config; EngramError if
     data is missing or the folder cannot be written. A store is only read for known digests of data sets.
     """
-    audit = find(asked.audit).audit
-    handout = audit.handout
-    if handout is None:
-        raise SpecError(f"{asked.audit} has no pictures to hand out: it asks no model about any")
-    cells = resolve_cells(asked)
-    if len(cells) > 1:
-        fields = ", ".join(differing_paths([plain(cell.config) for cell in cells]))
-        raise SpecError(f"that is {len(cells)} cells; say whose pictures are meant: they differ in {fields}")
-    place = asked.store or DEFAULT_STORE
-    known = open_store(place, create=False).digests() if is_there(place) else {}
-    (cell,) = pin_cells([replace(cells[0], config=handout.config(cells[0].config))], known)
+    handout = _handout(asked)
+    config = _pin_config(asked, handout)
     try:
-        sets = list(handout.probes(cell.config))
-        held = None if handout.split is None else handout.split(cell.config)
+        sets = list(handout.probes(config))
+        held = None if handout.split is None else handout.split(config)
         beside = {} if held is None else held.files_beside(folder)
-        what, written = _write_probes(folder, sets, "" if held is None or held.warning else held.commitment)
+        draw = None if handout.draw is None else handout.draw(config)
+        what, written = _write_probes(folder, sets, "" if held is None or held.warning else held.commitment, draw)
         write_private(beside)
     except DatasetError as error:  # data that has gone since it was pinned; a folder that holds something else
         raise EngramError(str(error)) from None
@@ -66,7 +60,52 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
     return done
 
 
-def _write_probes(folder: Path, sets: list[tuple[str, Any]], commitment: str) -> tuple[str, pa.Table]:
+def commit_draw(asked: Spec) -> str:
+    """The commitment to what is drawn from and to the secret, which is given away before anybody names a nonce.
+
+    Raises SpecError for an audit that draws nothing between two parties, and without a secret; what `hand_out` raises.
+    """
+    handout = _handout(asked)
+    if handout.draw is None:
+        raise SpecError(f"{asked.audit} draws nothing by a secret, so there is nothing to commit to")
+    draw = handout.draw(_pin_config(asked, handout))
+    if not draw.secret:
+        raise SpecError(f"{handout.secret} is empty; it must be given, as {handout.secret}=$(openssl rand -hex 16)")
+    return draw.commitment
+
+
+def bind_draw(asked: Spec, nonce: str, nonce_by: str | None) -> tuple[Spec, list[str]]:
+    """The specification with a nonce, and the settings by which a run has it, too. SpecError where nothing is drawn."""
+    handout = _handout(asked)
+    if handout.draw is None:
+        raise SpecError(f"{asked.audit} draws nothing by a secret, so it takes no nonce")
+    beside = handout.secret.removesuffix("secret")
+    named = {f"{beside}nonce": nonce} | ({f"{beside}nonce_by": nonce_by} if nonce_by else {})
+    return asked.override_with(Spec(asked.audit, set=named)), [f"{name}={value}" for name, value in named.items()]
+
+
+def _handout(asked: Spec) -> Handout:
+    handout = find(asked.audit).audit.handout
+    if handout is None:
+        raise SpecError(f"{asked.audit} has no pictures to hand out: it asks no model about any")
+    return handout
+
+
+def _pin_config(asked: Spec, handout: Handout) -> Any:
+    """The config of what is handed out, its data by their digests; SpecError where there are several."""
+    cells = resolve_cells(asked)
+    if len(cells) > 1:
+        fields = ", ".join(differing_paths([plain(cell.config) for cell in cells]))
+        raise SpecError(f"that is {len(cells)} cells; say whose pictures are meant: they differ in {fields}")
+    place = asked.store or DEFAULT_STORE
+    known = open_store(place, create=False).digests() if is_there(place) else {}
+    (cell,) = pin_cells([replace(cells[0], config=handout.config(cells[0].config))], known)
+    return cell.config
+
+
+def _write_probes(
+    folder: Path, sets: list[tuple[str, Any]], commitment: str, draw: Draw | None
+) -> tuple[str, pa.Table]:
     """The kind of the probes, `images`, `records` or `questions`, and the table that lists them."""
     from tasks.datasets.records import Records
     from tasks.external.handout import ToEmbed, write_pictures, write_to_embed
@@ -74,11 +113,11 @@ def _write_probes(folder: Path, sets: list[tuple[str, Any]], commitment: str) ->
     from tasks.question_answering.question_sets import ProbeQuestions
 
     types: dict[type, tuple[str, Callable[[Path, list[tuple[str, Any]]], pa.Table]]] = {
-        Records: ("records", partial(write_records, commitment=commitment)),
-        ProbeQuestions: ("questions", partial(write_questions, commitment=commitment)),
+        Records: ("records", partial(write_records, commitment=commitment, draw=draw)),
+        ProbeQuestions: ("questions", partial(write_questions, commitment=commitment, draw=draw)),
         ToEmbed: ("images", write_to_embed),
     }
-    images = ("images", partial(write_pictures, commitment=commitment))
+    images = ("images", partial(write_pictures, commitment=commitment, draw=draw))
     kinds = {next((types[of] for of in types if isinstance(held, of)), images) for _, held in sets}
     if len(kinds) > 1:
         names = sorted({kind for kind, _ in kinds})

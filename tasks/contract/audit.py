@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
     from tasks.datasets.records import Records
     from tasks.external.blinding import Split
+    from tasks.external.bound_draw import Draw
     from tasks.external.handout import ToEmbed
     from tasks.question_answering.question_sets import ProbeQuestions
 
@@ -57,12 +58,15 @@ class Handout:
     `probes(config)` yields the sets as (name of the set, images) or, for all sets, (name, records), (name, questions)
     or (name, images to embed). `config(config)` hands out the same sets and names nothing that they do not need, such
     as a model that is trained later. `split(config)` says which of these images are which, for the auditor alone,
-    before anything is given; None where all are of one kind.
+    before anything is given; None where all are of one kind. `draw(config)` is what chance decides by which pictures
+    matter, and `secret` the field of the config that keeps it from the owner; beside it stand `nonce` and `nonce_by`.
     """
 
     probes: Callable[[Any], Iterator[tuple[str, Pixels | Records | ProbeQuestions | ToEmbed]]]
     config: Callable[[Any], Any] = lambda config: config
     split: Callable[[Any], Split | None] | None = None
+    draw: Callable[[Any], Draw] | None = None
+    secret: str = ""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ TOGETHER = "pictures"  # the set's name
 REPEATED = 0.1  # of what is handed out is there twice
 DIGITS = 8  # of a digest
 SAME = 0.01  # of the log-odds: in single precision devices differ in the last digits of a logit, in half by more
-LEAST_SECRET = 16  # characters; of hexadecimal digits these are 64 bits
 
 Floats = NDArray[np.float64]
 
@@ -80,26 +79,9 @@ def blind_images(
     return HandedOut(name, chance.permutation(np.concatenate([np.arange(count), twice])), id_of)
 
 
-def check_secret(secret: str) -> None:
-    """ValueError where a secret is given that could be guessed."""
-    if 0 < len(secret) < LEAST_SECRET:
-        raise ValueError(
-            f"secret has {len(secret)} characters; it must have at least {LEAST_SECRET}, which nobody can "
-            "guess: $(openssl rand -hex 16)"
-        )
-
-
 def withheld(secret: str) -> str:
     """What a page says of a secret."""
     return f"secret of {len(secret)} characters"
-
-
-def derive_secret_seed(seed: int, name: str, secret: str) -> int:
-    """The seed of what an owner must not know: of a run's seed and the secret, which a SHA-256 does not give back.
-
-    That of the run's seed alone where there is no secret.
-    """
-    return seeds.derive(seed, name, *([secret] if secret else []))
 
 
 def different(first: tuple[Floats, Floats], second: tuple[Floats, Floats], printed: float) -> NDArray[np.bool_]:

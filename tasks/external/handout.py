@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Pixels
+from tasks.external.bound_draw import Draw
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 IMAGES, README, ASIDE = "images.csv", "README.txt", ".part"
@@ -66,6 +67,13 @@ is its SHA-256. When we have your answers we can send you the list, and you can 
 
     {commitment}
 
+{draw}"""
+BOUND = """\
+Neither of us chose what is drawn here: it follows from the commitment that you had from us before you knew any more,
+and from the nonce that was named after it, {nonce}.
+
+    {commitment}
+
 """
 SCRIPT = """\
 import csv, torch
@@ -83,7 +91,9 @@ with open("images.csv") as listed, open("outputs.csv", "w", newline="") as file,
 """
 
 
-def write_pictures(folder: Path, sets: Iterable[tuple[str, Pixels]], commitment: str = "") -> pa.Table:
+def write_pictures(
+    folder: Path, sets: Iterable[tuple[str, Pixels]], commitment: str = "", draw: Draw | None = None
+) -> pa.Table:
     """Write the pictures, list and README to a folder; return the list (image, set, row), whose ids the answers name.
 
     Each set has a name and images (n, h, w, 1 or 3). `commitment` is the SHA-256 of the list that says what each
@@ -93,7 +103,7 @@ def write_pictures(folder: Path, sets: Iterable[tuple[str, Pixels]], commitment:
     given = list(sets)
     rows = _rows(given)
     held = [(image, png(pixels)) for (image, _, _), pixels in zip(rows, _images(given), strict=True)]
-    text = TEXT.format(example=rows[0][0], script=indent_script(SCRIPT), promise=promise("pictures", commitment))
+    text = TEXT.format(example=rows[0][0], script=indent_script(SCRIPT), promise=promise("pictures", commitment, draw))
     held.append((README, text.encode()))
     held.append((IMAGES, "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows]).encode()))
     write_all(folder, held)
@@ -111,9 +121,12 @@ def read_list(folder: Path) -> pa.Table:
     return csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=types)).cast(SCHEMA)
 
 
-def promise(what: str, commitment: str) -> str:
-    """What an owner is promised of `what` is handed out; empty where there is no commitment."""
-    return PROMISE.format(what=what, commitment=commitment) if commitment else ""
+def promise(what: str, commitment: str, draw: Draw | None = None) -> str:
+    """What an owner is promised of `what` is handed out, by a bound draw or another; empty without a commitment."""
+    if not commitment:
+        return ""
+    bound = BOUND.format(nonce=draw.nonce, commitment=draw.commitment) if draw is not None and draw.nonce else ""
+    return PROMISE.format(what=what, commitment=commitment, draw=bound)
 
 
 def image_of(name: str, row: int) -> str:

@@ -23,6 +23,7 @@ from tasks.datasets.dataset import DatasetError
 from tasks.datasets.questions.question import records_of
 from tasks.datasets.questions.question_files import write_drop, write_squad
 from tasks.datasets.records import ID, Records
+from tasks.external.bound_draw import Draw
 from tasks.external.handout import README, check_names, promise, write_all
 from tasks.question_answering.question_sets import Form, ProbeQuestions
 
@@ -47,7 +48,9 @@ be in any order, but there has to be one for every record: records.csv lists all
 {promise}"""
 
 
-def write_records(folder: Path, sets: Iterable[tuple[str, Records]], commitment: str = "") -> pa.Table:
+def write_records(
+    folder: Path, sets: Iterable[tuple[str, Records]], commitment: str = "", draw: Draw | None = None
+) -> pa.Table:
     """Write the records, list and README to a folder; return the list (id, set, row), whose ids differ across all sets.
 
     `commitment` is the SHA-256 of the list that says what each record is, where the owner is told it. The bytes depend
@@ -67,7 +70,7 @@ def write_records(folder: Path, sets: Iterable[tuple[str, Records]], commitment:
         sets_of[id_] = name
     held = [(f"{name}{RECORD_SUFFIX}", record_lines(records)) for name, records in given]
     files = ", ".join(name for name, _ in held)
-    promised = promise("records", commitment)
+    promised = promise("records", commitment, draw)
     text = RECORD_TEXT.format(files=files, count=len(rows), promise=f"\n{promised.rstrip()}\n" if promised else "")
     held.append((README, text.encode()))
     held.append((RECORDS, write_csv(rows)))
@@ -131,7 +134,9 @@ There has to be an entry for every question, in whatever order; an empty text wh
 {promise}"""
 
 
-def write_questions(folder: Path, sets: Iterable[tuple[str, ProbeQuestions]], commitment: str = "") -> pa.Table:
+def write_questions(
+    folder: Path, sets: Iterable[tuple[str, ProbeQuestions]], commitment: str = "", draw: Draw | None = None
+) -> pa.Table:
     """Write the questions, list and README to a folder; return the list (id, set, row). No gold answer is in any file.
 
     `commitment` is the SHA-256 of the list that says what each question is, where the owner is told it. The bytes
@@ -146,7 +151,7 @@ def write_questions(folder: Path, sets: Iterable[tuple[str, ProbeQuestions]], co
     (form,) = {asked.form for _, asked in given}
     rows = [(each.id, name, row) for name, asked in given for row, each in enumerate(asked.questions)]
     files = {f"{FOLDER}/{name}{SUFFIX[form]}": CONTENT[form](asked) for name, asked in given}
-    promised = promise("questions", commitment)
+    promised = promise("questions", commitment, draw)
     about = QUESTION_TEXT.format(
         folder=FOLDER,
         files=indent_names(files),

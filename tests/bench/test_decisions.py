@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import cheating_owners, demonstrations, density_decisions, held_shares, unlearning_methods
+from bench import cheating_owners, chosen_draws, demonstrations, density_decisions, held_shares, unlearning_methods
 from bench.cheating_owners import CHEATS, OWNERS, Desk
 from bench.demonstrations import Outcome
 from bench.density_decisions import Case
@@ -182,3 +182,13 @@ def test_every_target_is_judged_alone_and_counted_once() -> None:
     assert all(set(cheating_owners.ANSWERS) == row.answers.keys() for row in rows)
     # A temperature changes no rank: the same limits, but for what six decimals tie.
     assert found[3].high == pytest.approx(found[4].high, abs=0.05)
+
+
+def test_owners_accused_by_chosen_and_by_bound_draws_are_counted() -> None:
+    given = chosen_draws.size(tiny=True, seed=3)
+    found = list(chosen_draws.counts(given))
+    assert [(tries, is_bound) for tries in given.tries for is_bound in (False, True)] == [
+        (of.tries, of.is_bound) for of in found
+    ]
+    assert all(given.draws == of.share.n and 0 <= (of.share.value or 0) <= 1 for of in found)
+    assert "| 5 |" in chosen_draws.markdown(given, found)

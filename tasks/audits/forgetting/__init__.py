@@ -49,6 +49,7 @@ from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 from tasks.datasets.images import Pixels
 from tasks.external.blinding import Split
+from tasks.external.bound_draw import Draw
 
 __all__ = ["AUDIT", "PRESETS", "Forgetting", "Target", "plan", "probes", "split", "tiny"]
 
@@ -80,6 +81,10 @@ def split(config: Forgetting) -> Split | None:
     return Split(key_table(config.probes), split_table(config.probes), guessable)
 
 
+def draw(config: Forgetting) -> Draw:
+    return config.query.draw(config.seed)
+
+
 def subject(config: Forgetting) -> str:
     return f"{config.query.data.name} forgotten"
 
@@ -101,5 +106,5 @@ AUDIT = Audit(
         symbols=SYMBOLS,
         subject=subject,
     ),
-    handout=Handout(probes, split=split),
+    handout=Handout(probes, split=split, draw=draw, secret="query.secret"),
 )

@@ -154,6 +154,11 @@ class Forgetting(Ranged):
         return self.query.query_part(self.seed)
 
     @property
+    def is_between_parties(self) -> bool:
+        """Whether somebody else's model is judged by what is drawn here."""
+        return self.given.is_given and self.query.is_controlled
+
+    @property
     def probes(self) -> ProbeSet:
         """D_Q and the control set, which every model is asked about."""
         return ProbeSet(self.query_part, self.query.control, self.query.derive_seed(self.seed, "handed out"))

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.catalog import files, load
 from tasks.datasets.dataset import Dataset
@@ -18,11 +19,10 @@ from tasks.external.blinding import (
     SPLIT_SCHEMA,
     HandedOut,
     blind_images,
-    check_secret,
-    derive_secret_seed,
     key_of,
     withheld,
 )
+from tasks.external.bound_draw import OTHER_PARTY, Draw, check_secret, derive_secret_seed
 from tasks.worker.files import WITHHELD
 
 if TYPE_CHECKING:
@@ -57,14 +57,20 @@ class QuerySet(Ranged):
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld})
     """Text that nobody can guess, which says together with `seed` what is held back and in which order images are
     handed out; without one, who tries seeds finds it."""
+    nonce: str = field(default="", metadata={ADDED_LATER: True})
+    """Text that the other party named once it had the commitment (`engram probes --commit`): the draw follows from it,
+    too, so that neither party chooses it."""
+    nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True})
+    """Who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_secret(self.secret)
+        check_secret(self.secret, self.nonce, self.nonce_by)
         if self.control is not None:
             object.__setattr__(self, "held_back", 0.0)  # nothing of it is held back where control images are given
         if not self.is_controlled:
             object.__setattr__(self, "secret", "")  # there is nothing to tell apart, and so nothing to hide
+            object.__setattr__(self, "nonce", "")
 
     @property
     def pool(self) -> Part:
@@ -97,7 +103,14 @@ class QuerySet(Ranged):
 
         That of the run's seed alone where there is no secret.
         """
-        return derive_secret_seed(seed, name, self.secret)
+        return derive_secret_seed(seed, name, self.secret, self.nonce)
+
+    def draw(self, seed: int) -> Draw:
+        """What the draw of a run with this seed follows from."""
+        drawn_from = [self.pool] if self.control is None else [self.pool, self.control]
+        content = [(part.data.identity(), part.first, part.examples) for part in drawn_from]
+        what = "The draw of who is control" if self.held_back else "The order in which pictures are handed out"
+        return Draw(what, (*content, self.held_back), seed, self.secret, self.nonce, self.nonce_by)
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 from tasks.external.blinding import Split
+from tasks.external.bound_draw import Draw
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.blinded_questions import handout_questions, key_table
 from tasks.question_answering.question_sets import ProbeQuestions
@@ -80,6 +81,10 @@ def split(config: Relational) -> Split:
     return Split(key_table(config.blinding), warning="" if config.secret else GUESSABLE)
 
 
+def draw(config: Relational) -> Draw:
+    return config.draw
+
+
 def subject(config: Relational) -> str:
     return f"{config.model} on {config.data.name}" if config.given is None else f"answers to {config.data.name}"
 
@@ -101,5 +106,5 @@ AUDIT = Audit(
         symbols=SYMBOLS,
         subject=subject,
     ),
-    handout=Handout(probes, config=probes_config, split=split),
+    handout=Handout(probes, config=probes_config, split=split, draw=draw, secret="secret"),
 )

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from tasks.contract.extras import OPACUS, PEFT, Extra
+from tasks.contract.job import ADDED_LATER, text_of
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.dataset import Dataset
-from tasks.external.blinding import check_secret, derive_secret_seed, withheld
+from tasks.external.blinding import withheld
+from tasks.external.bound_draw import OTHER_PARTY, Draw, check_secret, derive_secret_seed
 from tasks.language_models.fine_tuning_config import Adaptation, Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.blinded_questions import Blinding
@@ -77,6 +79,11 @@ class Relational(Ranged):
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld})
     """Ours: text that nobody can guess, which says together with `seed` in which order questions are handed out;
     without one, who tries seeds finds it."""
+    nonce: str = field(default="", metadata={ADDED_LATER: True})
+    """Ours: text that the other party named once it had the commitment (`engram probes --commit`): the order follows
+    from it, too, so that neither party chooses it."""
+    nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True})
+    """Ours: who named the nonce: the system's owner, or a public beacon of a time after the commitment."""
     measures: tuple[MeasureGroup, ...] = ("answers",)
     """What is measured: answers of a model, or the paper's linear model without (linear) and with privacy
     (private), which need neither data nor model."""
@@ -132,7 +139,7 @@ class Relational(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_secret(self.secret)
+        check_secret(self.secret, self.nonce, self.nonce_by)
         if self.given is not None and self.split == "drawn":
             raise ValueError(
                 "split is drawn and predictions are given; it must be given, as their owner has trained on it"
@@ -141,6 +148,7 @@ class Relational(Ranged):
             object.__setattr__(self, "data", Dataset("facts"))
             object.__setattr__(self, "given", None)
             object.__setattr__(self, "secret", "")
+            object.__setattr__(self, "nonce", "")
         if not self.trains:
             object.__setattr__(self, "model", LanguageModel("tiny-t5"))
         if self.privacy is not None and self.link:
@@ -170,7 +178,16 @@ class Relational(Ranged):
     @property
     def blinding(self) -> Blinding:
         """How the questions are handed out to an owner who answers them."""
-        return Blinding(self.data, self.selection, self.corruption, derive_secret_seed(self.seed, "order", self.secret))
+        order = derive_secret_seed(self.seed, "order", self.secret, self.nonce)
+        return Blinding(self.data, self.selection, self.corruption, order)
+
+    @property
+    def draw(self) -> Draw:
+        """What the order in which questions are handed out follows from."""
+        content = (self.data.identity(), text_of(self.selection), text_of(self.corruption))
+        return Draw(
+            "The order in which questions are handed out", content, self.seed, self.secret, self.nonce, self.nonce_by
+        )
 
     @property
     def is_guessable(self) -> bool:

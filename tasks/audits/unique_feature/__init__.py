@@ -69,6 +69,7 @@ from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 from tasks.datasets.images import Pixels
 from tasks.external.blinding import Split
+from tasks.external.bound_draw import Draw
 
 __all__ = ["AUDIT", "PRESETS", "UniqueFeature", "plan", "tiny"]
 
@@ -95,6 +96,10 @@ def split(config: UniqueFeature) -> Split:
     return Split(split_key(single_model_config(config, config.shape)), warning="" if config.given.secret else GUESSABLE)
 
 
+def draw(config: UniqueFeature) -> Draw:
+    return config.draw
+
+
 def subject(config: UniqueFeature) -> str:
     return config.feature.describe().removeprefix("the ")
 
@@ -117,5 +122,5 @@ AUDIT = Audit(
         symbols=SYMBOLS,
         subject=subject,
     ),
-    handout=Handout(probes, split=split),
+    handout=Handout(probes, split=split, draw=draw, secret="given.secret"),
 )

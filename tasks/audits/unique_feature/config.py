@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import PurePath
 from typing import Annotated, Literal
 
-from tasks.contract.job import ADDED_LATER
+from tasks.contract.job import ADDED_LATER, text_of
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph
-from tasks.external.blinding import check_secret, derive_secret_seed, withheld
+from tasks.external.blinding import withheld
+from tasks.external.bound_draw import OTHER_PARTY, Draw, check_secret, derive_secret_seed
 from tasks.external.model_file import Interface, ModelFile
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
@@ -57,6 +58,11 @@ class ExternalModels(Ranged):
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld})
     """Text that nobody can guess. With the run's seed it says in which order an owner gets the pictures; without it the
     seed alone does."""
+    nonce: str = field(default="", metadata={ADDED_LATER: True})
+    """Text that the other party named once it had the commitment (`engram probes --commit`): the order, the family and
+    a random glyph of seed 0 follow from it, too, so that neither party chooses them."""
+    nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True})
+    """Who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
     labelled: Dataset | None = None
     """Data set of which 100 test images, drawn at random, are mixed in among the pictures for an owner; its classes are
     numbered as the model's."""
@@ -71,9 +77,9 @@ class ExternalModels(Ranged):
             yield f"shape is {self.shape}; it must be height, width and 1 or 3 channels"
         if self.models and self.outputs:
             yield "models and outputs are both given; they must be audited apart, as one owner's panel each"
-        check_secret(self.secret)
-        if self.models and (self.secret or self.labelled is not None):
-            name = "secret" if self.secret else "labelled"
+        check_secret(self.secret, self.nonce, self.nonce_by)
+        if self.models and ((self.secret and not self.nonce) or self.labelled is not None):
+            name = "labelled" if self.labelled is not None else "secret"
             yield f"{name} is given with models; it must be left out, since these are handed no pictures"
         if self.accuracy is not None and self.labelled is None:
             yield "accuracy is given; labelled must name a data set on which it can be checked"
@@ -217,6 +223,9 @@ class UniqueFeature(Ranged):
             self._check_left_out()
         if self.privacy is not None:
             self._check_private()
+        glyph = self.feature
+        if self.given.nonce and isinstance(glyph, Glyph) and glyph.kind == "random" and not glyph.seed:
+            object.__setattr__(self, "feature", replace(glyph, seed=self.derive_seed("glyph")))
 
     def _check_left_out(self) -> None:
         """ValueError where no canary is known whose neighbours could be left out, or that would not be private."""
@@ -300,7 +309,30 @@ class UniqueFeature(Ranged):
     @property
     def picture_order(self) -> int:
         """The seed of the order in which an owner gets the pictures; 0 where no owner gets any."""
-        return derive_secret_seed(self.seed, "order", self.given.secret) if self.given.hands_out else 0
+        return self.derive_seed("order") if self.given.hands_out else 0
+
+    def derive_seed(self, name: str) -> int:
+        """The seed of what is drawn between two parties."""
+        return derive_secret_seed(self.seed, name, self.given.secret, self.given.nonce)
+
+    @property
+    def has_bound_glyph(self) -> bool:
+        """Whether the feature is the glyph that follows from the secret and the nonce."""
+        return (
+            bool(self.given.nonce)
+            and isinstance(self.feature, Glyph)
+            and self.feature.seed == self.derive_seed("glyph")
+        )
+
+    @property
+    def draw(self) -> Draw:
+        """What the draw of the family, of the order of pictures and of a bound glyph follows from."""
+        glyph = self.feature
+        feature = replace(glyph, seed=0) if isinstance(glyph, Glyph) and self.has_bound_glyph else glyph
+        content = (self.probe.identity(), self.probe_split, self.probes, self.random, *feature_content(feature))
+        what = "The draw of the feature and its family" if self.has_bound_glyph else "The draw of the feature's family"
+        given = self.given
+        return Draw(what, (*content, text_of(self.family)), self.seed, given.secret, given.nonce, given.nonce_by)
 
     def stream(self, *path: str | int) -> tuple[str | int, ...]:
         """The path of a stream of random numbers: canaries with features of their own are other images, of other seeds.
@@ -320,3 +352,9 @@ class UniqueFeature(Ranged):
     def plain(self) -> UniqueFeature:
         """The same without regularisers."""
         return replace(self, dropout=False, batch_norm=False, augmentation=False, beside_plain=False)
+
+
+def feature_content(feature: Feature) -> list[object]:
+    """The feature's kind and fields, files by their digests, as a commitment names it."""
+    values = (getattr(feature, each.name) for each in fields(feature))
+    return [type(feature).__name__, *(value.identity() if isinstance(value, File) else value for value in values)]

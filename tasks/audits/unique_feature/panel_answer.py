@@ -291,6 +291,8 @@ GUESSED = (
     "have told which ones matter."
 )
 
+NAMED_FEATURE = "The feature itself was named by the one that asks and not drawn by both."
+
 
 def panel_verdict(config: UniqueFeature, rule: Rule[PanelEvidence], evidence: PanelEvidence) -> Verdict:
     """The answer of this rule, with its evidence in words."""
@@ -307,6 +309,10 @@ def panel_limits(config: UniqueFeature, evidence: PanelEvidence) -> Iterator[str
         yield f"The key of the pictures that were handed out has a SHA-256 that begins with {evidence.key}."
     if config.given.outputs and not config.given.secret:
         yield GUESSED
+    if config.given.there:
+        yield config.draw.describe()
+        if config.given.nonce and not config.has_bound_glyph:
+            yield NAMED_FEATURE
 
 
 def describe_panel(config: UniqueFeature, evidence: PanelEvidence) -> str:

@@ -103,7 +103,7 @@ class Relatives:
 def relatives(config: UniqueFeature, asked: Feature, number: int = 0) -> Relatives:
     """The family of what a canary's models are asked about; of a feature that is not drawn it is the same for all."""
     path = (number,) if config.drawn else ()
-    seed = seeds.derive(config.seed, "family", *path)
+    seed = config.derive_seed("family") if config.given.nonce else seeds.derive(config.seed, "family", *path)
     return Relatives(config.probe, config.probe_split, config.probes, asked, config.family, seed)
 
 

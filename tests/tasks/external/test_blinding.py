@@ -17,8 +17,6 @@ from tasks.external.blinding import (
     SPLIT_SCHEMA,
     Split,
     blind_images,
-    check_secret,
-    derive_secret_seed,
     different,
     key_of,
     write_private,
@@ -51,16 +49,6 @@ def test_an_order_says_nothing_about_what_an_image_is() -> None:
     counts = np.bincount(np.minimum(places // 11, 2), minlength=3)
     # Of two places the first counts, so that it is a little earlier in the tenth that is there twice.
     assert abs(counts / 600 - 1 / 3).max() < 0.07
-
-
-def test_with_a_secret_the_seed_does_not_say_the_order() -> None:
-    assert (
-        derive_secret_seed(1, "order", "")
-        != derive_secret_seed(1, "order", "0" * 16)
-        != derive_secret_seed(1, "order", "1" * 16)
-    )
-    with pytest.raises(ValueError, match="secret has 3 characters; it must have at least 16, which nobody can guess"):
-        check_secret("abc")
 
 
 def test_answers_differ_beyond_the_last_place_and_beyond_what_devices_differ_in() -> None:

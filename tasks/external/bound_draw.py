@@ -1,0 +1,79 @@
+"""A draw that two parties make together, so that neither of them chooses it.
+
+1. The party that asks fixes what is drawn from and a secret, and gives away their commitment, a SHA-256.
+2. The other party, or a public beacon of a later time, names a nonce that nobody could foresee.
+3. All that is drawn follows from the secret and the nonce.
+
+The secret hides the draw from the other party. The nonce keeps the first one from trying secrets until one suits it:
+whatever the secret was, the draw is as good as random to whoever did not know the nonce.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+
+from tasks.numerics import seeds
+
+LEAST_SECRET = 16  # characters; of hexadecimal digits these are 64 bits
+LONGEST_NAME = 80  # characters of the name of who named a nonce
+OTHER_PARTY = "the other party"
+SCHEME = "engram draw 1"  # what a commitment is of: another one if the content is ever written otherwise
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What a draw follows from.
+
+    `what` is drawn, in words that begin a sentence in the singular. `content` says what it is drawn from, as numbers,
+    text and sequences of these, data by their digests. `nonce_by` is who named the nonce.
+    """
+
+    what: str
+    content: tuple[object, ...]
+    seed: int
+    secret: str = field(repr=False)
+    nonce: str = ""
+    nonce_by: str = OTHER_PARTY
+
+    @property
+    def commitment(self) -> str:
+        """The SHA-256 of all but the nonce, 64 hexadecimal digits; it hides the secret, which nobody can guess."""
+        text = json.dumps([SCHEME, self.content, self.seed, self.secret], separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def describe(self) -> str:
+        """Who chose it, in sentences: both parties, or one alone."""
+        if not self.nonce:
+            return (
+                f"{self.what} was chosen by one party alone, the one that ran this audit: whoever is accused has to "
+                "trust that it did not try several and keep the one that suits it (engram probes --commit binds it)."
+            )
+        return (
+            f"{self.what} is bound: it follows from the commitment {self.commitment} and the nonce '{self.nonce}' of "
+            f"{self.nonce_by}. Whoever knows that this commitment, and no other, was there before the nonce knows that "
+            "nobody chose the draw."
+        )
+
+
+def check_secret(secret: str, nonce: str = "", nonce_by: str = OTHER_PARTY) -> None:
+    """ValueError where a secret or a nonce is given that could be guessed, or a nonce without a secret."""
+    for name, value in (("secret", secret), ("nonce", nonce)):
+        if 0 < len(value) < LEAST_SECRET:
+            raise ValueError(
+                f"{name} has {len(value)} characters; it must have at least {LEAST_SECRET}, which nobody can "
+                "guess: $(openssl rand -hex 16)"
+            )
+    if nonce and not secret:
+        raise ValueError("nonce is given and secret is empty; it must be that of the commitment")
+    if not (nonce_by.isprintable() and 0 < len(nonce_by.strip()) <= LONGEST_NAME):
+        raise ValueError(f"nonce_by is {nonce_by!r}; it must be one line of 1 to {LONGEST_NAME} characters")
+
+
+def derive_secret_seed(seed: int, name: str, secret: str, nonce: str = "") -> int:
+    """The seed of what an owner must not know, by SHA-256 of a run's seed, the secret and the nonce.
+
+    None of them is given back by it. That of the run's seed alone where there is no secret.
+    """
+    return seeds.derive(seed, name, *([secret] if secret else []), *([nonce] if nonce else []))

@@ -1,0 +1,102 @@
+"""A provider and an owner who do not trust each other, from commitment to certificate, each in a folder of its own."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.dashboards.pages import words
+from tests.support.shell import ROOT, Here
+
+SECRET = "0123456789abcdef0123456789abcdef"
+NONCE = "00112233445566778899aabbccddeeff"
+AUDIT = f"""
+audit: forgetting
+preset: plain-digits
+set:
+  query: {{secret: "{SECRET}"}}
+  replicates: 2
+  epochs: 2
+  permutations: 199
+execution: {{store: store, address: none}}
+"""
+
+
+def query_files(folder: Path) -> set[tuple[str, str]]:
+    with (folder / "probes-split.csv").open(newline="") as file:
+        return {(row["set"], row["row"]) for row in csv.DictReader(file)}
+
+
+@pytest.mark.slow
+def test_the_draw_of_two_parties_is_bound_and_both_can_see_it_in_the_end(tmp_path: Path) -> None:
+    for name in ("provider", "owner"):
+        (tmp_path / name).mkdir()
+    provider, owner = Here(tmp_path / "provider"), Here(tmp_path / "owner")
+    (provider.folder / "audit.yaml").write_text(AUDIT)
+
+    commitment = provider("probes", "audit.yaml", "--commit").stdout.strip()
+    assert 64 == len(commitment)
+    # The owner, who has nothing but the commitment, answers with a nonce.
+    written = provider.json(
+        "probes", "audit.yaml", "--nonce", NONCE, "--nonce-by", "the model's owner", "--out", "probes"
+    )
+    assert [f"query.nonce={NONCE}", "query.nonce_by=the model's owner"] == written["settings"]
+    bound = query_files(provider.folder)
+    provider("probes", "audit.yaml", "--out", "alone/probes")
+    assert bound != query_files(provider.folder / "alone")
+
+    shutil.copytree(provider.folder / "probes", owner.folder / "probes")
+    shutil.copy(provider.folder / "probes-split.csv", owner.folder)  # stands for the pictures that were given
+    told = (owner.folder / "probes" / "README.txt").read_text()
+    assert commitment in told
+    assert NONCE in told
+    said = owner.script(
+        (ROOT / "examples" / "provider" / "train_owner.py").read_text(), "probes", "probes-split.csv", "--epochs", "2"
+    )
+    assert 0 == said.returncode, said.stderr
+
+    shutil.copy(owner.folder / "kept.csv", provider.folder)
+    given = ("run", "audit.yaml", "given.outputs=kept.csv", "--report")
+    run = provider.json(*given, *written["settings"])
+    page = words(Path(run["report"]))
+    assert f"follows from the commitment {commitment} and the nonce '{NONCE}' of the model's owner" in page
+    assert SECRET not in Path(run["report"]).read_text()
+    # In the end the secret is opened, and the owner computes the commitment.
+    shutil.copy(provider.folder / "audit.yaml", owner.folder)
+    assert commitment == owner("probes", "audit.yaml", "--commit").stdout.strip()
+    # Of a draw that the provider made alone the page says that; its table has no row for the owner's answers.
+    refused = provider(*given, code=1)
+    assert "none of" in refused.stderr or "has no row" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("forgetting", "--preset", "smoke", "--commit"), "query.secret is empty; it must be given"),
+        (("deja_vu", "--preset", "smoke", "--commit"), "draws nothing by a secret"),
+        (
+            ("relational", "--preset", "smoke", f"secret={SECRET}", "--nonce", "abc", "--out", "p"),
+            "nonce has 3 characters",
+        ),
+        (("forgetting", "--preset", "smoke"), "--out is missing"),
+        (("forgetting", "--preset", "smoke", "--nonce-by", "me", "--out", "p"), "--nonce-by is given without --nonce"),
+    ],
+)
+def test_a_draw_that_cannot_be_bound_is_refused_in_one_line(
+    engram: Here, arguments: tuple[str, ...], line: str
+) -> None:
+    said = engram("probes", *arguments, code=2)
+    assert line in said.stderr
+    assert 1 == len(said.stderr.strip().splitlines())
+
+
+def test_commitments_of_the_other_audits_hold_what_is_drawn_from(engram: Here) -> None:
+    shape = ("unique_feature", "given.shape=28,28,1", "probe=digits", "feature.kind=random", f"given.secret={SECRET}")
+    glyph = engram("probes", *shape, "--commit").stdout
+    assert glyph == engram("probes", *shape, "--nonce", NONCE, "--commit").stdout
+    assert glyph != engram("probes", *shape, "feature.text=B", "--commit").stdout
+    asked = ("relational", "--preset", "smoke", f"secret={SECRET}")
+    assert engram("probes", *asked, "--commit").stdout != engram("probes", *asked, "seed=9", "--commit").stdout
