@@ -40,10 +40,12 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
     handout = _handout(asked)
     config = _pin_config(asked, handout)
     try:
+        draw = None if handout.draw is None else handout.draw(config)
+        if draw is not None:
+            draw.check()
         sets = list(handout.probes(config))
         held = None if handout.split is None else handout.split(config)
         beside = {} if held is None else held.files_beside(folder)
-        draw = None if handout.draw is None else handout.draw(config)
         what, written = _write_probes(folder, sets, "" if held is None or held.warning else held.commitment, draw)
         write_private(beside)
     except DatasetError as error:  # data that has gone since it was pinned; a folder that holds something else
@@ -80,7 +82,8 @@ def bind_draw(asked: Spec, nonce: str, nonce_by: str | None) -> tuple[Spec, list
     if handout.draw is None:
         raise SpecError(f"{asked.audit} draws nothing by a secret, so it takes no nonce")
     beside = handout.secret.removesuffix("secret")
-    named = {f"{beside}nonce": nonce} | ({f"{beside}nonce_by": nonce_by} if nonce_by else {})
+    named = {f"{beside}commitment": commit_draw(asked), f"{beside}nonce": nonce}
+    named |= {f"{beside}nonce_by": nonce_by} if nonce_by else {}
     return asked.override_with(Spec(asked.audit, set=named)), [f"{name}={value}" for name, value in named.items()]
 
 

@@ -177,9 +177,12 @@ def _order_links(
 
 
 def plan_of(cell: Cell) -> Plan:
-    """The cell's plan. Raises SpecError if the audit refuses the config for its data."""
+    """The cell's plan. Raises SpecError if the audit refuses the config for its data, or a bound draw was changed."""
     try:
-        return Plan.from_roots(audits.find(cell.audit).audit.plan(cell.config))
+        audit = audits.find(cell.audit).audit
+        if audit.handout is not None and audit.handout.draw is not None:
+            audit.handout.draw(cell.config).check()
+        return Plan.from_roots(audit.plan(cell.config))
     except DatasetError as error:  # gone or changed since it was pinned
         raise EngramError(str(error)) from None
     except ValueError as error:

@@ -27,7 +27,8 @@ class Draw:
     """What a draw follows from.
 
     `what` is drawn, in words that begin a sentence in the singular. `content` says what it is drawn from, as numbers,
-    text and sequences of these, data by their digests. `nonce_by` is who named the nonce.
+    text and sequences of these, data by their digests. `nonce_by` is who named the nonce, and
+    `stated` the commitment that the party had who named it, which a page shows where the secret is masked.
     """
 
     what: str
@@ -36,6 +37,7 @@ class Draw:
     secret: str = field(repr=False)
     nonce: str = ""
     nonce_by: str = OTHER_PARTY
+    stated: str = ""
 
     @property
     def commitment(self) -> str:
@@ -51,10 +53,18 @@ class Draw:
                 "trust that it did not try several and keep the one that suits it (engram probes --commit binds it)."
             )
         return (
-            f"{self.what} is bound: it follows from the commitment {self.commitment} and the nonce '{self.nonce}' of "
+            f"{self.what} is bound: it follows from the commitment {self.stated} and the nonce {self.nonce} of "
             f"{self.nonce_by}. Whoever knows that this commitment, and no other, was there before the nonce knows that "
             "nobody chose the draw."
         )
+
+    def check(self) -> None:
+        """ValueError where a nonce is given and the commitment that is stated is another: what it holds was changed."""
+        if self.nonce and self.stated != self.commitment:
+            raise ValueError(
+                f"commitment is {self.stated or 'empty'}; with a nonce it must be that of these settings, "
+                f"{self.commitment}: what it holds must not change once the nonce is named"
+            )
 
 
 def check_secret(secret: str, nonce: str = "", nonce_by: str = OTHER_PARTY) -> None:

@@ -62,6 +62,8 @@ class QuerySet(Ranged):
     too, so that neither party chooses it."""
     nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True})
     """Who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
+    commitment: str = field(default="", metadata={ADDED_LATER: True})
+    """The commitment that the nonce was named after; nothing that it holds may have changed since."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,7 +112,7 @@ class QuerySet(Ranged):
         drawn_from = [self.pool] if self.control is None else [self.pool, self.control]
         content = [(part.data.identity(), part.first, part.examples) for part in drawn_from]
         what = "The draw of who is control" if self.held_back else "The order in which pictures are handed out"
-        return Draw(what, (*content, self.held_back), seed, self.secret, self.nonce, self.nonce_by)
+        return Draw(what, (*content, self.held_back), seed, self.secret, self.nonce, self.nonce_by, self.commitment)
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,8 @@ class Relational(Ranged):
     from it, too, so that neither party chooses it."""
     nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True})
     """Ours: who named the nonce: the system's owner, or a public beacon of a time after the commitment."""
+    commitment: str = field(default="", metadata={ADDED_LATER: True})
+    """Ours: the commitment that the nonce was named after; nothing that it holds may have changed since."""
     measures: tuple[MeasureGroup, ...] = ("answers",)
     """What is measured: answers of a model, or the paper's linear model without (linear) and with privacy
     (private), which need neither data nor model."""
@@ -185,9 +187,8 @@ class Relational(Ranged):
     def draw(self) -> Draw:
         """What the order in which questions are handed out follows from."""
         content = (self.data.identity(), text_of(self.selection), text_of(self.corruption))
-        return Draw(
-            "The order in which questions are handed out", content, self.seed, self.secret, self.nonce, self.nonce_by
-        )
+        what = "The order in which questions are handed out"
+        return Draw(what, content, self.seed, self.secret, self.nonce, self.nonce_by, self.commitment)
 
     @property
     def is_guessable(self) -> bool:

@@ -63,6 +63,8 @@ class ExternalModels(Ranged):
     a random glyph of seed 0 follow from it, too, so that neither party chooses them."""
     nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True})
     """Who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
+    commitment: str = field(default="", metadata={ADDED_LATER: True})
+    """The commitment that the nonce was named after; nothing that it holds may have changed since."""
     labelled: Dataset | None = None
     """Data set of which 100 test images, drawn at random, are mixed in among the pictures for an owner; its classes are
     numbered as the model's."""
@@ -317,22 +319,30 @@ class UniqueFeature(Ranged):
 
     @property
     def has_bound_glyph(self) -> bool:
-        """Whether the feature is the glyph that follows from the secret and the nonce."""
-        return (
-            bool(self.given.nonce)
-            and isinstance(self.feature, Glyph)
-            and self.feature.seed == self.derive_seed("glyph")
-        )
+        """Whether the feature is the glyph that follows from the secret and the nonce: no other random one passes."""
+        return bool(self.given.nonce) and isinstance(self.feature, Glyph) and self.feature.kind == "random"
 
     @property
     def draw(self) -> Draw:
-        """What the draw of the family, of the order of pictures and of a bound glyph follows from."""
-        glyph = self.feature
-        feature = replace(glyph, seed=0) if isinstance(glyph, Glyph) and self.has_bound_glyph else glyph
+        """What the draw of the family, of the order of pictures and of a random glyph follows from.
+
+        A commitment leaves open which random glyph it is, and with a nonce it must be the one that is drawn.
+        """
+        given, glyph = self.given, self.feature
+        feature: Feature = glyph
+        if isinstance(glyph, Glyph) and (not given.nonce or glyph.seed == self.derive_seed("glyph")):
+            feature = replace(glyph, seed=0)
         content = (self.probe.identity(), self.probe_split, self.probes, self.random, *feature_content(feature))
         what = "The draw of the feature and its family" if self.has_bound_glyph else "The draw of the feature's family"
-        given = self.given
-        return Draw(what, (*content, text_of(self.family)), self.seed, given.secret, given.nonce, given.nonce_by)
+        return Draw(
+            what,
+            (*content, text_of(self.family)),
+            self.seed,
+            given.secret,
+            given.nonce,
+            given.nonce_by,
+            given.commitment,
+        )
 
     def stream(self, *path: str | int) -> tuple[str | int, ...]:
         """The path of a stream of random numbers: canaries with features of their own are other images, of other seeds.

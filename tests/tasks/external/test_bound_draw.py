@@ -27,10 +27,9 @@ def test_the_commitment_is_the_sha256_of_all_but_the_nonce() -> None:
 
 
 def test_a_bound_draw_says_by_what_and_by_whom_and_another_that_one_party_chose_it() -> None:
-    bound = replace(DRAW, nonce=NONCE, nonce_by="drand round 12").describe()
+    bound = replace(DRAW, nonce=NONCE, nonce_by="drand round 12", stated=DRAW.commitment).describe()
     assert (
-        f"The order is bound: it follows from the commitment {DRAW.commitment} and the nonce '{NONCE}' of drand"
-        in bound
+        f"The order is bound: it follows from the commitment {DRAW.commitment} and the nonce {NONCE} of drand" in bound
     )
     assert "The order was chosen by one party alone" in DRAW.describe()
 
@@ -39,6 +38,15 @@ def test_the_seed_follows_from_all_and_is_as_it_was_without_a_nonce() -> None:
     assert seeds.derive(1, "order") == derive_secret_seed(1, "order", "")
     assert seeds.derive(1, "order", SECRET) == derive_secret_seed(1, "order", SECRET)
     assert seeds.derive(1, "order", SECRET, NONCE) == derive_secret_seed(1, "order", SECRET, NONCE)
+
+
+def test_what_a_commitment_holds_must_not_change_once_the_nonce_is_named() -> None:
+    bound = replace(DRAW, nonce=NONCE, stated=DRAW.commitment)
+    bound.check()
+    DRAW.check()
+    for changed in (replace(bound, seed=4), replace(bound, stated="")):
+        with pytest.raises(ValueError, match="with a nonce it must be that of these settings"):
+            changed.check()
 
 
 @pytest.mark.parametrize(
