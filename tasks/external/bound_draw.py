@@ -26,17 +26,14 @@ SCHEME = "engram draw 1"  # what a commitment is of: another one if the content 
 class Draw:
     """What a draw follows from.
 
-    `what` is drawn, in words that begin a sentence in the singular. `content` says what it is drawn from, as numbers,
-    text and sequences of these, data by their digests. `nonce_by` is who named the nonce, and
-    `stated` the commitment that the party had who named it, which a page shows where the secret is masked.
+    `content` says what it is drawn from, as numbers, text and sequences of these, data by their digests. `stated` is
+    the commitment that the party had who named the nonce.
     """
 
-    what: str
     content: tuple[object, ...]
     seed: int
     secret: str = field(repr=False)
     nonce: str = ""
-    nonce_by: str = OTHER_PARTY
     stated: str = ""
 
     @property
@@ -45,19 +42,6 @@ class Draw:
         text = json.dumps([SCHEME, self.content, self.seed, self.secret], separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def describe(self) -> str:
-        """Who chose it, in sentences: both parties, or one alone."""
-        if not self.nonce:
-            return (
-                f"{self.what} was chosen by one party alone, the one that ran this audit: whoever is accused has to "
-                "trust that it did not try several and keep the one that suits it (engram probes --commit binds it)."
-            )
-        return (
-            f"{self.what} is bound: it follows from the commitment {self.stated} and the nonce {self.nonce} of "
-            f"{self.nonce_by}. Whoever knows that this commitment, and no other, was there before the nonce knows that "
-            "nobody chose the draw."
-        )
-
     def check(self) -> None:
         """ValueError where a nonce is given and the commitment that is stated is another: what it holds was changed."""
         if self.nonce and self.stated != self.commitment:
@@ -65,6 +49,22 @@ class Draw:
                 f"commitment is {self.stated or 'empty'}; with a nonce it must be that of these settings, "
                 f"{self.commitment}: what it holds must not change once the nonce is named"
             )
+
+
+def describe_draw(what: str, commitment: str, nonce: str, nonce_by: str) -> str:
+    """Who chose it, in sentences: both parties, or one alone. `what` is drawn begins them, in the singular.
+
+    The commitment is the one that was stated: where the secret is masked it cannot be computed.
+    """
+    if not nonce:
+        return (
+            f"{what} was chosen by one party alone, the one that ran this audit: whoever is accused has to trust that "
+            "it did not try several and keep the one that suits it (engram probes --commit binds it)."
+        )
+    return (
+        f"{what} is bound: it follows from the commitment {commitment} and the nonce {nonce} of {nonce_by}. Whoever "
+        "knows that this commitment, and no other, was there before the nonce knows that nobody chose the draw."
+    )
 
 
 def check_secret(secret: str, nonce: str = "", nonce_by: str = OTHER_PARTY) -> None:

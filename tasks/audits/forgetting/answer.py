@@ -213,7 +213,7 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
             [
                 *([GIVEN_CONTROL] if is_accused_by_given else []),
                 *([SHARED_DRAW] if len(accused) > 1 else []),
-                *([config.query.draw(config.seed).describe()] if config.is_between_parties else []),
+                *([config.query.describe_draw()] if config.is_between_parties else []),
                 LIMITS,
                 *keys,
             ]

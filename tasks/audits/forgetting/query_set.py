@@ -22,7 +22,7 @@ from tasks.external.blinding import (
     key_of,
     withheld,
 )
-from tasks.external.bound_draw import OTHER_PARTY, Draw, check_secret, derive_secret_seed
+from tasks.external.bound_draw import OTHER_PARTY, Draw, check_secret, derive_secret_seed, describe_draw
 from tasks.worker.files import WITHHELD
 
 if TYPE_CHECKING:
@@ -111,8 +111,12 @@ class QuerySet(Ranged):
         """What the draw of a run with this seed follows from."""
         drawn_from = [self.pool] if self.control is None else [self.pool, self.control]
         content = [(part.data.identity(), part.first, part.examples) for part in drawn_from]
+        return Draw((*content, self.held_back), seed, self.secret, self.nonce, self.commitment)
+
+    def describe_draw(self) -> str:
+        """Who chose the draw, in sentences."""
         what = "The draw of who is control" if self.held_back else "The order in which pictures are handed out"
-        return Draw(what, (*content, self.held_back), seed, self.secret, self.nonce, self.nonce_by, self.commitment)
+        return describe_draw(what, self.commitment, self.nonce, self.nonce_by)
 
 
 @dataclass(frozen=True)

@@ -271,7 +271,7 @@ def describe_key(config: Relational, repeats: Repeats | None) -> Iterator[str]:
         yield GUESSED
     elif repeats is not None:
         yield f"The key of the questions that were handed out has a SHA-256 that begins with {repeats.key}."
-        yield config.draw.describe()
+        yield config.describe_draw()
 
 
 def describe_published_m(evidence: Evidence) -> str:

@@ -11,7 +11,7 @@ from tasks.contract.job import ADDED_LATER, text_of
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.external.blinding import withheld
-from tasks.external.bound_draw import OTHER_PARTY, Draw, check_secret, derive_secret_seed
+from tasks.external.bound_draw import OTHER_PARTY, Draw, check_secret, derive_secret_seed, describe_draw
 from tasks.language_models.fine_tuning_config import Adaptation, Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.blinded_questions import Blinding
@@ -187,8 +187,12 @@ class Relational(Ranged):
     def draw(self) -> Draw:
         """What the order in which questions are handed out follows from."""
         content = (self.data.identity(), text_of(self.selection), text_of(self.corruption))
+        return Draw(content, self.seed, self.secret, self.nonce, self.commitment)
+
+    def describe_draw(self) -> str:
+        """Who chose the order, in sentences."""
         what = "The order in which questions are handed out"
-        return Draw(what, content, self.seed, self.secret, self.nonce, self.nonce_by, self.commitment)
+        return describe_draw(what, self.commitment, self.nonce, self.nonce_by)
 
     @property
     def is_guessable(self) -> bool:

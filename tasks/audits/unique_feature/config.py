@@ -13,7 +13,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph
 from tasks.external.blinding import withheld
-from tasks.external.bound_draw import OTHER_PARTY, Draw, check_secret, derive_secret_seed
+from tasks.external.bound_draw import OTHER_PARTY, Draw, check_secret, derive_secret_seed, describe_draw
 from tasks.external.model_file import Interface, ModelFile
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
@@ -333,16 +333,12 @@ class UniqueFeature(Ranged):
         if isinstance(glyph, Glyph) and (not given.nonce or glyph.seed == self.derive_seed("glyph")):
             feature = replace(glyph, seed=0)
         content = (self.probe.identity(), self.probe_split, self.probes, self.random, *feature_content(feature))
+        return Draw((*content, text_of(self.family)), self.seed, given.secret, given.nonce, given.commitment)
+
+    def describe_draw(self) -> str:
+        """Who chose the draw of the family, and of a random glyph, in sentences."""
         what = "The draw of the feature and its family" if self.has_bound_glyph else "The draw of the feature's family"
-        return Draw(
-            what,
-            (*content, text_of(self.family)),
-            self.seed,
-            given.secret,
-            given.nonce,
-            given.nonce_by,
-            given.commitment,
-        )
+        return describe_draw(what, self.given.commitment, self.given.nonce, self.given.nonce_by)
 
     def stream(self, *path: str | int) -> tuple[str | int, ...]:
         """The path of a stream of random numbers: canaries with features of their own are other images, of other seeds.

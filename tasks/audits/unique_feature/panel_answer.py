@@ -310,7 +310,7 @@ def panel_limits(config: UniqueFeature, evidence: PanelEvidence) -> Iterator[str
     if config.given.outputs and not config.given.secret:
         yield GUESSED
     if config.given.there:
-        yield config.draw.describe()
+        yield config.describe_draw()
         if config.given.nonce and not config.has_bound_glyph:
             yield NAMED_FEATURE
 

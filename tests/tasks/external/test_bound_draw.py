@@ -10,28 +10,26 @@ import pytest
 from scipy import stats
 
 from tasks.audits.forgetting.exchangeability import effect, p_values
-from tasks.external.bound_draw import Draw, check_secret, derive_secret_seed
+from tasks.external.bound_draw import Draw, check_secret, derive_secret_seed, describe_draw
 from tasks.numerics import seeds
 
 SECRET, NONCE = "0123456789abcdef", "fedcba9876543210"
-DRAW = Draw("The order", (("digits", 0, 40), 0.5), 3, SECRET)
+DRAW = Draw((("digits", 0, 40), 0.5), 3, SECRET)
 
 
 def test_the_commitment_is_the_sha256_of_all_but_the_nonce() -> None:
     text = '["engram draw 1",[["digits",0,40],0.5],3,"0123456789abcdef"]'
     assert hashlib.sha256(text.encode()).hexdigest() == DRAW.commitment
-    assert DRAW.commitment == replace(DRAW, nonce=NONCE, nonce_by="a beacon").commitment
+    assert DRAW.commitment == replace(DRAW, nonce=NONCE).commitment
     others = (replace(DRAW, seed=4), replace(DRAW, secret=NONCE), replace(DRAW, content=(("digits", 0, 41), 0.5)))
     assert 4 == len({DRAW.commitment, *(other.commitment for other in others)})
     assert SECRET not in repr(DRAW)
 
 
 def test_a_bound_draw_says_by_what_and_by_whom_and_another_that_one_party_chose_it() -> None:
-    bound = replace(DRAW, nonce=NONCE, nonce_by="drand round 12", stated=DRAW.commitment).describe()
-    assert (
-        f"The order is bound: it follows from the commitment {DRAW.commitment} and the nonce {NONCE} of drand" in bound
-    )
-    assert "The order was chosen by one party alone" in DRAW.describe()
+    bound = describe_draw("The order", DRAW.commitment, NONCE, "drand round 12")
+    assert f"The order is bound: it follows from the commitment {DRAW.commitment} and the nonce {NONCE} of dr" in bound
+    assert "The order was chosen by one party alone" in describe_draw("The order", "", "", "drand round 12")
 
 
 def test_the_seed_follows_from_all_and_is_as_it_was_without_a_nonce() -> None:

@@ -225,6 +225,10 @@ def test_several_that_are_accused_are_told_to_share_one_draw() -> None:
 def test_an_owner_who_could_guess_what_is_held_back_is_warned_of() -> None:
     given = replace(QUICKSTART, given=ExternalTargets(outputs=(File("table.csv"),)))
     secret = replace(given, query=replace(given.query, secret="b1946ac92492d2347c62"))
+    bound = replace(secret.query, nonce="0" * 16, commitment="ab" * 32)
+    chosen = ["chosen by one party alone", f"commitment {'ab' * 32} and the nonce {'0' * 16} of the other party"]
+    for config, words in ((secret, chosen[0]), (replace(given, query=bound), chosen[1])):
+        assert words in said(*target("table.csv", *HELD), config=config).limits
     warned = [GUESSABLE in said(*target("table.csv", *HELD), config=config).sentence for config in (given, secret)]
     assert [True, False, False] == [*warned, GUESSABLE in said(*target("D_C", *HELD)).sentence]
 
