@@ -7,6 +7,7 @@ continues it.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any
 
 from orchestrator.errors import Absent, Damaged, Held, SpecError, StoreError
 from orchestrator.executors import Executor, open_executor
+from orchestrator.executors.metrics import Metrics
 from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
@@ -150,8 +152,10 @@ def _run(
                 missing = session.plan.missing(session.stored_keys())
                 return pinned_data(session.plan.jobs[key].config for key in missing)
 
-            executor = open_executor(execution.address, store, execution.gpus, needed_data)
-            session.ready(executor.slots)
+            executor = open_executor(execution.address, store, execution.gpus, needed_data, execution.dashboard)
+            session.ready(executor.slots, executor.pages)
+            if execution.dashboard:
+                say(f"Ray's dashboard: {executor.pages['job']}; it asks for the token {os.environ['RAY_AUTH_TOKEN']}")
             return executor
 
         planned, states = session.plan, CheckpointGc(store, runs, names, execution.keep == "state")
@@ -178,6 +182,7 @@ def _run(
             cancelled=cancellation.look,
             ours=check_ours,
             states=states,
+            metrics=Metrics(name),
             clock=clock,
         )
         held.callback(driver.close)
