@@ -33,12 +33,13 @@ PANELS = json.loads((ROOT / "dashboards" / "grafana" / "engram.json").read_text(
 NAME = re.compile(r"ray_engram_\w+")
 OF_RAY = {"Component", "NodeAddress", "SessionName", "Version", "WorkerId", "instance", "job", "le"}
 RUN_NAME = "jobs-0a1b2c3d"
+OURS = f'{{run="{RUN_NAME}"}}'  # the cluster is shared with other tests
 
 
 def queries() -> dict[str, str]:
-    """What each panel asks, for all runs and over the seconds that this test has."""
+    """What each panel asks, of the run of this test."""
     return {
-        panel["title"]: target["expr"].replace("$__rate_interval", "1m").replace("$run", ".*")
+        panel["title"]: target["expr"].replace("$__rate_interval", "1m").replace("$run", RUN_NAME)
         for panel in PANELS
         for target in panel["targets"]
     }
@@ -115,7 +116,7 @@ def test_every_panel_has_data_in_a_real_prometheus_and_no_label_tells_a_secret(
         driver.drive(plan, {key for key in plan.jobs if key not in {k for keys in plan.roots.values() for k in keys}})
 
     def counts() -> dict[str, float]:
-        found = ask(server, "sum by (run, outcome) (ray_engram_jobs_total)")
+        found = ask(server, f"sum by (outcome) (ray_engram_jobs_total{OURS})")
         return {each["metric"]["outcome"]: float(each["value"][1]) for each in found}
 
     metrics = Metrics(RUN_NAME)
@@ -134,12 +135,12 @@ def test_every_panel_has_data_in_a_real_prometheus_and_no_label_tells_a_secret(
         await_(all_answer)
         assert [0.0, 0.0] == answers["Queue"]  # of jobs that are sent, and that wait: the run has ended
         assert [0.5] == pytest.approx(answers["Time for which trainings keep their GPU busy"])
-        assert [4.0] == [float(each["value"][1]) for each in ask(server, "sum(ray_engram_models_total)")]
-        (taken,) = ask(server, "sum(ray_engram_job_seconds_total)")
+        assert [4.0] == [float(each["value"][1]) for each in ask(server, f"sum(ray_engram_models_total{OURS})")]
+        (taken,) = ask(server, f"sum(ray_engram_job_seconds_total{OURS})")
         told = sum(sum(seconds) for driver in drivers for seconds in driver.progress.seconds.values())
         assert told == pytest.approx(float(taken["value"][1]))
         for name, metric in METRICS.items():
-            series = ask(server, metric.exported)
+            series = ask(server, metric.exported + OURS)
             assert series, name
             for each in series:
                 labels = each["metric"]

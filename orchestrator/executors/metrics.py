@@ -87,13 +87,13 @@ class _TimedStore:
     def read(self, key: str) -> pa.Table:
         began = time.perf_counter()
         table = self._store.read(key)
-        self._transfers.append(Transfer("read", time.perf_counter() - began, table.nbytes))
+        self._transfers.append(Transfer("read", time.perf_counter() - began, table.get_total_buffer_size()))
         return table
 
     def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> WriteEffect:
         began = time.perf_counter()
         effect = self._store.write(key, table, record)
-        self._transfers.append(Transfer("write", time.perf_counter() - began, table.nbytes))
+        self._transfers.append(Transfer("write", time.perf_counter() - began, table.get_total_buffer_size()))
         return effect
 
 
@@ -104,7 +104,7 @@ def timed_store(store: Store) -> tuple[Store, list[Transfer]]:
 
 
 class Metrics:
-    """The metrics of one run. Nothing is counted while this process is not connected to a cluster."""
+    """The metrics of one run. Nothing is counted without one, nor while this process is not connected to a cluster."""
 
     def __init__(self, run: str) -> None:
         self._labels = dict(zip(RUN, (run, run.partition("-")[0]), strict=True))
@@ -148,7 +148,7 @@ class Metrics:
     def _instruments(self) -> Mapping[str, Any]:
         """Ray's object for each metric; empty without a connection, and through ray://, where there is no endpoint."""
         ray = sys.modules.get("ray")
-        if ray is None or not ray.is_initialized() or ray.util.client.ray.is_connected():
+        if not self._labels["run"] or ray is None or not ray.is_initialized() or ray.util.client.ray.is_connected():
             return {}
         from ray.util import metrics
 

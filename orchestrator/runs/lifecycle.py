@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -155,7 +155,7 @@ def _run(
             executor = open_executor(execution.address, store, execution.gpus, needed_data, execution.dashboard)
             session.ready(executor.slots, executor.pages)
             if execution.dashboard:
-                say(f"Ray's dashboard: {executor.pages['job']}; it asks for the token {os.environ['RAY_AUTH_TOKEN']}")
+                say(_describe_dashboard(executor.pages))
             return executor
 
         planned, states = session.plan, CheckpointGc(store, runs, names, execution.keep == "state")
@@ -210,6 +210,15 @@ def _run(
                 driver.progress.seconds[other_runs.startup_group(execution.address)].append(driver.progress.around)
             report = _conclude(driver, session, sweep.run if sweep else None, sound)
             return finalise.finish_run(report, session, execution, delivery, stop)
+
+
+def _describe_dashboard(pages: Mapping[str, str]) -> str:
+    """Where Ray's dashboard is, with the token of the cluster that this process has started; for the terminal alone."""
+    if not pages:
+        return "Ray's dashboard did not start; /tmp/ray/session_latest/logs/dashboard.log may say why"
+    return (
+        f"Ray's dashboard: {pages['job']}; it asks for the token {os.environ.get('RAY_AUTH_TOKEN', 'of the cluster')}"
+    )
 
 
 def _drive_to_end(driver: Driver, session: Session, tolerate: int) -> set[str] | None:
