@@ -45,9 +45,11 @@ PORTS = (
     Port(8265, "Ray's dashboard and job server (head)", True),
     Port(10001, "Ray's client server (head)", True),
     Port(52365, "Ray's agent for jobs (each node)", True),
-    Port(None, "Ray's node and object managers (each node; --node-manager-port, --object-manager-port)", True),
-    Port(None, "Ray's workers (each node: 10002 to 19999)", True),
-    Port(None, "Ray's metrics (each node and the head; --metrics-export-port)", False),
+    Port(None, "Ray's daemons (each node; --node-manager-port, --object-manager-port)", True),
+    Port(None, "Ray's workers (each node; 10002 to 19999)", True),
+    Port(None, "Ray's metrics (each node; --metrics-export-port)", False),
+    Port(44217, "metrics of Ray's autoscaler (head)", False),
+    Port(44227, "metrics of Ray's dashboard (head)", False),
     Port(5000, "engram ui: MLflow, on 127.0.0.1 alone", False),
 )
 

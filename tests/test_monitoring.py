@@ -31,7 +31,7 @@ from tests.support.shell import ROOT, Shell
 HANGING = 240.0  # seconds
 PANELS = json.loads((ROOT / "dashboards" / "grafana" / "engram.json").read_text())["panels"]
 NAME = re.compile(r"ray_engram_\w+")
-OF_RAY = {"Component", "NodeAddress", "SessionName", "Version", "WorkerId", "instance", "job", "le"}
+OF_RAY = {"Component", "NodeAddress", "SessionName", "Version", "WorkerId", "instance", "job", "le", "otel_scope_name"}
 RUN_NAME = "jobs-0a1b2c3d"
 OURS = f'{{run="{RUN_NAME}"}}'  # the cluster is shared with other tests
 
@@ -39,7 +39,7 @@ OURS = f'{{run="{RUN_NAME}"}}'  # the cluster is shared with other tests
 def queries() -> dict[str, str]:
     """What each panel asks, of the run of this test."""
     return {
-        panel["title"]: target["expr"].replace("$__rate_interval", "1m").replace("$run", RUN_NAME)
+        panel["title"]: target["expr"].replace("$__rate_interval", "10m").replace("$run", RUN_NAME)
         for panel in PANELS
         for target in panel["targets"]
     }
