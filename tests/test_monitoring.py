@@ -181,8 +181,8 @@ def test_the_dashboard_of_a_run_asks_for_its_token_and_status_links_to_it(tmp_pa
     run = shell.start("run", "toys", "parts=2", "trouble=wait", "at=0", f"folder={tmp_path}", "--dashboard")
     shell.await_begun(1, run)
     pages = shell.json("status")["ray"]
-    assert {"job", "nodes"} == pages.keys()
-    root = pages["job"].partition("#")[0]
+    assert {"driver", "nodes"} == pages.keys()
+    root = pages["driver"].partition("#")[0]
     assert b"<title>" in urllib.request.urlopen(root).read()
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(f"{root}nodes?view=summary")
@@ -192,7 +192,7 @@ def test_the_dashboard_of_a_run_asks_for_its_token_and_status_links_to_it(tmp_pa
     shell.go()
     said = "".join(run.communicate(timeout=HANGING))
     assert 0 == run.returncode, said
-    token = re.search(rf"{re.escape(pages['job'])}; it asks for the token (\w+)", said)
+    token = re.search(rf"{re.escape(pages['driver'])}; it asks for the token (\w+)", said)
     assert token is not None, said
     assert "ray" not in shell.json("status")
     assert not any(token[1] in path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file())

@@ -18,7 +18,7 @@ class Executor(Protocol):
     gpus: int  # that calls can use; one if there is none yet, and calls wait for it
     sharers: int  # calls that can share one of them at most
     inside: bool  # whether calls run inside `wait`, in the thread that calls it
-    pages: Mapping[str, str]  # of Ray's dashboard on the driver ("job") and on the nodes; empty where there is none
+    pages: Mapping[str, str]  # of Ray's dashboard on the "driver" and on the "nodes"; empty where there is none
 
     @property
     def pending(self) -> int:

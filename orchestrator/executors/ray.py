@@ -292,7 +292,7 @@ class RayExecutor:
         if not dashboard:
             return {}
         job = ray.get_runtime_context().get_job_id()
-        return {"job": f"http://{dashboard}/#/jobs/{job}", "nodes": f"http://{dashboard}/#/cluster"}
+        return {"driver": f"http://{dashboard}/#/jobs/{job}", "nodes": f"http://{dashboard}/#/cluster"}
 
     def _nodes(self) -> list[Machine] | None:
         """The machines of the cluster; None if the head does not answer.

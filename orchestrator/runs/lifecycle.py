@@ -216,9 +216,8 @@ def _describe_dashboard(pages: Mapping[str, str]) -> str:
     """Where Ray's dashboard is, with the token of the cluster that this process has started; for the terminal alone."""
     if not pages:
         return "Ray's dashboard did not start; /tmp/ray/session_latest/logs/dashboard.log may say why"
-    return (
-        f"Ray's dashboard: {pages['job']}; it asks for the token {os.environ.get('RAY_AUTH_TOKEN', 'of the cluster')}"
-    )
+    token = os.environ.get("RAY_AUTH_TOKEN", "of the cluster")
+    return f"Ray's dashboard: {pages['driver']}; it asks for the token {token}"
 
 
 def _drive_to_end(driver: Driver, session: Session, tolerate: int) -> set[str] | None:
