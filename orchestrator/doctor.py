@@ -189,7 +189,7 @@ def _token() -> MachineCheck:
     if os.environ.get("RAY_AUTH_MODE") == "token":
         return MachineCheck("ray token", True, "RAY_AUTH_MODE=token")
     advice = "set RAY_AUTH_MODE=token on each node and here: whoever reaches a cluster without runs what he likes on it"
-    return MachineCheck("ray token", None, "none is asked for here", advice)
+    return MachineCheck("ray token", None, "RAY_AUTH_MODE is not token", advice)
 
 
 def _tls() -> MachineCheck:
