@@ -54,6 +54,7 @@ def run(
     experiment: str | None = None,
     report: bool | None = None,
     show_images: bool | None = None,
+    dashboard: bool | None = None,
     observe: Callable[[Mapping[str, Any]], None] | None = None,
     **fields: Any,
 ) -> Report:
@@ -88,6 +89,7 @@ def run(
         "experiment": experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME"),
         "report": report,
         "show_images": show_images,
+        "dashboard": dashboard,
     }
     asked = _specification(audit, preset, store, fields, specification.sweep_values(sweep), given, observe, all_cells)
     cells = resolve.resolve_cells(asked)

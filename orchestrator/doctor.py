@@ -27,8 +27,31 @@ USEFUL = {"mlflow": "runs are then not tracked", "faiss-gpu|faiss-cpu": "nearest
 ROOM = 1_000_000_000  # bytes free in the store below which a run may have to pause
 SHM = 500_000_000  # bytes in /dev/shm below which Ray keeps its objects on the disk
 SOCKET_PATH = 107  # the most characters of a unix socket's path
-PORTS = {6379: "Ray's head", 8265: "Ray's dashboard", 10001: "Ray's client server"}
 PROBE = 3.0  # seconds to reach an address in
+TLS_FILES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port that Ray or MLflow listens on, by its usual number; None where the system chooses one."""
+
+    number: int | None
+    use: str
+    asks: bool  # for the token, where Ray has one
+
+
+PORTS = (
+    Port(6379, "Ray's head", True),
+    Port(8265, "Ray's dashboard and job server (head)", True),
+    Port(10001, "Ray's client server (head)", True),
+    Port(52365, "Ray's agent for jobs (each node)", True),
+    Port(None, "Ray's daemons (each node; --node-manager-port, --object-manager-port)", True),
+    Port(None, "Ray's workers (each node; 10002 to 19999)", True),
+    Port(None, "Ray's metrics (each node; --metrics-export-port)", False),
+    Port(44217, "metrics of Ray's autoscaler (head)", False),
+    Port(44227, "metrics of Ray's dashboard (head)", False),
+    Port(5000, "engram ui: MLflow, on 127.0.0.1 alone", False),
+)
 
 
 @dataclass(frozen=True)
@@ -49,6 +72,8 @@ def examine(store: str, address: str | None) -> Iterator[MachineCheck]:
     yield _processors()
     yield from _gpus()
     yield from _ray(address)
+    yield _tls()
+    yield from _ports()
     yield _bucket(store) if "://" in store and not store.startswith("file:") else _store(store)
     yield _tracking(store, os.environ.get("MLFLOW_TRACKING_URI"))
     yield from _data()
@@ -137,10 +162,8 @@ def _ray(address: str | None) -> Iterator[MachineCheck]:
         reached = _reaches(host, port)
         advice = "" if reached else "start the cluster, open the port, or use --address local"
         yield MachineCheck("ray cluster", reached, f"{address} {'answers' if reached else 'does not answer'}", advice)
+        yield _token()
         return
-    taken = [f"{port} ({use})" for port, use in PORTS.items() if _reaches("127.0.0.1", port)]
-    usage = f"in use: {', '.join(taken)}; a local cluster takes others" if taken else f"{_join_ports(PORTS)} are free"
-    yield MachineCheck("ray ports", True, usage)
     shm = Path("/dev/shm")
     if shm.is_dir():
         free = shutil.disk_usage(shm).free
@@ -160,6 +183,30 @@ def _ray(address: str | None) -> Iterator[MachineCheck]:
         )
     else:
         yield MachineCheck("ray session", True, str(session))
+
+
+def _token() -> MachineCheck:
+    if os.environ.get("RAY_AUTH_MODE") == "token":
+        return MachineCheck("ray token", True, "RAY_AUTH_MODE=token")
+    advice = "set RAY_AUTH_MODE=token on each node and here: whoever reaches a cluster without runs what he likes on it"
+    return MachineCheck("ray token", None, "RAY_AUTH_MODE is not token", advice)
+
+
+def _tls() -> MachineCheck:
+    if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
+        return MachineCheck("ray tls", True, "off; docs/clusters.md says how nodes encrypt what they exchange")
+    absent = [name for name in TLS_FILES if not os.access(os.environ.get(name, ""), os.R_OK)]
+    advice = "each names a file that can be read" if absent else ""
+    return MachineCheck("ray tls", not absent, f"on, without {', '.join(absent)}" if absent else "on", advice)
+
+
+def _ports() -> Iterator[MachineCheck]:
+    """The ports that are listened on: whether each asks for a token, and whether it is taken on this machine."""
+    for port in PORTS:
+        asks = "asks for Ray's token" if port.asks else "answers without a token"
+        taken = port.number is not None and _reaches("127.0.0.1", port.number)
+        found = f"{port.use}; {asks}{'; in use here' if taken else ''}"
+        yield MachineCheck(f"port {port.number or 'any'}", True, found)
 
 
 def _store(location: str) -> MachineCheck:
@@ -281,7 +328,3 @@ def _reaches(host: str, port: int) -> bool:
             return True
     except OSError:
         return False
-
-
-def _join_ports(ports: dict[int, str]) -> str:
-    return ", ".join(map(str, ports))

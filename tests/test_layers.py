@@ -30,6 +30,7 @@ ONLY = {
         for path in (
             "executors/cluster",
             "executors/connection",
+            "executors/metrics",
             "executors/ray",
             "executors/submission",
             "searches/tuning",

@@ -110,9 +110,10 @@ def show_status(
         searches = search_results.parent_searches(journal)
     if json:
         trial_of = {"trial_of": [each.as_json() for each in searches]} if searches else {}
-        emit(verdict.shape(seen) | trial_of | ({"left_out": list(seen.left_out)} if seen.left_out else {}))
+        more = {"ray": dict(seen.ray), "left_out": list(seen.left_out)}
+        emit(verdict.shape(seen) | trial_of | {name: value for name, value in more.items() if value})
         return
-    for line in (verdict.status_line(seen), *seen.left_out):
+    for line in (verdict.status_line(seen), *seen.left_out, *verdict.ray_lines(seen)):
         show(line)
     for each in searches:
         show(f"{each.words} of {each.search}; engram status {each.search}{store_option(store)} tells of the search")

@@ -123,7 +123,7 @@ SharedStore = Annotated[
 Wait = Annotated[bool, typer.Option("--wait", help="Show what it prints until it ends; exit with its code.")]
 
 
-@take_run_options("address")
+@take_run_options("address", "dashboard")
 def submit(
     what: AuditOrFile,
     fields: Fields = None,

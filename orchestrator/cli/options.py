@@ -175,6 +175,14 @@ class RunOptions:
         ),
     ] = None
     show_images: ShowImages = None
+    dashboard: Annotated[
+        bool | None,
+        typer.Option(
+            "--dashboard",
+            help="Start Ray's dashboard with a cluster on this machine, and say where.",
+            show_default=False,
+        ),
+    ] = None
 
     def settings(self) -> dict[str, Any]:
         """The settings of execution, tracking and reports that were given."""

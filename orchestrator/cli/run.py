@@ -32,7 +32,7 @@ FEW = 6  # sets of images that are listed by name
 PROBES = {"images": "picture", "records": "record", "questions": "question"}  # their kinds, and what one is called
 
 
-@take_run_options("mlflow", "experiment", "report", "show_images")
+@take_run_options("mlflow", "experiment", "report", "show_images", "dashboard")
 def plan(
     what: AuditOrFile,
     fields: Fields = None,
@@ -134,7 +134,7 @@ def resume(
     with command_store(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened, unfinished=True)
         if is_search(journal.about()):
-            for name in ("fail_fast", "stop_after", *BUDGET, "keep", "show_images"):
+            for name in ("fail_fast", "stop_after", *BUDGET, "keep", "show_images", "dashboard"):
                 if getattr(options, name) is not None:
                     option = f"--{name.replace('_', '-')}"
                     raise SpecError(f"{option} is given, and {journal.run} is a search: see engram search --help")

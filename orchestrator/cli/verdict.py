@@ -100,6 +100,11 @@ def status_line(status: Status) -> str:
     return "; ".join(part for part in parts if part)
 
 
+def ray_lines(status: Status) -> list[str]:
+    """Where Ray's own pages are."""
+    return [f"Ray's page on the {about}: {address}" for about, address in status.ray.items()]
+
+
 def describe_trials(search: SearchResults) -> str:
     """How many of a search's trials have been made, in words."""
     return f"{search.made} of {format_count(search.planned, 'trial')} made"

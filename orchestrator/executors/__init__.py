@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from orchestrator.executors.calls import Call, Finished
@@ -18,6 +18,7 @@ class Executor(Protocol):
     gpus: int  # that calls can use; one if there is none yet, and calls wait for it
     sharers: int  # calls that can share one of them at most
     inside: bool  # whether calls run inside `wait`, in the thread that calls it
+    pages: Mapping[str, str]  # of Ray's dashboard on the "driver" and on the "nodes"; empty where there is none
 
     @property
     def pending(self) -> int:
@@ -53,9 +54,15 @@ class Executor(Protocol):
 
 
 def open_executor(
-    address: str | None, store: Store, gpus: GpusName = "auto", data: Callable[[], Sequence[Any]] = tuple
+    address: str | None,
+    store: Store,
+    gpus: GpusName = "auto",
+    data: Callable[[], Sequence[Any]] = tuple,
+    dashboard: bool = False,
 ) -> Executor:
     """The executor for an address: `none` is this process, anything else Ray (None: a cluster on this machine).
+
+    A cluster that is started here has Ray's `dashboard` if asked for.
 
     Raises ClusterError unless every node of a cluster that was there before has the same code and versions, the store,
     and the pinned `data`, which are asked for with such a cluster alone.
@@ -66,7 +73,7 @@ def open_executor(
         return LocalExecutor(store.location, gpus)
     from orchestrator.executors.ray import RayExecutor
 
-    executor = RayExecutor(store.location, address=address or "local", gpus=gpus)
+    executor = RayExecutor(store.location, address=address or "local", gpus=gpus, dashboard=dashboard)
     try:
         executor.check_nodes(store, data)
     except BaseException:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
 from orchestrator.executors import strategy_cache
 from orchestrator.executors.gpu_packing import GpuMeasurement
+from orchestrator.executors.metrics import Transfer, timed_store
 from orchestrator.executors.printed import keep_printed
 from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store, WriteEffect, read_each
@@ -127,11 +128,15 @@ class Computation:
 
 @dataclass(frozen=True)
 class Finished:
-    """A call that has ended, with one outcome per item. `messages` are lines for the user."""
+    """A call that has ended, with one outcome per item, and what its worker read and wrote.
+
+    `messages` are lines for the user.
+    """
 
     call: Call
     outcomes: tuple[Outcome, ...]
     messages: tuple[str, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
 
 
 class Poisoned(Exception):
@@ -144,6 +149,7 @@ def perform(call: Call, store: Store) -> Finished:
     Any error of a job becomes its outcome.
     """
     worker = process()
+    store, transfers = timed_store(store)
     outcomes: list[Outcome] = []
     ready: list[tuple[Item, list[pa.Table]]] = []
     tables: dict[str, pa.Table] = {}
@@ -166,7 +172,7 @@ def perform(call: Call, store: Store) -> Finished:
                 printed.clear()  # nor does what was printed
     if call.gpus:
         _let_go()
-    return Finished(call, tuple(outcomes), tuple(states.messages))
+    return Finished(call, tuple(outcomes), tuple(states.messages), tuple(transfers))
 
 
 class Checkpoints:

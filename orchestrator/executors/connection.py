@@ -8,6 +8,7 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -65,10 +66,30 @@ def _trouble(address: str, host: str, port: int, end: float) -> str:
         connection = socket.create_connection((host, port), timeout=PROBE_SECONDS)
     except OSError as error:
         return f"no Ray cluster at {address}: {(error.strerror or str(error)).lower()}; {CHECK}"
-    with connection:
-        if os.environ.get("RAY_USE_TLS", "0") == "1" or _speaks_grpc(connection, end - 0.1):
-            return ""
-    return f"what answers at {address} is not Ray; is the port its GCS port (6379 by default)?"
+    encrypts = os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
+    try:
+        with _encrypt(connection, host, end) if encrypts else connection as channel:
+            if _speaks_grpc(channel, end - 0.1):
+                return ""
+    except (OSError, KeyError) as error:  # ssl.SSLError is an OSError
+        why = f"{error} is not set" if isinstance(error, KeyError) else getattr(error, "reason", None) or error
+        return f"no TLS with {address}: {why}; do the files of RAY_TLS_* belong to its authority, and name its address?"
+    if encrypts:
+        return f"what answers at {address} is not Ray, or refuses the certificate of RAY_TLS_SERVER_CERT"
+    return f"what answers at {address} is not Ray, or asks for TLS; is the port its GCS port (6379 by default)?"
+
+
+def _encrypt(connection: socket.socket, host: str, end: float) -> ssl.SSLSocket:
+    """The connection by TLS, as Ray's own processes make it. Raises OSError."""
+    context = ssl.create_default_context(cafile=os.environ["RAY_TLS_CA_CERT"])
+    context.load_cert_chain(os.environ["RAY_TLS_SERVER_CERT"], os.environ["RAY_TLS_SERVER_KEY"])
+    context.set_alpn_protocols(["h2"])
+    connection.settimeout(max(0.1, end - 0.1 - time.monotonic()))
+    try:
+        return context.wrap_socket(connection, server_hostname=host)
+    except OSError:
+        connection.close()
+        raise
 
 
 def _speaks_grpc(connection: socket.socket, end: float) -> bool:
@@ -88,8 +109,13 @@ def _speaks_grpc(connection: socket.socket, end: float) -> bool:
 
 
 @contextlib.contextmanager
-def connect(address: str, cpus: int | None = None) -> Iterator[tuple[str, tuple[str, int] | None, Guard | None]]:
-    """Connect to a cluster; yields its address, its head's address (None for ray://), and the guard of our own."""
+def connect(
+    address: str, cpus: int | None = None, dashboard: bool = False
+) -> Iterator[tuple[str, tuple[str, int] | None, Guard | None]]:
+    """Connect to a cluster; yields its address, its head's address (None for ray://), and the guard of our own.
+
+    Our own, which "local" starts, has Ray's dashboard if asked for.
+    """
     if ray.is_initialized():
         head = ray.get_runtime_context().gcs_address
         yield head, host_and_port(head), None
@@ -103,7 +129,8 @@ def connect(address: str, cpus: int | None = None) -> Iterator[tuple[str, tuple[
             _set(stack, {**OURS, **ONE_THREAD, **token, "RAY_worker_niceness": "0"})
             stack.enter_context(_loopback())
             with _variables(guard.variables):  # for Ray's processes, and none that is started later
-                _init(stack, address, num_cpus=cpus, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES)
+                options = {"include_dashboard": dashboard, "object_store_memory": OBJECT_STORE_BYTES}
+                _init(stack, address, num_cpus=cpus, **options)
         else:
             address = _auto_address() if address == "auto" else address
             probe(address)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from orchestrator.errors import EngramError
 from orchestrator.executors import environment
@@ -23,6 +23,7 @@ class LocalExecutor:
     window = 1
     sharers = 1
     inside = True
+    pages: Mapping[str, str] = {}
 
     def __init__(self, store: str, gpus: GpusName = "auto") -> None:
         self._visible = {"CUDA_VISIBLE_DEVICES": ""} if gpus == "none" else {}

@@ -10,7 +10,7 @@ import contextlib
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +44,9 @@ CALLS_PER_SLOT, MOST_CALLS = 16, 512
 class RayExecutor:
     """Runs calls as Ray tasks. Raises ClusterError when the cluster is gone or unusable.
 
-    `address` is "local" (a cluster of our own, of `cpus` CPUs, ended by `close` and, should this process be killed,
-    by a guard), "auto", HOST:PORT or ray://HOST:PORT. If the program uses Ray already, its connection is used and
-    left open. Signal handlers stay as they are: Ray's own handler for SIGTERM is removed.
+    `address` is "local" (a cluster of our own, of `cpus` CPUs, with Ray's `dashboard` if wanted, ended by `close` and,
+    should this process be killed, by a guard), "auto", HOST:PORT or ray://HOST:PORT. If the program uses Ray already,
+    its connection is used and left open. Signal handlers stay as they are: Ray's own handler for SIGTERM is removed.
 
     With `gpus` "auto", calls may ask for a GPU where the cluster has one, has had one since this start, or belongs to
     an autoscaler that has not said that none of its machines has one; "wait" always lets them ask, "none" never.
@@ -54,7 +54,15 @@ class RayExecutor:
 
     inside = False
 
-    def __init__(self, store: str, address: str = "local", *, cpus: int | None = None, gpus: GpusName = "auto") -> None:
+    def __init__(
+        self,
+        store: str,
+        address: str = "local",
+        *,
+        cpus: int | None = None,
+        gpus: GpusName = "auto",
+        dashboard: bool = False,
+    ) -> None:
         self.slots = self.window = 1
         self.gpus = 0
         self._wanted = gpus
@@ -70,12 +78,13 @@ class RayExecutor:
         self._close = contextlib.ExitStack()
         self._joined = not ray.is_initialized()
         try:
-            self._address, self._head, self._guard = self._close.enter_context(connect(address, cpus))
+            self._address, self._head, self._guard = self._close.enter_context(connect(address, cpus, dashboard))
             self._own = self._guard is not None
             machines = self._nodes()
             if machines is None:
                 raise ClusterError(f"the head of the Ray cluster at {self._address} does not answer")
             self._measure(machines)
+            self.pages = self._dashboard_pages()
         except BaseException:
             self._close.close()
             raise
@@ -277,6 +286,13 @@ class RayExecutor:
             if self._guard is not None:
                 self._guard.kill_stopped_processes()  # a stopped head would keep `close` waiting
             raise ClusterError(f"the head of the Ray cluster at {self._address} is gone; the same command goes on")
+
+    def _dashboard_pages(self) -> Mapping[str, str]:
+        dashboard = None if self._head is None else driver.get_dashboard_url()
+        if not dashboard:
+            return {}
+        job = ray.get_runtime_context().get_job_id()
+        return {"driver": f"http://{dashboard}/#/jobs/{job}", "nodes": f"http://{dashboard}/#/cluster"}
 
     def _nodes(self) -> list[Machine] | None:
         """The machines of the cluster; None if the head does not answer.

@@ -47,6 +47,7 @@ class Status:
     note: str = ""
     page: Path | None = None  # the report's file
     mlflow: str | None = None  # the address of the tracked run
+    ray: Mapping[str, str] = field(default_factory=dict)  # pages of Ray's dashboard, while the run has a driver
 
     @property
     def finished(self) -> bool:
@@ -147,7 +148,13 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
         note=(end or {}).get("note", "") if not holder else "",
         page=pages.page(journal.folder),
         mlflow=_address(journal.folder),
+        ray=_ray_pages(last) if holder else {},
     )
+
+
+def _ray_pages(events: Sequence[Event]) -> Mapping[str, str]:
+    """Ray's own pages on a start's driver and nodes; empty where its cluster has no dashboard."""
+    return next((event["pages"] for event in reversed(events) if event["event"] == "ready" and "pages" in event), {})
 
 
 def _left_out(about: Mapping[str, Any]) -> tuple[str, ...]:
@@ -258,6 +265,7 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set
         note=next((cell.note for cell in cells if cell.note), ""),
         page=pages.page(journal.folder),
         mlflow=_address(journal.folder),
+        ray=next((cell.ray for cell in cells if cell.ray), {}),
     )
 
 

@@ -171,6 +171,7 @@ ANY: Mapping[str, Check] = {
     "tasks": _mapping_of(_count),
     "trains": _mapping_of(_count),
     "search": _text,
+    "pages": _mapping_of(_text),
     "jobs": _mapping_of(_count),
 }
 EVENTS: Mapping[str, Mapping[str, Check]] = {

@@ -7,7 +7,8 @@ continues it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 from orchestrator.errors import Absent, Damaged, Held, SpecError, StoreError
 from orchestrator.executors import Executor, open_executor
+from orchestrator.executors.metrics import Metrics
 from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
@@ -150,8 +152,10 @@ def _run(
                 missing = session.plan.missing(session.stored_keys())
                 return pinned_data(session.plan.jobs[key].config for key in missing)
 
-            executor = open_executor(execution.address, store, execution.gpus, needed_data)
-            session.ready(executor.slots)
+            executor = open_executor(execution.address, store, execution.gpus, needed_data, execution.dashboard)
+            session.ready(executor.slots, executor.pages)
+            if execution.dashboard:
+                say(_describe_dashboard(executor.pages))
             return executor
 
         planned, states = session.plan, CheckpointGc(store, runs, names, execution.keep == "state")
@@ -178,6 +182,7 @@ def _run(
             cancelled=cancellation.look,
             ours=check_ours,
             states=states,
+            metrics=Metrics(name),
             clock=clock,
         )
         held.callback(driver.close)
@@ -205,6 +210,14 @@ def _run(
                 driver.progress.seconds[other_runs.startup_group(execution.address)].append(driver.progress.around)
             report = _conclude(driver, session, sweep.run if sweep else None, sound)
             return finalise.finish_run(report, session, execution, delivery, stop)
+
+
+def _describe_dashboard(pages: Mapping[str, str]) -> str:
+    """Where Ray's dashboard is, with the token of the cluster that this process has started; for the terminal alone."""
+    if not pages:
+        return "Ray's dashboard did not start; /tmp/ray/session_latest/logs/dashboard.log may say why"
+    token = os.environ.get("RAY_AUTH_TOKEN", "of the cluster")
+    return f"Ray's dashboard: {pages['driver']}; it asks for the token {token}"
 
 
 def _drive_to_end(driver: Driver, session: Session, tolerate: int) -> set[str] | None:

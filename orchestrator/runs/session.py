@@ -250,9 +250,9 @@ class Session:
         """Log and tell what is done besides the jobs."""
         self._note({"event": "step", "step": step})
 
-    def ready(self, slots: float) -> None:
-        """Log and tell that jobs begin, on so many slots."""
-        self._note({"event": "ready", "slots": slots})
+    def ready(self, slots: float, pages: Mapping[str, str]) -> None:
+        """Log and tell that jobs begin, on so many slots, and the addresses of Ray's own pages on them."""
+        self._note({"event": "ready", "slots": slots, **({"pages": dict(pages)} if pages else {})})
 
     def _note(self, event: Event) -> None:
         """Pass an event to all journals, while they are ours, and to the observer."""

@@ -15,6 +15,7 @@ from typing import Any
 from orchestrator.errors import ClusterError, StoreError
 from orchestrator.executors import Executor
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
+from orchestrator.executors.metrics import Metrics
 from orchestrator.planning.plan import Plan
 from orchestrator.quantities import format_duration
 from orchestrator.run_folder.other_runs import CheckpointGc
@@ -52,6 +53,7 @@ class Driver:
     The `budget` is what its calls may use up. `timeout` is the most seconds a job may take; None derives it from jobs
     of the same kind. `elsewhere` gives what other runs compute, `cancelled` the reason to end if somebody asked for it,
     `ours` raises Held once another driver has this run, and `states` decides which states of trainings are removed.
+    What comes back is counted in `metrics`.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Driver:
         cancelled: Callable[[], str | None] = lambda: None,
         ours: Callable[[], None] = lambda: None,
         states: CheckpointGc | None = None,
+        metrics: Metrics | None = None,
         clock: Clock = SYSTEM,
     ) -> None:
         self.store = store
@@ -93,6 +96,7 @@ class Driver:
         self._cancelled = cancelled
         self._ours = ours
         self._states = states
+        self._metrics = metrics or Metrics("")
         self._clock = clock
         self._waiting = Waiting(lambda line: observe({"event": "told", "line": line}))
         self._claims: Claims = {}
@@ -133,6 +137,7 @@ class Driver:
             if self._clock.monotonic() - looked > POLL:
                 self._look_elsewhere(schedule)
                 self._look_here(schedule, executor)
+                self._metrics.set_queue(schedule.running, schedule.waiting)
                 looked = self._clock.monotonic()
             self._send(schedule, executor)
             if schedule.over or schedule.paused:
@@ -144,6 +149,7 @@ class Driver:
                 if reason is not None:
                     self.stop.ask(reason)
         self._wind_down(schedule, executor)
+        self._metrics.set_queue(0, 0)
 
     @property
     def stopped(self) -> str | None:
@@ -212,6 +218,8 @@ class Driver:
         """Record the outcomes of a call. A job that came back lost or refused, and whose result is stored, is done."""
         for line in finished.messages:
             self.observe({"event": "told", "line": line})
+        for transfer in finished.transfers:
+            self._metrics.count_transfer(transfer)
         outcomes = tuple(resolved for outcome in finished.outcomes for resolved in self._resolve_orphan(outcome))
         for outcome in outcomes:
             self._tell(schedule, outcome)
@@ -235,6 +243,8 @@ class Driver:
     def _tell(self, schedule: Schedule, outcome: Outcome) -> None:
         key = outcome.key
         about = self._about(schedule, key)
+        if not isinstance(outcome, Failed):  # which the schedule is to confirm
+            self._metrics.count_job(about["task"], type(outcome).__name__.lower())
         match outcome:
             case Done():
                 self.progress.computed.add(key)
@@ -243,6 +253,8 @@ class Driver:
                     self._limits.learn(schedule.group(key), outcome.seconds)
                 trained = marks(schedule.plan.jobs[key].function).trains
                 models = {"models": trained} if trained else {}
+                busy = outcome.measured.busy if outcome.measured else None
+                self._metrics.count_computed(about["task"], outcome.seconds, trained, busy)
                 self.observe({"event": "done", **about, **models, "seconds": outcome.seconds, "worker": outcome.worker})
                 if outcome.differs:
                     self.observe({"event": "differs", **about})
@@ -258,6 +270,7 @@ class Driver:
         if not failed.traceback:  # no worker was left to store it
             with suppress(StoreError):
                 self.store.write_failure(failed.key, failed.error)
+        self._metrics.count_job(schedule.plan.task(failed.key), "failed")
         self.observe({"event": "failed", **self._about(schedule, failed.key), "error": failed.error})
 
     def _about(self, schedule: Schedule, key: str) -> dict[str, str]:

@@ -90,6 +90,12 @@ class Schedule:
         return len(self._running)
 
     @property
+    def waiting(self) -> int:
+        """The jobs that are neither sent, done nor failed; those that depend on a failed one among them."""
+        failed = self.failed.keys() & self.plan.jobs.keys()
+        return len(self.plan.jobs) - len(self.done) - len(failed) - self.running
+
+    @property
     def damaged(self) -> int:
         """How often a result was missing or damaged when it was read; several readers of the same loss count once."""
         return sum(self._reopened.values())

@@ -56,6 +56,7 @@ class Execution:
     max_gpu_hours: float | None = None  # that this start may use
     max_cost: float | None = None  # of this start, at these prices
     prices: Prices | None = None
+    dashboard: bool = False  # whether a cluster that is started for the run has Ray's dashboard
 
 
 def host_and_port(address: str) -> tuple[str, int]:
@@ -145,6 +146,11 @@ def execution(spec: Spec) -> Execution:
         raise SpecError(f"gpus is {gpus!r}; it must be one of {', '.join(GPUS)}{nearest(str(gpus), GPUS)}")
     if gpus == "wait" and address in (None, "local", "none"):
         raise SpecError("gpus is wait, and no machine joins this one; wait is for clusters, which --address names")
+    if given.get("dashboard") and address not in (None, "local"):
+        raise SpecError(
+            f"dashboard is of a cluster that the run starts on this machine; the address {address} names "
+            f"{'none' if address == 'none' else 'one that has its own, or has none'}"
+        )
     for name in ("max_gpu_hours", "max_cost"):
         if (limit := given.get(name)) is not None and not limit > 0:
             raise SpecError(f"{name} is {limit}; it must be above 0")
@@ -236,6 +242,7 @@ EXECUTION: Mapping[str, Any] = {
     "experiment": str,
     "report": bool,
     "show_images": bool,
+    "dashboard": bool,
 }
 SEARCH: Mapping[str, Any] = {
     "sampler": str,

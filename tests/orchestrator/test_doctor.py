@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import doctor
-from orchestrator.doctor import MachineCheck, examine
+from orchestrator.doctor import MachineCheck, Port, examine
 from orchestrator.quantities import format_size
 from orchestrator.store import open_store
 
@@ -57,6 +57,33 @@ def test_a_cluster_that_does_not_answer_is_bad(tmp_path: Path) -> None:
         assert (False, f"{address} does not answer") == (found.ok, found.found)
         free.listen()
         assert checks(tmp_path, address)["ray cluster"].ok is True
+
+
+def test_each_port_is_listed_with_whether_it_asks_for_a_token_and_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        number = taken.getsockname()[1]
+        monkeypatch.setattr(doctor, "PORTS", (Port(number, "Ray's head", True), Port(None, "Ray's metrics", False)))
+        found = checks(tmp_path)
+    assert "Ray's head; asks for Ray's token; in use here" == found[f"port {number}"].found
+    assert "Ray's metrics; answers without a token" == found["port any"].found
+
+
+def test_a_cluster_without_a_token_is_advised_against_and_tls_without_its_files_is_bad(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    assert checks(tmp_path, "127.0.0.1:1")["ray token"].ok is None
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    assert checks(tmp_path, "127.0.0.1:1")["ray token"].ok is True
+    monkeypatch.setenv("RAY_USE_TLS", "1")
+    for name in doctor.TLS_FILES:
+        monkeypatch.setenv(name, str(tmp_path / "absent" if "KEY" in name else __file__))
+    found = checks(tmp_path)["ray tls"]
+    assert (False, "on, without RAY_TLS_SERVER_KEY") == (found.ok, found.found)
 
 
 def test_a_session_folder_too_long_for_a_socket_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -432,6 +432,7 @@ class Workers:
     """A process's executor: what is submitted runs beside one another."""
 
     gpus, sharers, inside = 0, 1, False
+    pages: Mapping[str, str] = {}
 
     def __init__(self, process: Process) -> None:
         self.process, self.world = process, process.world

@@ -128,7 +128,7 @@ def held_on_gpu(config: Number, inputs: Inputs) -> pa.Table:
     return _placed(config, held=True)
 
 
-@task(version=1)
+@task(version=1, trains=1)
 def on_cpu(config: Number, inputs: Inputs) -> pa.Table:
     return _placed(config)
 

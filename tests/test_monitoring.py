@@ -1,0 +1,206 @@
+"""What operators see: the panels of Grafana's dashboard, each asked of a real Prometheus, and Ray's own pages."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray")
+
+from orchestrator.executors.metrics import METRICS, RUN, Metrics
+from orchestrator.executors.ray import RayExecutor
+from orchestrator.planning.plan import Plan
+from orchestrator.scheduling.driver import Driver
+from orchestrator.scheduling.stop import Stop
+from orchestrator.store import Store
+from tasks.contract.job import Job
+from tests.orchestrator.executors import jobs
+from tests.support.mlflow_server import free_port
+from tests.support.shell import ROOT, Shell
+
+HANGING = 240.0  # seconds
+PANELS = json.loads((ROOT / "dashboards" / "grafana" / "engram.json").read_text())["panels"]
+NAME = re.compile(r"ray_engram_\w+")
+OF_RAY = {"Component", "NodeAddress", "SessionName", "Version", "WorkerId", "instance", "job", "le", "otel_scope_name"}
+RUN_NAME = "jobs-0a1b2c3d"
+OURS = f'{{run="{RUN_NAME}"}}'  # the cluster is shared with other tests
+
+
+def queries() -> dict[str, str]:
+    """What each panel asks, of the run of this test."""
+    return {
+        panel["title"]: target["expr"].replace("$__rate_interval", "10m").replace("$run", RUN_NAME)
+        for panel in PANELS
+        for target in panel["targets"]
+    }
+
+
+@pytest.fixture
+def prometheus(tmp_path: Path) -> Iterator[Callable[[int], str]]:
+    """Starts Prometheus on a port that it shall read each second; its address."""
+    command = shutil.which("prometheus")
+    if command is None:
+        pytest.skip("prometheus is not installed (apt-get install prometheus)")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(port: int) -> str:
+        config, address = tmp_path / "prometheus.json", f"127.0.0.1:{free_port()}"
+        ray = {"job_name": "ray", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+        config.write_text(json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": [ray]}))
+        data = tmp_path / "prometheus"
+        options = [f"--config.file={config}", f"--storage.tsdb.path={data}", f"--web.listen-address={address}"]
+        started.append(subprocess.Popen([command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        return f"http://{address}"
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def ask(server: str, query: str) -> list[dict[str, Any]]:
+    """The series that a query has now."""
+    try:
+        with urllib.request.urlopen(f"{server}/api/v1/query?{urllib.parse.urlencode({'query': query})}") as answer:
+            return list(json.load(answer)["data"]["result"])
+    except urllib.error.HTTPError as error:
+        raise AssertionError(f"{query}: {error.read().decode()}") from error
+    except OSError:  # not up yet
+        return []
+
+
+def await_(condition: Callable[[], object]) -> None:
+    limit = time.monotonic() + HANGING
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.5)
+
+
+@pytest.mark.slow
+def test_every_panel_has_data_in_a_real_prometheus_and_no_label_tells_a_secret(
+    ray_cluster: Any,
+    store: Store,
+    prometheus: Callable[[int], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RAY_metrics_report_interval_ms", "1000")
+    executor = RayExecutor(store.location, address=ray_cluster.address)
+    ray = pytest.importorskip("ray")
+    server = prometheus(ray.nodes()[0]["MetricsExportPort"])
+    drivers = []
+
+    def drive(first: int) -> None:
+        """Train twice, fail once, lose a result and compute it again."""
+        lost = Job(jobs.double, jobs.Number(first))
+        plan = Plan.from_roots(
+            {
+                "summary": (
+                    *(Job(jobs.on_cpu, jobs.Number(0.01 * (first + index))) for index in range(2)),
+                    Job(jobs.fail, jobs.Number(first)),
+                    Job(jobs.double, jobs.Number(first + 1), inputs=(lost,)),
+                )
+            }
+        )
+        driver = Driver(store, lambda: executor, lambda _: None, Stop(), metrics=metrics)
+        drivers.append(driver)
+        driver.drive(plan, {key for key in plan.jobs if key not in {k for keys in plan.roots.values() for k in keys}})
+
+    def counts() -> dict[str, float]:
+        found = ask(server, f"sum by (outcome) (ray_engram_jobs_total{OURS})")
+        return {each["metric"]["outcome"]: float(each["value"][1]) for each in found}
+
+    metrics = Metrics(RUN_NAME)
+    try:
+        drive(1)
+        await_(lambda: counts() == {"done": 4, "failed": 1, "missing": 1})
+        drive(10)  # rates need a counter to grow
+        await_(lambda: counts() == {"done": 8, "failed": 2, "missing": 2})
+        answers: dict[str, list[float]] = {}
+
+        def all_answer() -> bool:
+            for title, query in queries().items():
+                answers[title] = [float(each["value"][1]) for each in ask(server, query)]
+            return all(any(value > 0 for value in values) for title, values in answers.items() if title != "Queue")
+
+        await_(all_answer)
+        assert [0.0, 0.0] == answers["Queue"]  # of jobs that are sent, and that wait: the run has ended
+        assert [0.5] == pytest.approx(answers["Time for which trainings keep their GPU busy"])
+        assert [4.0] == [float(each["value"][1]) for each in ask(server, f"sum(ray_engram_models_total{OURS})")]
+        (taken,) = ask(server, f"sum(ray_engram_job_seconds_total{OURS})")
+        told = sum(sum(seconds) for driver in drivers for seconds in driver.progress.seconds.values())
+        assert told == pytest.approx(float(taken["value"][1]))
+        for name, metric in METRICS.items():
+            series = ask(server, metric.exported + OURS)
+            assert series, name
+            for each in series:
+                labels = each["metric"]
+                assert {"__name__", *RUN, *metric.labels} | OF_RAY >= labels.keys()
+                assert (RUN_NAME, "jobs") == (labels["run"], labels["audit"])
+                assert not any(store.location in value for value in labels.values())
+    finally:
+        metrics.set_queue(0, 0)
+        for driver in drivers:
+            driver.close()
+
+
+def test_every_metric_has_a_panel_and_a_line_in_the_docs() -> None:
+    asked = {name for query in queries().values() for name in NAME.findall(query)}
+    assert {metric.exported for metric in METRICS.values()} == asked
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \| (.*) \|$", page, flags=re.M)
+    assert [
+        (
+            metric.exported.removesuffix("_bucket"),
+            ", ".join(f"`{label}`" for label in metric.labels) or "",
+            metric.description,
+        )
+        for metric in METRICS.values()
+    ] == rows
+
+
+def test_nothing_is_counted_and_ray_not_loaded_without_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "ray")
+    Metrics(RUN_NAME).set_queue(1, 2)
+    assert "ray" not in sys.modules
+
+
+@pytest.mark.slow
+def test_the_dashboard_of_a_run_asks_for_its_token_and_status_links_to_it(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    run = shell.start("run", "toys", "parts=2", "trouble=wait", "at=0", f"folder={tmp_path}", "--dashboard")
+    shell.await_begun(1, run)
+    pages = shell.json("status")["ray"]
+    assert {"driver", "nodes"} == pages.keys()
+    root = pages["driver"].partition("#")[0]
+    assert b"<title>" in urllib.request.urlopen(root).read()
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{root}nodes?view=summary")
+    assert 401 == refused.value.code
+    (line,) = [line for line in shell("status").stdout.splitlines() if "nodes" in line]
+    assert pages["nodes"] in line
+    shell.go()
+    said = "".join(run.communicate(timeout=HANGING))
+    assert 0 == run.returncode, said
+    token = re.search(rf"{re.escape(pages['driver'])}; it asks for the token (\w+)", said)
+    assert token is not None, said
+    assert "ray" not in shell.json("status")
+    assert not any(token[1] in path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("address", ["none", "10.0.0.1:6379"])
+def test_a_dashboard_is_refused_where_the_run_starts_no_cluster(tmp_path: Path, address: str) -> None:
+    (line,) = (
+        Shell(tmp_path)("run", "toys", "--dashboard", "--address", address, code=2).stderr.strip().splitlines()[-1:]
+    )
+    assert f"the address {address} names" in line

@@ -1,0 +1,65 @@
+"""A run on a cluster whose nodes encrypt what they exchange, with certificates made as docs/clusters.md says."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray")
+
+from ray._private import services
+
+from tests.support.mlflow_server import free_port
+from tests.support.ray_head import ray_head
+from tests.support.shell import PATHS, ROOT, Shell
+
+HANGING = 240.0  # seconds
+
+
+def certificates(folder: Path, host: str) -> dict[str, str]:
+    """The environment of whoever has a certificate for this address; the recipe is that of the docs."""
+    folder.mkdir()
+    page = (ROOT / "docs" / "clusters.md").read_text()
+    (recipe,) = re.findall(r'```bash title="run by tests/test_tls.py"\n(.*?)```', page, flags=re.S)
+    subprocess.run(
+        ["sh", "-euc", recipe],
+        cwd=folder,
+        env={"ADDRESSES": f"IP:{host},IP:127.0.0.1"},
+        check=True,
+        capture_output=True,
+    )
+    names = {"CA_CERT": "ca.crt", "SERVER_CERT": "ray.crt", "SERVER_KEY": "ray.key"}
+    return {"RAY_USE_TLS": "1"} | {f"RAY_TLS_{name}": str(folder / file) for name, file in names.items()}
+
+
+@pytest.mark.slow
+def test_a_run_goes_by_tls_and_nobody_without_a_certificate_of_the_authority_gets_in(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed (apt-get install openssl)")
+    host = services.get_node_ip_address()  # where Ray listens whatever it is asked for
+    tls, others = (certificates(tmp_path / name, host) for name in ("theirs", "others"))
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    settings = {**token, **tls, "PYTHONPATH": PATHS, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+    options = ("--num-cpus=1", "--include-dashboard=false")
+    options += (f"--dashboard-agent-listen-port={free_port()}", f"--ray-client-server-port={free_port()}")
+    port = free_port()
+    engram = Shell(tmp_path, fresh=True)
+    asked = ("run", "toys", "parts=2", f"folder={tmp_path}", "--address", f"{host}:{port}")
+    with ray_head(port, tmp_path / "head.log", settings, *options):
+        for environment in (token, token | others):
+            engram.env = Shell(tmp_path).env | environment
+            run = engram.start(*asked)
+            said = "".join(run.communicate(timeout=HANGING))
+            assert 1 == run.returncode, said
+            assert "TLS" in said.strip().splitlines()[-1], said
+            assert [] == engram.results()
+        engram.env |= tls
+        run = engram.start(*asked, "--json")
+        out, said = run.communicate(timeout=HANGING)
+        assert 0 == run.returncode, said
+        assert '"state": "finished"' in out
