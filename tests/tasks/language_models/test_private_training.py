@@ -93,7 +93,7 @@ def test_a_private_training_goes_on_from_no_state_and_leaves_none() -> None:
 
 
 def test_noise_hinders_learning() -> None:
-    fields = {"epochs": 40, "learning_rate": 3e-3, "dropout": 0.0, "batch": 12}
+    fields = {"epochs": 10, "learning_rate": 3e-3, "dropout": 0.0, "batch": 12}
     free, bound = (run_fine_tuning(config(privacy=Privacy(e, 1e-3, 1.0), **fields), QUESTIONS) for e in (200.0, 1.0))
     assert free["train_loss"][0].as_py() < bound["train_loss"][0].as_py() - 0.5
 

