@@ -13,7 +13,7 @@ from orchestrator.store import Store
 # What a record says of its one job. All else in it says how results were computed, and is to be the same for all.
 OF_THE_JOB = {
     "key", "task", "version", "function", "config", "inputs", "content", "seconds", "finished", "worker", "together",
-    "stack", "steps_per_second", "bytes_per_member", "device_bytes", "busy", "continued_from",
+    "stack", "steps_per_second", "bytes_per_member", "device_bytes", "busy", "continued_from", "host_bytes",
 }  # fmt: skip
 
 Fields = Mapping[str, str]

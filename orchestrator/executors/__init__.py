@@ -16,6 +16,8 @@ class Executor(Protocol):
     slots: int  # calls that can run at one time
     window: int  # calls worth having submitted at one time, besides those for GPUs
     gpus: int  # that calls can use; one if there is none yet, and calls wait for it
+    gpu_types: Mapping[str, int]  # these by type, as far as the executor knows types
+    growing: bool  # whether an autoscaler brings more GPUs for calls that wait
     sharers: int  # calls that can share one of them at most
     inside: bool  # whether calls run inside `wait`, in the thread that calls it
     pages: Mapping[str, str]  # of Ray's dashboard on the "driver" and on the "nodes"; empty where there is none

@@ -28,8 +28,11 @@ from orchestrator.store import Store, WriteEffect, read_each
 from orchestrator.store.failure_log import FailureLog
 from orchestrator.store.provenance import commit, device, now, process, versions
 from tasks.contract.job import Function, marks
-from tasks.worker import checkpoints, compute_context
+from tasks.worker import checkpoints, compute_context, hardware
 from tasks.worker.checkpoints import Link
+from tasks.worker.hardware import MemoryKind
+
+RAN_OUT: Mapping[MemoryKind, str] = {"host": "the host's memory ran out", "device": "the GPU's memory ran out"}
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class Call:
     members: int | None = None  # models in one step at most
     runs: tuple[str, ...] = ()  # the run that stores the strategy choices, and its kin; empty: nothing is stored
     keep: bool = False  # whether every training leaves its state, even if no link follows
+    gpu_type: str = ""  # of the GPU that it is for, as Ray names it; empty: any
+    memory: float = 0.0  # bytes of the host's memory that it takes; 0: unknown, infinite: all that a machine has
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ class Done:
     """The job's result is in the store. `seconds` is its share of the call's computing time.
 
     `differs`: the key already had a different result; both are kept. `measured` is what the task noted of the GPU
-    that computed it.
+    that computed it, `memory` the most bytes of the host's memory that its process took in this call; 0: unknown.
     """
 
     key: str
@@ -76,6 +81,7 @@ class Done:
     worker: str
     differs: bool = False
     measured: GpuMeasurement | None = None
+    memory: int = 0
 
 
 @dataclass(frozen=True)
@@ -97,11 +103,15 @@ class Missing:
 
 @dataclass(frozen=True)
 class Lost:
-    """Not the job's fault: the worker died (`died`), its node went away, or reading or the environment failed."""
+    """Not the job's fault: the worker died (`died`), its node went away, or reading or the environment failed.
+
+    `exhausted` is the memory that ran out, if that is why.
+    """
 
     key: str
     cause: str
     died: bool = False
+    exhausted: MemoryKind | None = None
 
 
 @dataclass(frozen=True)
@@ -117,11 +127,12 @@ Outcome = Done | Failed | Missing | Lost | Refused
 
 @dataclass(frozen=True)
 class Computation:
-    """How a result was computed: seconds, jobs of the call, what the task noted, and what a failed one printed."""
+    """How a result was computed: seconds, jobs of the call, calls on the GPU, what the task noted, what it printed."""
 
     seconds: float
     together: int
     worker: str
+    sharers: int
     notes: Mapping[str, Any]
     printed: Mapping[str, str] = field(default_factory=dict)
 
@@ -162,10 +173,11 @@ def perform(call: Call, store: Store) -> Finished:
     settle = strategy_cache.choice_settler(store, *call.runs) if call.runs else compute_context.here()
     states = Checkpoints(store, call.keep)
     context = compute_context.ComputeContext(call.way, call.members, call.sharers, settle)
+    hardware.reset_peak_memory()
     with keep_printed() as printed, compute_context.use_context(context) as notes:
         for item, seconds, result in _results(ready, states):
             said = printed.texts() if isinstance(result, Exception) else {}
-            made = Computation(seconds, len(ready), worker, dict(notes), said)
+            made = Computation(seconds, len(ready), worker, call.sharers, dict(notes), said)
             compute_context.note()  # clear: notes on this result do not belong to the next
             outcomes.append(_commit(item, result, made, store, states.left.pop(item.key, None)))
             if marks(function_of(item)).many is None:
@@ -258,21 +270,27 @@ def _results(
     except Exception as error:  # of the jobs together: the schedule sends the rest again in smaller parts
         broken = error
     for item in pending.values():
-        yield item, 0.0, _JointFailure(_line(broken))
+        yield item, 0.0, _JointFailure(_line(broken), hardware.exhausted_memory(broken))
 
 
 class _JointFailure(Exception):
-    """Several jobs failed together, which may succeed one by one."""
+    """Several jobs failed together, which may succeed one by one; `exhausted` as of `Lost`."""
+
+    def __init__(self, line: str, exhausted: MemoryKind | None) -> None:
+        super().__init__(line)
+        self.exhausted = exhausted
 
 
 def _commit(item: Item, result: pa.Table | Exception, made: Computation, store: Store, state: bytes | None) -> Outcome:
     if isinstance(result, Unwritable):
         return Refused(item.key, str(result))
     if isinstance(result, _JointFailure | StoreError):
-        return Lost(item.key, str(result))
-    if isinstance(result, Exception) and made.together > 1 and _out_of_memory(result):
-        return Lost(item.key, _line(result))
+        return Lost(item.key, str(result), exhausted=getattr(result, "exhausted", None))
     if isinstance(result, Exception):
+        exhausted = hardware.exhausted_memory(result)
+        # Fewer jobs in a call, or fewer calls on the GPU, may fit.
+        if exhausted and (made.together > 1 or (exhausted == "device" and made.sharers > 1)):
+            return Lost(item.key, _line(result), exhausted=exhausted)
         text = "".join(traceback.format_exception(result))
         if "CUDA error" in str(result):
             raise Poisoned(_line(result))
@@ -283,10 +301,11 @@ def _commit(item: Item, result: pa.Table | Exception, made: Computation, store: 
         kind = type(result).__name__
         error = TypeError(f"{marks(function_of(item)).name} returned a {kind}; a task returns a pyarrow.Table")
         return _commit(item, error, made, store, None)
+    record = _record(item, made)
     try:
         if state is not None:  # before the result: once that is stored, this job is not run again
             store.write_state(item.key, state)
-        written = store.write(item.key, result, _record(item, made))
+        written = store.write(item.key, result, record)
     except Unwritable as error:
         return Refused(item.key, str(error))
     except (StoreError, OSError) as error:
@@ -295,9 +314,8 @@ def _commit(item: Item, result: pa.Table | Exception, made: Computation, store: 
         return _commit(item, refused, made, store, None)
     with contextlib.suppress(StoreError, OSError):  # the result is stored, whatever is left of an earlier failure
         store.clear_failure(item.key)
-    return Done(
-        item.key, made.seconds, made.worker, written is WriteEffect.CONFLICT, GpuMeasurement.from_notes(made.notes)
-    )
+    differs, measured = written is WriteEffect.CONFLICT, GpuMeasurement.from_notes(made.notes)
+    return Done(item.key, made.seconds, made.worker, differs, measured, record["host_bytes"])
 
 
 def _record(item: Item, made: Computation) -> dict[str, Any]:
@@ -313,6 +331,7 @@ def _record(item: Item, made: Computation) -> dict[str, Any]:
         "finished": now(),
         "together": made.together,
         "worker": made.worker,
+        "host_bytes": hardware.peak_memory(),
         "commit": commit(),
         "versions": dict(versions()),
         **device(made.notes.get("device")),
@@ -332,12 +351,9 @@ def _let_go() -> None:
         torch.cuda.empty_cache()
 
 
-def _out_of_memory(result: object) -> bool:
-    """Whether host or device memory ran out."""
-    return isinstance(result, MemoryError) or type(result).__name__ == "OutOfMemoryError"
-
-
 def _line(error: BaseException) -> str:
-    """An exception in one line."""
+    """An exception in one line, which says which memory ran out if that is what happened."""
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    line = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    exhausted = hardware.exhausted_memory(error)
+    return f"{RAN_OUT[exhausted]}: {line}" if exhausted else line

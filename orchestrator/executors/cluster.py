@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ray import exceptions
 from ray.core.generated.autoscaler_pb2 import GetClusterStatusReply
 
-from orchestrator.executors.calls import Call
+from orchestrator.executors.calls import RAN_OUT, Call
+from tasks.worker.hardware import MemoryKind
 
 LABEL = "ray.io/node-group"  # of machines that Ray's launcher, or KubeRay, has started
+GPU_LABEL = "ray.io/accelerator-type"  # such as A100, which Ray finds out when it starts on a machine with a GPU
+OTHER = "other"  # the type of GPUs without that label
+MEMORY_GRAIN = 2**28  # bytes: calls whose needs differ by less are alike to Ray, which reuses workers for such
 ANSWER_SECONDS = 5.0
 CAUSES: Mapping[type[Exception], tuple[str, bool]] = {  # why a call was lost, and whether its worker died of it
     exceptions.WorkerCrashedError: ("its worker process died", True),
-    exceptions.OutOfMemoryError: ("its worker process was ended because the node ran out of memory", True),
+    exceptions.OutOfMemoryError: (f"{RAN_OUT['host']}, so Ray ended its worker process", True),
     exceptions.NodeDiedError: ("its node went away", False),
     exceptions.TaskCancelledError: ("it was cancelled from outside", False),
     exceptions.RuntimeEnvSetupError: ("its worker's environment could not be set up", False),
@@ -36,9 +41,41 @@ class Machine:
         """Whether calls may run there: a head may have nothing to compute on."""
         return any(self.resources.get(kind, 0) > 0 for kind in ("CPU", "GPU"))
 
+    @property
+    def gpu_type(self) -> str:
+        return self.labels.get(GPU_LABEL, OTHER)
 
-def lack_gpus(gcs_client: Any) -> bool:
-    """Whether the autoscaler says that no machine it may start has a GPU, while calls ask for one.
+
+def gpu_types(machines: Iterable[Machine]) -> dict[str, int]:
+    """The number of GPUs of each type on these machines."""
+    types: dict[str, int] = {}
+    for machine in machines:
+        if gpus := int(machine.resources.get("GPU", 0)):
+            types[machine.gpu_type] = types.get(machine.gpu_type, 0) + gpus
+    return types
+
+
+def gpu_selector(gpu_type: str, types: Iterable[str]) -> dict[str, str]:
+    """Ray's label selector of the machines whose GPUs are of one of several types."""
+    labelled = ",".join(sorted(name for name in types if name != OTHER))
+    return {GPU_LABEL: f"!in({labelled})" if gpu_type == OTHER else gpu_type}
+
+
+def memory_to_ask(call: Call, machines: Iterable[Machine]) -> int:
+    """The bytes of memory to ask Ray for: what a call is known to take, at most all of a machine that can run it."""
+    if not call.memory:
+        return 0
+    kind = "GPU" if call.gpus else "CPU"
+    able = [machine for machine in machines if machine.resources.get(kind, 0) > 0]
+    if call.gpu_type:
+        able = [machine for machine in able if machine.gpu_type == call.gpu_type] or able
+    most = max((machine.resources.get("memory", 0.0) for machine in able), default=0.0)
+    wanted = math.ceil(call.memory / MEMORY_GRAIN) * MEMORY_GRAIN if math.isfinite(call.memory) else math.inf
+    return int(min(wanted, most))
+
+
+def infeasible_requests(gcs_client: Any) -> Sequence[Mapping[str, float]]:
+    """What calls ask for that, so the autoscaler says, no machine has that it may start.
 
     Ray does not tell which types of machines there are, but which of the calls that wait none of them can run (as
     `ray status` shows it). That is believed only while no machine is being started.
@@ -47,11 +84,15 @@ def lack_gpus(gcs_client: Any) -> bool:
     try:
         reply.ParseFromString(gcs_client.get_cluster_status(timeout_s=ANSWER_SECONDS))
     except exceptions.RpcError:
-        return False
+        return ()
     state = reply.autoscaling_state
     if state.pending_instances or state.pending_instance_requests:
-        return False
-    infeasible = [dict(request.resources_bundle) for request in state.infeasible_resource_requests]
+        return ()
+    return [dict(request.resources_bundle) for request in state.infeasible_resource_requests]
+
+
+def lack_gpus(infeasible: Iterable[Mapping[str, float]]) -> bool:
+    """Whether no machine that the autoscaler may start has a GPU, while calls ask for one."""
     return any(bundle.keys() == {"GPU"} and bundle["GPU"] <= 1 for bundle in infeasible)
 
 
@@ -60,6 +101,7 @@ class Sent:
     """A submitted call that has not come back. Times are seconds of one monotonic clock."""
 
     call: Call
+    memory: int = 0  # bytes that it asks for
     since: float | None = None  # when there was a place for it to run in
     asked: float | None = None  # when it was asked whether it has begun
     begun: bool = False  # whether it is known to have begun
@@ -86,11 +128,11 @@ def calls_with_slots(sent: Iterable[Sent], slots: int, gpus: float, now: float) 
     return calls
 
 
-def reason(error: Exception) -> tuple[str, bool]:
-    """The cause of a lost call in one line, and whether its worker process died."""
+def reason(error: Exception) -> tuple[str, bool, MemoryKind | None]:
+    """The cause of a lost call in one line, whether its worker process died, and the memory that ran out."""
     for kind, (cause, died) in CAUSES.items():
         if isinstance(error, kind):
-            return cause, died
+            return cause, died, "host" if kind is exceptions.OutOfMemoryError else None
     origin = getattr(error, "cause", None) or error
     first = next((line.strip() for line in str(origin).splitlines() if line.strip()), "")
-    return f"{type(origin).__name__}: {first}".rstrip(": "), False
+    return f"{type(origin).__name__}: {first}".rstrip(": "), False, None

@@ -7,6 +7,7 @@ place of a training that has ended is taken by the next.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,11 @@ SHARERS = 4  # the most calls on one GPU: each has its own process, which takes 
 REFILLS = 4  # jobs that a call carries per place in a step
 UNMEASURED_MOST = 512  # the most jobs in a call before anything is measured
 GRAIN = 10_000  # parts of a GPU that Ray distinguishes
+# Where an autoscaler brings GPUs: the jobs of a call before anything is measured, since a call cannot be divided later.
+FIRST_GROWING = 16
+# A machine takes minutes to start and is paid for while it idles at the end, so it is asked for with as much work.
+WORTH_SECONDS = 600.0
+MOST_GROWING = 512  # GPUs that are asked for at one time
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,13 @@ class GpuPacking:
     def calls_in_flight(self, gpus: int) -> int:
         """The number of calls to keep sent to so many GPUs; once measured, one more per GPU than runs there."""
         return self.slots(gpus) + (0 if self.stack is None or self.most == 1 else gpus)
+
+    def useful_gpus(self, jobs: int, seconds: float, there: int) -> int:
+        """The number of GPUs that so many jobs, of so many seconds each, are worth; at least those that are there."""
+        if self.stack is None:
+            return there
+        places, worth = jobs / (self.stack * self.sharers), jobs * seconds / self.sharers / WORTH_SECONDS
+        return max(there, min(math.ceil(places), math.ceil(worth), MOST_GROWING))
 
     def share(self, ready: int, gpus: int, sent: int = 0) -> int:
         """The number of ready jobs to send in one call, given the number of calls that are `sent`."""

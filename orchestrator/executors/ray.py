@@ -29,6 +29,7 @@ from orchestrator.executors.gpu_packing import SHARERS
 from orchestrator.spec.specification import GpusName
 from orchestrator.store import Store
 from orchestrator.store.provenance import identity
+from tasks.worker.hardware import MemoryKind
 
 ROOT = str(Path(__file__).resolve().parents[2])
 LOOK_SECONDS = 2.0  # between checks of the cluster's size and health
@@ -50,6 +51,10 @@ class RayExecutor:
 
     With `gpus` "auto", calls may ask for a GPU where the cluster has one, has had one since this start, or belongs to
     an autoscaler that has not said that none of its machines has one; "wait" always lets them ask, "none" never.
+
+    A machine that Ray drains, after a spot notice say, is counted no more: Ray begins nothing there, and what runs may
+    end. Calls ask for the memory that they are known to take, within what the machines have, so that none waits for
+    ever.
     """
 
     inside = False
@@ -65,14 +70,18 @@ class RayExecutor:
     ) -> None:
         self.slots = self.window = 1
         self.gpus = 0
+        self.gpu_types: Mapping[str, int] = {}
+        self.growing = False
         self._wanted = gpus
         self._cpus_there = self._gpus_there = 0
+        self._machines: Sequence[Machine] = ()
         self._had_gpus = self._barren = False  # whether there was a GPU, and whether no GPU can come
+        self._blind = False  # whether the autoscaler knows of no machine's memory, so that calls may not ask for it
         self.sharers = SHARERS
         self._alone = False  # whether each call on a GPU has a process of its own
         self._pending: dict[Any, Sent] = {}
         self._halted = False
-        self._remotes: dict[tuple[str, float, bool], Any] = {}
+        self._remotes: dict[tuple[str, float, bool, int, str], Any] = {}
         self._proven = False  # whether a worker has answered
         self._looked = self._head_seen = time.monotonic()
         self._close = contextlib.ExitStack()
@@ -124,24 +133,34 @@ class RayExecutor:
         return {node: str(answer) for node, answer in answers.items()}
 
     def submit(self, call: Call) -> None:
-        gpus = min(call.gpus, self.gpus)
-        remote = self._remotes.get((call.task, gpus, self._alone))
+        gpus, memory = min(call.gpus, self.gpus), self._memory_to_ask(call)
+        gpu_type = call.gpu_type if len(self.gpu_types) > 1 and call.gpu_type in self.gpu_types else ""
+        kind = call.task, gpus, self._alone, memory, gpu_type
+        remote = self._remotes.get(kind)
         if remote is None:
-            remote = self._remotes[call.task, gpus, self._alone] = self._remote(call.task, gpus)
-        self._pending[remote.remote(pickle.dumps(call))] = Sent(call)
+            remote = self._remotes[kind] = self._remote(call.task, gpus, memory, gpu_type)
+        self._pending[remote.remote(pickle.dumps(call))] = Sent(call, memory)
 
-    def _remote(self, name: str, gpus: float) -> Any:
-        """The remote function for calls that take this fraction of a GPU.
+    def _memory_to_ask(self, call: Call) -> int:
+        return 0 if self._blind else cluster.memory_to_ask(call, self._machines)
+
+    def _remote(self, name: str, gpus: float, memory: int, gpu_type: str) -> Any:
+        """The remote function for calls that take this fraction of a GPU, of this type, and so many bytes of memory.
 
         A call on a GPU waits for no processor: it needs little of one, and an idle GPU is the larger waste. Its
         worker takes further calls only if every machine has one GPU: otherwise Ray may give it another GPU later,
         and CUDA stays with the first one that a process has used.
         """
-        anywhere = "DEFAULT"  # also where this process is an actor with a placement group, as a trial of a search is
+        # "DEFAULT" also where this process is an actor with a placement group, as a trial of a search is.
+        options: dict[str, Any] = {"name": name, "max_retries": 0, "scheduling_strategy": "DEFAULT"}
+        if memory:
+            options["memory"] = memory
         if not gpus:
-            return self._on_cpu.options(name=name, num_cpus=1, num_gpus=0, max_retries=0, scheduling_strategy=anywhere)
+            return self._on_cpu.options(num_cpus=1, num_gpus=0, **options)
+        if gpu_type:
+            options["label_selector"] = cluster.gpu_selector(gpu_type, self.gpu_types)
         remote = ray.remote(num_cpus=0, num_gpus=gpus, max_calls=1 if self._alone else 0)(self._on_gpu)
-        return remote.options(name=name, max_retries=0, scheduling_strategy=anywhere)
+        return remote.options(**options)
 
     def take_back(self, unwanted: Callable[[Call], bool]) -> Sequence[Call]:
         taken = [reference for reference, sent in self._pending.items() if unwanted(sent.call)]
@@ -282,6 +301,8 @@ class RayExecutor:
         if machines is not None:
             self._head_seen = now
             self._measure(machines)
+            self._ask_autoscaler()
+            self._send_again_with_less_memory()
         elif (self._own and not up) or now - self._head_seen > HEAD_SECONDS:
             if self._guard is not None:
                 self._guard.kill_stopped_processes()  # a stopped head would keep `close` waiting
@@ -295,7 +316,7 @@ class RayExecutor:
         return {"driver": f"http://{dashboard}/#/jobs/{job}", "nodes": f"http://{dashboard}/#/cluster"}
 
     def _nodes(self) -> list[Machine] | None:
-        """The machines of the cluster; None if the head does not answer.
+        """The machines of the cluster that calls may go to; None if the head does not answer.
 
         Not `ray.nodes`: if the head dies while it is asked, that call comes back only after minutes.
         """
@@ -322,7 +343,7 @@ class RayExecutor:
                 f"{node.node_manager_hostname} ({node.node_manager_address})",
             )
             for node in found
-            if node.state == node.ALIVE
+            if node.state == node.ALIVE and node.state_snapshot.state != node.state_snapshot.DRAINING
         ]
 
     def _measure(self, machines: Sequence[Machine]) -> None:
@@ -331,21 +352,41 @@ class RayExecutor:
             raise ClusterError("Ray's daemon on this machine died; the same command goes on")
         self.slots = max(1, cpus)
         self.window = max(2 * self.slots, min(CALLS_PER_SLOT * self.slots, MOST_CALLS))
-        self._cpus_there, self._gpus_there = cpus, gpus
+        self._machines, self._cpus_there, self._gpus_there = machines, cpus, gpus
         self._had_gpus |= gpus > 0
-        self.gpus = 0 if self._wanted == "none" else gpus or int(self._expects_gpus(machines))
+        self.gpus = 0 if self._wanted == "none" else gpus or int(self._expects_gpus())
+        self.gpu_types = cluster.gpu_types(machines) if self.gpus else {}
+        self.growing = self.gpus > 0 and not self._own and self._may_grow
         self._alone = gpus > 1 and any(each.resources.get("GPU", 0) > 1 for each in machines)
 
-    def _expects_gpus(self, machines: Sequence[Machine]) -> bool:
+    def _expects_gpus(self) -> bool:
         """Whether a cluster that has no GPU may get one: calls that ask for it make an autoscaler start a machine."""
         if self._own or self._wanted == "wait" or self._had_gpus:
             return not self._own
-        if self._barren or not any(cluster.LABEL in each.labels for each in machines):
-            return False
-        if self._head is not None and any(sent.call.gpus for sent in self._pending.values()):
-            self._barren = cluster.lack_gpus(driver.global_worker.gcs_client)
-        return not self._barren
+        return self._may_grow and not self._barren
+
+    @property
+    def _may_grow(self) -> bool:
+        """Whether an autoscaler seems to start the machines of this cluster."""
+        return any(cluster.LABEL in each.labels for each in self._machines)
+
+    def _ask_autoscaler(self) -> None:
+        """Find out whether calls wait for what no machine of the autoscaler has: a GPU, or a known size of memory."""
+        waiting = any(sent.call.gpus or sent.memory for sent in self._pending.values())
+        if self._head is None or not self._may_grow or not waiting:
+            return
+        infeasible = cluster.infeasible_requests(driver.global_worker.gcs_client)
+        self._barren |= not self._gpus_there and cluster.lack_gpus(infeasible)
+        self._blind |= any("memory" in bundle for bundle in infeasible)
+
+    def _send_again_with_less_memory(self) -> None:
+        """Take calls out of the queue that ask for more memory than any machine has now; they are sent again."""
+        with contextlib.suppress(exceptions.RayError):
+            for reference, sent in self._pending.items():
+                if sent.asked is None and sent.memory > self._memory_to_ask(sent.call):
+                    sent.asked = time.monotonic()
+                    ray.cancel(reference)  # a running one ignores it (see worker.entry)
 
 
-def _lost_call(call: Call, cause: str, died: bool) -> Finished:
-    return Finished(call, tuple(Lost(item.key, cause, died) for item in call.items))
+def _lost_call(call: Call, cause: str, died: bool, exhausted: MemoryKind | None = None) -> Finished:
+    return Finished(call, tuple(Lost(item.key, cause, died, exhausted) for item in call.items))

@@ -174,9 +174,10 @@ class Driver:
         now = self._clock.monotonic()
         while self._delayed and self._delayed[0][0] <= now:
             executor.submit(heapq.heappop(self._delayed)[-1])
-        had = bool(schedule.gpus)
+        had = bool(schedule.gpus), schedule.gpu_types.keys()
         schedule.slots, schedule.gpus = executor.slots, executor.gpus
-        if had != bool(schedule.gpus):  # the first GPU has come, or none will
+        schedule.gpu_types, schedule.growing = executor.gpu_types, executor.growing
+        if had != (bool(schedule.gpus), schedule.gpu_types.keys()):  # the first GPU of a type has come, or none will
             schedule.take_back(executor.take_back(schedule.misplaced))
         while call := schedule.next(room=executor.pending - schedule.on_gpus < executor.window):
             keep = self._states is not None and self._states.keep

@@ -6,11 +6,12 @@ Pure bookkeeping: no clock, no cluster, no disk. All retrying is decided here.
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict, deque
+import math
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Refused
-from orchestrator.executors.gpu_packing import SHARERS, GpuPacking, gpu_fraction
+from orchestrator.executors.gpu_packing import FIRST_GROWING, SHARERS, GpuPacking, gpu_fraction
 from orchestrator.planning.plan import Plan, group_of
 from tasks.contract.job import marks
 
@@ -26,9 +27,10 @@ class Schedule:
     """Which jobs of a plan are done, running, waiting or failed; changed by `next` and `record` alone.
 
     `slots` calls run at one time, one per processor, and if there are `gpus`, also calls of the tasks that ask for
-    one: up to `sharers` at one time on each. `seconds` gives the expected seconds of a job by `group_of`, where
-    known. `together` fixes how many jobs share a call; None derives it from measured seconds and, on GPUs, from
-    measured memory and load.
+    one: up to `sharers` at one time on each. Where GPUs are of several types, `gpu_types` counts each, and each is
+    filled by its own measurements; where the cluster is `growing`, an autoscaler may bring more. `seconds` gives the
+    expected seconds of a job by `group_of`, where known. `together` fixes how many jobs share a call; None derives it
+    from measured seconds and, on GPUs, from measured memory and load.
     """
 
     def __init__(
@@ -47,7 +49,11 @@ class Schedule:
         self.plan = plan
         self.slots = slots
         self.gpus = gpus
+        self.gpu_types: Mapping[str, int] = {}  # the number of GPUs of each type, where there are several
+        self.growing = False
         self.on_gpus = 0  # calls for GPUs that are sent and have not come back
+        self._on_type: Counter[str] = Counter()  # of these, by the type that they are for
+        self._jobs_on_gpus = 0  # of these
         self.together = together
         self.fail_fast = fail_fast
         self.done: set[str] = {key for key in plan.jobs if key in stored}
@@ -55,7 +61,10 @@ class Schedule:
         self.paused: str | None = None  # why nothing more is sent
         self._seconds = dict(seconds or {})
         self._sharers = sharers
-        self._measured: dict[str, GpuPacking] = {}  # by group, and by task for groups of which nothing is known yet
+        # By group, and by task for groups of which nothing is known yet; and by the type of the GPU.
+        self._measured: dict[tuple[str, str], GpuPacking] = {}
+        self._memory: dict[str, int] = {}  # by group: the most bytes of a host's memory that a call has taken
+        self._starved: set[str] = set()  # keys whose worker was ended because the memory of its host ran out
         self._running: set[str] = set()
         self._elsewhere: set[str] = set()
         # Exactly the keys that can be sent now. They are in `_retries` or `_ready`, among entries that are outdated.
@@ -140,6 +149,8 @@ class Schedule:
                     self._reopen(outcome, finished.call.number)
                 case Lost():
                     lost.append(outcome)
+                    if outcome.exhausted == "host":
+                        self._starved.add(outcome.key)
                 case Refused():
                     self.paused = outcome.cause
         if len(lost) == 1:
@@ -151,13 +162,15 @@ class Schedule:
             self._send_again(keys[half:])
 
     def misplaced(self, call: Call) -> bool:
-        """Whether a call would ask for a GPU now and did not, or the other way round."""
+        """Whether a call would ask for a GPU now and did not, or the other way round, or for a type that has gone."""
+        if call.gpus and call.gpu_type not in self._types():
+            return True
         return bool(call.gpus) != bool(self.gpus and self._asks(call.items[0].key))
 
     def take_back(self, calls: Iterable[Call]) -> None:
         """Queue the jobs of calls again that were sent and have not begun."""
         for call in calls:
-            self.on_gpus -= bool(call.gpus)
+            self._leave_gpu(call)
             keys = [item.key for item in call.items]
             self._running.difference_update(keys)
             for key in keys:
@@ -200,7 +213,7 @@ class Schedule:
             return min(queues, default=[])
         while (queue := self._queue_for_gpus) and not self._ready[queue[0][-1]]:
             self._drop(queue)
-        if queue and self.on_gpus < self._filling(queue[0][-1]).calls_in_flight(self.gpus):
+        if queue and self._load(queue[0][-1], self._type(queue[0][-1])) < 1:
             return queue
         return self._queue if room else []
 
@@ -225,11 +238,48 @@ class Schedule:
         self._sendable.difference_update(keys)
         self._number += 1
         task, items = self.plan.task(keys[0]), tuple(map(self._item, keys))
+        group = self.group(keys[0])
+        memory = self._memory.get(group, 0.0) if self._starved.isdisjoint(keys) else math.inf
         if not (self.gpus and self._asks(keys[0])):
-            return Call(self._number, task, items, 0.0, delay)
+            return Call(self._number, task, items, 0.0, delay, memory=memory)
+        gpu_type = self._type(group)
         self.on_gpus += 1
-        sharers = self._filling(self.group(keys[0])).sharers
-        return Call(self._number, task, items, gpu_fraction(sharers), delay, sharers)
+        self._on_type[gpu_type] += 1
+        self._jobs_on_gpus += len(items)
+        sharers = self._filling(group, gpu_type).sharers
+        part = gpu_fraction(sharers)
+        return Call(self._number, task, items, part, delay, sharers, gpu_type=gpu_type, memory=memory)
+
+    def _types(self) -> Mapping[str, int]:
+        """The number of GPUs of each type that calls distinguish; the empty type is any."""
+        return self.gpu_types if len(self.gpu_types) > 1 else {"": self.gpus}
+
+    def _type(self, group: str) -> str:
+        """The type of GPU whose machines have the most room for calls of a group."""
+        types = self._types()
+        return next(iter(types)) if len(types) == 1 else min(types, key=lambda name: self._load(group, name))
+
+    def _load(self, group: str, gpu_type: str) -> float:
+        """The number of calls sent to GPUs of a type, as a share of those to keep sent there."""
+        filling, gpus = self._filling(group, gpu_type), self._types()[gpu_type]
+        sent = self._on_type[gpu_type] if gpu_type else self.on_gpus
+        if self.growing:  # nothing is queued beyond what runs, since Ray would ask for a machine for that
+            return sent / filling.slots(self._useful_gpus(group, filling, gpus))
+        return sent / filling.calls_in_flight(gpus)
+
+    def _useful_gpus(self, group: str, filling: GpuPacking, there: int) -> int:
+        """The number of GPUs to divide a group's jobs among; on a growing cluster as many as they are worth."""
+        if not self.growing:
+            return there
+        jobs = len(self._ready.get(group, ())) + self._jobs_on_gpus
+        return filling.useful_gpus(jobs, self._seconds.get(group, 0.0), there)
+
+    def _leave_gpu(self, call: Call) -> None:
+        """Count a call that has come back or was taken back."""
+        if call.gpus:
+            self.on_gpus -= 1
+            self._on_type[call.gpu_type] -= 1
+            self._jobs_on_gpus -= len(call.items)
 
     def _asks(self, key: str) -> bool:
         """Whether the key's task asks for a GPU."""
@@ -247,7 +297,10 @@ class Schedule:
         if self.together is not None or not keys:
             return min(self.together or 0, ready)
         if self.gpus and self._asks(next(iter(keys))):
-            return self._filling(group).share(ready, self.gpus, self.on_gpus)
+            filling = self._filling(group, self._type(group))
+            if self.growing and filling.stack is None:
+                return min(ready, FIRST_GROWING)
+            return filling.share(ready, self._useful_gpus(group, filling, self.gpus), self.on_gpus)
         seconds = self._seconds.get(group)
         if seconds is None:
             return 1
@@ -260,23 +313,27 @@ class Schedule:
         group = self.group(outcome.key)
         known = self._seconds.get(group)
         self._seconds[group] = outcome.seconds if known is None else 0.8 * known + 0.2 * outcome.seconds
+        self._memory[group] = max(outcome.memory, self._memory.get(group, 0))
 
     def _learn_filling(self, finished: Finished) -> None:
         """Learn from a call on a GPU how many calls may share it and how many jobs a call should carry."""
         if not finished.call.gpus:
             return
-        self.on_gpus -= 1
-        group, sharers = self.group(finished.call.items[0].key), finished.call.sharers
+        call = finished.call
+        self._leave_gpu(call)
+        group, sharers, gpu_type = self.group(call.items[0].key), call.sharers, call.gpu_type
         measured = [outcome.measured for outcome in finished.outcomes if isinstance(outcome, Done) and outcome.measured]
-        filling = self._filling(group).with_measurements(measured, sharers)
+        filling = self._filling(group, gpu_type).with_measurements(measured, sharers)
         if sharers > 1 and any(isinstance(outcome, Lost) and _too_big(outcome) for outcome in finished.outcomes):
             filling = filling.with_fewer_sharers(sharers)
-        self._measured[group] = self._measured[finished.call.task] = filling
+        self._measured[group, gpu_type] = self._measured[call.task, gpu_type] = filling
 
-    def _filling(self, group: str) -> GpuPacking:
+    def _filling(self, group: str, gpu_type: str) -> GpuPacking:
         """The packing of a group on GPUs; before it is measured, that of the last group of the same task."""
-        task = self._measured.get(group.partition("/")[0], GpuPacking())
-        return self._measured.get(group) or GpuPacking(sharers=min(task.sharers, self._sharers), most=self._sharers)
+        task = self._measured.get((group.partition("/")[0], gpu_type), GpuPacking())
+        return self._measured.get((group, gpu_type)) or GpuPacking(
+            sharers=min(task.sharers, self._sharers), most=self._sharers
+        )
 
     def group(self, key: str) -> str:
         """`group_of` the key's job, cached."""
@@ -356,4 +413,4 @@ class Schedule:
 
 def _too_big(lost: Lost) -> bool:
     """Whether a job may have been lost for lack of memory."""
-    return lost.died or "OutOfMemoryError" in lost.cause
+    return lost.died or lost.exhausted == "device"

@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from tasks.training.objective import Objective
+    from tasks.worker.hardware import MemoryKind
 
 
 class TrainingError(RuntimeError):
-    """A training cannot continue."""
+    """A training cannot continue; `exhausted` is the memory that ran out, if that is why."""
+
+    exhausted: MemoryKind | None = None
 
 
 def not_finite(what: str, where: str, seed: int) -> TrainingError:

@@ -107,11 +107,3 @@ def free_cached_memory(device: torch.device) -> None:
     """Release the memory that torch caches."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
-
-
-def is_out(error: BaseException) -> bool:
-    """Whether an error says that memory ran out: the device's or the host's."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    text = str(error)
-    return isinstance(error, RuntimeError) and ("can't allocate memory" in text or "CUBLAS_STATUS_ALLOC_FAILED" in text)

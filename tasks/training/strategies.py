@@ -145,7 +145,7 @@ def benchmark(workload: Workload, strategies: Sequence[Strategy]) -> Choice:
         try:
             rates[label] = rate(workload, strategy)
         except RuntimeError as error:  # an operation that cannot be recorded, or memory: then it is not this one
-            if "CUDA error" in str(error) and "captur" not in str(error) and not memory.is_out(error):
+            if "CUDA error" in str(error) and "captur" not in str(error) and not hardware.exhausted_memory(error):
                 raise
             rates[label] = 0.0
         memory.free_cached_memory(workload.device)

@@ -88,7 +88,7 @@ def _train(spec: Spec, members: Sequence[Member], place: torch.device) -> Iterat
             yield from [(index, TrainingError(str(error))) for index in left]
             return
         except Exception as error:
-            if not memory.is_out(error):
+            if not hardware.exhausted_memory(error):
                 raise
         # Here nothing refers to the stacks any more.
         memory.free_cached_memory(place)
@@ -100,10 +100,12 @@ def _train(spec: Spec, members: Sequence[Member], place: torch.device) -> Iterat
 
 def too_big(workload: Workload) -> TrainingError:
     gigabytes = memory.free(workload.device) / 1e9
-    return TrainingError(
+    error = TrainingError(
         f"one {workload.spec.learning.name} with a batch of {workload.spec.recipe.batch} does not fit into the "
         f"{gigabytes:.1f} GB that are free on {hardware.name(workload.device)}; try a smaller batch"
     )
+    error.exhausted = "host" if workload.device.type == "cpu" else "device"
+    return error
 
 
 class Trainer:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import torch
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # the names that malloc.h gives these numbers: M_...
 LARGEST = 32 * 2**20  # bytes: blocks beyond this are given back all the same, by glibc's own limit
+RESIDENT = re.compile(rb"VmHWM:\s*(\d+) kB\n(?:.*\n)*?RssFile:\s*(\d+) kB\nRssShmem:\s*(\d+) kB")  # proc_pid_status(5)
+FORGET_PEAK = b"5"  # in /proc/self/clear_refs, see proc_pid_clear_refs(5)
+
+MemoryKind = Literal["host", "device"]
 
 
 def device() -> torch.device:
@@ -48,6 +53,40 @@ def available_memory(system: Path = Path("/")) -> int:
         return max(0, min(available, limit - taken + numbers_of(group / "memory.stat")["file"]))
     except (OSError, KeyError, ValueError):  # no container, or none with a limit: "max"
         return available
+
+
+def reset_peak_memory() -> None:
+    """Let `peak_memory` count from now on; without Linux it counts from the start of the process."""
+    with suppress(OSError), open("/proc/self/clear_refs", "wb", buffering=0) as file:
+        file.write(FORGET_PEAK)
+
+
+def peak_memory() -> int:
+    """The most bytes of the host's memory that this process has taken for itself, without files mapped; 0 if unknown.
+
+    Files, such as torch's libraries, are in memory once for all processes of a machine.
+    """
+    # Not `getrusage`, whose maximum begins with that of the process that started this one.
+    try:
+        with open("/proc/self/status", "rb", buffering=0) as file:
+            found = RESIDENT.search(file.read())
+    except OSError:
+        return 0
+    peak, files, shared = map(int, found.groups()) if found else (0, 0, 0)
+    return max(0, peak - files - shared) * 1024
+
+
+def exhausted_memory(error: BaseException) -> MemoryKind | None:
+    """Which memory ran out, if an error says so."""
+    stated: MemoryKind | None = getattr(error, "exhausted", None)
+    if stated is not None or isinstance(error, MemoryError):
+        return stated or "host"
+    # By name, since a process that computes without torch does not load it.
+    if type(error).__name__ == "OutOfMemoryError":
+        return "device"
+    if isinstance(error, RuntimeError) and "CUBLAS_STATUS_ALLOC_FAILED" in str(error):
+        return "device"
+    return "host" if isinstance(error, RuntimeError) and "can't allocate memory" in str(error) else None
 
 
 def numbers_of(table: Path) -> dict[str, int]:

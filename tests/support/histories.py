@@ -233,6 +233,8 @@ class Model:
 
     def resize(self, slots: int, gpus: int) -> None:
         self.schedule.slots, self.schedule.gpus = slots, gpus
+        self.schedule.gpu_types = {"small": 1, "large": gpus - 1} if gpus > 1 else {}
+        self.schedule.growing = slots == 3
 
     def finish(self) -> None:
         """From here on nothing goes wrong: it ends, and nothing is forgotten."""
@@ -269,7 +271,7 @@ class Model:
             case "gone":
                 return Lost(key, "its node went away")
             case "memory":
-                return Lost(key, "OutOfMemoryError: CUDA out of memory")
+                return Lost(key, "OutOfMemoryError: CUDA out of memory", exhausted="device")
             case "refused":
                 return Refused(key, "No space left on device")
             case "missing" if harmed:

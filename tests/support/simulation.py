@@ -431,8 +431,9 @@ class Flight:
 class Workers:
     """A process's executor: what is submitted runs beside one another."""
 
-    gpus, sharers, inside = 0, 1, False
     pages: Mapping[str, str] = {}
+    gpus, sharers, inside, growing = 0, 1, False, False
+    gpu_types: Mapping[str, int] = {}
 
     def __init__(self, process: Process) -> None:
         self.process, self.world = process, process.world

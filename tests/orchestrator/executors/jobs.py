@@ -128,6 +128,33 @@ def held_on_gpu(config: Number, inputs: Inputs) -> pa.Table:
     return _placed(config, held=True)
 
 
+def _small_or_large(config: Number) -> pa.Table:
+    """Held from 16 on; where it ran, and a measurement of a GPU that a fourth keeps busy, of two sizes."""
+    import ray
+
+    context = ray.get_runtime_context()
+    began = time.time()
+    table = until(config, ()) if config.value >= 16 else pa.table({"pid": [os.getpid()]})
+    gpu_type = context.get_node_labels().get("ray.io/accelerator-type", "")
+    device = 1e9 if gpu_type == "T4" else 1e10
+    compute_context.note(way="stack", stack=4, bytes_per_member=1e8, device_bytes=device, busy=0.25)
+    sharers = compute_context.current_context().sharers
+    facts = {"node": context.get_node_id(), "type": gpu_type, "began": began, "ended": time.time(), "sharers": sharers}
+    for name, fact in facts.items():
+        table = table.append_column(name, pa.array([fact]))
+    return table
+
+
+def _small_or_large_together(configs: Sequence[Number], inputs: Sequence[Inputs]) -> Iterator[tuple[int, pa.Table]]:
+    for index, config in enumerate(configs):
+        yield index, _small_or_large(config)
+
+
+@task(version=1, gpus=1.0, many=_small_or_large_together)
+def small_or_large(config: Number, inputs: Inputs) -> pa.Table:
+    return _small_or_large(config)
+
+
 @task(version=1, trains=1)
 def on_cpu(config: Number, inputs: Inputs) -> pa.Table:
     return _placed(config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 import time
@@ -9,14 +10,27 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
+from ray import exceptions
 
 from orchestrator.errors import ClusterError
-from orchestrator.executors.cluster import Sent, calls_with_slots
+from orchestrator.executors.cluster import (
+    GPU_LABEL,
+    MEMORY_GRAIN,
+    OTHER,
+    Machine,
+    Sent,
+    calls_with_slots,
+    gpu_selector,
+    gpu_types,
+    memory_to_ask,
+    reason,
+)
 from orchestrator.executors.connection import PREFACE, probe, reachable
 from orchestrator.spec.specification import host_and_port
 from tests.orchestrator.executors.jobs import call
 
 Answer = Callable[[socket.socket], object]
+GB = 2**30
 
 
 def silence(connection: socket.socket) -> None:
@@ -135,3 +149,47 @@ def test_calls_on_gpus_take_their_parts_of_these_and_no_processor() -> None:
     sent = [*halves, Sent(call("double", 1.0, first=5)), Sent(call("double", 1.0, first=6))]
     assert [1, 2, 5] == [each.number for each, _ in calls_with_slots(sent, 1, 1, now=0.0)]
     assert [5, 6] == [each.number for each, _ in calls_with_slots(sent, 2, 0, now=0.0)]
+
+
+def machine(**resources: float) -> Machine:
+    labels = {GPU_LABEL: "T4"} if resources.pop("t4", 0) else {}
+    return Machine(resources, labels, "id", "name")
+
+
+SMALL = machine(CPU=2, memory=1 * GB, GPU=1, t4=1)
+LARGE = machine(CPU=64, memory=100 * GB)
+OLD = machine(GPU=2, memory=8 * GB)
+
+
+@pytest.mark.parametrize(
+    ("memory", "gpus", "gpu_type", "asked"),
+    [
+        (0.0, 0.0, "", 0),
+        (1.0, 0.0, "", MEMORY_GRAIN),
+        (3.1 * GB, 0.0, "", 3.25 * GB),
+        (math.inf, 0.0, "", 100 * GB),
+        (math.inf, 0.5, "", 8 * GB),
+        (3 * GB, 0.5, "T4", 1 * GB),
+        (3 * GB, 0.5, OTHER, 3 * GB),
+        (3 * GB, 0.5, "A100", 3 * GB),  # gone, so it may go anywhere
+    ],
+)
+def test_a_call_asks_for_the_memory_it_takes_as_far_as_a_machine_that_can_run_it_has_it(
+    memory: float, gpus: float, gpu_type: str, asked: float
+) -> None:
+    asking = replace(call("double", 1.0), memory=memory, gpus=gpus, gpu_type=gpu_type)
+    assert asked == memory_to_ask(asking, [SMALL, LARGE, OLD, machine(memory=1000 * GB)])
+    assert 0 == memory_to_ask(asking, [])
+
+
+def test_gpus_are_counted_by_type_and_the_unknown_ones_are_a_type() -> None:
+    types = gpu_types([SMALL, SMALL, LARGE, OLD])
+    assert {"T4": 2, OTHER: 2} == types
+    assert {GPU_LABEL: "T4"} == gpu_selector("T4", types)
+    assert {GPU_LABEL: "!in(T4)"} == gpu_selector(OTHER, types)
+
+
+def test_a_worker_that_the_node_had_no_memory_for_is_told_from_one_that_died() -> None:
+    cause = "the host's memory ran out, so Ray ended its worker process"
+    assert (cause, True, "host") == reason(exceptions.OutOfMemoryError("Task was killed, the node was running low"))
+    assert ("its worker process died", True, None) == reason(exceptions.WorkerCrashedError())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.executors.gpu_packing import (
+    MOST_GROWING,
     REFILLS,
     SHARERS,
     UNMEASURED_MOST,
@@ -101,6 +102,24 @@ def test_as_many_parts_fit_on_a_gpu_as_calls_are_to_share_it() -> None:
     for sharers in range(1, SHARERS + 1):
         assert sharers == int(1.0 / gpu_fraction(sharers))
         assert gpu_fraction(sharers) == round(gpu_fraction(sharers), 4)  # Ray's grain
+
+
+@pytest.mark.parametrize(
+    ("jobs", "seconds", "there", "useful"),
+    [
+        (1000, 600.0, 0, 16),  # 64 at a time on each
+        (1000, 6.0, 0, 5),  # 3,000 s of two calls at a time, ten minutes for each GPU
+        (1000, 0.1, 0, 1),
+        (1000, 6.0, 8, 8),
+        (10**6, 600.0, 1, MOST_GROWING),
+        (0, 6.0, 2, 2),
+    ],
+)
+def test_so_many_gpus_are_useful_as_jobs_fill_for_ten_minutes(
+    jobs: int, seconds: float, there: int, useful: int
+) -> None:
+    assert useful == GpuPacking(stack=32, sharers=2).useful_gpus(jobs, seconds, there)
+    assert there == GpuPacking().useful_gpus(jobs, seconds, there)  # as long as nothing is known
 
 
 @pytest.mark.parametrize(

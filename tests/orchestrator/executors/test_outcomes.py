@@ -44,6 +44,12 @@ ERRORS: Mapping[str, Exception] = {
 }
 
 
+EXHAUSTED = {
+    "memory": ("the host's memory ran out: MemoryError: no room", "host"),
+    "device memory": ("the GPU's memory ran out: OutOfMemoryError: no room there", "device"),
+}
+
+
 def summed(config: Asked, inputs: Inputs) -> Any:
     """The value and all inputs, in their order; or the error that is asked for."""
     if config.raises == "no table":
@@ -165,9 +171,9 @@ class Failing(LocalStore):
 
 def test_what_a_call_and_its_items_leave_unsaid() -> None:
     assert Item("a", "b:c", 1) == Item("a", "b:c", 1, (), (), False)
-    assert Call(1, "t", ()) == Call(1, "t", (), 0.0, 0.0, 1, "auto", None, (), False)
-    assert Done("a", 1.0, "w") == Done("a", 1.0, "w", False, None)
-    assert Lost("a", "b") == Lost("a", "b", False)
+    assert Call(1, "t", ()) == Call(1, "t", (), 0.0, 0.0, 1, "auto", None, (), False, "", 0.0)
+    assert Done("a", 1.0, "w") == Done("a", 1.0, "w", False, None, 0)
+    assert Lost("a", "b") == Lost("a", "b", False, None)
 
 
 def test_no_job_at_all_is_no_trouble(store: LocalStore) -> None:
@@ -223,7 +229,7 @@ def test_a_damaged_input_that_cannot_be_set_aside_pauses_the_run(tmp_path: Path)
 @pytest.mark.parametrize("task", ["alone", "together"])
 @pytest.mark.parametrize(
     ("raises", "line"),
-    [("value", "ValueError: not a number we like"), ("silent", "KeyError"), ("memory", "MemoryError: no room")],
+    [("value", "ValueError: not a number we like"), ("silent", "KeyError"), ("memory", EXHAUSTED["memory"][0])],
 )
 def test_an_error_of_the_task_is_final_and_kept_beside_the_store(
     store: LocalStore, task: str, raises: str, line: str
@@ -267,16 +273,29 @@ def test_a_process_whose_device_is_broken_must_end(store: LocalStore, task: str)
     assert store.failure(key(1)) is None
 
 
-@pytest.mark.parametrize(
-    ("raises", "line"), [("memory", "MemoryError: no room"), ("device memory", "OutOfMemoryError: no room there")]
-)
-def test_memory_that_runs_out_for_several_is_not_the_fault_of_one(store: LocalStore, raises: str, line: str) -> None:
+@pytest.mark.parametrize("raises", EXHAUSTED)
+def test_memory_that_runs_out_for_several_is_not_the_fault_of_one(store: LocalStore, raises: str) -> None:
+    line, exhausted = EXHAUSTED[raises]
     failing = Asked(raises=raises)
     of_both = of(store, item(1, failing, task="together"), item(2, Asked(2), task="together"))
-    assert [Lost(key(1), line)] == [each for each in of_both if each.key == key(1)]
+    assert [(line, exhausted)] == [(each.cause, each.exhausted) for each in of_both if isinstance(each, Lost)]
     assert key(2) in store
     (outcome,) = of(store, item(1, failing, task="together"))
     assert isinstance(outcome, Failed)
+    assert line == outcome.error
+
+
+def test_the_memory_of_a_gpu_that_calls_share_is_not_the_fault_of_one(store: LocalStore) -> None:
+    shared = Call(1, "alone", (item(1, Asked(raises="device memory")),), gpus=0.5, sharers=2)
+    ((outcome,),) = [perform(shared, store).outcomes]
+    assert isinstance(outcome, Lost)
+    assert "device" == outcome.exhausted
+
+
+def test_a_result_says_how_much_of_the_hosts_memory_its_call_took(store: LocalStore) -> None:
+    (outcome,) = of(store, item(1, Asked()))
+    assert isinstance(outcome, Done)
+    assert outcome.memory == store.record(key(1))["host_bytes"] > 1e6
 
 
 def test_an_error_of_one_of_several_is_its_own(store: LocalStore) -> None:

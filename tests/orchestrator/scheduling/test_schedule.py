@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
-from orchestrator.executors.gpu_packing import GpuMeasurement
+from orchestrator.executors.gpu_packing import FIRST_GROWING, GpuMeasurement, gpu_fraction
 from orchestrator.planning.plan import Plan, group_of
 from orchestrator.scheduling.schedule import DEATHS, FRUITLESS, REOPENED, Schedule
 from tasks.contract.job import Inputs, Job, task
@@ -532,7 +534,7 @@ def test_a_shared_gpu_that_lacks_memory_is_shared_by_fewer() -> None:
     answer(schedule, calls[0], lambda key: Lost(key, "its node went away"))
     again = sent(schedule)
     assert {4} == {call.sharers for call in again}
-    answer(schedule, again[0], lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory"))
+    answer(schedule, again[0], lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory", exhausted="device"))
     more = sent(schedule)
     assert {3} == {call.sharers for call in more}
     answer(schedule, more[0], lambda key: Lost(key, "worker died", died=True))
@@ -542,7 +544,7 @@ def test_a_shared_gpu_that_lacks_memory_is_shared_by_fewer() -> None:
 def test_a_call_alone_that_lacks_memory_tells_nothing_of_sharing() -> None:
     schedule = Schedule(trainings(2000), set(), gpus=1)
     (first,) = sent(schedule)
-    answer(schedule, first, lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory"))
+    answer(schedule, first, lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory", exhausted="device"))
     one, other = sent(schedule)
     assert {1} == {one.sharers, other.sharers}
     answer(schedule, one, taught(busy=0.25))
@@ -552,7 +554,7 @@ def test_a_call_alone_that_lacks_memory_tells_nothing_of_sharing() -> None:
 def test_a_call_that_does_not_fit_a_gpu_comes_back_in_halves() -> None:
     schedule = Schedule(trainings(8), set(), gpus=1)
     (first,) = sent(schedule)
-    answer(schedule, first, lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory"))
+    answer(schedule, first, lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory", exhausted="device"))
     halves = sent(schedule)
     assert ([4, 4], [1.0, 1.0]) == (sizes(halves), [call.gpus for call in halves])
     for call in halves:
@@ -659,3 +661,72 @@ def test_a_lost_link_is_sent_again_and_the_next_waits_for_it() -> None:
     assert again is not None
     answer(schedule, again)
     assert [second] == keys(schedule.next())
+
+
+def took(memory: int) -> Callable[[str], Outcome]:
+    return lambda key: Done(key, 1.0, "here:1", memory=memory)
+
+
+def test_calls_ask_for_the_most_memory_that_one_of_their_group_took() -> None:
+    schedule = Schedule(trainings(6, scores=2), set(), together=1)
+    for memory in (300, 200):
+        call = schedule.next()
+        assert call is not None
+        answer(schedule, call, took(memory))
+    left = sent(schedule)
+    assert {("schedule.train", 300), ("schedule.score", 0)} == {(call.task, call.memory) for call in left}
+
+
+def test_a_job_that_starved_its_host_asks_for_all_of_one_and_the_others_for_what_they_take() -> None:
+    schedule = Schedule(trainings(6), set(), together=1)
+    first, second = schedule.next(), schedule.next()
+    assert first is not None
+    assert second is not None
+    answer(schedule, first, took(300))
+    answer(schedule, second, lambda key: Lost(key, "the host's memory ran out", died=True, exhausted="host"))
+    again, *others = sent(schedule)
+    assert (second.items, math.inf) == (again.items, again.memory)
+    assert {300} == {call.memory for call in others}
+
+
+def of_types(**gpus: int) -> Schedule:
+    schedule = Schedule(trainings(2000), set(), gpus=sum(gpus.values()))
+    schedule.gpu_types = gpus
+    return schedule
+
+
+def test_each_type_of_gpu_is_filled_by_its_own_measurements() -> None:
+    """Of 100 bytes a training, the small GPU holds a stack and the large one three, each half or a tenth busy."""
+    schedule = of_types(small=1, large=2)
+    first = sent(schedule)
+    assert ["large", "large", "small"] == sorted(call.gpu_type for call in first)
+    for call in first:
+        device, busy = (1500.0, 0.5) if call.gpu_type == "small" else (3500.0, 0.1)
+        answer(schedule, call, taught(busy, stack=10, member=100.0, device=device))
+    shares = Counter((call.gpu_type, call.sharers, call.gpus) for call in sent(schedule))
+    assert {("small", 1, 1.0): 1 + 1, ("large", 3, gpu_fraction(3)): 2 * 3 + 2} == shares
+
+
+def test_a_call_for_a_type_of_gpu_that_has_gone_is_sent_elsewhere() -> None:
+    schedule = of_types(small=1, large=1)
+    calls = sent(schedule)
+    assert not any(map(schedule.misplaced, calls))
+    schedule.gpus, schedule.gpu_types = 1, {"large": 1}
+    assert all(map(schedule.misplaced, calls))  # nothing needs to be told apart any more
+    schedule.take_back(calls)
+    assert [""] == [call.gpu_type for call in sent(schedule)]
+
+
+def test_a_growing_cluster_is_asked_for_as_many_gpus_as_the_jobs_are_worth() -> None:
+    for seconds, gpus in ((1.0, 4), (600.0, 124), (0.01, 1)):
+        schedule = Schedule(trainings(2000), set(), gpus=1)
+        schedule.growing = True
+        (first,) = sent(schedule)
+        assert FIRST_GROWING == len(first.items)
+
+        def measured(key: str, seconds: float = seconds) -> Outcome:
+            return Done(key, seconds, "here:1", measured=GpuMeasurement(16, 1.0, 1000.0, 0.9))
+
+        answer(schedule, first, measured)
+        assert gpus == len(sent(schedule))
+        assert gpus == schedule.on_gpus  # and nothing that waits behind these

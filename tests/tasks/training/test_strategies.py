@@ -171,18 +171,3 @@ def test_a_minibatch_in_parts_takes_the_memory_of_a_part() -> None:
     # more: what is divided is the activations.
     activations = {1: each[1] - 5 * weights, 4: each[4] - 6 * weights}
     assert activations[4] == pytest.approx(activations[1] / 4, rel=0.1)
-
-
-@pytest.mark.parametrize(
-    ("error", "out"),
-    [
-        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
-        (MemoryError(), True),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), True),
-        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
-        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
-        (ValueError("out of memory"), False),
-    ],
-)
-def test_errors_that_say_memory_ran_out_are_known(error: Exception, out: bool) -> None:
-    assert out == memory.is_out(error)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 import torch
 
@@ -200,3 +201,44 @@ def test_freed_memory_is_used_again_without_being_asked_for_page_by_page() -> No
     given_back, kept = map(int, done.stdout.split())
     assert given_back > 10 * 8 * 2**20 * 4 / 4096 / 2  # half of the pages at least
     assert kept < given_back / 100  # none of them, but what a system short of memory takes away
+
+
+@pytest.mark.parametrize(
+    ("error", "memory"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), "device"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), "device"),
+        (MemoryError(), "host"),
+        (pa.ArrowMemoryError("malloc of size 64 failed"), "host"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), "host"),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), None),
+        (ValueError("out of memory"), None),
+    ],
+)
+def test_errors_say_which_memory_ran_out(error: Exception, memory: str | None) -> None:
+    assert memory == hardware.exhausted_memory(error)
+
+
+def test_a_torch_allocation_that_no_host_can_make_exhausts_the_hosts_memory() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    assert "host" == hardware.exhausted_memory(caught.value)
+
+
+TAKEN = """
+from tasks.worker import hardware
+def of(megabytes):
+    hardware.reset_peak_memory()
+    bytearray(megabytes * 1000 * 1000)
+    return hardware.peak_memory()
+print(of(300), of(50), of(100))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells")
+def test_the_peak_of_a_processs_memory_is_counted_anew_after_each_reset() -> None:
+    taken = subprocess.run([sys.executable, "-c", TAKEN], capture_output=True, text=True, check=True).stdout.split()
+    most, least, middle = (int(each) / 1e6 for each in taken)
+    assert 300 <= most <= 340
+    assert 200 == pytest.approx(most - middle, abs=5)
+    assert 50 == pytest.approx(middle - least, abs=5)

@@ -1,0 +1,193 @@
+"""Where Ray puts calls: machines with little memory, machines that are drained, GPUs of two types, machines to come."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray")
+
+from orchestrator.executors.calls import Call, Done, Lost
+from orchestrator.executors.gpu_packing import gpu_fraction
+from orchestrator.executors.ray import RayExecutor
+from orchestrator.planning.plan import Plan
+from orchestrator.scheduling.driver import Driver
+from orchestrator.scheduling.stop import Stop
+from orchestrator.store import Store
+from tasks.contract.job import Job
+from tests.conftest import OBJECT_STORE_BYTES
+from tests.orchestrator.executors import jobs
+from tests.orchestrator.executors.jobs import call, key_of
+from tests.orchestrator.executors.test_executors import drain
+from tests.orchestrator.executors.test_ray import await_, driven, most_at_once, outcomes, wanted_gpus
+
+GB = 2**30
+Join = Callable[..., Any]
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where jobs that are held say that they have begun."""
+    monkeypatch.setenv("ENGRAM_TOLD", str(tmp_path))
+    monkeypatch.setattr("orchestrator.executors.ray.LOOK_SECONDS", 0.2)
+    return tmp_path
+
+
+@pytest.fixture
+def join(ray_cluster: Any) -> Iterator[Join]:
+    """Starts a machine without processors, so that only calls for its GPUs go there; all are gone afterwards."""
+    joined = []
+
+    def join(**options: Any) -> Any:
+        joined.append(ray_cluster.add_node(num_cpus=0, object_store_memory=OBJECT_STORE_BYTES, **options))
+        return joined[-1]
+
+    yield join
+    for node in joined:
+        if node in ray_cluster.worker_nodes:
+            ray_cluster.remove_node(node, allow_graceful=False)
+
+
+@pytest.fixture
+def open_executor(ray_cluster: Any, store: Store, told: Path) -> Iterator[Callable[[], RayExecutor]]:
+    """Opens an executor, after the machines of a test have joined; afterwards none of its calls is left."""
+    with contextlib.ExitStack() as stack:
+
+        def open_executor() -> RayExecutor:
+            executor = RayExecutor(store.location, address=ray_cluster.address)
+            stack.callback(executor.close)
+            stack.callback(executor.cancel)
+            return executor
+
+        yield open_executor
+
+
+def held(number: int, gpus: float = gpu_fraction(4), memory: float = 0.0) -> Call:
+    """A call that holds its part of a GPU until there is a file `go`."""
+    return replace(call("held_on_gpu", number, first=number), gpus=gpus, memory=memory)
+
+
+def began(told: Path) -> set[int]:
+    return {int(path.name.removeprefix("began-")) for path in told.glob("began-*")}
+
+
+def test_no_more_calls_run_on_a_machine_than_its_memory_holds_and_one_that_takes_more_runs_alone(
+    join: Join, open_executor: Callable[[], RayExecutor], told: Path, store: Store
+) -> None:
+    join(num_gpus=1, memory=GB)
+    executor = open_executor()
+    for number in (1, 2, 3):
+        executor.submit(held(number, memory=0.4 * GB))
+    executor.submit(held(4, memory=math.inf))
+    await_(lambda: 2 == len(began(told)))
+    (told / "go").touch()
+    assert [Done] * 4 == [type(each) for each in outcomes(drain(executor, 4))]
+    rows = {number: store.read(key_of(number)).to_pylist()[0] for number in (1, 2, 3, 4)}
+    assert 2 == most_at_once(rows[number] for number in (1, 2, 3))
+    assert all(1 == most_at_once((rows[4], rows[number])) for number in (1, 2, 3))
+
+
+def test_a_call_that_asked_for_the_memory_of_a_machine_that_has_gone_runs_on_a_smaller_one(
+    join: Join, open_executor: Callable[[], RayExecutor], ray_cluster: Any, told: Path
+) -> None:
+    large = join(num_gpus=1, memory=4 * GB)
+    join(num_gpus=1, memory=GB)
+    executor = open_executor()
+    executor.submit(held(1, memory=3 * GB))
+    await_(lambda: {1} == began(told))
+    executor.submit(held(2, memory=3 * GB))
+    ray_cluster.remove_node(large, allow_graceful=False)
+    found: list[Any] = []
+
+    def lost_and_begun() -> bool:
+        found.extend(outcomes(list(executor.wait(0.1))))
+        return {1, 2} == began(told) and bool(found)
+
+    await_(lost_and_begun)
+    assert [Lost(key_of(1), "its node went away")] == found
+    (told / "go").touch()
+    assert [Done] == [type(each) for each in outcomes(drain(executor, 1))]
+
+
+def test_a_worker_that_ray_ends_for_lack_of_memory_says_that_it_was_the_hosts(
+    join: Join, open_executor: Callable[[], RayExecutor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_memory_usage_threshold", "0.01")  # more than that is always taken
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "50")
+    join(num_gpus=1)
+    executor = open_executor()
+    executor.submit(held(1))
+    cause = "the host's memory ran out, so Ray ended its worker process"
+    assert [Lost(key_of(1), cause, died=True, exhausted="host")] == outcomes(drain(executor, 1))
+
+
+def test_on_a_machine_that_is_drained_calls_end_and_none_begin(
+    join: Join, open_executor: Callable[[], RayExecutor], ray_cluster: Any, told: Path, store: Store
+) -> None:
+    leaving, staying = join(num_gpus=2), join(num_gpus=2)
+    executor = open_executor()
+    for number in range(16, 20):
+        executor.submit(replace(call("small_or_large", number, first=number), gpus=1.0))
+    await_(lambda: 4 == len(began(told)))
+    for number in range(20, 26):
+        executor.submit(replace(call("small_or_large", number, first=number), gpus=1.0))
+    notice = ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot"]
+    asked = ["drain-node", "--address", ray_cluster.address, "--node-id", leaving.node_id, *notice]
+    asked += ["--deadline-remaining-seconds", "600"]
+    subprocess.run([sys.executable, "-m", "ray.scripts.scripts", *asked], check=True, capture_output=True)
+    await_(lambda: list(executor.wait(0.1)) == [] and 2 == executor.gpus)
+    (told / "go").touch()
+    assert [Done] * 10 == [type(each) for each in outcomes(drain(executor, 10))]
+    where = [store.read(key_of(number))["node"][0].as_py() for number in range(16, 26)]
+    assert {leaving.node_id, staying.node_id} == {*where[:4]}
+    assert {staying.node_id} == {*where[4:]}
+
+
+def test_a_large_gpu_is_shared_by_more_calls_than_a_small_one_beside_it(
+    join: Join,
+    open_executor: Callable[[], RayExecutor],
+    told: Path,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stack takes 0.4 of the 1 GB of the small GPU, and keeps a fourth of any busy."""
+    monkeypatch.setattr("orchestrator.executors.gpu_packing.UNMEASURED_MOST", 4)
+    (told / "go").touch()
+    join(num_gpus=1, labels={"ray.io/accelerator-type": "T4"})
+    join(num_gpus=1, labels={"ray.io/accelerator-type": "A100"})
+    executor = open_executor()
+    assert {"T4": 1, "A100": 1} == executor.gpu_types
+    plan = Plan.from_roots({"summary": tuple(Job(jobs.small_or_large, jobs.Number(number)) for number in range(120))})
+    driver = Driver(store, lambda: executor, lambda event: None, Stop())
+    driver.drive(plan, set())
+    rows = [store.read(key).to_pylist()[0] for key in plan.roots["summary"]]
+    assert {"T4": {1, 2}, "A100": {1, 4}} == {
+        name: {row["sharers"] for row in rows if row["type"] == name} for name in ("T4", "A100")
+    }
+
+
+def test_where_machines_come_by_themselves_calls_wait_for_as_many_gpus_as_the_plan_is_worth(
+    join: Join,
+    open_executor: Callable[[], RayExecutor],
+    ray_cluster: Any,
+    told: Path,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 60 jobs 16 are measured; the others make 11 stacks, four on a GPU, and are worth more than that."""
+    monkeypatch.setattr("orchestrator.executors.gpu_packing.WORTH_SECONDS", 1e-9)
+    join(num_gpus=1, labels={"ray.io/node-group": "gpu"})
+    executor = open_executor()
+    assert executor.growing
+    with driven(executor, store, *(Job(jobs.small_or_large, jobs.Number(number)) for number in range(60))):
+        await_(lambda: [0.25] * (3 * 4 - 4) == wanted_gpus(ray_cluster.address))
+        (told / "go").touch()
+    await_(lambda: [] == wanted_gpus(ray_cluster.address))
