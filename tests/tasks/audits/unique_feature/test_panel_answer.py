@@ -207,6 +207,9 @@ def test_the_error_rate_is_that_of_a_family_of_its_size() -> None:
     assert "about 0 are called so" in found.error
     assert found.findings[0].line is not None
     assert (None, ()) == (found.findings[0].line.usual, found.findings[0].line.boundaries)
+    twenty = AUDIT.certify("Is it?", asked(members=20), pushed(0.4, 0.2, 0.6, 0.5, members=20))
+    assert twenty is not None
+    assert ("at place 1 or before" in twenty.rule, "about 5 are called so" in twenty.error) == (True, True)
 
 
 def test_steps_are_for_what_was_given() -> None:
