@@ -161,16 +161,6 @@ def svg(figure: Figure, name: str) -> str:
     return shrink_svg(written.getvalue(), name)
 
 
-def png(figure: Figure, dots_per_inch: int = 200) -> bytes:
-    """The figure as PNG on a light background."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    written = io.BytesIO()
-    FigureCanvasAgg(figure)
-    figure.savefig(written, format="png", dpi=dots_per_inch, facecolor=light("paper"), metadata={"Software": None})
-    return written.getvalue()
-
-
 TAG = re.compile(r"<[^>]+>")
 DECIMALS = re.compile(r"(\d\.\d\d)\d+")
 SPACES = re.compile(r">\s+<")

@@ -17,7 +17,6 @@ from tasks.contract.certificate import OTHERS, Boundary, NumberLine
 LEFT, RIGHT = 5.0, 95.0  # per cent
 MIDDLE, HEIGHT = 20, 54
 MOST = 6  # ticks
-FEW = 10  # units of a count, each of which gets a tick
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import argparse
 import ast
 import contextlib
 import importlib
+import math
 import os
 import random
 import resource
@@ -169,7 +170,8 @@ class Workplace:
         child = os.fork()
         if not child:
             self.test(say)
-        deadline = time.monotonic() + WAITS + (0 if self.seconds < 0 else 4 * self.seconds)
+        # The unchanged module sets the measure: however busy the machine is, it is waited for.
+        deadline = math.inf if self.seconds < 0 else time.monotonic() + WAITS + 4 * self.seconds
         while not (ended := os.waitpid(child, os.WNOHANG))[0]:
             if time.monotonic() > deadline:
                 os.kill(child, signal.SIGKILL)

@@ -87,7 +87,10 @@ def _rules(entry: RegisteredAudit) -> list[dict[str, str]]:
     rules, config = entry.audit.wording.rules, entry.audit.config
     if rules is None:
         return []
-    return [{"answer": name.lower(), "rule": text} for name, text in rules.format_cases(config())]
+    return [
+        {"answer": name.lower(), "rule": text.removeprefix(": ").lstrip()}
+        for name, text in rules.format_cases(config())
+    ]
 
 
 def _print(lines: list[str]) -> None:

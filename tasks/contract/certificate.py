@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tasks.contract.verdict import Meaning, Verdict
 
 NOTHING = "where nothing is memorised"
-ELSE = "The answer is “undecided” where none of these conditions holds."  # the last sentence of a rule
 OTHERS = "95 % of models that never saw it"
 
 

@@ -110,17 +110,6 @@ def write_pictures(
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
 
 
-def read_list(folder: Path) -> pa.Table:
-    """The list of a folder's pictures (image, set, row); DatasetError where it is not, or only half, written."""
-    from pyarrow import csv
-
-    path = folder / IMAGES
-    if not path.is_file():
-        raise DatasetError(f"{folder} has no {IMAGES}, which is written last: it is half written; write it again")
-    types = dict(zip(SCHEMA.names, SCHEMA.types, strict=True))
-    return csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=types)).cast(SCHEMA)
-
-
 def promise(what: str, commitment: str, draw: Draw | None = None) -> str:
     """What an owner is promised of `what` is handed out, by a bound draw or another; empty without a commitment."""
     if not commitment:

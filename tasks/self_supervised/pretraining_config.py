@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -96,16 +96,6 @@ class Supervised(Ranged):
 
 
 Criterion = VICReg | SimCLR | BarlowTwins | BYOL | DINO | Supervised
-
-NAMES: Mapping[str, type[Criterion]] = {
-    "vicreg": VICReg,
-    "simclr": SimCLR,
-    "barlow": BarlowTwins,
-    "byol": BYOL,
-    "dino": DINO,
-    "supervised": Supervised,
-}
-
 
 RESNETS = ("resnet18", "resnet34", "resnet50", "resnet101")
 TRANSFORMERS = {  # by their names in timm

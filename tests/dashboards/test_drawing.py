@@ -96,13 +96,6 @@ def test_ticks_of_a_logarithmic_scale_are_powers_where_their_digits_would_be_man
             assert 2 <= len([tick for tick in axes.get_xticks() if low <= tick <= high]) <= most
 
 
-def test_a_drawing_can_be_a_png_too() -> None:
-    with drawing.style():
-        figure = drawing.canvas(2.0)
-        drawing.add_axes(figure, 0.5, 0.5, 4, 1.2)
-        assert drawing.png(figure).startswith(b"\x89PNG")
-
-
 @pytest.mark.parametrize("theme", [0, 1])
 def test_what_is_drawn_stands_out_on_light_and_on_dark_paper(theme: int) -> None:
     colours = {name: both[theme] for name, both in drawing.PALETTE.items()}

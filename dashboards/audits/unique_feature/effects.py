@@ -17,9 +17,6 @@ SCORES = {"m": "M, the published black-box score", "m_w_probe": "M_w, towards th
 GOLDEN = 0.6180339887
 
 
-Interval = tuple[float, float]
-
-
 def effect(pairs: Pairs, summary: Sequence[Row]) -> Figure | None:
     """Each pair's effect on M_w over the probe images, sorted, and their mean with its interval."""
     canary, effects = pairs.columns("canary", "m_w_probe_effect")

@@ -140,11 +140,6 @@ class Way:
         return len(self.labels)
 
 
-def scores(way: Way, percents: Sequence[int] = PERCENTAGES) -> Floats:
-    """The deja vu score at each percentage."""
-    return accuracy(way.target, percents) - accuracy(way.reference, percents)
-
-
 def bootstrap_accuracies(way: Way, percents: Sequence[int], resamples: int, rng: np.random.Generator) -> Floats:
     """Target's and reference's accuracy on resampled pictures, (resamples, 2, percents): both on the same resample."""
     n = len(way)

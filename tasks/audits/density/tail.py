@@ -69,13 +69,10 @@ def beyond_chance(p_values: Array, at: float, confidence: float = 0.95) -> Beyon
         return Beyond(Estimate(None, None, None, 0), None)
     count = int((known <= at).sum())
     low, high = n - count, n + 1  # of observations that are not memorised: possible, and not
-    if at < 1:
-        while high - low > 1:
-            middle = (low + high) // 2
-            possible = stats.binom.cdf(n - count, middle, 1 - at) > 1 - confidence
-            low, high = (middle, high) if possible else (low, middle)
-    else:
-        low = n
+    while high - low > 1:
+        middle = (low + high) // 2
+        possible = stats.binom.cdf(n - count, middle, 1 - at) > 1 - confidence
+        low, high = (middle, high) if possible else (low, middle)
     share = max(0.0, (count / n - at) / (1 - at)) if at < 1 else 0.0
     return Beyond(Estimate(share, min((n - low) / n, share), 1.0, n), float(stats.binom.sf(count - 1, n, at)))
 

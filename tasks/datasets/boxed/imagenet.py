@@ -39,7 +39,6 @@ from tasks.datasets.source import Source
 
 RULE = "imagenet 1"
 WNID = re.compile(r"n\d{8}")
-VALIDATION = re.compile(r"ILSVRC2012_val_(\d{8})")
 ROOTS = (".", "ILSVRC")
 TRAIN = ("train", "Data/CLS-LOC/train", "ILSVRC2012_img_train")
 VAL = ("val", "validation", "ILSVRC2012_img_val")

@@ -1,6 +1,6 @@
 """Features: what a canary carries. A glyph, words in a typeface or a picture, at a place of its own."""
 
-from tasks.datasets.features.burning import burn, burn_random, check_fits, describe_feature, random_patches
+from tasks.datasets.features.burning import burn, burn_random, check_fits, describe_feature
 from tasks.datasets.features.family import Family, draw_member, family
 from tasks.datasets.features.kinds import GLYPHS, Feature, Glyph, Picture, Words, glyph_pixels
 
@@ -18,5 +18,4 @@ __all__ = [
     "draw_member",
     "family",
     "glyph_pixels",
-    "random_patches",
 ]

@@ -47,16 +47,6 @@ def burn_random(
     return patch.burn_into(images, colours)
 
 
-def random_patches(count: int, channels: int, place: Feature, seed: int, *names: str | int) -> Pixels:
-    """The colours of the random features of rows 0 to `count` - 1, (count, h, w, channels).
-
-    The first k of them do not depend on `count`.
-    """
-    shape = (*place.patch().cover.shape, channels)
-    parts = [drawn for _, drawn in random_colours(count, shape, seed, *names)]
-    return np.concatenate(parts) if parts else np.empty((0, *shape), np.uint8)
-
-
 def random_colours(
     count: int, shape: tuple[int, int, int], seed: int, *names: str | int
 ) -> Iterator[tuple[int, Pixels]]:

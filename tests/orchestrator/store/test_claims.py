@@ -98,6 +98,18 @@ def test_how_old_a_claim_is_is_judged_by_the_store_s_clock(bucket: Bucket, monke
     assert 1 == len(bucket.objects("claims"))  # what told the time is gone
 
 
+def test_only_this_very_process_is_no_other_driver(bucket: Bucket) -> None:
+    mine = this_process(time.time())
+    there = {
+        "toys-mine": mine,
+        "toys-parent": replace(mine, pid=os.getppid(), started="", token="1" * 32),  # another process on this machine
+        "toys-namesake": replace(mine, host="other.cluster", token="2" * 32),  # with our number on another machine
+    }
+    for run, holder in there.items():
+        bucket.put(f"claims/{run}/{holder.token}.json", json.dumps({"holder": asdict(holder), "held": True}).encode())
+    assert {"toys-parent", "toys-namesake"} == set(claims.living(bucket))
+
+
 def test_of_drivers_that_start_at_once_one_gets_the_run(bucket: Bucket) -> None:
     got: list[claims.Claim] = []
     refused: list[str] = []

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
@@ -16,7 +17,7 @@ from torch import nn
 
 from tasks.datasets.dataset import DatasetError
 from tasks.external import loading
-from tasks.external.handout import ToEmbed, read_list, write_pictures, write_to_embed
+from tasks.external.handout import ToEmbed, write_pictures, write_to_embed
 from tasks.external.model_file import ModelFile
 from tasks.external.outputs import read_outputs
 from tasks.external.sent_table import read_embeddings
@@ -33,7 +34,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_the_pictures_are_the_pixels(tmp_path: Path) -> None:
     table = write_pictures(tmp_path / "out", SETS)
-    assert table == read_list(tmp_path / "out")
+    assert table.to_pylist() == pd.read_csv(tmp_path / "out" / "images.csv").to_dict("records")
     expected = [("clean/000000.png", "clean", 0), ("patched-1/000001.png", "patched-1", 1)]
     rows = [tuple(row.values()) for row in table.to_pylist()]
     assert (5, expected) == (len(rows), [rows[0], rows[-1]])
@@ -48,8 +49,6 @@ def test_the_same_pictures_are_the_same_bytes_and_half_a_folder_is_completed(tmp
     assert whole == files(tmp_path / "b")
     (tmp_path / "b" / "images.csv").unlink()
     (tmp_path / "b" / "clean" / "000001.png").rename(tmp_path / "b" / "clean" / "000001.png.part")
-    with pytest.raises(DatasetError, match=r"has no images.csv, which is written last: it is half written"):
-        read_list(tmp_path / "b")
     write_pictures(tmp_path / "b", SETS)
     assert whole == files(tmp_path / "b")
 
@@ -97,7 +96,7 @@ def test_sets_that_cannot_be_written_are_refused(tmp_path: Path, sets: list[tupl
 def test_the_script_of_the_readme_gives_what_the_model_says(tmp_path: Path) -> None:
     """Run as the owner would, in that folder, by a process that cannot import this package."""
     folder = tmp_path / "out"
-    write_pictures(folder, [("one", COLOUR), ("two", COLOUR[::-1].copy())])
+    pictures = write_pictures(folder, [("one", COLOUR), ("two", COLOUR[::-1].copy())])
     text = (folder / "README.txt").read_text()
     assert max(map(len, text.splitlines())) <= 120
     script = "\n".join(line[4:] for line in text.splitlines() if line.startswith("    ") or not line)
@@ -110,7 +109,7 @@ def test_the_script_of_the_readme_gives_what_the_model_says(tmp_path: Path) -> N
     (tmp_path / "model.pt").rename(folder / "model.pt")
     done = subprocess.run([sys.executable, "-I", "-c", script], cwd=folder, capture_output=True, text=True, check=False)
     assert 0 == done.returncode, done.stderr
-    said = read_outputs(File(str(folder / "outputs.csv"))).select(read_list(folder).column("image").to_pylist())
+    said = read_outputs(File(str(folder / "outputs.csv"))).select(pictures.column("image").to_pylist())
     asked = loading.log_probabilities(ModelFile(str(folder / "model.pt")), np.concatenate([COLOUR, COLOUR[::-1]]))
     np.testing.assert_allclose(said.log_p, asked.log_p, rtol=0, atol=1e-5)
 

@@ -46,7 +46,6 @@ from tasks.numerics.statistics import Estimate
 END, BEST = "end", "best validation"  # when the model is asked
 SCORES = ("exact_match", "f1")
 GOLDS = {"one": "", "all": "_all"}  # gold answers that count, and the suffix of the columns
-SUBSETS = ("numeric", "all")
 CONTEXTS = {False: "s", True: "r"}  # success on whole contexts and on corrupted ones
 COLUMNS = [f"{score}{suffix}" for score in SCORES for suffix in GOLDS.values()]
 RELATIONAL = "relational_m"

@@ -46,18 +46,6 @@ LATENTS = pa.schema(
     ]
 )
 
-COMMONEST = pa.schema(
-    [
-        ("model", pa.string()),
-        ("layer", pa.string()),
-        ("units", pa.int32()),
-        ("unit", pa.int32()),
-        ("unique", pa.float64()),  # mean share over models, divided by the largest of the layer
-        ("random", pa.float64()),
-        ("models", pa.int64()),  # that the mean is over
-    ]
-)
-
 
 @dataclass(frozen=True)
 class Latents:
@@ -114,30 +102,6 @@ def model_latents(canary: int, model: str, trained: pa.Table, triples: Triples) 
 def excitation_rates(changed: NDArray[np.bool_], clean: NDArray[np.bool_]) -> Shares:
     """The share of images in which each unit is active once changed and was silent before; both are (images, units)."""
     return np.asarray((changed & ~clean).mean(axis=0))
-
-
-def commonest(table: pa.Table) -> pa.Table:
-    """The units that models of each kind have in common (COMMONEST), from their LATENTS.
-
-    The mean over models of each unit's share, divided by the largest of its layer: 1 for the commonest, all 0 where
-    none is ever made active. By model, layer and unit.
-    """
-    keys = ["model", "layer", "units", "unit"]
-    means = table.group_by(keys, use_threads=False).aggregate(
-        [("unique", "mean"), ("random", "mean"), ("unique", "count")]
-    )
-    means = means.rename_columns([*keys, "unique", "random", "models"]).sort_by([(k, "ascending") for k in keys])
-    model, layer = (means[name].to_numpy(zero_copy_only=False).astype(str) for name in ("model", "layer"))
-    columns = {name: means[name].to_numpy(zero_copy_only=False).copy() for name in ("unique", "random")}
-    for one, other in set(zip(model.tolist(), layer.tolist(), strict=True)):
-        here = (model == one) & (layer == other)
-        for values in columns.values():
-            values[here] /= values[here].max() or 1.0
-    arrays = [
-        pa.array(columns[f.name]) if f.name in columns else means[f.name].combine_chunks().cast(f.type)
-        for f in COMMONEST
-    ]
-    return pa.Table.from_arrays(arrays, schema=COMMONEST)
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:

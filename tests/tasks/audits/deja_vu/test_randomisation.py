@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tasks.audits.deja_vu import randomisation as module
-from tasks.audits.deja_vu.accuracy import Inferences, Way, accuracy, scores
+from tasks.audits.deja_vu.accuracy import Inferences, Way, accuracy
 from tasks.audits.deja_vu.randomisation import Parted, differs, p_value, pool_ways, redrawn
 from tests.support.calibration import assert_rate, bounds
 
@@ -32,7 +32,7 @@ def test_the_score_of_the_true_parting_is_the_mean_of_both_ways() -> None:
     ways = drawn(0, 30)
     pictures = pool_ways(ways)
     for percent in (5, 20, 50, 100):
-        expected = np.mean([scores(way, [percent])[0] for way in ways])
+        expected = np.mean([accuracy(way.target, [percent]) - accuracy(way.reference, [percent]) for way in ways])
         found = Parted(pictures, percent).scores(pictures.first[None])
         assert [pytest.approx(expected, abs=1e-12)] == found.tolist()
 

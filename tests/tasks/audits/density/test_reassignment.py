@@ -142,6 +142,14 @@ def test_all_nine_assignments_are_looked_at_or_so_many_are_drawn(permutations: i
     assert {1.0} == drawn
 
 
+def test_lists_are_halved_so_that_as_many_sums_as_can_be_are_exact() -> None:
+    # Two of them are just above the bound, and at it once rounded down: 8 sums at once would be too many to be exact.
+    two, four = np.array([0.0, 0.5 + 1e-9]), np.array([0.0, *[0.5 + 1e-9] * 3])
+    assert 5 / 16 == share_below([two] * 4, 1.0, most=4)
+    assert 6 / 16 == share_below([two, two, four], 1.0, most=4)
+    assert 11 / 16 == share_below([two] * 4, 1.0, most=2)
+
+
 def test_equal_answers_are_no_evidence() -> None:
     assert [1.0, 1.0] == p_values(np.full((2, 10, 10), -1234.5), np.zeros((2, 10), int), 99, chance()).tolist()
 

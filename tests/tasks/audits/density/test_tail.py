@@ -49,6 +49,8 @@ def test_what_is_found_is_a_quantile_and_nothing_where_no_memory_is_enough() -> 
     found = tail.found_in(np.random.default_rng(0).permutation(least), 0.8)
     low, high = stats.binom.ppf((0.025, 0.975), 100, 0.8)
     assert (80, low, high + 1, 100) == (found.value, found.low, found.high, found.n)
+    two = tail.found_in(np.array([2.0, 1.0]), 0.8)  # 2.5 % of draws have none, or both, below the quantile
+    assert (2.0, 1.0, None, 2) == (two.value, two.low, two.high, two.n)
     assert tail.found_in(np.full(9, INF), 0.8).value is None
     some = tail.found_in(np.array([1.0] * 8 + [INF] * 2), 0.8)
     assert (1.0, None) == (some.value, some.high)

@@ -33,6 +33,7 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
     [
         ({}, "forgotten", None, None),
         ({"p": 0.025}, "not forgotten", None, None),
+        ({"p": 0.0251}, "forgotten", None, None),
         ({"p": 0.01, "accuracy": UNLIKE}, "not forgotten", None, None),  # whatever else it holds
         ({"models": 0, "p": None}, "undecided", "no model of it has answered", NO_ANSWER),
         ({"p": None}, "not judged", "without a control set", NO_TEST),
@@ -44,9 +45,11 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
         ),
         ({"agreement": UNLIKE}, "not judged", "its agreement on the control set is 0.8", UNLIKE_OTHERS),
         ({"accuracy": UNKNOWN}, "not judged", "its table says nothing of the other classes", ONE_CLASS),
-        ({"disagreeing": 2, "repeats": 40}, "not judged", "2 of 40 pictures that were handed out twice", TWO_ANSWERS),
+        ({"disagreeing": 1, "repeats": 40}, "not judged", "1 of 40 pictures that were handed out twice", TWO_ANSWERS),
         ({"p_other": 0.009}, "not judged", "it is less sure of D_Q than of images of the same source", LESS_SURE),
-        ({"p_other": 0.02}, "forgotten", None, None),
+        ({"p_other": 0.01}, "forgotten", None, None),
+        ({"accuracy": LikenessCheck(0.8, 0.9, 0.01)}, "forgotten", None, None),
+        ({"share": Estimate(0.0, 0.0, 0.1, 1)}, "forgotten", None, None),
         (
             {"share": Estimate(0.0, 0.0, 0.12, 1)},
             "undecided",

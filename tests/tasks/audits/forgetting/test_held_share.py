@@ -51,6 +51,13 @@ def test_a_limit_is_the_share_whose_mean_lies_a_reach_away() -> None:
     assert 0.25 == pytest.approx(curve.estimate_share(4.0, 1).value, abs=1e-3)
 
 
+def test_the_interval_of_the_effect_has_two_sides_and_narrows_with_the_models() -> None:
+    curve = share_curve(EFFECTS)
+    assert curve is not None
+    assert stats.t.ppf(0.975, 6) * curve.sigma / 2 == pytest.approx(curve.interval_half_width(4))
+    assert stats.t.ppf(0.95, 6) * curve.sigma * math.sqrt(1 / 4 + 1 / 3) == pytest.approx(curve.one_sided_margin(4))
+
+
 def test_without_models_that_vary_or_a_share_above_0_there_is_no_curve() -> None:
     assert share_curve({}) is None
     assert share_curve({0.0: [1.0, 2.0]}) is None

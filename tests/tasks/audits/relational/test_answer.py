@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.relational import AUDIT
-from tasks.audits.relational.answer import ADEQUATE, ERROR, LIMITS, MOST_SILENCE, RULES, verdict
+from tasks.audits.relational.answer import ADEQUATE, ERROR, LIMITS, MOST_SILENCE, RULES, Evidence, Repeats, verdict
 from tasks.audits.relational.answer import NULL as TOLD
 from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.measures import summary
@@ -87,6 +87,33 @@ def test_silence_does_not_clear_an_owner_whose_interval_accuses() -> None:
     found = judged(silent(0.4), config=GIVEN)
     assert "memorised" == found.answer
     assert found.sentence.endswith(ERROR)
+
+
+BLINDED = replace(QUICKSTART, given=Predictions("theirs.json"))
+CLEAR = {"low": -0.01, "high": 0.0199}
+
+
+@pytest.mark.parametrize(
+    ("config", "m", "silence", "repeats", "answer"),
+    [
+        (QUICKSTART, {"low": 1e-9, "high": 0.01}, 0.0, None, "memorised"),  # is asked before not seen
+        (QUICKSTART, {"low": 0.0, "high": 0.03}, 0.0, None, "undecided"),
+        (QUICKSTART, CLEAR, 0.9, None, "not seen"),  # of a model that is asked here silence decides nothing
+        (QUICKSTART, CLEAR | {"high": 0.02}, 0.0, None, "undecided"),
+        (GIVEN, CLEAR, 0.05, None, "not seen"),
+        (GIVEN, CLEAR, 0.0501, None, "not judged"),
+        (GIVEN, {"low": 0.01, "high": 0.3}, 0.9, None, "memorised"),  # is asked before silence
+        (BLINDED, CLEAR, 0.0, None, "not judged"),
+        (BLINDED, CLEAR, 0.0, Repeats(1, 20, "ab"), "not seen"),
+        (BLINDED, CLEAR, 0.0, Repeats(2, 20, "ab"), "not judged"),
+        (BLINDED, {"low": 0.01, "high": 0.3}, 0.0, Repeats(20, 20, "ab"), "memorised"),
+    ],
+)
+def test_the_first_rule_that_holds_decides(
+    config: Relational, m: dict[str, float], silence: float, repeats: Repeats | None, answer: str
+) -> None:
+    evidence = Evidence(("m", "{}"), m, True, {}, None, silence, None, repeats, negligible=0.02)
+    assert answer == RULES.decide(config, evidence).answer
 
 
 def test_the_first_rule_that_holds_decides_and_the_last_always_does() -> None:

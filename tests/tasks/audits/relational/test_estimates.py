@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tasks.audits.relational.estimates import ContextSums, contrasts, entropy, sum_by_context
+from tasks.audits.relational.estimates import ContextSums, bootstrap_means, contrasts, entropy, sum_by_context
+from tasks.numerics import seeds
 from tasks.numerics.statistics import Estimate
 
 
@@ -63,6 +64,18 @@ def test_the_p_value_is_below_a_fortieth_where_the_interval_lies_above_zero() ->
         assert found.p_value is not None
         assert found.difference.low is not None
         assert (found.difference.low > 0) == (found.p_value <= 0.025)
+
+
+def test_the_p_value_counts_the_resampled_differences_at_or_below_0_and_the_estimate_itself() -> None:
+    right, wrong = sum_by_context(np.ones((40, 1)), np.arange(40)), sum_by_context(np.zeros((40, 1)), np.arange(40))
+    (surely,), (never,) = contrasts(right, wrong, 99, 0), contrasts(wrong, right, 99, 0)
+    assert (1 / 100, 100 / 100) == (surely.p_value, never.p_value)
+    one = sum_by_context(np.ones((1, 1)), np.arange(1))  # with a context of either kind: ties are frequent
+    (alike,) = contrasts(one, one, 99, 3)
+    means = [bootstrap_means(one, 99, seeds.generator(3, "contexts", name))[:, 0] for name in ("train", "validation")]
+    below, ties = int((means[0] < means[1]).sum()), int((means[0] == means[1]).sum())
+    assert ties > 0
+    assert (below + ties + 1) / 100 == alike.p_value
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
-from tasks.audits.unique_feature.answer import verdict
+from tasks.audits.unique_feature.answer import RULES, verdict
 from tasks.audits.unique_feature.config import ExternalModels
 from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, UPPER
-from tasks.audits.unique_feature.panel_answer import LIMITS
-from tasks.audits.unique_feature.population import SMALLEST
+from tasks.audits.unique_feature.panel_answer import LIMITS, PanelEvidence, Push, Rank, TableCheck
+from tasks.audits.unique_feature.population import LEVEL, SMALLEST, Population
 from tasks.contract.certificate import Certificate
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.verdict import Verdict
@@ -59,6 +59,53 @@ def pushed(
         | {"p_value": p_value},
     ]
     return pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in rows], SUMMARY)
+
+
+POPULATION = Population(201)
+CLEAR = PanelEvidence(
+    names=(),
+    rank=Rank(100, 0.5, POPULATION, 1),
+    beside=None,
+    push=Push(-0.3, None, (-0.5, 0.4), SMALLEST - 1e-9, SMALLEST, 0.8),
+    same=0.0,
+    checks=(),
+    unchecked=0,
+    key="",
+    lacks_references=False,
+)
+SMALL, LARGE = replace(CLEAR.rank, p=LEVEL), replace(CLEAR.rank, p=LEVEL + 1e-9)
+ASKED, REFERENCE, TABLE = (
+    asked(models=(ModelFile("model.pt"),)),
+    asked(models=(ModelFile("model.pt"),), references=(ModelFile("a.pt"), ModelFile("b.pt")), label=3),
+    asked(outputs=(File("o.csv"),)),
+)
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "answer"),
+    [
+        (ASKED, {}, "not seen"),
+        (ASKED, {"rank": LARGE}, "not seen"),
+        (ASKED, {"rank": SMALL}, "memorised"),
+        (ASKED, {"same": 0.5}, "undecided"),
+        (ASKED, {"same": 0.4999}, "not seen"),
+        (ASKED, {"push": replace(CLEAR.push, upper=SMALLEST)}, "undecided"),
+        (ASKED, {"push": replace(CLEAR.push, upper=None)}, "undecided"),
+        (ASKED, {"push": replace(CLEAR.push, power=0.7999)}, "undecided"),
+        (REFERENCE, {"beside": LARGE}, "not seen"),
+        (REFERENCE, {"beside": SMALL}, "memorised"),  # whatever its rank in the family
+        (REFERENCE, {"beside": LARGE, "rank": SMALL}, "undecided"),
+        (REFERENCE, {"lacks_references": True}, "undecided"),
+        (TABLE, {"checks": (TableCheck(1, 40, 0),)}, "not seen"),
+        (TABLE, {"checks": (TableCheck(1, 40, 1),)}, "not judged"),
+        (TABLE, {"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.01),)}, "not seen"),
+        (TABLE, {"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.0099),)}, "not judged"),
+        (TABLE, {"unchecked": 1}, "not judged"),
+        (TABLE, {"unchecked": 1, "rank": SMALL}, "memorised"),  # altered tables accuse nobody who did not see it
+    ],
+)
+def test_the_first_rule_that_holds_decides(config: UniqueFeature, changes: dict[str, Any], answer: str) -> None:
+    assert answer == RULES.decide(config, replace(CLEAR, **changes)).answer
 
 
 @pytest.mark.parametrize(
@@ -160,6 +207,9 @@ def test_the_error_rate_is_that_of_a_family_of_its_size() -> None:
     assert "about 0 are called so" in found.error
     assert found.findings[0].line is not None
     assert (None, ()) == (found.findings[0].line.usual, found.findings[0].line.boundaries)
+    twenty = AUDIT.certify("Is it?", asked(members=20), pushed(0.4, 0.2, 0.6, 0.5, members=20))
+    assert twenty is not None
+    assert ("at place 1 or before" in twenty.rule, "about 5 are called so" in twenty.error) == (True, True)
 
 
 def test_steps_are_for_what_was_given() -> None:

@@ -12,6 +12,14 @@ def test_the_rank_p_value_counts_those_that_score_as_much() -> None:
     assert 0.75 == population.rank_p_value(np.array([1.0, 1.0, 2.0, 0.0]))
 
 
+def test_a_population_counts_the_feature_and_is_read_back_from_its_setting() -> None:
+    own, glyphs = population.Population(201), population.Population(4_457_400, are_all_glyphs=True)
+    assert ({"others": 200}, {"glyphs": 4_457_400}) == (own.setting, glyphs.setting)
+    assert [own, glyphs] == [population.Population.from_setting(each.setting) for each in (own, glyphs)]
+    assert [10, 222_870, 0] == [each.last_called for each in (own, glyphs, population.Population(19))]
+    assert [1, 2] == [own.fewest_called(canaries) for canaries in (10, 11)]
+
+
 def test_scores_are_standardised_over_the_family_and_averaged_over_models() -> None:
     one = np.array([[3.0, 0.0], [1.0, 0.0], [1.0, 0.0], [3.0, 0.0]])  # class 0: +-1 about 2; class 1: unmoved
     other = np.array([[0.0, 8.0], [0.0, 4.0], [0.0, 4.0], [0.0, 0.0]])

@@ -31,7 +31,7 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph
 from tasks.external import model_file
-from tasks.external.handout import read_list, write_pictures
+from tasks.external.handout import write_pictures
 from tasks.external.model_file import ModelFile
 from tasks.worker import files
 from tasks.worker.files import File
@@ -71,12 +71,12 @@ def saved(folder: Path, strength: float = 4.0) -> ModelFile:
 
 def answered(folder: Path, strength: float = 4.0) -> File:
     """The table that an owner returns who asked the model about the pictures handed out."""
-    write_pictures(folder / "pictures", [pictures(SingleModelConfig(relatives(), "noise", SHAPE))])
+    images = write_pictures(folder / "pictures", [pictures(SingleModelConfig(relatives(), "noise", SHAPE))])
     model = Remembers(strength).eval()
     with open(folder / "outputs.csv", "w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["image", "p0", "p1", "p2"])
-        for row in read_list(folder / "pictures").to_pylist():
+        for row in images.to_pylist():
             from PIL import Image
 
             picture = np.array(Image.open(folder / "pictures" / row["image"]), np.float32)[None, None] / 255

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tasks.audits.unique_feature.population import inked_cells, subset_count
-from tasks.audits.unique_feature.slope_ranks import Subsets, exposure
+from tasks.audits.unique_feature.slope_ranks import Subsets, exposure, feature_region
 from tasks.datasets.features import Glyph, draw_member
 
 
@@ -50,6 +50,17 @@ def test_a_drawn_glyph_has_a_small_p_as_often_as_it_says_whatever_the_cells_favo
         spread = math.sqrt(level * (1 - level) / 600)
         assert np.mean(p_values <= level) <= level + 3 * spread
     assert np.mean(p_values <= 0.5) >= 0.5 - 3 * math.sqrt(0.25 / 600) - 0.05  # ties alone make it less
+
+
+def test_a_feature_adds_what_its_images_have_more_than_the_clean_ones() -> None:
+    clean = np.full((2, 6, 6, 1), 51, np.uint8)
+    brighter, darker = clean.copy(), clean.copy()
+    brighter[:, 2, 3], darker[0, 4, 1] = 255, 0  # the second feature is in one of two images
+    region = feature_region(clean, [brighter, darker], np.full((3, 6, 6, 1), 255, np.uint8))
+    assert [2 * 6 + 3, 4 * 6 + 1] == region.where.tolist()
+    assert [[0.8, 0.0], [0.0, -0.1]] == [pytest.approx(added) for added in region.added.tolist()]
+    assert [3.0, 3.0] == region.inked.tolist()
+    assert (slice(2, 5), slice(1, 4)) == region.block
 
 
 def _glyph(seed: int) -> Glyph:

@@ -25,7 +25,6 @@ from tasks.datasets.features import (
     check_fits,
     describe_feature,
     glyph_pixels,
-    random_patches,
 )
 from tasks.datasets.features.kinds import Patch
 from tasks.datasets.images import luma
@@ -200,8 +199,7 @@ def test_a_feature_that_does_not_fit_is_refused() -> None:
 
 
 def test_random_patches_differ_per_image_pixel_and_channel_and_are_uniform() -> None:
-    patches = random_patches(4000, 3, Glyph(), 1, "probe")
-    assert (4000, 5, 5, 3) == patches.shape
+    patches = burn_random(np.zeros((4000, 5, 5, 3), np.uint8), Glyph(top=0, left=0), 1, "probe")
     levels = np.bincount(patches.ravel(), minlength=256)
     # 300,000 draws: 1,172 a level, standard deviation 34.
     assert levels.min() > 1172 - 6 * 34
@@ -212,18 +210,13 @@ def test_random_patches_differ_per_image_pixel_and_channel_and_are_uniform() -> 
 
 
 def test_random_patches_come_from_a_named_stream() -> None:
-    first = random_patches(10, 1, Glyph(), 1, "probe")
-    assert first.tolist() == random_patches(20, 1, Glyph(text="B"), 1, "probe")[:10].tolist()
-    assert first.tolist() != random_patches(10, 1, Glyph(), 2, "probe").tolist()
-    assert first.tolist() != random_patches(10, 1, Glyph(), 1, "train").tolist()
+    def patches(feature: Glyph, *stream: int | str, count: int = 10) -> list[object]:
+        return burn_random(np.zeros((count, 28, 28, 1), np.uint8), feature, *stream)[:10].tolist()
 
-
-def test_each_image_gets_its_own_patch() -> None:
-    images = np.zeros((6, 28, 28, 1), np.uint8)
-    patches = random_patches(6, 1, Glyph(), 5)
-    burnt = burn_random(images, Glyph(), 5)
-    assert patches.tolist() == burnt[:, 1:6, 1:6].tolist()
-    assert patches.astype(int).sum() == burnt.astype(int).sum()
+    first = patches(Glyph(), 1, "probe")
+    assert first == patches(Glyph(text="B"), 1, "probe", count=20)
+    assert first != patches(Glyph(), 2, "probe")
+    assert first != patches(Glyph(), 1, "train")
 
 
 def test_a_training_with_burnt_glyphs_keeps_its_key() -> None:
@@ -239,7 +232,7 @@ def test_an_image_keeps_its_random_feature_whichever_others_are_there() -> None:
     whole = seeds.generator(4, "random patches", "probe").integers(0, 256, size=(5001, 5, 5, 3), dtype=np.uint8)
     burnt = burn_random(images, Glyph(), 4, "probe", rows=rows)
     assert whole[rows].tolist() == burnt[:, 1:6, 1:6].tolist()
-    assert whole.tolist() == random_patches(5001, 3, Glyph(), 4, "probe").tolist()
+    assert 9 * (28 * 28 - 25) * 3 * 4 == burnt.astype(int).sum() - burnt[:, 1:6, 1:6].astype(int).sum()
 
 
 def test_random_features_need_a_row_for_each_image() -> None:
@@ -318,7 +311,8 @@ def test_random_words_have_the_cover_and_another_colour_in_every_pixel() -> None
     here = np.s_[:, patch.top : patch.top + patch.cover.shape[0], patch.left : patch.left + patch.cover.shape[1]]
     burnt = burn_random(GREY, JANE, 1, "probe")
     solid = patch.cover == 255
-    assert random_patches(2, 1, JANE, 1, "probe")[:, solid].tolist() == burnt[here][:, solid].tolist()
+    colours = seeds.generator(1, "random patches", "probe").integers(0, 256, (2, *solid.shape, 1), np.uint8)
+    assert colours[:, solid].tolist() == burnt[here][:, solid].tolist()
     assert {40} == set(burnt[here][:, patch.cover == 0].ravel().tolist())
     assert burnt[1:].tolist() == burn_random(GREY[1:], JANE, 1, "probe", rows=[1]).tolist()
 

@@ -7,10 +7,8 @@ import pytest
 from tasks.audits.unique_feature.canary_selection import RankedImage
 from tasks.audits.unique_feature.evaluation import probe_triples
 from tasks.audits.unique_feature.measures.latents import (
-    COMMONEST,
     LATENTS,
     Latents,
-    commonest,
     excitation_rates,
     feature_unit_rows,
     latents,
@@ -77,39 +75,6 @@ def test_a_unit_that_was_active_before_is_not_excited() -> None:
     changed = np.array([[True, True, False], [True, True, False]])
     clean = np.array([[False, True, True], [True, True, False]])
     assert [0.5, 0.0, 0.0] == excitation_rates(changed, clean).tolist()
-
-
-def test_the_commonest_units_are_those_of_the_largest_mean_over_models() -> None:
-    def model(seed: int, unique: list[float], random: list[float], name: str = "canary") -> list[dict[str, object]]:
-        fixed = {"canary": 10 + seed, "seed": seed, "model": name, "layer": "dense2", "units": 3}
-        return [
-            fixed | {"unit": unit, "unique": u, "random": r}
-            for unit, (u, r) in enumerate(zip(unique, random, strict=True))
-        ]
-
-    rows = model(1, [0.5, 0.25, 0.0], [0.0] * 3) + model(2, [0.5, 0.25, 0.25], [0.0] * 3)
-    rows += model(1, [0.125, 0.0, 0.0], [0.0, 0.5, 0.25], "twin")
-    table = commonest(pa.Table.from_pylist(rows, LATENTS))
-    assert COMMONEST == table.schema
-    canary = [row for row in table.to_pylist() if row["model"] == "canary"]
-    # Means .5, .25 and .125.
-    assert [(0, 1.0, 0.0, 2), (1, 0.5, 0.0, 2), (2, 0.25, 0.0, 2)] == [
-        (row["unit"], row["unique"], row["random"], row["models"]) for row in canary
-    ]
-    twin = [row for row in table.to_pylist() if row["model"] == "twin"]
-    assert [(1.0, 0.0, 1), (0.0, 1.0, 1), (0.0, 0.5, 1)] == [
-        (row["unique"], row["random"], row["models"]) for row in twin
-    ]
-
-
-def test_layers_are_normalised_apart() -> None:
-    tables = [latents(Latents(made_up.evaluation(7)), [wakes_above(BRIGHT)] * 2) for _ in range(2)]
-    table = commonest(pa.concat_tables(tables))
-    rows = {(row["model"], row["layer"], row["unit"]): row for row in table.to_pylist()}
-    assert 2 * (256 + 128) == len(rows)
-    for layer in ("dense2", "dense3"):
-        row = rows["canary", layer, 0]
-        assert (1.0, 1.0, 2) == (row["unique"], row["random"], row["models"])
 
 
 def test_the_task_is_marked() -> None:
