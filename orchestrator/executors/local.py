@@ -29,7 +29,7 @@ class LocalExecutor:
     def __init__(self, store: str, gpus: GpusName = "auto") -> None:
         self._visible = {"CUDA_VISIBLE_DEVICES": ""} if gpus == "none" else {}
         self.gpus = 0 if gpus == "none" else min(1, count_gpus())  # torch takes the first
-        self.gpu_types: dict[str, int] = {}
+        self.gpu_types: Mapping[str, int] = {}
         self._store = open_store(store)
         self._calls: deque[Call] = deque()
 
