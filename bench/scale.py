@@ -114,10 +114,10 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    "mlp": Kind(20.0, 16, 0.25),
-    "convolutional": Kind(60.0, 8, 0.5),
-    "residual": Kind(120.0, 4, 0.9),
-    "transformer": Kind(240.0, 1, 1.0),
+    "mlp": Kind(5.0, 16, 0.25),
+    "convolutional": Kind(15.0, 8, 0.5),
+    "residual": Kind(30.0, 4, 0.9),
+    "transformer": Kind(60.0, 1, 1.0),
 }
 CPU_SECONDS: Mapping[str, float] = {"scale.score": 4.0, "scale.condition": 2.0, "scale.summary": 60.0}
 RATES = (1e-4, 3e-4, 1e-3, 3e-3)

@@ -317,14 +317,16 @@ class Driver:
             self._waiting.reset("machine")
         else:
             self._waiting.report_machine(now, lacking)
-        running = [(call, seconds, self._limit(schedule, call)) for call, seconds in executor.running()]
-        for call, seconds, limit in running:
+        running = executor.running()
+        for call, seconds in running:
+            limit = self._limit(schedule, call) if seconds > self._limits.least else None
             if limit is not None and seconds > limit:
                 executor.end(call, f"it was ended after {format_duration(limit)}, which is all that it may take")
         if running:
             self._waiting.reset("elsewhere")
-            calls = [(call, seconds) for call, seconds, _ in running]
-            self._waiting.report_running(now, calls, all(limit is not None for _, _, limit in running))
+            self._waiting.report_running(
+                now, running, lambda: all(self._limit(schedule, call) is not None for call, _ in running)
+            )
         elif schedule.elsewhere and not executor.pending and not self._delayed:
             self._waiting.report_elsewhere(now, self._claims, set(schedule.elsewhere))
         else:

@@ -45,6 +45,11 @@ class TimeLimits:
     def learn(self, kind: str, seconds: float) -> None:
         self._longest[kind] = max(seconds, self._longest.get(kind, 0.0))
 
+    @property
+    def least(self) -> float:
+        """Seconds that every call gets."""
+        return FLOOR if self._given is None else self._given
+
     def limit(self, jobs: Mapping[str, int]) -> float | None:
         """Seconds for so many jobs of these kinds, one after another; None unless all kinds are known."""
         if self._given is not None:
@@ -121,16 +126,15 @@ class Waiting:
             ),
         )
 
-    def report_running(self, now: float, calls: Sequence[tuple[Call, float]], timed: bool) -> None:
-        """Report running calls, each with its seconds; `timed`: all have a time limit."""
-        oldest, seconds = max(calls, key=lambda call: call[1])
-        hint = "" if timed else "; if it hangs, `--timeout` (10m, say) has such jobs ended and sent again"
-        self.record_waiting(
-            "here",
-            now,
-            HERE,
-            lambda time: (
+    def report_running(self, now: float, calls: Sequence[tuple[Call, float]], timed: Callable[[], bool]) -> None:
+        """Report running calls, each with its seconds; `timed` says whether all have a time limit."""
+
+        def line(time: str) -> str:
+            oldest, seconds = max(calls, key=lambda call: call[1])
+            hint = "" if timed() else "; if it hangs, `--timeout` (10m, say) has such jobs ended and sent again"
+            return (
                 f"nothing has come back for {time}; {format_count(len(calls), 'call')} running, the oldest for "
                 f"{format_duration(seconds)}: {oldest.task} {oldest.items[0].key[:12]}{hint}"
-            ),
-        )
+            )
+
+        self.record_waiting("here", now, HERE, line)

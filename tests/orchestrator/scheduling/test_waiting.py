@@ -78,7 +78,7 @@ def test_what_moves_is_waited_for_anew(waiting: Waiting, lines: list[str]) -> No
 def test_calls_of_which_nothing_comes_back_are_named(waiting: Waiting, lines: list[str]) -> None:
     old, new = (Call(1, "toys.part", (Item(key, "toys:part", None),)) for key in ("12ab", "34cd"))
     for second in range(int(HERE) + 2):
-        waiting.report_running(float(second), [(old, second + 0.0), (new, 1.0)], timed=False)
+        waiting.report_running(float(second), [(old, second + 0.0), (new, 1.0)], timed=lambda: False)
     assert [
         "nothing has come back for 5 min; 2 calls running, the oldest for 5 min: toys.part 12ab; "
         "if it hangs, `--timeout` (10m, say) has such jobs ended and sent again"
