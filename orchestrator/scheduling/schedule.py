@@ -54,6 +54,7 @@ class Schedule:
         self.on_gpus = 0  # calls for GPUs that are sent and have not come back
         self._on_type: Counter[str] = Counter()  # of these, by the type that they are for
         self._jobs_on_gpus = 0  # of these
+        self._sent: Counter[str] = Counter()  # the calls for GPUs that are sent, by group
         self.together = together
         self.fail_fast = fail_fast
         self.done: set[str] = {key for key in plan.jobs if key in stored}
@@ -246,6 +247,7 @@ class Schedule:
         self.on_gpus += 1
         self._on_type[gpu_type] += 1
         self._jobs_on_gpus += len(items)
+        self._sent[group] += 1
         sharers = self._filling(group, gpu_type).sharers
         part = gpu_fraction(sharers)
         return Call(self._number, task, items, part, delay, sharers, gpu_type=gpu_type, memory=memory)
@@ -280,6 +282,7 @@ class Schedule:
             self.on_gpus -= 1
             self._on_type[call.gpu_type] -= 1
             self._jobs_on_gpus -= len(call.items)
+            self._sent[self.group(call.items[0].key)] -= 1
 
     def _asks(self, key: str) -> bool:
         """Whether the key's task asks for a GPU."""
@@ -300,7 +303,7 @@ class Schedule:
             filling = self._filling(group, self._type(group))
             if self.growing and filling.stack is None:
                 return min(ready, FIRST_GROWING)
-            return filling.share(ready, self._useful_gpus(group, filling, self.gpus), self.on_gpus)
+            return filling.share(ready, self._useful_gpus(group, filling, self.gpus), self._sent[group])
         seconds = self._seconds.get(group)
         if seconds is None:
             return 1
