@@ -42,7 +42,7 @@ from orchestrator.scheduling.waiting import Clock
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, entry, open_store
-from tasks.contract.job import Inputs, Job, marks, task
+from tasks.contract.job import Inputs, Job, task
 
 START = 4e9  # seconds since 1970: no file of the real world is from later
 NETWORKS, LINKS = 40, 4  # of a condition: its trainings, and the links of each
@@ -126,7 +126,9 @@ RATES = (1e-4, 3e-4, 1e-3, 3e-3)
 def campaign(jobs: int) -> dict[str, Job | tuple[Job, ...]]:
     """The roots of a campaign of about so many jobs: conditions of trainings in links, scores, a table for each."""
     recipes = [Recipe(network, rate) for network in KINDS for rate in RATES]
-    tables = tuple(_condition(number, recipes[number % len(recipes)]) for number in range(max(1, jobs // PER_CONDITION)))
+    tables = tuple(
+        _condition(number, recipes[number % len(recipes)]) for number in range(max(1, jobs // PER_CONDITION))
+    )
     return {"summary": Job(summary, Part(), tables), "conditions": tables}
 
 
@@ -359,7 +361,8 @@ def drive(jobs: int, gpus: int, seed: int, folder: Path) -> Measured:
             "failed": report.jobs["failed"],
             "lost and sent again": phases.events["lost"],
             "found missing": phases.events["missing"],
-            "decisions a second (calls sent, results and losses recorded)": (calls + ended + phases.events["lost"]) / spent,
+            "decisions a second (calls sent, results and losses recorded)": (calls + ended + phases.events["lost"])
+            / spent,
             "driving, us a job": 1e6 * spent / planned,
             "share of one core while it drives, %": 100 * spent / (executor.now - START),
             "the executor's own seconds, not counted": executor.seconds,
@@ -372,9 +375,10 @@ def drive(jobs: int, gpus: int, seed: int, folder: Path) -> Measured:
 def start(store: Store, jobs: int, executor: Simulated, phases: Phases) -> Report:
     """`engram run` of a campaign on this executor."""
     execution = Execution(mlflow="off", report=False, tolerate=jobs)
+    plan = Plan.from_roots(campaign(jobs))
     with (
-        mock.patch.object(lifecycle, "open_executor", lambda *_: executor),
-        mock.patch.object(lifecycle, "plan_of", lambda _cell: Plan.from_roots(campaign(jobs))),
+        mock.patch.object(lifecycle, "open_executor", return_value=executor),
+        mock.patch.object(lifecycle, "plan_of", return_value=plan),
     ):
         return lifecycle.start([Cell("scale", Part())], store, execution, phases.observe, clock=executor.clock)
 

@@ -329,7 +329,9 @@ def driven(executor: RayExecutor, store: Store, *roots: Job) -> Iterator[tuple[P
     """A driver of these jobs in a thread of its own, and what it says; it has ended afterwards."""
     plan, said = Plan.from_roots({"summary": roots}), []
     stop = Stop()
-    driver = Driver(store, lambda: executor, lambda events: said.extend(event.get("line", "") for event in events), stop)
+    driver = Driver(
+        store, lambda: executor, lambda events: said.extend(event.get("line", "") for event in events), stop
+    )
     thread = threading.Thread(target=driver.drive, args=(plan, set()))
     thread.start()
     try:
