@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from orchestrator.errors import StoreError, Unwritable
@@ -92,7 +93,7 @@ class Session:
                 },
             }
             skipped = ({"event": "stored", "key": key, "task": part.plan.task(key)} for key in reused)
-            part.journal.append([started, *skipped])
+            part.journal.append(chain([started], skipped))
         self.publish()
         self.tell(
             {
