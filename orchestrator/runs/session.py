@@ -113,7 +113,7 @@ class Session:
     def take(self, events: Sequence[Event]) -> None:
         """Pass events to the journals of the runs they concern, all at once, and to the observer, one by one."""
         stamp = {"time": now()}  # the same time for all journals and the observer
-        events = [stamp | event for event in events]
+        events = [{**stamp, **event} for event in events]
         for part in self.parts:
             concerned = [event for event in events if "key" not in event or event["key"] in part.plan.jobs]
             if concerned:
@@ -232,9 +232,9 @@ class Session:
         waiting = self._unlogged.get(run, [])
         stamp = {"time": now()}
         if waiting and events:
-            waiting.extend(stamp | event for event in events)
+            waiting.extend({**stamp, **event} for event in events)
             return
-        fresh = waiting or [stamp | event for event in events]
+        fresh = waiting or [{**stamp, **event} for event in events]
         if not fresh:
             return
         try:
