@@ -170,6 +170,7 @@ class Simulated:
     """An executor of GPUs, and of cores beside them, on a virtual clock. `seconds` is the time that it takes itself."""
 
     inside = False
+    pages: Mapping[str, str] = {}
 
     def __init__(self, gpus: int, results: Results, rng: random.Random) -> None:
         self.gpus, self.slots, self.sharers = gpus, CORES_PER_GPU * gpus, SHARERS
