@@ -169,7 +169,8 @@ class Results:
 class Simulated:
     """An executor of GPUs, and of cores beside them, on a virtual clock. `seconds` is the time that it takes itself."""
 
-    inside = False
+    inside = growing = False
+    gpu_types: Mapping[str, int] = {}
     pages: Mapping[str, str] = {}
 
     def __init__(self, gpus: int, results: Results, rng: random.Random) -> None:
