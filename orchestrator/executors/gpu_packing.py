@@ -66,7 +66,7 @@ class GpuPacking:
         return max(there, min(math.ceil(places), math.ceil(worth), MOST_GROWING))
 
     def share(self, ready: int, gpus: int, sent: int = 0) -> int:
-        """The number of ready jobs to send in one call, given the number of calls that are `sent`."""
+        """The number of ready jobs to send in one call, given the number of calls of the group that are `sent`."""
         slots = self.slots(gpus)
         even = -(-ready // max(1, slots - sent))
         if self.stack is None:

@@ -79,6 +79,9 @@ class Plan:
     @classmethod
     def union(cls, plans: Iterable[Plan]) -> Plan:
         """Several plans as one, without roots: shared jobs appear once."""
+        plans = list(plans)
+        if len(plans) == 1:
+            return replace(plans[0], roots={})
         jobs: dict[str, Job] = {}
         inputs: dict[str, tuple[str, ...]] = {}
         after: dict[str, str] = {}
@@ -113,6 +116,13 @@ class Plan:
             if key in self.jobs:
                 following[before] = (*following.get(before, ()), key)
         return following
+
+    @cached_property
+    def groups(self) -> Mapping[str, str]:
+        """`group_of` every job, by key; jobs of a group share its name."""
+        names: dict[str, str] = {}
+        groups = {key: group_of(job) for key, job in self.jobs.items()}
+        return {key: names.setdefault(name, name) for key, name in groups.items()}
 
     def dependents(self, keys: Container[str]) -> set[str]:
         """These keys and all that depend on them, directly or not."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.planning.plan import Plan, group_of
+from orchestrator.planning.plan import Plan
 from orchestrator.pricing import reference as reference_timings
 from orchestrator.pricing.reference import NOTHING, Reference, Span, load_reference
 from orchestrator.quantities import format_duration
@@ -62,7 +62,7 @@ def price_plan(
     unknown: dict[str, tuple[float, float] | None] = {}
     by_reference = False
     for key in there:
-        seconds = known.get(group_of(plan.jobs[key]))
+        seconds = known.get(plan.groups[key])
         if seconds is not None:
             spans[key] = Span.with_factor(seconds, OWN)
             continue
@@ -78,7 +78,7 @@ def price_plan(
         here = reference_timings.machine_speed(kept())
         factor, apart = here.against(reference.speed) if here is not None else (1.0, 2.0)
         for key in spans:
-            if group_of(plan.jobs[key]) not in known:
+            if plan.groups[key] not in known:
                 spans[key] = spans[key].times(factor, 1 / apart, apart)
     ends = [wall_clock(plan, {key: getattr(each, name) for key, each in spans.items()}, slots, gpus) for name in ENDS]
     total = Span(*ends)
@@ -99,7 +99,7 @@ def prices_by_group(plan: Plan, missing: Iterable[str]) -> dict[str, float]:
     reference = load_reference()
     spans: dict[str, list[Span | None]] = {}
     for key in missing:
-        spans.setdefault(group_of(plan.jobs[key]), []).append(_job_span(plan, key, reference))
+        spans.setdefault(plan.groups[key], []).append(_job_span(plan, key, reference))
     return {
         group: sum(span.expected for span in each if span) / len(each) for group, each in spans.items() if all(each)
     }

@@ -17,6 +17,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from orchestrator.store.provenance import commit, now, versions
 Disclose = Callable[[Path, dict[str, Any]], dict[str, Any]]
 STARTED = b'"event": "started"'  # in a line of the log; inside a text its quotes would be escaped
 ENDS = ("finished", "failed", "interrupted", "paused")
+LINES = 10_000  # of a log that are written at one time: a start may log a million results that are stored already
 SETTLED = 2.0  # seconds after which no cell's log can still get an event that the others have
 
 
@@ -141,17 +143,18 @@ class Journal:
     def append(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Append events to the log; those without a time get the present one."""
         stamp = now()
-        text = "".join(json.dumps({"time": stamp, **event}, default=str) + "\n" for event in events)
+        lines = (json.dumps({"time": stamp, **event}, default=str) + "\n" for event in events)
         try:
             with open(self.folder / "events.jsonl", "a+b", buffering=0) as log:
                 end = log.tell()
-                if end and (log.seek(-1, os.SEEK_END), log.read(1))[1] != b"\n":
-                    text = "\n" + text  # after a line that was cut off by a kill
-                rest = memoryview(text.encode())
+                # A line that was cut off by a kill is ended first.
+                text = "\n" if end and (log.seek(-1, os.SEEK_END), log.read(1))[1] != b"\n" else ""
                 try:
-                    while rest:
-                        rest = rest[log.write(rest) :]
-                except OSError:
+                    while text := text + "".join(islice(lines, LINES)):
+                        rest, text = memoryview(text.encode()), ""
+                        while rest:
+                            rest = rest[log.write(rest) :]
+                except BaseException:
                     log.truncate(end)  # none of them rather than some: they may be appended again
                     raise
         except OSError as error:

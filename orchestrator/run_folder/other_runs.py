@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import StoreError
-from orchestrator.planning.plan import Plan, group_of
+from orchestrator.planning.plan import Plan
 from orchestrator.run_folder import run_files
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store, lease
@@ -68,7 +68,7 @@ def jobs_by_kind(
     plan: Plan, missing: Iterable[str], seconds: Mapping[str, float]
 ) -> dict[str, tuple[int, float | None]]:
     """The missing jobs by group: how many there are, and the expected seconds of one; None if none was ever timed."""
-    counts = Counter(group_of(plan.jobs[key]) for key in missing)
+    counts = Counter(map(plan.groups.__getitem__, missing))
     return {group: (count, seconds.get(group)) for group, count in counts.items()}
 
 
@@ -117,8 +117,12 @@ class ConcurrentRuns:
         self._since = (since, min(own))
         self._others: dict[str, Other] = {}
 
-    def find_claims(self, ours: set[str]) -> Mapping[str, tuple[Holder, set[str], float]]:
+    def find_claims(
+        self, planned: Set[str], done: Set[str] = frozenset()
+    ) -> Mapping[str, tuple[Holder, set[str], float]]:
         """Earlier living runs that plan some of our keys: by run the driver, those keys, and its seconds of inactivity.
+
+        Ours are the `planned` keys that are not `done`, which are looked through only if there is such a run.
 
         A driver is active while its log grows; the seconds count from the last growth observed here.
         """
@@ -131,7 +135,7 @@ class ConcurrentRuns:
             if other is None or other.holder.token != holder.token:
                 keys = other.keys if other else self._planned_keys(run)  # a plan does not change
                 other = self._others[run] = Other(holder, keys, -1, now)
-            shared = ours & other.keys
+            shared = {key for key in other.keys if key in planned and key not in done}
             if shared:
                 size = self._size(run)
                 if size != other.size:

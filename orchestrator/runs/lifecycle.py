@@ -246,8 +246,12 @@ def _drive_to_end(driver: Driver, session: Session, tolerate: int) -> set[str] |
         damaged = {key: error for key, error in wrong.items() if key not in hopeless}
         if not damaged or driver.stopped:
             return sound
-        for key, error in damaged.items():
-            session.take({"event": "damaged", "key": key, "task": session.plan.task(key), "problem": str(error)})
+        session.take(
+            [
+                {"event": "damaged", "key": key, "task": session.plan.task(key), "problem": str(error)}
+                for key, error in damaged.items()
+            ]
+        )
         progress.damaged += len(damaged)
     progress.paused = "results are damaged again and again after they were written; check the disk"
     return sound

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from orchestrator.errors import StoreError, Unwritable
@@ -92,7 +93,7 @@ class Session:
                 },
             }
             skipped = ({"event": "stored", "key": key, "task": part.plan.task(key)} for key in reused)
-            part.journal.append([started, *skipped])
+            part.journal.append(chain([started], skipped))
         self.publish()
         self.tell(
             {
@@ -109,18 +110,20 @@ class Session:
             }
         )
 
-    def take(self, event: Event) -> None:
-        """Pass an event to the journals of the runs it concerns and to the observer."""
-        event = {"time": now(), **event}  # the same time for all journals and the observer
-        key = event.get("key")
-        parts = self.parts if key is None else self._owners.get(key, ())
-        for part in parts:
-            self._log(part, [event])
-        if event["event"] == "done":
-            self._stored.add(event["key"])
-        elif event["event"] == "differs":
-            self.differing.add(event["key"])
-        self.tell(event)
+    def take(self, events: Sequence[Event]) -> None:
+        """Pass events to the journals of the runs they concern, all at once, and to the observer, one by one."""
+        stamp = {"time": now()}  # the same time for all journals and the observer
+        events = [{**stamp, **event} for event in events]
+        for part in self.parts:
+            concerned = [event for event in events if "key" not in event or event["key"] in part.plan.jobs]
+            if concerned:
+                self._log(part, concerned)
+        for event in events:
+            if event["event"] == "done":
+                self._stored.add(event["key"])
+            elif event["event"] == "differs":
+                self.differing.add(event["key"])
+            self.tell(event)
         idle = self._publishing is None or self._publishing.done()
         if idle and time.monotonic() - self._published > PUBLISH_SECONDS:
             self._finish_publishing()
@@ -217,10 +220,6 @@ class Session:
 
     def _renew(self) -> None:
         self.plan = Plan.union(part.plan for part in self.parts)
-        self._owners: dict[str, list[SessionRun]] = {}
-        for part in self.parts:
-            for key in part.plan.jobs:
-                self._owners.setdefault(key, []).append(part)
         self._publishers = [
             tables.Publisher(part.journal.folder / "tables" / name, part.journal.run, self.store, keys)
             for part in self.parts
@@ -231,10 +230,11 @@ class Session:
         """Append events to a run's log. Events that cannot be written are kept and retried later."""
         run = part.journal.run
         waiting = self._unlogged.get(run, [])
+        stamp = {"time": now()}
         if waiting and events:
-            waiting.extend({"time": now(), **event} for event in events)
+            waiting.extend({**stamp, **event} for event in events)
             return
-        fresh = waiting or [{"time": now(), **event} for event in events]
+        fresh = waiting or [{**stamp, **event} for event in events]
         if not fresh:
             return
         try:

@@ -6,10 +6,11 @@ It is the only part with a clock, and connects schedule, executor and store. It 
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from orchestrator.errors import ClusterError, StoreError
@@ -18,7 +19,7 @@ from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Mis
 from orchestrator.executors.metrics import Metrics
 from orchestrator.planning.plan import Plan
 from orchestrator.quantities import format_duration
-from orchestrator.run_folder.other_runs import CheckpointGc
+from orchestrator.run_folder.other_runs import SAMPLES, CheckpointGc
 from orchestrator.scheduling.budget import Budget
 from orchestrator.scheduling.schedule import Schedule
 from orchestrator.scheduling.stop import GRACE, OutOfTime, Stop
@@ -29,18 +30,20 @@ from tasks.worker.compute_context import StrategyName
 
 Event = Mapping[str, Any]
 Observer = Callable[[Event], None]
-Elsewhere = Callable[[set[str]], Claims]
+Elsewhere = Callable[[Set[str], Set[str]], Claims]
 
 POLL = 0.5  # seconds between looks at what other runs have stored, and at whether to stop
+# Calls that are looked at within POLL: of more, all are looked at as much more rarely, so that it takes no longer.
+LOOKED_AT = 200
 
 
 @dataclass
 class Progress:
-    """What a driver has done so far: keys it computed, failures by key, seconds by group of jobs."""
+    """What a driver has done so far: keys it computed, failures by key, the latest seconds by group of jobs."""
 
     computed: set[str]
     failed: dict[str, Failed]
-    seconds: dict[str, list[float]]
+    seconds: dict[str, deque[float]]
     around: float = 0.0  # seconds that the executor took to start and to end
     damaged: int = 0
     paused: str | None = None
@@ -51,7 +54,8 @@ class Driver:
 
     `way`, `together` (the most models in one step) and the `runs` that store the strategy choices go with each call.
     The `budget` is what its calls may use up. `timeout` is the most seconds a job may take; None derives it from jobs
-    of the same kind. `elsewhere` gives what other runs compute, `cancelled` the reason to end if somebody asked for it,
+    of the same kind. `observe` takes the events of what has come back together. `elsewhere` gives what other runs
+    compute of the planned keys that are not done, `cancelled` the reason to end if somebody asked for it,
     `ours` raises Held once another driver has this run, and `states` decides which states of trainings are removed.
     What comes back is counted in `metrics`.
     """
@@ -60,7 +64,7 @@ class Driver:
         self,
         store: Store,
         executor: Callable[[], Executor],
-        observe: Observer,
+        observe: Callable[[Sequence[Event]], None],
         stop: Stop,
         *,
         together: int | None = None,
@@ -81,7 +85,7 @@ class Driver:
         self.store = store
         self.observe = observe
         self.stop = stop
-        self.progress = Progress(set(), {}, defaultdict(list))
+        self.progress = Progress(set(), {}, defaultdict(lambda: deque(maxlen=SAMPLES)))
         self._open = executor
         self._executor: Executor | None = None
         self._together = together
@@ -98,7 +102,7 @@ class Driver:
         self._states = states
         self._metrics = metrics or Metrics("")
         self._clock = clock
-        self._waiting = Waiting(lambda line: observe({"event": "told", "line": line}))
+        self._waiting = Waiting(lambda line: observe([{"event": "told", "line": line}]))
         self._claims: Claims = {}
         self._delayed: list[tuple[float, int, Call]] = []
 
@@ -132,13 +136,15 @@ class Driver:
         self.progress.paused = schedule.paused
 
     def _run_schedule(self, schedule: Schedule, executor: Executor) -> None:
-        looked = 0.0
+        looked = looked_here = 0.0
         while not self.stop.reason:
             if self._clock.monotonic() - looked > POLL:
                 self._look_elsewhere(schedule)
-                self._look_here(schedule, executor)
                 self._metrics.set_queue(schedule.running, schedule.waiting)
                 looked = self._clock.monotonic()
+                if looked - looked_here > POLL * (executor.pending // LOOKED_AT):
+                    self._look_here(schedule, executor)
+                    looked_here = looked
             self._send(schedule, executor)
             if schedule.over or schedule.paused:
                 break
@@ -201,8 +207,7 @@ class Driver:
         self._ours()
         if ended:
             self._waiting.reset("here")
-        for finished in ended:
-            self._settle(schedule, finished)
+        self._settle(schedule, ended)
 
     def _wait(self, executor: Executor, seconds: float = POLL) -> Sequence[Finished]:
         """The calls that have ended within so many seconds; the budget is charged with those that ran."""
@@ -215,20 +220,29 @@ class Driver:
         self._budget.charge(held, self._clock.monotonic() - began)
         return ended
 
-    def _settle(self, schedule: Schedule, finished: Finished) -> None:
+    def _settle(self, schedule: Schedule, ended: Sequence[Finished]) -> None:
+        """Record the outcomes of calls, and tell of all of them at once, however many there are."""
+        events: list[Event] = []
+        try:
+            for finished in ended:
+                self._record(schedule, finished, events)
+        finally:
+            if events:
+                self.observe(events)
+
+    def _record(self, schedule: Schedule, finished: Finished, events: list[Event]) -> None:
         """Record the outcomes of a call. A job that came back lost or refused, and whose result is stored, is done."""
-        for line in finished.messages:
-            self.observe({"event": "told", "line": line})
+        events.extend({"event": "told", "line": line} for line in finished.messages)
         for transfer in finished.transfers:
             self._metrics.count_transfer(transfer)
         outcomes = tuple(resolved for outcome in finished.outcomes for resolved in self._resolve_orphan(outcome))
         for outcome in outcomes:
-            self._tell(schedule, outcome)
+            events.extend(self._describe(schedule, outcome))
         known, damaged = len(schedule.failed), schedule.damaged
         schedule.record(replace(finished, outcomes=outcomes))
         self.progress.damaged += schedule.damaged - damaged
-        for failed in list(schedule.failed.values())[known:]:
-            self._tell_failure(schedule, failed)
+        for failed in reversed([*islice(reversed(schedule.failed.values()), len(schedule.failed) - known)]):
+            events.append(self._describe_failure(schedule, failed))
         if self._states is not None:
             for outcome in outcomes:
                 if isinstance(outcome, Done):
@@ -241,7 +255,8 @@ class Driver:
         done = Done(outcome.key, 0.0, "orphan")
         return (done,) if isinstance(outcome, Lost) else (done, outcome)  # the store that refuses makes the run pause
 
-    def _tell(self, schedule: Schedule, outcome: Outcome) -> None:
+    def _describe(self, schedule: Schedule, outcome: Outcome) -> Iterator[Event]:
+        """The events of an outcome, which counts from here on."""
         key = outcome.key
         about = self._about(schedule, key)
         if not isinstance(outcome, Failed):  # which the schedule is to confirm
@@ -256,23 +271,23 @@ class Driver:
                 models = {"models": trained} if trained else {}
                 busy = outcome.measured.busy if outcome.measured else None
                 self._metrics.count_computed(about["task"], outcome.seconds, trained, busy)
-                self.observe({"event": "done", **about, **models, "seconds": outcome.seconds, "worker": outcome.worker})
+                yield {"event": "done", **about, **models, "seconds": outcome.seconds, "worker": outcome.worker}
                 if outcome.differs:
-                    self.observe({"event": "differs", **about})
+                    yield {"event": "differs", **about}
             case Missing():
-                self.observe({"event": "missing", **about, "inputs": list(outcome.inputs)})
+                yield {"event": "missing", **about, "inputs": list(outcome.inputs)}
             case Lost():
-                self.observe({"event": "lost", **about, "cause": outcome.cause})
+                yield {"event": "lost", **about, "cause": outcome.cause}
             case Refused():
-                self.observe({"event": "refused", **about, "cause": outcome.cause})
+                yield {"event": "refused", **about, "cause": outcome.cause}
 
-    def _tell_failure(self, schedule: Schedule, failed: Failed) -> None:
-        """Log that a job failed for good: its task raised, or the schedule gave it up."""
+    def _describe_failure(self, schedule: Schedule, failed: Failed) -> Event:
+        """The event of a job that failed for good: its task raised, or the schedule gave it up."""
         if not failed.traceback:  # no worker was left to store it
             with suppress(StoreError):
                 self.store.write_failure(failed.key, failed.error)
         self._metrics.count_job(schedule.plan.task(failed.key), "failed")
-        self.observe({"event": "failed", **self._about(schedule, failed.key), "error": failed.error})
+        return {"event": "failed", **self._about(schedule, failed.key), "error": failed.error}
 
     def _about(self, schedule: Schedule, key: str) -> dict[str, str]:
         """What events tell of a job: its key and task, and its kind where jobs of the task differ in what they take."""
@@ -284,10 +299,9 @@ class Driver:
         self._ours()
         if self._elsewhere is None:
             return
-        ours = set(schedule.plan.jobs) - schedule.done
-        self._claims = self._elsewhere(ours)
+        self._claims = self._elsewhere(schedule.plan.jobs.keys(), schedule.done)
         theirs = self._waiting.deferred_keys(
-            self._claims, lambda keys: self._limits.limit({schedule.group(key) for key in keys})
+            self._claims, lambda keys: self._limits.limit(dict.fromkeys(map(schedule.group, keys), 1))
         )
         schedule.defer(theirs)
         stored = {key for key in schedule.elsewhere if key in self.store}
@@ -303,22 +317,24 @@ class Driver:
             self._waiting.reset("machine")
         else:
             self._waiting.report_machine(now, lacking)
-        running = [(call, seconds, self._limit(schedule, call)) for call, seconds in executor.running()]
-        for call, seconds, limit in running:
+        running = executor.running()
+        for call, seconds in running:
+            limit = self._limit(schedule, call) if seconds > self._limits.least else None
             if limit is not None and seconds > limit:
                 executor.end(call, f"it was ended after {format_duration(limit)}, which is all that it may take")
         if running:
             self._waiting.reset("elsewhere")
-            named = [(f"{call.task} {call.items[0].key[:12]}", seconds) for call, seconds, _ in running]
-            self._waiting.report_running(now, named, all(limit is not None for _, _, limit in running))
+            self._waiting.report_running(
+                now, running, lambda: all(self._limit(schedule, call) is not None for call, _ in running)
+            )
         elif schedule.elsewhere and not executor.pending and not self._delayed:
             self._waiting.report_elsewhere(now, self._claims, set(schedule.elsewhere))
         else:
             self._waiting.reset("elsewhere")
 
     def _limit(self, schedule: Schedule, call: Call) -> float | None:
-        """The time limit of a call in seconds; None for no limit."""
-        return self._limits.limit(schedule.group(item.key) for item in call.items)
+        """The time limit of a call, whose jobs are of one group, in seconds; None for no limit."""
+        return self._limits.limit({schedule.group(call.items[0].key): len(call.items)})
 
     def _wind_down(self, schedule: Schedule, executor: Executor) -> None:
         """Send nothing more, wait a moment for running calls, then cancel them."""
@@ -330,7 +346,6 @@ class Driver:
         while executor.pending and (left := end - self._clock.monotonic()) > 0:
             ended = self._wait(executor, min(left, POLL))
             self._ours()
-            for finished in ended:
-                self._settle(schedule, finished)
+            self._settle(schedule, ended)
         if executor.pending:
             executor.cancel()

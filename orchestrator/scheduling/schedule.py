@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Refused
 from orchestrator.executors.gpu_packing import FIRST_GROWING, SHARERS, GpuPacking, gpu_fraction
-from orchestrator.planning.plan import Plan, group_of
+from orchestrator.planning.plan import Plan
 from tasks.contract.job import marks
 
 TOGETHER_SECONDS = 0.5  # of work that one call should carry, so that the cost of sending it is small
@@ -54,6 +54,7 @@ class Schedule:
         self.on_gpus = 0  # calls for GPUs that are sent and have not come back
         self._on_type: Counter[str] = Counter()  # of these, by the type that they are for
         self._jobs_on_gpus = 0  # of these
+        self._sent: Counter[str] = Counter()  # the calls for GPUs that are sent, by group
         self.together = together
         self.fail_fast = fail_fast
         self.done: set[str] = {key for key in plan.jobs if key in stored}
@@ -73,12 +74,12 @@ class Schedule:
         self._deaths: dict[str, int] = defaultdict(int)
         self._losses: dict[str, int] = defaultdict(int)
         self._reopened: dict[str, int] = defaultdict(int)
+        self._damaged = 0
         self._renewed: dict[str, int] = {}  # the last call sent before a reopened key was done again
         self._number = 0
         self._readers: dict[str, list[str]] = defaultdict(list)  # of each key, those that wait for it and are linked
         self._depth: dict[str, int] = {}
         self._unmet: dict[str, int] = {}  # the number of keys that each linked key waits for
-        self._group: dict[str, str] = {}
         self._ready: dict[str, deque[str]] = {}  # by group
         # Of groups: the deepest first, so that tables fill as we go. Those that ask for a GPU have their own queue.
         self._queue: list[tuple[int, int, str]] = []
@@ -107,7 +108,7 @@ class Schedule:
     @property
     def damaged(self) -> int:
         """How often a result was missing or damaged when it was read; several readers of the same loss count once."""
-        return sum(self._reopened.values())
+        return self._damaged
 
     @property
     def over(self) -> bool:
@@ -246,6 +247,7 @@ class Schedule:
         self.on_gpus += 1
         self._on_type[gpu_type] += 1
         self._jobs_on_gpus += len(items)
+        self._sent[group] += 1
         sharers = self._filling(group, gpu_type).sharers
         part = gpu_fraction(sharers)
         return Call(self._number, task, items, part, delay, sharers, gpu_type=gpu_type, memory=memory)
@@ -280,6 +282,7 @@ class Schedule:
             self.on_gpus -= 1
             self._on_type[call.gpu_type] -= 1
             self._jobs_on_gpus -= len(call.items)
+            self._sent[self.group(call.items[0].key)] -= 1
 
     def _asks(self, key: str) -> bool:
         """Whether the key's task asks for a GPU."""
@@ -300,7 +303,7 @@ class Schedule:
             filling = self._filling(group, self._type(group))
             if self.growing and filling.stack is None:
                 return min(ready, FIRST_GROWING)
-            return filling.share(ready, self._useful_gpus(group, filling, self.gpus), self.on_gpus)
+            return filling.share(ready, self._useful_gpus(group, filling, self.gpus), self._sent[group])
         seconds = self._seconds.get(group)
         if seconds is None:
             return 1
@@ -336,10 +339,8 @@ class Schedule:
         )
 
     def group(self, key: str) -> str:
-        """`group_of` the key's job, cached."""
-        if key not in self._group:
-            self._group[key] = group_of(self.plan.jobs[key])
-        return self._group[key]
+        """`group_of` the key's job."""
+        return self.plan.groups[key]
 
     def _enqueue(self, key: str) -> None:
         """Queue a key that is to be sent and waits for nothing."""
@@ -388,6 +389,7 @@ class Schedule:
                 continue
             self.done.discard(below)
             self._reopened[below] += 1
+            self._damaged += 1
             for reader in self._readers[below]:
                 self._unmet[reader] += 1
                 self._sendable.discard(reader)

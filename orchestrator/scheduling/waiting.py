@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from orchestrator.executors.calls import Call
 from orchestrator.quantities import format_count, format_duration
 from orchestrator.store.holder import Holder
 
@@ -44,14 +45,18 @@ class TimeLimits:
     def learn(self, kind: str, seconds: float) -> None:
         self._longest[kind] = max(seconds, self._longest.get(kind, 0.0))
 
-    def limit(self, kinds: Iterable[str]) -> float | None:
-        """Seconds for jobs of these kinds, one after another; None unless all kinds are known."""
-        kinds = list(kinds)
+    @property
+    def least(self) -> float:
+        """Seconds that every call gets."""
+        return FLOOR if self._given is None else self._given
+
+    def limit(self, jobs: Mapping[str, int]) -> float | None:
+        """Seconds for so many jobs of these kinds, one after another; None unless all kinds are known."""
         if self._given is not None:
-            return self._given * len(kinds)
-        if not all(kind in self._longest for kind in kinds):
+            return self._given * sum(jobs.values())
+        if not jobs.keys() <= self._longest.keys():
             return None
-        return max(FLOOR, TIMES * sum(self._longest[kind] for kind in kinds))
+        return max(FLOOR, TIMES * sum(count * self._longest[kind] for kind, count in jobs.items()))
 
 
 class Waiting:
@@ -121,16 +126,15 @@ class Waiting:
             ),
         )
 
-    def report_running(self, now: float, calls: Sequence[tuple[str, float]], timed: bool) -> None:
-        """Report running calls, each given by its name and seconds; `timed`: all have a time limit."""
-        oldest, seconds = max(calls, key=lambda call: call[1])
-        hint = "" if timed else "; if it hangs, `--timeout` (10m, say) has such jobs ended and sent again"
-        self.record_waiting(
-            "here",
-            now,
-            HERE,
-            lambda time: (
+    def report_running(self, now: float, calls: Sequence[tuple[Call, float]], timed: Callable[[], bool]) -> None:
+        """Report running calls, each with its seconds; `timed` says whether all have a time limit."""
+
+        def line(time: str) -> str:
+            oldest, seconds = max(calls, key=lambda call: call[1])
+            hint = "" if timed() else "; if it hangs, `--timeout` (10m, say) has such jobs ended and sent again"
+            return (
                 f"nothing has come back for {time}; {format_count(len(calls), 'call')} running, the oldest for "
-                f"{format_duration(seconds)}: {oldest}{hint}"
-            ),
-        )
+                f"{format_duration(seconds)}: {oldest.task} {oldest.items[0].key[:12]}{hint}"
+            )
+
+        self.record_waiting("here", now, HERE, line)

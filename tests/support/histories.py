@@ -1,6 +1,6 @@
 """Random histories of a schedule beside a model of what it may do, checked after every step.
 
-    python -m tests.support.histories --count 20000 --seed 0
+    python -m tests.support.histories --count 1000000 --seed 0 --processes 16
 
 A history is a small plan and what happens to it: calls are sent and come back in any order, jobs fail, workers die,
 nodes go, results turn out damaged under readers that are on their way, other runs take jobs and leave them. The model
@@ -10,9 +10,7 @@ and then the schedule must come to its end.
 
 from __future__ import annotations
 
-import argparse
 import random
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from orchestrator.executors.gpu_packing import GpuMeasurement
 from orchestrator.planning.plan import Plan, group_of
 from orchestrator.scheduling.schedule import DEATHS, FRUITLESS, REOPENED, Schedule
 from tasks.contract.job import Function, Inputs, Job, marks, task
+from tests.support.seeds import try_seeds
 
 SHAPES = 500  # different plans
 STEPS = 40  # at most, before nothing goes wrong any more
@@ -385,21 +384,9 @@ def live(model: Model, rng: random.Random) -> int:
     return steps
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    began, steps = time.process_time(), 0
-    for seed in range(given.seed, given.seed + given.count):
-        try:
-            steps += history(seed)
-        except BaseException:
-            print(f"history {seed} broke a rule")  # noqa: T201
-            raise
-    seconds = time.process_time() - began
-    print(f"{given.count} histories, {steps} steps, {seconds:.1f} s, {given.count / seconds:.0f} a second")  # noqa: T201
+def count_steps(seed: int) -> Counter[str]:
+    return Counter({"steps": history(seed)})
 
 
 if __name__ == "__main__":
-    main()
+    try_seeds(__doc__ or "", 20_000, count_steps)

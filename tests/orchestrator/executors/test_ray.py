@@ -222,7 +222,7 @@ def test_a_job_that_hangs_is_ended_sent_again_and_set_aside_in_the_end(
     plan = Plan.from_roots({"summary": Job(jobs.until, jobs.Number(7))})
     executor = RayExecutor(store.location, address=ray_cluster.address)
     events: list[Mapping[str, Any]] = []
-    driver = Driver(store, lambda: executor, events.append, Stop(), together=1, timeout=1.0)
+    driver = Driver(store, lambda: executor, events.extend, Stop(), together=1, timeout=1.0)
     try:
         driver.drive(plan, set())
     finally:
@@ -329,7 +329,9 @@ def driven(executor: RayExecutor, store: Store, *roots: Job) -> Iterator[tuple[P
     """A driver of these jobs in a thread of its own, and what it says; it has ended afterwards."""
     plan, said = Plan.from_roots({"summary": roots}), []
     stop = Stop()
-    driver = Driver(store, lambda: executor, lambda event: said.append(event.get("line", "")), stop)
+    driver = Driver(
+        store, lambda: executor, lambda events: said.extend(event.get("line", "") for event in events), stop
+    )
     thread = threading.Thread(target=driver.drive, args=(plan, set()))
     thread.start()
     try:

@@ -42,9 +42,9 @@ def test_an_event_is_logged_by_the_runs_whose_job_it_is_and_told_once(store: Sto
     session = Session("sweep", [one, two], store, told.append)
     session.begin()
     shared, own = one.plan.roots["parts"][0], two.plan.roots["parts"][2]
-    session.take(done(shared))
-    session.take(done(own))
-    session.take({"event": "told", "line": "for all"})
+    session.take([done(shared)])
+    session.take([done(own)])
+    session.take([{"event": "told", "line": "for all"}])
     assert ["started", "done", "told"] == events(one)
     assert ["started", "done", "done", "told"] == events(two)
     assert ["planned", "done", "done", "told"] == [event["event"] for event in told]
@@ -62,7 +62,7 @@ def test_what_a_log_could_not_take_is_lacking_until_it_could(store: Store) -> No
     keys = one.plan.roots["parts"]
     for number, key in enumerate(keys):
         store.write(key, toys.compute(toys.Part(number)), {})
-        session.take(done(key))
+        session.take([done(key)])
     session.publish()
     assert f"cannot write {log}: Is a directory" == session.lacking
     log.rmdir()
@@ -91,7 +91,7 @@ def test_results_that_came_out_differently_are_kept_in_mind(store: Store) -> Non
     one = part(store, "one", parts=1)
     session = Session("one", [one], store, None)
     (key,) = one.plan.roots["parts"]
-    session.take({"event": "differs", "key": key, "task": "toys.part"})
+    session.take([{"event": "differs", "key": key, "task": "toys.part"}])
     assert {key} == session.differing
 
 
@@ -104,7 +104,7 @@ def test_a_result_in_a_bucket_is_read_once_and_one_that_is_gone_or_in_no_table_i
     session.begin()
     for key in one.plan.jobs:
         store.write(key, toys.compute(toys.Part(1)), {})
-        session.take(done(key))
+        session.take([done(key)])
     read: list[str] = []
     opened = Bucket.open  # which `get` calls
     monkeypatch.setattr(Bucket, "open", lambda self, name: (read.append(name), opened(self, name))[1])
@@ -136,7 +136,7 @@ def test_tables_are_written_while_the_driver_goes_on(store: Store, monkeypatch: 
     monkeypatch.setattr(Publisher, "publish", slowly)
     for number, key in enumerate((first, second)):
         store.write(key, toys.compute(toys.Part(number)), {})
-        session.take(done(key))  # would wait a minute and fail, were the table written here
+        session.take([done(key)])  # would wait a minute and fail, were the table written here
     assert waiting.wait(60)
     assert [first, second] == [event["key"] for event in one.journal.events() if "key" in event]
     release.set()

@@ -102,7 +102,7 @@ def test_a_call_is_ended_after_a_time_that_is_given_or_learnt_from_jobs_of_its_k
     monkeypatch.setattr(driver_module, "POLL", 0.0)
     executor = Busy(store.location)
     events: list[Mapping[str, Any]] = []
-    driver = Driver(store, lambda: executor, events.append, Stop(), together=1, timeout=given)
+    driver = Driver(store, lambda: executor, events.extend, Stop(), together=1, timeout=given)
     driver.drive(Plan.from_roots(toys.plan(toys.Config(parts=3, seconds=0.001))), set())
     assert set(driver.progress.computed) == store.keys()
     assert ("toys.part", f"it was ended after {limit}, which is all that it may take") == executor.asked[0][:2]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.executors.calls import Call, Item
 from orchestrator.scheduling.waiting import ELSEWHERE, FLOOR, HERE, LONGEST, PATIENCE, TIMES, TimeLimits, Waiting
 from orchestrator.store.holder import this_process
 
@@ -15,9 +16,9 @@ OTHER = replace(this_process(time.time()), host="another", pid=77)
 
 def test_what_was_never_measured_has_no_limit() -> None:
     limits = TimeLimits()
-    assert limits.limit(["train"]) is None
+    assert limits.limit({"train": 1}) is None
     limits.learn("train", 3.0)
-    assert limits.limit(["train", "score"]) is None
+    assert limits.limit({"train": 1, "score": 1}) is None
 
 
 def test_a_limit_is_many_times_the_longest_and_minutes_at_least() -> None:
@@ -25,14 +26,14 @@ def test_a_limit_is_many_times_the_longest_and_minutes_at_least() -> None:
     for seconds in (90.0, 100.0, 5.0):
         limits.learn("train", seconds)
     limits.learn("score", 0.001)
-    assert FLOOR == limits.limit(["score"] * 64)
-    assert TIMES * 300.0 == limits.limit(["train"] * 3)
+    assert FLOOR == limits.limit({"score": 64})
+    assert TIMES * 300.0 == limits.limit({"train": 3})
 
 
 def test_a_given_limit_is_that_of_each_job_known_or_not() -> None:
     limits = TimeLimits(7.0)
     limits.learn("train", 1000.0)
-    assert 14.0 == limits.limit(["train", "score"])
+    assert 14.0 == limits.limit({"train": 1, "score": 1})
 
 
 @pytest.fixture
@@ -75,8 +76,9 @@ def test_what_moves_is_waited_for_anew(waiting: Waiting, lines: list[str]) -> No
 
 
 def test_calls_of_which_nothing_comes_back_are_named(waiting: Waiting, lines: list[str]) -> None:
+    old, new = (Call(1, "toys.part", (Item(key, "toys:part", None),)) for key in ("12ab", "34cd"))
     for second in range(int(HERE) + 2):
-        waiting.report_running(float(second), [("toys.part 12ab", second + 0.0), ("toys.part 34cd", 1.0)], timed=False)
+        waiting.report_running(float(second), [(old, second + 0.0), (new, 1.0)], timed=lambda: False)
     assert [
         "nothing has come back for 5 min; 2 calls running, the oldest for 5 min: toys.part 12ab; "
         "if it hangs, `--timeout` (10m, say) has such jobs ended and sent again"

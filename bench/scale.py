@@ -1,0 +1,427 @@
+"""What driving a large campaign costs: a million jobs on a thousand GPUs, with the executor's clock simulated.
+
+    python -m bench.scale [--jobs 1000000] [--gpus 1000] [--seed 0] [--profile] [--out bench/results/NAME.md]
+
+All of `engram run` is real: plan, lease, schedule, driver, journal, tables, store, verification of every result. Only
+the computing is not: calls take the seconds of a virtual clock, workers die, nodes go, tasks raise and results are
+lost, each drawn from the seed. Results are sound files of one small table, which the executor does not sync. What the
+executor itself takes is counted apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import dataclasses
+import datetime
+import hashlib
+import heapq
+import os
+import platform
+import pstats
+import random
+import resource
+import tempfile
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+
+from orchestrator.executors.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Outcome
+from orchestrator.executors.gpu_packing import SHARERS, GpuMeasurement
+from orchestrator.planning.plan import Plan
+from orchestrator.runs import lifecycle
+from orchestrator.runs.report import Report
+from orchestrator.scheduling.waiting import Clock
+from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
+from orchestrator.store import Store, entry, open_store
+from tasks.contract.job import Inputs, Job, task
+
+START = 4e9  # seconds since 1970: no file of the real world is from later
+NETWORKS, LINKS = 40, 4  # of a condition: its trainings, and the links of each
+PER_CONDITION = NETWORKS * (LINKS + 1) + 1  # jobs
+GPUS_PER_NODE, CORES_PER_GPU = 8, 4
+NODE_SECONDS = 1800.0  # between losses of a node, on average
+DIES, RAISES, DAMAGED = 2e-3, 1e-4, 5e-5  # calls whose worker dies, links that raise, jobs that find an input missing
+SPREAD = 0.4  # standard deviation of the log of a job's seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What the trainings of a condition have in common."""
+
+    network: str
+    learning_rate: float
+    batch: int = 128
+    optimiser: str = "adam"
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    recipe: Recipe
+    condition: int
+    seed: int
+    epochs: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    condition: int = 0
+
+
+def _not_here(_config: object, _inputs: Inputs) -> pa.Table:
+    raise NotImplementedError("nothing is computed: the executor makes the results")
+
+
+def _batch_key(config: Training) -> object:
+    return config.recipe, config.epochs
+
+
+@task(version=1, name="scale.train", gpus=1.0, batch_key=_batch_key, trains=1)
+def train(config: Training, inputs: Inputs) -> pa.Table:
+    return _not_here(config, inputs)
+
+
+@task(version=1, name="scale.score")
+def score(config: Part, inputs: Inputs) -> pa.Table:
+    return _not_here(config, inputs)
+
+
+@task(version=1, name="scale.condition", gathers=True)
+def condition(config: Part, inputs: Inputs) -> pa.Table:
+    return _not_here(config, inputs)
+
+
+@task(version=1, name="scale.summary", gathers=True)
+def summary(config: Part, inputs: Inputs) -> pa.Table:
+    return _not_here(config, inputs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """What a network of a kind takes on a GPU: seconds of a link, models in one step, share of the GPU kept busy."""
+
+    seconds: float
+    stack: int
+    busy: float
+
+
+KINDS: Mapping[str, Kind] = {
+    "mlp": Kind(5.0, 16, 0.25),
+    "convolutional": Kind(15.0, 8, 0.5),
+    "residual": Kind(30.0, 4, 0.9),
+    "transformer": Kind(60.0, 1, 1.0),
+}
+CPU_SECONDS: Mapping[str, float] = {"scale.score": 4.0, "scale.condition": 2.0, "scale.summary": 60.0}
+RATES = (1e-4, 3e-4, 1e-3, 3e-3)
+
+
+def campaign(jobs: int) -> dict[str, Job | tuple[Job, ...]]:
+    """The roots of a campaign of about so many jobs: conditions of trainings in links, scores, a table for each."""
+    recipes = [Recipe(network, rate) for network in KINDS for rate in RATES]
+    tables = tuple(
+        _condition(number, recipes[number % len(recipes)]) for number in range(max(1, jobs // PER_CONDITION))
+    )
+    return {"summary": Job(summary, Part(), tables), "conditions": tables}
+
+
+def _condition(number: int, recipe: Recipe) -> Job:
+    scores = []
+    for seed in range(NETWORKS):
+        link: Job | None = None
+        for epoch in range(1, LINKS + 1):
+            link = Job(train, Training(recipe, number, seed, 10 * epoch), after=link, waits=True)
+        assert link is not None
+        scores.append(Job(score, Part(number), (link,)))
+    return Job(condition, Part(number), tuple(scores))
+
+
+class Results:
+    """Writes sound results of one table into a store's folder, each at once and not synced."""
+
+    def __init__(self, store: Store) -> None:
+        self._root = Path(store.location)
+        self._name = "f" * 64
+        table = pa.table({"value": [1.0]})
+        record = {"key": self._name, "content": entry.content(table), "task": "scale", "seconds": 1.0, "worker": "none"}
+        before, digest, after = entry.seal(table, record)
+        self._before, self._after = bytes(before), bytes(after)
+        self._zeros = b"0" * len(digest)
+
+    def path(self, key: str) -> Path:
+        return self._root / entry.result_name(key)
+
+    def write(self, key: str) -> None:
+        before, after = (part.replace(self._name.encode(), key.encode()) for part in (self._before, self._after))
+        digest = hashlib.sha256(before + self._zeros + after).hexdigest().encode()
+        path = self.path(key)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(before + digest + after)
+
+
+class Simulated:
+    """An executor of GPUs, and of cores beside them, on a virtual clock. `seconds` is the time that it takes itself."""
+
+    inside = growing = False
+    gpu_types: Mapping[str, int] = {}
+    pages: Mapping[str, str] = {}
+
+    def __init__(self, gpus: int, results: Results, rng: random.Random) -> None:
+        self.gpus, self.slots, self.sharers = gpus, CORES_PER_GPU * gpus, SHARERS
+        self.window = 2 * self.slots
+        self.now = START
+        self.seconds = 0.0
+        self.calls: Counter[str] = Counter()
+        self._results, self._rng = results, rng
+        self._nodes = max(1, gpus // GPUS_PER_NODE)
+        self._next_loss = START + rng.expovariate(1 / NODE_SECONDS)
+        self._free = {True: float(gpus), False: float(self.slots)}  # GPUs, and cores
+        self._queues: dict[bool, deque[Call]] = {True: deque(), False: deque()}
+        self._flights: dict[int, tuple[Call, float, int]] = {}  # by number: the call, its begin and its node
+        self._ends: list[tuple[float, int]] = []
+        self._ended: list[Finished] = []
+
+    @contextmanager
+    def _own_time(self) -> Iterator[None]:
+        began = time.process_time()
+        yield
+        self.seconds += time.process_time() - began
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(lambda: self.now, lambda: self.now, self._pass)
+
+    def _pass(self, seconds: float) -> None:
+        self.now += seconds
+
+    @property
+    def pending(self) -> int:
+        return sum(map(len, self._queues.values())) + len(self._flights) + len(self._ended)
+
+    def submit(self, call: Call) -> None:
+        with self._own_time():
+            self.calls[call.task] += 1
+            self._queues[call.gpus > 0].append(call)
+            self._begin(call.gpus > 0)
+
+    def _begin(self, on_gpu: bool) -> None:
+        """Begin the calls that there is a place for."""
+        queue = self._queues[on_gpu]
+        while queue and self._free[on_gpu] + 1e-9 >= (queue[0].gpus or 1.0):
+            call = queue.popleft()
+            self._free[on_gpu] -= call.gpus or 1.0
+            self._flights[call.number] = call, self.now, self._rng.randrange(self._nodes)
+            heapq.heappush(self._ends, (self.now + self._duration(call), call.number))
+
+    def _duration(self, call: Call) -> float:
+        config = call.items[0].config
+        spread = self._rng.lognormvariate(0.0, SPREAD)
+        if not isinstance(config, Training):
+            return CPU_SECONDS[call.task] * len(call.items) * spread
+        kind = KINDS[config.recipe.network]
+        return kind.seconds * -(-len(call.items) // kind.stack) * spread
+
+    def wait(self, seconds: float) -> Sequence[Finished]:
+        with self._own_time():
+            until = self.now + seconds
+            while self._ends and self._ends[0][1] not in self._flights:  # ended with its node
+                heapq.heappop(self._ends)
+            self.now = max(self.now, min(until, self._next_loss, self._ends[0][0] if self._ends else until))
+            if self.now >= self._next_loss:
+                self._lose_node()
+            while self._ends and self._ends[0][0] <= self.now:
+                number = heapq.heappop(self._ends)[1]
+                if number in self._flights:
+                    call, began, node = self._land(number)
+                    self._ended.append(Finished(call, self._outcomes(call, self.now - began, f"node-{node}:1")))
+            ended, self._ended = self._ended, []
+            return ended
+
+    def _land(self, number: int) -> tuple[Call, float, int]:
+        call, began, node = self._flights.pop(number)
+        self._free[call.gpus > 0] += call.gpus or 1.0
+        self._begin(call.gpus > 0)
+        return call, began, node
+
+    def _lose_node(self) -> None:
+        """A machine goes, with its calls; another one takes its place."""
+        self._next_loss = self.now + self._rng.expovariate(1 / NODE_SECONDS)
+        gone = self._rng.randrange(self._nodes)
+        for number in [number for number, (_, _, node) in self._flights.items() if node == gone]:
+            self._ended.append(_lost(self._land(number)[0], "its node went away", died=False))
+
+    def _outcomes(self, call: Call, seconds: float, worker: str) -> tuple[Outcome, ...]:
+        if self._rng.random() < DIES:
+            return _lost(call, "its worker process died", died=True).outcomes
+        each = seconds / len(call.items)
+        return tuple(self._outcome(item, each, worker) for item in call.items)
+
+    def _outcome(self, item: Item, seconds: float, worker: str) -> Outcome:
+        if item.inputs and self._rng.random() < DAMAGED:
+            gone = self._rng.choice(item.inputs)
+            self._results.path(gone).unlink(missing_ok=True)
+            return Missing(item.key, (gone,))
+        config = item.config
+        # A task that raises does so again: whether it does follows from its key.
+        if isinstance(config, Training) and int(item.key[:8], 16) < RAISES * 16**8:
+            return Failed(item.key, "TrainingError: loss is not finite at step 1", "Traceback ...")
+        self._results.write(item.key)
+        if not isinstance(config, Training):
+            return Done(item.key, seconds, worker)
+        kind = KINDS[config.recipe.network]
+        return Done(item.key, seconds, worker, measured=GpuMeasurement(kind.stack, 5e8, 8e10, kind.busy))
+
+    def running(self) -> Sequence[tuple[Call, float]]:
+        return [(call, self.now - began) for call, began, _ in self._flights.values()]
+
+    def take_back(self, unwanted: Callable[[Call], bool]) -> Sequence[Call]:
+        raise AssertionError("there are GPUs from the beginning to the end")
+
+    def lacks(self) -> None:
+        return None
+
+    def end(self, call: Call, why: str) -> None:
+        self._ended.append(_lost(self._land(call.number)[0], why, died=True))
+
+    def halt(self) -> None:
+        for queue in self._queues.values():
+            queue.clear()
+
+    def cancel(self) -> None:
+        self.halt()
+        self._flights.clear()
+
+    def close(self) -> None:
+        self.cancel()
+
+
+def _lost(call: Call, cause: str, died: bool) -> Finished:
+    return Finished(call, tuple(Lost(item.key, cause, died) for item in call.items))
+
+
+class Phases:
+    """The processor's seconds of each phase of a run, by the events that begin it."""
+
+    def __init__(self, executor: Simulated) -> None:
+        self.seconds: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()
+        self._executor = executor
+        self._phase, self._since = "start", 0.0
+        self.enter("plan")
+
+    def observe(self, event: Mapping[str, Any]) -> None:
+        self.events[event["event"]] += 1
+        if event["event"] == "planned":
+            self.enter("drive")
+        elif event["event"] == "step" and event["step"] == "checking what is stored":
+            self.enter("verify, report")
+
+    def enter(self, phase: str) -> None:
+        now = time.process_time() - self._executor.seconds
+        self.seconds[self._phase] += now - self._since
+        self._phase, self._since = phase, now
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """What a campaign took: the processor's seconds by phase, and the rest by its name in the table."""
+
+    jobs: int
+    phases: Mapping[str, float]
+    figures: Mapping[str, float]
+
+
+def drive(jobs: int, gpus: int, seed: int, folder: Path) -> Measured:
+    """Run a campaign to its end, and start it once more."""
+    store = open_store(folder)
+    executor = Simulated(gpus, Results(store), random.Random(seed))
+    phases = Phases(executor)
+    wall = time.perf_counter()
+    report = start(store, jobs, executor, phases)
+    phases.enter("resume")
+    again = start(store, jobs, executor, Phases(executor))
+    phases.enter("end")
+    wall = time.perf_counter() - wall
+    planned = report.jobs["planned"]
+    assert again.jobs["done"] == 0, again
+    assert report.jobs["failed"] == len(report.failures) == phases.events["failed"] - (report.state == "failed"), report
+    calls, ended = sum(executor.calls.values()), phases.events["done"]
+    spent = phases.seconds["drive"]
+    return Measured(
+        planned,
+        {name: phases.seconds[name] for name in ("plan", "drive", "verify, report", "resume")},
+        {
+            "virtual hours": (executor.now - START) / 3600,
+            "calls sent": calls,
+            "results": ended,
+            "failed": report.jobs["failed"],
+            "lost and sent again": phases.events["lost"],
+            "found missing": phases.events["missing"],
+            "decisions a second (calls sent, results and losses recorded)": (calls + ended + phases.events["lost"])
+            / spent,
+            "driving, us a job": 1e6 * spent / planned,
+            "share of one core while it drives, %": 100 * spent / (executor.now - START),
+            "the executor's own seconds, not counted": executor.seconds,
+            "peak memory, MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "wall-clock seconds": wall,
+        },
+    )
+
+
+def start(store: Store, jobs: int, executor: Simulated, phases: Phases) -> Report:
+    """`engram run` of a campaign on this executor."""
+    execution = Execution(mlflow="off", report=False, tolerate=jobs)
+    plan = Plan.from_roots(campaign(jobs))
+    with (
+        mock.patch.object(lifecycle, "open_executor", return_value=executor),
+        mock.patch.object(lifecycle, "plan_of", return_value=plan),
+    ):
+        return lifecycle.start([Cell("scale", Part())], store, execution, phases.observe, clock=executor.clock)
+
+
+def markdown(measured: Measured, options: argparse.Namespace) -> str:
+    about = {
+        "command": f"python -m bench.scale --jobs {options.jobs} --gpus {options.gpus} --seed {options.seed}",
+        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {platform.platform()}",
+        "versions": f"python {platform.python_version()}, pyarrow {metadata.version('pyarrow')}",
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+    lines = [f"- {name}: {value}" for name, value in about.items()]
+    lines += ["", f"| {measured.jobs:,} jobs on {options.gpus:,} GPUs | |", "|---|---|"]
+    lines += [f"| {name}, CPU seconds | {seconds:,.1f} |" for name, seconds in measured.phases.items()]
+    lines += [f"| {name} | {value:,.{0 if value >= 100 else 2}f} |" for name, value in measured.figures.items()]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=1_000_000)
+    parser.add_argument("--gpus", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, help="where the store is made, and removed again")
+    parser.add_argument("--profile", action="store_true", help="print where the time goes, which then is longer")
+    parser.add_argument("--out", type=Path, help="write the table here, too")
+    options = parser.parse_args()
+    profile = cProfile.Profile(time.process_time)
+    with tempfile.TemporaryDirectory(prefix="engram-bench-", dir=options.folder) as folder:
+        if options.profile:
+            profile.enable()
+        measured = drive(options.jobs, options.gpus, options.seed, Path(folder))
+        profile.disable()
+    if options.profile:
+        pstats.Stats(profile).sort_stats("tottime").print_stats(45)
+    text = markdown(measured, options)
+    print(text, end="")
+    if options.out:
+        options.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
