@@ -34,7 +34,7 @@ from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.external.handout import image_of
 from tasks.training.mixed import MIXED
-from tests.chaos import marked
+from tests.chaos.processes import marked
 from tests.support.shell import Here, Shell, refusals
 from tests.tasks.audits.unique_feature.depth_first import tables
 from tests.tasks.datasets import scans

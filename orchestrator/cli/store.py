@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from orchestrator.cli.terminal import say
-from orchestrator.errors import EngramError, SpecError
+from orchestrator.errors import EngramError, SpecError, StoreError
 from orchestrator.quantities import printable
-from orchestrator.store import DEFAULT_STORE
+from orchestrator.store import DEFAULT_STORE, atomic_write
 
 if TYPE_CHECKING:
     from orchestrator.store import Store
@@ -44,6 +44,11 @@ def command_store(location: str | None, create: bool = False) -> Iterator[Store]
     except Exception as error:
         if DEBUG in sys.argv:
             raise
+        if isinstance(error, OSError) and error.errno in atomic_write.AWAY:
+            where = error.filename or opened.location
+            raise StoreError(
+                f"cannot use {where}: {error.strerror}; the same command goes on once that is mended"
+            ) from error
         raise EngramError(_save_traceback(error, opened)) from error
 
 

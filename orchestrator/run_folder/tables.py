@@ -18,11 +18,13 @@ import pyarrow.parquet as pq
 from orchestrator import rounding
 from orchestrator.errors import Absent, StoreError
 from orchestrator.spec.fields import text
-from orchestrator.store import Store, atomic_write, read_each
+from orchestrator.store import Store, atomic_write, entry, read_each
 from orchestrator.store.atomic_write import file_lock
 
 # In a part's metadata: the keys of its results, and their run, which those of earlier versions do not tell.
-KEYS, RUN = b"engram.keys", b"engram.run"
+# A part is sealed by a digest of its bytes, as a result is: no reader of Parquet notices a bit of the values that flips.
+KEYS, RUN, DIGEST = b"engram.keys", b"engram.run", b"engram.digest"
+MAGIC = b"PAR1"
 PART = 64  # results in a part at most
 LOCK = ".lock"  # ignored by readers of the folder
 STALE = 3600.0  # seconds after which no process can still be writing a part
@@ -106,21 +108,30 @@ class Publisher:
             return problem
         text = ",".join(readable).encode()
         rows = flatten_table(pa.concat_tables(readable.values()), self.run)
-        rows = rows.replace_schema_metadata({KEYS: text, RUN: self.run.encode()})
+        metadata = {KEYS: text, RUN: self.run.encode(), DIGEST: entry.MARKER + entry.ZEROS}
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows.replace_schema_metadata(metadata), sink)
+        data = b"".join(entry.insert_digest(memoryview(sink.getvalue()), MAGIC))
         name = f"{hashlib.sha256(text).hexdigest()[:16]}.parquet"  # determined by its keys
         path = self.folder / name
         with atomic_write.writing(path), atomic_write.put_in_place(path) as draft:
-            pq.write_table(rows, draft)
+            draft.write_bytes(data)
         self.published.update(readable)
         if self._parts is not None:
             self._parts[name] = frozenset(readable)
         return problem
 
     def _part_keys(self, part: Path) -> frozenset[str]:
-        """The keys of the results in a part; empty if it cannot be read, or was not written for this run."""
+        """The keys of the results in a part; empty if it is damaged, or was not written for this run.
+
+        Parts of earlier versions have no digest; of these only the footer is read.
+        """
         try:
-            metadata = pq.read_schema(part).metadata or {}
-        except (OSError, pa.ArrowException):
+            data = pa.py_buffer(part.read_bytes())
+            metadata = pq.read_schema(pa.BufferReader(data)).metadata or {}
+            if DIGEST in metadata:
+                entry.check(memoryview(data), MAGIC)
+        except (OSError, pa.ArrowException, entry.CorruptError):
             return frozenset()
         if metadata.get(RUN) != self.run.encode():
             return frozenset()

@@ -23,6 +23,11 @@ SUFFIX = ".unfinished"
 PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
 # The disk fails to return the bytes, or the path is not a regular file.
 LOST = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EBADMSG, errno.EUCLEAN}
+# The disk, or the network to it, is at fault, whatever was asked of it: nothing that this program does helps.
+AWAY = {
+    *(errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT),
+    *(errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.EHOSTDOWN, errno.EREMOTEIO),
+}
 # Some shared file systems have no locks. The locked code is then protected by its order of steps, less strictly.
 LOCKLESS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 

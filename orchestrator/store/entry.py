@@ -31,7 +31,7 @@ DIGEST, RECORD = "engram.digest", "engram.record"
 MARKER = b"sha256 of this file, with zeros here:\n"
 ZEROS = b"0" * 64
 MAGIC = b"ARROW1"
-TAIL = 4 + len(MAGIC)  # the footer's length and the closing magic
+LENGTH = 4  # bytes of the footer's length, before the closing magic
 # The folders of a store, and how the files in them end.
 RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS = "results", "failures", "states", "quarantine", "conflicts"
 SUFFIX, FAILURE_SUFFIX, STATE_SUFFIX = ".arrow", ".txt", ".state"
@@ -108,18 +108,25 @@ def seal(table: pa.Table, record: Mapping[str, Any]) -> tuple[memoryview, bytes,
     # One chunk per column: the file format cannot replace a dictionary between batches.
     with pa.ipc.new_file(sink, table.schema, metadata=metadata) as writer:
         writer.write_table(table.combine_chunks())
-    data = memoryview(sink.getvalue())
+    return insert_digest(memoryview(sink.getvalue()))
+
+
+def insert_digest(data: memoryview, magic: bytes = MAGIC) -> tuple[memoryview, bytes, memoryview]:
+    """The bytes of a file whose footer's metadata holds the marker and zeros, with the digest in place of the zeros.
+
+    Such a file ends in its footer, the footer's length and its format's magic, as Arrow's and Parquet's do.
+    """
     try:
-        at = _place(data)
+        at = _place(data, magic)
     except CorruptError:
         raise ValueError(f"a field's name or metadata holds {MARKER!r}, which marks a stored file's digest") from None
     digest = hashlib.sha256(data).hexdigest().encode()
     return data[:at], digest, data[at + len(ZEROS) :]
 
 
-def check(data: memoryview) -> None:
+def check(data: memoryview, magic: bytes = MAGIC) -> None:
     """Raise CorruptError unless every byte is as sealed. Parses nothing."""
-    at = _place(data)
+    at = _place(data, magic)
     end = at + len(ZEROS)
     digest = hashlib.sha256(data[:at])
     digest.update(ZEROS)
@@ -128,18 +135,19 @@ def check(data: memoryview) -> None:
         raise CorruptError("its bytes do not match their digest")
 
 
-def _place(data: memoryview) -> int:
+def _place(data: memoryview, magic: bytes) -> int:
     """The offset of the digest's characters."""
-    if len(data) < TAIL or data[-len(MAGIC) :] != MAGIC:
+    tail = LENGTH + len(magic)
+    if len(data) < tail or data[-len(magic) :] != magic:
         raise CorruptError("it is cut short, or not an Arrow file")
-    footer = len(data) - TAIL - int.from_bytes(data[-TAIL : -len(MAGIC)], "little")
+    footer = len(data) - tail - int.from_bytes(data[-tail : -len(magic)], "little")
     if footer < 0:
         raise CorruptError("it is cut short, or its last bytes are changed")
     # Only the footer: a table's values may contain the marker.
-    tail = bytes(data[footer:])
-    if tail.count(MARKER) != 1:
+    end = bytes(data[footer:])
+    if end.count(MARKER) != 1:
         raise CorruptError("it holds no digest of itself")
-    at = footer + tail.index(MARKER) + len(MARKER)
+    at = footer + end.index(MARKER) + len(MARKER)
     if at + len(ZEROS) > len(data):
         raise CorruptError("it is cut short, or its last bytes are changed")
     return at

@@ -28,7 +28,7 @@ class Holder:
 
     host: str
     boot: str  # changes when the machine starts again
-    space: str  # the process's pid namespace: a pid has no meaning in another container
+    space: str  # the process's namespaces: a pid and a start have no meaning in another container
     pid: int
     started: str
     since: float
@@ -86,9 +86,18 @@ def _boot() -> str:
 
 @cache
 def _space() -> str:
+    """The namespaces in which a pid and the start of its process have their meaning.
+
+    A process that has another time namespace (a container with a time of its own) reads another start of the same one.
+    """
     with suppress(OSError):
-        return os.readlink("/proc/self/ns/pid")
+        return " ".join(os.readlink(f"/proc/self/ns/{kind}") for kind in ("pid", "time") if _has_namespace(kind))
     return ""
+
+
+def _has_namespace(kind: str) -> bool:
+    """Whether this kernel has namespaces of this kind: of time since Linux 5.6."""
+    return os.path.lexists(f"/proc/self/ns/{kind}")
 
 
 def _start_time(pid: int) -> str | None:

@@ -23,7 +23,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 
-from orchestrator.errors import Held
+from orchestrator.errors import Held, Unreadable
 from orchestrator.store import atomic_write
 from orchestrator.store.atomic_write import file_lock
 from orchestrator.store.holder import STALE, Holder, is_local, refusal, this_process
@@ -171,8 +171,11 @@ def holder(folder: Path, now: Clock | None = None) -> Holder | None:
 
 
 def living_drivers(runs: Path, now: Clock | None = None) -> Iterator[tuple[str, Holder]]:
-    """The runs that have a living driver, each with its driver; reads only the drivers' files."""
-    for path in sorted((runs / DRIVERS).glob("*.json")):
+    """The runs that have a living driver, each with its driver; reads only the drivers' files.
+
+    Raises Unreadable if they cannot be listed for now.
+    """
+    for path in _driver_files(runs):
         driver = _read(path)
         if driver is not None and driver.alive(_silent(path, driver, now)):
             with suppress(OSError, ValueError, KeyError, TypeError):
@@ -216,6 +219,16 @@ def _watch_heartbeat(path: Path, other: Holder, tell: Tell, silent: float) -> fl
 
 def _is(one: Holder | None, other: Holder) -> bool:
     return one is not None and one.token == other.token
+
+
+def _driver_files(runs: Path) -> list[Path]:
+    folder = runs / DRIVERS
+    try:
+        return sorted(folder / name for name in os.listdir(folder) if name.endswith(".json"))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise Unreadable(f"cannot read {folder}: {error.strerror}") from error
 
 
 def _file(runs: Path, holder: Holder) -> Path:
@@ -310,7 +323,7 @@ def _time(path: Path) -> float:
 def _sweep(runs: Path, now: Clock | None) -> None:
     """Remove the files of dead drivers."""
     atomic_write.sweep(runs / DRIVERS, 60 * STALE)
-    for path in (runs / DRIVERS).glob("*.json"):
+    for path in _driver_files(runs):
         with suppress(OSError):
             driver = _read(path)
             if driver is not None and not driver.alive(_silent(path, driver, now)):

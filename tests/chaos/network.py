@@ -1,0 +1,190 @@
+"""Faults of the network: S3 requests are delayed, dropped and doubled, MLflow's server stops, a node is cut off."""
+
+from __future__ import annotations
+
+import http.client
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+from urllib.parse import urlsplit
+
+from tests.chaos.cluster import NODES, RayCluster
+from tests.chaos.rounds import Round
+from tests.support.mlflow_server import MlflowServer, client, tracked
+from tests.support.s3 import BUCKET, Server
+
+Answer = tuple[int, list[tuple[str, str]], bytes]
+SHARES = (0.02, 0.1, 0.3)  # of the requests
+DELAYS = (0.05, 0.5, 7.0)  # seconds; the last is more than a request may take
+HOP = {"connection", "transfer-encoding", "keep-alive", "content-length", "date", "server"}
+
+
+class Objects:
+    """The files of a store in a bucket, by their names below its prefix."""
+
+    def __init__(self, server: Server, prefix: str) -> None:
+        self._server, self._prefix = server, prefix
+
+    def names(self) -> list[str]:
+        return sorted(name.removeprefix(f"{self._prefix}/") for name in self._server.names(f"{self._prefix}/"))
+
+    def get(self, name: str) -> bytes:
+        return self._server.get(f"{self._prefix}/{name}")
+
+    def put(self, name: str, data: bytes) -> None:
+        self._server.put(f"{self._prefix}/{name}", data)
+
+    def delete(self, name: str) -> None:
+        self._server.delete(f"{self._prefix}/{name}")
+
+
+class Proxy:
+    """Listens on loopback and hands requests on to a server, those that `meet` picks by its fault."""
+
+    def __init__(self, url: str, fault: str, rng: random.Random, share: float, delay: float) -> None:
+        self.fault, self.share, self.delay = fault, share, delay
+        self.met = 0
+        self._target, self._random, self._lock = urlsplit(url), rng, threading.Lock()
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version: ClassVar[str] = "HTTP/1.1"
+
+            def handle_one(self) -> None:
+                body = self._body()
+                answer = proxy.pass_on(self.command, self.path, list(self.headers.items()), body)
+                if answer is None:
+                    self.close_connection = True
+                    return
+                status, headers, data = answer
+                self.send_response_only(status)
+                for name, value in headers:
+                    self.send_header(name, value)
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(data)
+
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_one  # noqa: N815 (as its base class calls them)
+
+            def _body(self) -> bytes:
+                if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+                    return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                data = b""
+                while size := int(self.rfile.readline().split(b";")[0], 16):
+                    data += self.rfile.read(size)
+                    self.rfile.readline()
+                self.rfile.readline()
+                return data
+
+            def log_message(self, *words: object) -> None:
+                """Nobody reads it."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def pass_on(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Answer | None:
+        """The server's answer; None for a request that is dropped, or whose answer is."""
+        with self._lock:
+            meets, late = self._random.random() < self.share, self._random.random() < 0.5
+            self.met += meets
+        if meets and self.fault == "delay":
+            time.sleep(self.delay)
+        if meets and self.fault == "drop" and not late:
+            return None
+        answer = self._ask(method, path, headers, body)
+        if meets and self.fault == "double":
+            second = self._ask(method, path, headers, body)
+            answer = second if late else answer
+        return None if meets and self.fault == "drop" else answer
+
+    def _ask(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Answer:
+        connection = http.client.HTTPConnection(self._target.hostname or "", self._target.port, timeout=60)
+        try:
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            for name, value in headers:
+                if name.lower() not in ("connection", "transfer-encoding", "content-length", "expect"):
+                    connection.putheader(name, value)
+            connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body)
+            reply = connection.getresponse()
+            data = reply.read()
+        finally:
+            connection.close()
+        kept = [(name, value) for name, value in reply.getheaders() if name.lower() not in HOP]
+        length = (reply.getheader("Content-Length") or "0") if method == "HEAD" else str(len(data))
+        return reply.status, [*kept, ("Content-Length", length)], data
+
+
+def use_bucket(each: Round, server: Server, url: str) -> None:
+    """Let the round's store lie in the bucket, which its commands reach by this URL."""
+    prefix = each.folder.name
+    each.store, each.files = f"s3://{BUCKET}/{prefix}", Objects(server, prefix)
+    each.environment |= {**server.env, "AWS_ENDPOINT_URL": url, "ENGRAM_RUNS": str(each.folder / "copies")}
+
+
+def disturb_requests(fault: str) -> Callable[[Round, Server], str]:
+    """The fault that comes to a share of the requests of a run, which may end or be killed; the next has none."""
+
+    def disturb(each: Round, server: Server) -> str:
+        share, delay = each.rng.choice(SHARES), each.rng.choice(DELAYS)
+        proxy = Proxy(server.url, fault, each.rng, min(share, 0.1) if delay > 1 else share, delay)
+        each.undo.append(proxy.close)
+        use_bucket(each, server, proxy.url)
+        driver = each.start()
+        killed = each.rng.random() < 0.3
+        if killed:
+            each.await_share(driver)
+            driver.kill()
+            driver.wait()
+        code = driver.poll() if killed else each.end(driver).returncode
+        each.environment["AWS_ENDPOINT_URL"] = server.url
+        each.environment["ENGRAM_RUNS"] = str(each.folder / each.rng.choice(("copies", "another")))
+        how = f" of {delay:g} s" if fault == "delay" else ""
+        return f"{proxy.met} requests{how} ({proxy.share:g} of all), ended with {code}"
+
+    return disturb
+
+
+def stop_tracking(each: Round, server: MlflowServer) -> str:
+    """MLflow's server stops in the middle of a run and comes back after it: the run is tracked there once, whole."""
+    experiment = each.folder.name
+    each.options += ["--mlflow", server.url]
+    each.environment["MLFLOW_EXPERIMENT_NAME"] = experiment
+    driver = each.start()
+    stored = each.await_share(driver)
+    server.kill()
+    said = each.end(driver)
+    server.start()
+    each.checks.append(lambda: tracking_problems(server, experiment))
+    return f"{stored} stored, the run ended with {said.returncode}"
+
+
+def tracking_problems(server: MlflowServer, experiment: str) -> Iterator[str]:
+    runs = tracked(client(server.url), experiment)
+    if [run.info.status for run in runs] != ["FINISHED"]:
+        yield f"MLflow has the runs {[run.info.status for run in runs]}"
+    elif not runs[0].data.metrics:
+        yield "MLflow has no number of the run"
+
+
+def cut_off(each: Round, cluster: RayCluster) -> str:
+    """A node whose cable is pulled goes on computing alone; it is in again after the run, or before."""
+    driver = each.start()
+    stored = each.await_share(driver, 0.9)
+    cluster.cut(name := each.rng.choice(list(NODES)))
+    early = each.rng.random() < 0.5
+    if early:
+        time.sleep(each.rng.uniform(0.5, 4.0))
+        cluster.plug(name)
+    each.end(driver)
+    cluster.join(name)
+    return f"{stored} stored, {name}" + (", in again at once" if early else "")

@@ -1,0 +1,81 @@
+"""Faults of processes: drivers, workers, nodes and heads are killed, and a driver is stopped past its lease."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.chaos.cluster import NODES, RayCluster
+from tests.chaos.rounds import SILENT, Round
+
+LIBRARY = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), Path("/nowhere"))
+# Else it moves the monotonic clock, too, which no machine does.
+FAKED = {"LD_PRELOAD": str(LIBRARY), "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+ELSEWHERE = ["unshare", "--uts", "bash", "-c", 'hostname "$0" && exec "$@"']  # then a host name and the command
+
+
+def kill_driver(each: Round) -> str:
+    """SIGKILL, whatever it is doing."""
+    driver = each.start()
+    stored = each.await_share(driver)
+    driver.kill()
+    driver.wait()
+    return f"{stored} stored"
+
+
+def kill_worker(each: Round, cluster: RayCluster) -> str:
+    driver = each.start()
+    stored = each.await_share(driver, 0.9)
+    workers = cluster.workers()
+    if workers:
+        each.rng.choice(workers).kill()
+    each.end(driver)
+    return f"{stored} stored, one of {len(workers)} workers"
+
+
+def kill_node(each: Round, cluster: RayCluster) -> str:
+    driver = each.start()
+    stored = each.await_share(driver, 0.9)
+    cluster.kill(name := each.rng.choice(list(NODES)))
+    each.end(driver)
+    return f"{stored} stored, {name}"
+
+
+def kill_head(each: Round, cluster: RayCluster) -> str:
+    driver = each.start()
+    stored = each.await_share(driver, 0.9)
+    cluster.kill("head")
+    said = each.end(driver)
+    return f"{stored} stored, the driver ended with {said.returncode}"
+
+
+def pause_driver(each: Round) -> str:
+    """Stopped on another machine for longer than its lease; another driver finishes the run; then it goes on."""
+    clock = each.folder / "clock"
+    clock.write_text("+0")
+    fake = {**FAKED, "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_NO_CACHE": "1"}
+    driver = each.start([*ELSEWHERE, "elsewhere"], **fake)
+    stored = each.await_share(driver, 0.9)
+    os.kill(driver.pid, signal.SIGSTOP)
+    each.pass_time()
+    clock.write_text(f"+{SILENT:.0f}")
+    other = each.end(each.start())
+    os.kill(driver.pid, signal.SIGCONT)
+    ended = each.end(driver)
+    if 0 not in (other.returncode, ended.returncode):
+        each.problems.append(f"nobody finished: {other.stderr[-300:]} {ended.stderr[-300:]}")
+    return f"{stored} stored, then {other.returncode} and {ended.returncode}"
+
+
+def marked(mark: str, title: str = "") -> Iterator[int]:
+    """The living processes that carry the mark in their environment, and whose command line starts with the title."""
+    for proc in Path("/proc").iterdir():
+        if proc.name.isdigit():
+            try:
+                titled = (proc / "cmdline").read_bytes().startswith(title.encode())
+                if titled and mark.encode() in (proc / "environ").read_bytes():
+                    yield int(proc.name)
+            except OSError:
+                continue

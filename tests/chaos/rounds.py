@@ -1,0 +1,347 @@
+"""A round of the campaign: an audit, one fault, the user's next steps, and what must be true after them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from orchestrator.errors import StoreError
+from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.tables import KEYS, flatten_table
+from orchestrator.store import Store, entry, open_store
+from orchestrator.store.lease import DRIVERS, LEASE
+from tests.support.forks import Fork
+from tests.support.shell import Said, Shell
+
+Process = subprocess.Popen[str] | Fork
+HANGING = 400.0  # seconds after which a command counts as hanging
+STEPS = 4  # that a user takes until a run has finished
+SILENT = 3600.0  # seconds: longer than any lease
+BAD = ("Traceback", "engram: unexpected", "a fault of engram's own", "Exception ignored")
+RUNS = re.compile(r"cannot read (\S+/runs/[^/]+)/(?:run|plan)\.json: .* move its folder away")
+MARKER = re.compile(r"^(?:engram: )?(\S+engram-store\.json) cannot be read", re.MULTILINE)
+HELD = re.compile(r"heard of \S+ s ago; wait for it to end")
+VOLATILE = "pid"  # a column of the toys: the process that computed a part
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An audit as it is written behind `engram run`. `log` gets a line for each of the toys' parts that is computed."""
+
+    name: str
+    fields: tuple[str, ...]
+    log: Path | None = None
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A run to which nothing happens: its folder with its store, and the digest of each table's parts by key."""
+
+    folder: Path
+    run: str
+    tables: Mapping[str, Mapping[str, str]]
+
+    @property
+    def planned(self) -> int:
+        return len({key for parts in self.tables.values() for key in parts})
+
+
+class Files(Protocol):
+    """The files of a store by their names below it."""
+
+    def names(self) -> list[str]: ...
+    def get(self, name: str) -> bytes: ...
+    def put(self, name: str, data: bytes) -> None: ...
+    def delete(self, name: str) -> None: ...
+
+
+class Folder:
+    """The files of a store on a disk; they are changed in place, as a failing disk does."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def names(self) -> list[str]:
+        return sorted(path.relative_to(self.root).as_posix() for path in self.root.rglob("*") if path.is_file())
+
+    def get(self, name: str) -> bytes:
+        return (self.root / name).read_bytes()
+
+    def put(self, name: str, data: bytes) -> None:
+        (self.root / name).write_bytes(data)
+
+    def delete(self, name: str) -> None:
+        (self.root / name).unlink()
+
+
+@dataclass
+class Round:
+    """One audit in a folder of its own. `destroyed` are the keys of results that the fault has destroyed."""
+
+    subject: Subject
+    reference: Reference
+    rng: random.Random
+    folder: Path
+    store: str = ""
+    address: str = "none"
+    options: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    files: Files = field(init=False)
+    destroyed: set[str] = field(default_factory=set)
+    hidden: set[str] = field(default_factory=set)  # those that a stale cache hides
+    problems: list[str] = field(default_factory=list)
+    started: list[Process] = field(default_factory=list)
+    checks: list[Callable[[], Iterable[str]]] = field(default_factory=list)  # of what else must be true at the end
+    undo: list[Callable[[], object]] = field(default_factory=list)  # in reverse order, when the round ends
+    backing: Path = field(init=False)  # where the files of a store on a disk really are
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True)
+        self.store = self.store or str(self.folder / "store")
+        self.backing = Path(self.store)
+        self.files = Folder(self.backing)
+
+    def command(self, *arguments: str, prefix: Sequence[str] = (), **variables: str) -> Process:
+        """`engram` with these arguments and the round's store, started; forked unless it has a prefix or variables."""
+        shell = Shell(self.folder)
+        shell.env |= {"ENGRAM_STORE": self.store, **self.environment, **variables}
+        words = ("-m", "orchestrator", *arguments)
+        if prefix or variables:
+            pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            process: Process = subprocess.Popen(
+                [*prefix, sys.executable, *words], cwd=self.folder, env=shell.env, text=True, **pipes
+            )
+        else:
+            process = shell.python(*words)
+        self.started.append(process)
+        return process
+
+    def start(self, prefix: Sequence[str] = (), **variables: str) -> Process:
+        """The run, started."""
+        fields = (*self.subject.fields, "--address", self.address, *self.options)
+        return self.command("run", self.subject.name, *fields, prefix=prefix, **variables)
+
+    def end(self, process: Process) -> Said:
+        """What a command says until it ends, which must be no traceback."""
+        try:
+            said = Said(*process.communicate(timeout=HANGING), process.wait(timeout=HANGING))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            self.problems.append("a command hangs")
+            return Said("", "", -1)
+        for line in said.stderr.splitlines():
+            if any(word in line for word in BAD):
+                self.problems.append(f"said: {said.stderr[-1500:]}")
+                break
+        return said
+
+    def await_share(self, process: Process, most: float = 1.0) -> int:
+        """Wait until some share of the results is stored or the command has ended; how many are stored then."""
+        wanted = self.rng.uniform(0.0, most) * self.reference.planned
+        deadline = time.monotonic() + HANGING
+        while process.poll() is None and self.count() < wanted and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return self.count()
+
+    def count(self) -> int:
+        if isinstance(self.files, Folder):
+            return sum(1 for _ in self.backing.glob("results/*/*.arrow"))
+        return sum(name.endswith(entry.SUFFIX) for name in self.files.names())
+
+    def copy_reference(self) -> None:
+        """Begin with the store of the undisturbed run."""
+        if isinstance(self.files, Folder):
+            shutil.copytree(self.reference.folder / "store", self.backing, dirs_exist_ok=True)
+            return
+        for name in (source := Folder(self.reference.folder / "store")).names():
+            self.files.put(name, source.get(name))
+
+    @property
+    def lease(self) -> Path:
+        return self.backing / "runs" / self.reference.run / LEASE
+
+    def pass_time(self) -> None:
+        """Let every driver's heart have been silent for an hour."""
+        runs = self.backing / "runs"
+        for path in (*(runs / DRIVERS).glob("*.json"), *runs.glob(f"*/{LEASE}")):
+            os.utime(path, (time.time() - SILENT,) * 2)
+
+    def sound_results(self) -> dict[str, bytes]:
+        """The bytes of every sound result by key; none is set aside."""
+        found = {}
+        for name in self.files.names():
+            key = Path(name).stem
+            if name.startswith(f"{entry.RESULTS}/") and name.endswith(entry.SUFFIX) and is_sound(self.files, name, key):
+                found[key] = self.files.get(name)
+        return found
+
+    def close(self) -> None:
+        for process in self.started:
+            process.kill()
+        for action in reversed(self.undo):
+            action()
+
+
+def is_sound(files: Files, name: str, key: str) -> bool:
+    try:
+        data = pa.py_buffer(files.get(name))
+        entry.check(memoryview(data))
+        return bool(entry.record_of(data, key))
+    except (OSError, ValueError, KeyError, pa.ArrowException):
+        return False
+
+
+def conclude(each: Round) -> None:
+    """Take the user's next steps until the run has finished, and note what is not as it must be."""
+    before = each.sound_results()
+    log = each.subject.log
+    computed = len(log.read_text()) if log is not None and log.exists() else 0
+    earlier = done_keys(each)
+    for step in range(STEPS):
+        said = each.end(each.start())
+        if said.returncode == 0:
+            break
+        if not follow_advice(each, said.stderr) and step:
+            each.problems.append(f"exit {said.returncode}: {said.stderr.strip()[-600:]}")
+            return
+    else:
+        each.problems.append(f"not finished after {STEPS} steps: {said.stderr.strip()[-600:]}")
+        return
+    verified = each.end(each.command("verify"))
+    if verified.returncode:
+        each.problems.append(f"verify: {verified.stdout}{verified.stderr}"[-600:])
+    compare_with_reference(each)
+    for check in each.checks:
+        each.problems.extend(check())
+    check_nothing_repeated(each, before, earlier, "" if log is None else log.read_text()[computed:])
+
+
+def follow_advice(each: Round, said: str) -> bool:
+    """Do what the message of a refused run says; whether it says anything to be done but to try again."""
+    if (run := RUNS.search(said)) is not None:
+        Path(run[1]).rename(each.folder / f"away-{time.time_ns()}")
+        return True
+    if MARKER.search(said) is not None:
+        each.files.put("engram-store.json", b'{"format": 1}')
+        return True
+    if HELD.search(said) is not None:
+        each.pass_time()
+        return True
+    return False
+
+
+def compare_with_reference(each: Round) -> None:
+    """Every table, and every Parquet part of it, has the values of the undisturbed run."""
+    reference = each.reference
+    os.environ |= {name: value for name, value in each.environment.items() if name == "ENGRAM_RUNS"}
+    try:
+        store = open_store(each.store, create=False)
+        if (found := table_digests(store, reference.run)) != reference.tables:
+            differing = [name for name in reference.tables if found.get(name) != reference.tables[name]]
+            each.problems.append(f"tables differ: {', '.join(differing)}")
+        each.problems.extend(wrong_parts(store, reference.run))
+    except (StoreError, OSError) as error:
+        each.problems.append(f"cannot read what is stored: {error}")
+
+
+def check_nothing_repeated(each: Round, before: Mapping[str, bytes], earlier: Counter[str], logged: str) -> None:
+    """What was stored is stored as it was, and neither the journal nor the toys' log has it computed again."""
+    destroyed = each.destroyed | {
+        Path(name).stem.partition(".")[0] for name in each.files.names() if name.startswith("quarantine/")
+    }
+    kept = {key: data for key, data in before.items() if key not in destroyed}
+    after = each.sound_results()
+    if changed := [key for key, data in kept.items() if after.get(key) != data]:
+        each.problems.append(f"{len(changed)} stored results replaced")
+    done = done_keys(each)
+    again = {key for key in kept if done[key] > earlier[key]} | {key for key, count in done.items() if count > 1}
+    again -= destroyed | each.hidden
+    if again:
+        each.problems.append(f"{len(again)} results computed again, as the journal says")
+    numbers = {number for key, data in kept.items() if key not in each.hidden for number in part_numbers(data)}
+    if each.subject.name == "toys" and (computed := numbers & set(map(int, logged.split()))):
+        each.problems.append(f"{len(computed)} parts computed again, as they say themselves")
+
+
+def done_keys(each: Round) -> Counter[str]:
+    """How often the run's journal says of each key that it was computed for this run."""
+    lines: Iterable[bytes] = ()
+    for name in each.files.names():
+        if name == f"runs/{each.reference.run}/events.jsonl":
+            lines = each.files.get(name).splitlines()
+    done: Counter[str] = Counter()
+    for line in lines:
+        try:
+            event = json.loads(line)
+            if event["event"] == "done" and event["worker"] != "orphan":
+                done[event["key"]] += 1
+        except (ValueError, KeyError, TypeError):
+            continue
+    return done
+
+
+def part_numbers(data: bytes) -> list[int]:
+    table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
+    return table["number"].to_pylist() if "number" in table.schema.names else []
+
+
+def table_digests(store: Store, run: str) -> dict[str, dict[str, str]]:
+    """The digest of the values under each key behind each table of a run."""
+    roots = Journal(store.folder("runs", run)).roots()
+    return {name: {key: entry.content(values(store.read(key))) for key in keys} for name, keys in roots.items()}
+
+
+def values(table: pa.Table) -> pa.Table:
+    """The table without what each process writes differently."""
+    return table.drop_columns([VOLATILE]) if VOLATILE in table.schema.names else table
+
+
+def wrong_parts(store: Store, run: str) -> list[str]:
+    """What is wrong with the Parquet parts: each holds the rows of its results, and all together every result once."""
+    folder = store.folder("runs", run)
+    wrong = []
+    for name, keys in Journal(folder).roots().items():
+        held: list[str] = []
+        for part in sorted((folder / "tables" / name).glob("*.parquet")):
+            try:
+                table = pq.read_table(part)
+            except (OSError, pa.ArrowException) as error:
+                wrong.append(f"part of {name} cannot be read: {error}")
+                continue
+            inside = (table.schema.metadata or {}).get(KEYS, b"").decode().split(",")
+            held += inside
+            expected = flatten_table(pa.concat_tables(map(store.read, inside)), run)
+            if not table.replace_schema_metadata(None).equals(expected.replace_schema_metadata(None)):
+                wrong.append(f"part of {name} differs from its results")
+        if sorted(held) != sorted(set(keys)):
+            wrong.append(f"the parts of {name} hold {len(held)} results, not {len(set(keys))}")
+    return wrong
+
+
+def undisturbed(subject: Subject, folder: Path) -> Reference:
+    """Run it once, with its page, in a folder of its own."""
+    shell = Shell(folder)
+    folder.mkdir(parents=True)
+    shell.env |= {"ENGRAM_STORE": str(folder / "store"), "ENGRAM_REPORT": "yes"}
+    run = str(shell.json("run", subject.name, *subject.fields, "--address", "none")["run"])
+    return Reference(folder, run, table_digests(open_store(folder / "store"), run))
+
+
+def seed_of(*parts: object) -> random.Random:
+    """A generator whose stream depends on these alone."""
+    return random.Random(hashlib.sha256(repr(parts).encode()).digest())
