@@ -34,7 +34,7 @@ TOYS = ("toys", "toys", "toys", "chains")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fault. `needs` is what it takes: root, a program or a module; `cluster`, `bucket`, `tracking` to use."""
+    """A kind of fault. It `needs` root, programs and modules, and uses a part: `cluster`, `bucket` or `tracking`."""
 
     name: str
     bring: Callable[..., str]

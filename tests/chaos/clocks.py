@@ -7,7 +7,7 @@ import signal
 
 import psutil
 
-from tests.chaos.processes import ELSEWHERE, FAKED
+from tests.chaos.processes import ELSEWHERE, faked_clock
 from tests.chaos.rounds import Round
 
 WRONG = ("-3d", "+3d", "-10y", "+10y", "-61m", "+61m", "+0 x20", "+0 x0.2", "-2s", "+90s")
@@ -17,7 +17,7 @@ DAY = 86400
 def move_clock(each: Round) -> str:
     """The first driver has a wrong clock, or the second has; the first is killed, and its machine may be another."""
     moved = each.rng.choice(WRONG)
-    fake = {**FAKED, "FAKETIME": moved}
+    fake = faked_clock(each, FAKETIME=moved)
     first = each.rng.random() < 0.5
     prefix = [*ELSEWHERE, "elsewhere"] if each.rng.random() < 0.5 else []
     driver = each.start(prefix, **(fake if first else {"FAKETIME": ""}))

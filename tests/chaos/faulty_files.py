@@ -1,4 +1,6 @@
-"""A file system that passes everything on to a folder, with faults: `python -m tests.chaos.faulty_files BACKING MOUNT FAULTS`.
+"""A file system that passes everything on to a folder, with faults.
+
+    python -m tests.chaos.faulty_files BACKING MOUNT FAULTS
 
 FAULTS is JSON: a list of faults, each with its `calls` (such as `write`), and
     after, times   how many calls pass before it, and how many it then comes to

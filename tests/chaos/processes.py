@@ -9,10 +9,11 @@ from pathlib import Path
 
 from tests.chaos.cluster import NODES, RayCluster
 from tests.chaos.rounds import SILENT, Round
+from tests.support.forks import PATHS
 
 LIBRARY = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), Path("/nowhere"))
-# Else it moves the monotonic clock, too, which no machine does.
-FAKED = {"LD_PRELOAD": str(LIBRARY), "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+# Under libfaketime 0.9.10 Python's own sleep is refused as an invalid argument.
+SLEEP = "import select, time\ntime.sleep = lambda seconds: select.select([], [], [], seconds) and None\n"
 ELSEWHERE = ["unshare", "--uts", "bash", "-c", 'hostname "$0" && exec "$@"']  # then a host name and the command
 
 
@@ -51,11 +52,19 @@ def kill_head(each: Round, cluster: RayCluster) -> str:
     return f"{stored} stored, the driver ended with {said.returncode}"
 
 
+def faked_clock(each: Round, **more: str) -> dict[str, str]:
+    """The environment of a process whose wall clock is another one; its monotonic clock is this machine's."""
+    (folder := each.folder / "faked").mkdir(exist_ok=True)
+    (folder / "sitecustomize.py").write_text(SLEEP)
+    paths = {"PYTHONPATH": f"{PATHS}{os.pathsep}{folder}"}
+    return {"LD_PRELOAD": str(LIBRARY), "FAKETIME_DONT_FAKE_MONOTONIC": "1", **paths, **more}
+
+
 def pause_driver(each: Round) -> str:
     """Stopped on another machine for longer than its lease; another driver finishes the run; then it goes on."""
     clock = each.folder / "clock"
     clock.write_text("+0")
-    fake = {**FAKED, "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_NO_CACHE": "1"}
+    fake = faked_clock(each, FAKETIME_TIMESTAMP_FILE=str(clock), FAKETIME_NO_CACHE="1")
     driver = each.start([*ELSEWHERE, "elsewhere"], **fake)
     stored = each.await_share(driver, 0.9)
     os.kill(driver.pid, signal.SIGSTOP)

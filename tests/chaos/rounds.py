@@ -26,7 +26,7 @@ from orchestrator.run_folder.tables import KEYS, flatten_table
 from orchestrator.store import Store, entry, open_store
 from orchestrator.store.lease import DRIVERS, LEASE
 from tests.support.forks import Fork
-from tests.support.shell import Said, Shell
+from tests.support.shell import Here, Said, Shell
 
 Process = subprocess.Popen[str] | Fork
 HANGING = 400.0  # seconds after which a command counts as hanging
@@ -222,7 +222,9 @@ def conclude(each: Round) -> None:
     else:
         each.problems.append(f"not finished after {STEPS} steps: {said.stderr.strip()[-600:]}")
         return
-    verified = each.end(each.command("verify"))
+    here = Here(each.folder)
+    here.env = {**each.environment, "ENGRAM_STORE": each.store}
+    verified = here.run("verify")
     if verified.returncode:
         each.problems.append(f"verify: {verified.stdout}{verified.stderr}"[-600:])
     compare_with_reference(each)
