@@ -19,7 +19,7 @@ from PIL import Image
 from orchestrator.executors.connection import connect
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import open_store
-from tests import chaos
+from tests.chaos.campaign import KINDS, hold_campaign
 from tests.support.shell import ROOT, Here, Shell, refusals, results
 
 CONFIG = ("--preset", "smoke", "family.count=20")
@@ -229,18 +229,10 @@ def test_a_full_disk_is_a_pause_and_the_same_command_goes_on_when_there_is_room(
     assert sum(counts.values()) <= 400 + 64  # at most the call that found the disk full
 
 
-@pytest.mark.slow
-def test_audits_killed_at_random_resume_to_the_same_scores(
-    tmp_path: Path, undisturbed: tuple[Path, dict[str, Any]]
-) -> None:
-    folder, told = undisturbed
-    scores = chaos.scores(folder / "engram-store", told["run"])
-    whole = chaos.Whole(told["run"], scores, told["jobs"]["planned"])
-    seen = chaos.ordeal(rounds=2, config=CONFIG, seed=os.getpid(), folder=tmp_path, whole=whole)
-    for each in seen:
-        assert each.equal
-        assert each.skipped == each.stored
-        assert (0, ()) == (each.repeated, each.left)
+def test_after_each_fault_of_a_short_campaign_the_tables_are_those_of_the_undisturbed_run(tmp_path: Path) -> None:
+    kinds = [KINDS[name] for name in ("kill driver", "flip bits", "delete")]
+    entries = hold_campaign(3, kinds, seed=1, folder=tmp_path, say=print, audits=())
+    assert ["equal"] * 3 == [entry.outcome for entry in entries]
 
 
 def test_resuming_where_the_data_has_gone_is_one_line_and_loses_nothing(tmp_path: Path) -> None:

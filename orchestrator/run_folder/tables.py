@@ -22,7 +22,7 @@ from orchestrator.store import Store, atomic_write, entry, read_each
 from orchestrator.store.atomic_write import file_lock
 
 # In a part's metadata: the keys of its results, and their run, which those of earlier versions do not tell.
-# A part is sealed by a digest of its bytes, as a result is: no reader of Parquet notices a bit of the values that flips.
+# A part is sealed by a digest of its bytes, as a result is: readers of Parquet notice no flipped bit of its values.
 KEYS, RUN, DIGEST = b"engram.keys", b"engram.run", b"engram.digest"
 MAGIC = b"PAR1"
 PART = 64  # results in a part at most

@@ -63,6 +63,7 @@ KINDS = {
         Kind("S3 dropped", network.disturb_requests("drop"), part="bucket"),
         Kind("S3 doubled", network.disturb_requests("double"), part="bucket"),
         Kind("MLflow stopped", network.stop_tracking, part="tracking"),
+        Kind("kill driver of own cluster", processes.kill_local_driver, ("root", "unshare")),
         Kind("kill worker", processes.kill_worker, ("root", "unshare", "ip"), "cluster"),
         Kind("kill node", processes.kill_node, ("root", "unshare", "ip"), "cluster"),
         Kind("kill head", processes.kill_head, ("root", "unshare", "ip"), "cluster"),

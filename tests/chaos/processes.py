@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.support.forks import PATHS
 LIBRARY = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), Path("/nowhere"))
 # Under libfaketime 0.9.10 Python's own sleep is refused as an invalid argument.
 SLEEP = "import select, time\ntime.sleep = lambda seconds: select.select([], [], [], seconds) and None\n"
+LEFT = 10.0  # seconds after which no process of a killed run may be left
 ELSEWHERE = ["unshare", "--uts", "bash", "-c", 'hostname "$0" && exec "$@"']  # then a host name and the command
 
 
@@ -24,6 +26,20 @@ def kill_driver(each: Round) -> str:
     driver.kill()
     driver.wait()
     return f"{stored} stored"
+
+
+def kill_local_driver(each: Round) -> str:
+    """SIGKILL to a driver that has a cluster of its own, of which no process may be left 10 s later."""
+    mark = f"{each.folder.name}-{os.getpid()}"
+    each.environment["CHAOS"], each.address = mark, "local"
+    told = kill_driver(each)
+    limit = time.monotonic() + LEFT
+    while any(marked(mark)) and time.monotonic() < limit:
+        time.sleep(0.1)
+    if left := [*marked(mark)]:
+        each.problems.append(f"{len(left)} processes of the killed run are left after {LEFT:.0f} s")
+    each.address = "none"
+    return told
 
 
 def kill_worker(each: Round, cluster: RayCluster) -> str:

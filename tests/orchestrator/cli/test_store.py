@@ -1,9 +1,10 @@
+import errno
 from pathlib import Path
 
 import pytest
 
 from orchestrator.cli.store import command_store, report_interrupt
-from orchestrator.errors import EngramError, SpecError
+from orchestrator.errors import EngramError, SpecError, StoreError
 from orchestrator.store import open_store
 
 
@@ -21,6 +22,16 @@ def test_an_unforeseen_error_is_one_line_and_its_traceback_lies_in_the_store(tmp
     assert line.startswith("unexpected ZeroDivisionError: of nothing by nothing (a fault of engram's own; ")
     assert line.endswith(f"its traceback is in {note})")
     assert "Traceback" in note.read_text()
+
+
+def test_a_disk_that_fails_is_no_fault_of_ours_and_named_in_one_line(tmp_path: Path) -> None:
+    open_store(tmp_path)
+    with pytest.raises(StoreError) as ended, command_store(str(tmp_path)):
+        raise OSError(errno.ESTALE, "Stale file handle", str(tmp_path / "runs"))
+    assert f"cannot use {tmp_path}/runs: Stale file handle; the same command goes on once that is mended" == str(
+        ended.value
+    )
+    assert not (tmp_path / "crashes").exists()
 
 
 def test_where_no_note_can_be_left_the_cause_is_said_all_the_same(tmp_path: Path) -> None:

@@ -75,6 +75,18 @@ def test_a_part_that_a_killed_driver_left_unfinished_is_in_no_readers_way(store:
     assert list(range(150)) == numbers(folder)
 
 
+def test_a_bit_that_flips_in_a_part_is_noticed_and_the_part_is_written_anew(store: Store) -> None:
+    folder, keys, (one, other) = publishers(store, 2)
+    one.publish(keys)
+    for part in folder.glob("*.parquet"):
+        data = bytearray(part.read_bytes())
+        data[len(data) // 3] ^= 1
+        part.write_bytes(data)
+    other.publish(keys)
+    assert list(range(150)) == numbers(folder)
+    assert all(map(other._part_keys, folder.glob("*.parquet")))
+
+
 def test_a_result_that_is_gone_is_left_out_and_said_and_the_others_are_published(store: Store) -> None:
     folder, keys, (one,) = publishers(store, 1)
     place(store, keys[0]).unlink()

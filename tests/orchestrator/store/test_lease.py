@@ -2,6 +2,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 import orchestrator
-from orchestrator.errors import Held, Unwritable
+from orchestrator.errors import Held, Unreadable, Unwritable
 from orchestrator.store import lease as lease_module
 from orchestrator.store.lease import CLOCK, DRIVERS, Lease, acquire, holder, living_drivers
 
@@ -282,6 +283,26 @@ def test_drivers_are_known_without_a_look_at_the_runs_that_ended(tmp_path: Path)
         assert [("alive", lease.since)] == [(run, found.since) for run, found in living_drivers(tmp_path)]
         names = {path.name for path in (tmp_path / DRIVERS).iterdir()} - {CLOCK}
         assert 1 == len(names)  # what the dead one left is gone
+
+
+def test_drivers_that_cannot_be_listed_are_an_error_of_the_store_and_not_none(tmp_path: Path) -> None:
+    assert [] == [*living_drivers(tmp_path)]
+    (tmp_path / DRIVERS).touch()
+    with pytest.raises(Unreadable, match=rf"cannot read {tmp_path}/{re.escape(DRIVERS)}: Not a directory"):
+        [*living_drivers(tmp_path)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="a time namespace needs root and unshare")
+def test_a_driver_in_a_container_with_a_time_of_its_own_still_has_its_lease(run: Path) -> None:
+    inside = ["unshare", "--time", "--boottime=86400", "--fork", "--kill-child", sys.executable, "-c", HOLD, str(run)]
+    process = subprocess.Popen(
+        inside, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert "have it" == said(process)
+    with pytest.raises(Held):
+        alone(run)
+    process.communicate("\n")
+    alone(run).release()
 
 
 def test_a_lease_that_was_taken_over_is_lost_and_left_to_its_new_holder(run: Path) -> None:
