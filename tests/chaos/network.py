@@ -12,6 +12,7 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 from tests.chaos.cluster import NODES, RayCluster
+from tests.chaos.processes import outlast
 from tests.chaos.rounds import Round
 from tests.support.mlflow_server import MlflowServer, client, tracked
 from tests.support.s3 import BUCKET, Server
@@ -185,6 +186,6 @@ def cut_off(each: Round, cluster: RayCluster) -> str:
     if early:
         time.sleep(each.rng.uniform(0.5, 4.0))
         cluster.plug(name)
-    each.end(driver)
+    outlast(each, driver, cluster)
     cluster.join(name)
     return f"{stored} stored, {name}" + (", in again at once" if early else "")
