@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tasks.numerics import seeds
@@ -26,11 +27,11 @@ SCHEME = "engram draw 1"  # what a commitment is of: another one if the content 
 class Draw:
     """What a draw follows from.
 
-    `content` says what it is drawn from, as numbers, text and sequences of these, data by their digests. `stated` is
-    the commitment that the party had who named the nonce.
+    `content()` says what it is drawn from, as numbers, text and sequences of these, data by their digests; ValueError
+    before these are known. `stated` is the commitment that the party had who named the nonce.
     """
 
-    content: tuple[object, ...]
+    content: Callable[[], tuple[object, ...]]
     seed: int
     secret: str = field(repr=False)
     nonce: str = ""
@@ -39,7 +40,7 @@ class Draw:
     @property
     def commitment(self) -> str:
         """The SHA-256 of all but the nonce, 64 hexadecimal digits; it hides the secret, which nobody can guess."""
-        text = json.dumps([SCHEME, self.content, self.seed, self.secret], separators=(",", ":"))
+        text = json.dumps([SCHEME, self.content(), self.seed, self.secret], separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def check(self) -> None:

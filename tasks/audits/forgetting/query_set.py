@@ -109,9 +109,11 @@ class QuerySet(Ranged):
 
     def draw(self, seed: int) -> Draw:
         """What the draw of a run with this seed follows from."""
-        drawn_from = [self.pool] if self.control is None else [self.pool, self.control]
-        content = [(part.data.identity(), part.first, part.examples) for part in drawn_from]
-        return Draw((*content, self.held_back), seed, self.secret, self.nonce, self.commitment)
+        return Draw(self._drawn_from, seed, self.secret, self.nonce, self.commitment)
+
+    def _drawn_from(self) -> tuple[object, ...]:
+        parts = [self.pool] if self.control is None else [self.pool, self.control]
+        return (*((part.data.identity(), part.first, part.examples) for part in parts), self.held_back)
 
     def describe_draw(self) -> str:
         """Who chose the draw, in sentences."""

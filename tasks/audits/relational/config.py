@@ -186,8 +186,10 @@ class Relational(Ranged):
     @property
     def draw(self) -> Draw:
         """What the order in which questions are handed out follows from."""
-        content = (self.data.identity(), text_of(self.selection), text_of(self.corruption))
-        return Draw(content, self.seed, self.secret, self.nonce, self.commitment)
+        return Draw(self._drawn_from, self.seed, self.secret, self.nonce, self.commitment)
+
+    def _drawn_from(self) -> tuple[object, ...]:
+        return (self.data.identity(), text_of(self.selection), text_of(self.corruption))
 
     def describe_draw(self) -> str:
         """Who chose the order, in sentences."""

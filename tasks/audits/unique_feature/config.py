@@ -324,16 +324,17 @@ class UniqueFeature(Ranged):
 
     @property
     def draw(self) -> Draw:
-        """What the draw of the family, of the order of pictures and of a random glyph follows from.
+        """What the draw of the family, of the order of pictures and of a random glyph follows from."""
+        given = self.given
+        return Draw(self._drawn_from, self.seed, given.secret, given.nonce, given.commitment)
 
-        A commitment leaves open which random glyph it is, and with a nonce it must be the one that is drawn.
-        """
-        given, glyph = self.given, self.feature
-        feature: Feature = glyph
-        if isinstance(glyph, Glyph) and (not given.nonce or glyph.seed == self.derive_seed("glyph")):
-            feature = replace(glyph, seed=0)
-        content = (self.probe.identity(), self.probe_split, self.probes, self.random, *feature_content(feature))
-        return Draw((*content, text_of(self.family)), self.seed, given.secret, given.nonce, given.commitment)
+    def _drawn_from(self) -> tuple[object, ...]:
+        """A commitment leaves open which random glyph it is, and with a nonce it must be the one that is drawn."""
+        feature: Feature = self.feature
+        if isinstance(feature, Glyph) and (not self.given.nonce or feature.seed == self.derive_seed("glyph")):
+            feature = replace(feature, seed=0)
+        probe = (self.probe.identity(), self.probe_split, self.probes)
+        return (*probe, self.random, *feature_content(feature), text_of(self.family))
 
     def describe_draw(self) -> str:
         """Who chose the draw of the family, and of a random glyph, in sentences."""

@@ -14,14 +14,18 @@ from tasks.external.bound_draw import Draw, check_secret, derive_secret_seed, de
 from tasks.numerics import seeds
 
 SECRET, NONCE = "0123456789abcdef", "fedcba9876543210"
-DRAW = Draw((("digits", 0, 40), 0.5), 3, SECRET)
+DRAW = Draw(lambda: (("digits", 0, 40), 0.5), 3, SECRET)
 
 
 def test_the_commitment_is_the_sha256_of_all_but_the_nonce() -> None:
     text = '["engram draw 1",[["digits",0,40],0.5],3,"0123456789abcdef"]'
     assert hashlib.sha256(text.encode()).hexdigest() == DRAW.commitment
     assert DRAW.commitment == replace(DRAW, nonce=NONCE).commitment
-    others = (replace(DRAW, seed=4), replace(DRAW, secret=NONCE), replace(DRAW, content=(("digits", 0, 41), 0.5)))
+    others = (
+        replace(DRAW, seed=4),
+        replace(DRAW, secret=NONCE),
+        replace(DRAW, content=lambda: (("digits", 0, 41), 0.5)),
+    )
     assert 4 == len({DRAW.commitment, *(other.commitment for other in others)})
     assert SECRET not in repr(DRAW)
 
