@@ -85,15 +85,15 @@ class _TimedStore:
         return getattr(self._store, name)
 
     def read(self, key: str) -> pa.Table:
-        began = time.perf_counter()
+        began = time.monotonic()
         table = self._store.read(key)
-        self._transfers.append(Transfer("read", time.perf_counter() - began, table.get_total_buffer_size()))
+        self._transfers.append(Transfer("read", time.monotonic() - began, table.get_total_buffer_size()))
         return table
 
     def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> WriteEffect:
-        began = time.perf_counter()
+        began = time.monotonic()
         effect = self._store.write(key, table, record)
-        self._transfers.append(Transfer("write", time.perf_counter() - began, table.get_total_buffer_size()))
+        self._transfers.append(Transfer("write", time.monotonic() - began, table.get_total_buffer_size()))
         return effect
 
 
