@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from orchestrator.cli import ask, describe, inspect, jobs, run, search, streams, verify
+from orchestrator.cli import ask, describe, inspect, jobs, run, search, streams, transfer, verify
 from orchestrator.cli.store import DEBUG, one_line
 from orchestrator.cli.terminal import say, show
 from orchestrator.errors import EngramError
@@ -19,7 +19,7 @@ from orchestrator.errors import EngramError
 GROUPS = {
     "Commands that run audits": ("ask", "list", "show", "plan", "run", "resume", "search", "submit", "probes"),
     "Commands that look at runs": ("runs", "status", "logs", "cancel", "results", "compare", "report", "ui", "explain"),
-    "Commands for the store and this machine": ("rerun", "verify", "sign", "gc", "doctor", "new"),
+    "Commands for the store and this machine": ("rerun", "verify", "sign", "gc", "store", "doctor", "new"),
 }
 
 
@@ -135,3 +135,4 @@ COMMANDS: Mapping[str, Callable[..., Any]] = {
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)
 app.add_typer(ask.new_app, name="new")
+app.add_typer(transfer.store_app, name="store")

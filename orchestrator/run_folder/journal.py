@@ -145,18 +145,20 @@ class Journal:
         stamp = now()
         lines = (json.dumps({"time": stamp, **event}, default=str) + "\n" for event in events)
         try:
-            with open(self.folder / "events.jsonl", "a+b", buffering=0) as log:
-                end = log.tell()
+            log = os.open(self.folder / "events.jsonl", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            try:
+                end = os.fstat(log).st_size
                 # A line that was cut off by a kill is ended first.
-                text = "\n" if end and (log.seek(-1, os.SEEK_END), log.read(1))[1] != b"\n" else ""
+                text = "\n" if end and os.pread(log, 1, end - 1) != b"\n" else ""
                 try:
                     while text := text + "".join(islice(lines, LINES)):
-                        rest, text = memoryview(text.encode()), ""
-                        while rest:
-                            rest = rest[log.write(rest) :]
+                        atomic_write.write_all(log, text.encode())
+                        text = ""
                 except BaseException:
-                    log.truncate(end)  # none of them rather than some: they may be appended again
+                    os.truncate(log, end)  # none of them rather than some: they may be appended again
                     raise
+            finally:
+                os.close(log)
         except OSError as error:
             raise Unwritable(f"cannot write {self.folder / 'events.jsonl'}: {error.strerror or error}") from None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import os
 import shutil
 import time
@@ -30,6 +31,9 @@ AWAY = {
 }
 # Some shared file systems have no locks. The locked code is then protected by its order of steps, less strictly.
 LOCKLESS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+
+_numbers = itertools.count()  # of the drafts of this process
+_process = ""  # this process, in their names
 
 
 def link(tmp: Path, path: Path, *parts: bytes | memoryview) -> bool:
@@ -78,14 +82,11 @@ def put_in_place(path: Path) -> Iterator[Path]:
 
 def _write(tmp: Path, parts: tuple[bytes | memoryview, ...]) -> str:
     """A new file in `tmp` with these bytes, synced; removed again if writing fails."""
-    draft = os.path.join(tmp, f"{os.getpid()}.{os.urandom(8).hex()}{SUFFIX}")
+    draft = os.path.join(tmp, _draft_name())
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         try:
-            for part in parts:
-                view = memoryview(part)
-                while view:
-                    view = view[os.write(handle, view) :]
+            write_all(handle, *parts)
             os.fsync(handle)
         finally:
             os.close(handle)
@@ -94,6 +95,32 @@ def _write(tmp: Path, parts: tuple[bytes | memoryview, ...]) -> str:
             os.unlink(draft)
         raise
     return draft
+
+
+def write_all(handle: int, *parts: bytes | memoryview) -> None:
+    """Write all these bytes to an open file, by one system call where it takes them at once."""
+    rest = [memoryview(part) for part in parts if len(part)]
+    while rest:
+        written = os.writev(handle, rest)
+        while rest and written >= len(rest[0]):
+            written -= len(rest.pop(0))
+        if rest:
+            rest[0] = rest[0][written:]
+
+
+def _draft_name() -> str:
+    """A name that no other draft has, on any machine. Only a process's first one takes system calls."""
+    global _process
+    _process = _process or f"{os.getpid()}.{os.urandom(8).hex()}"
+    return f"{_process}.{next(_numbers)}{SUFFIX}"
+
+
+def _forget_process() -> None:
+    global _process
+    _process = ""
+
+
+os.register_at_fork(after_in_child=_forget_process)
 
 
 def sync(folder: Path) -> None:

@@ -1,40 +1,54 @@
 """A prefix in an object store, `s3://bucket/prefix`, and the few operations on it.
 
 Amazon's S3, or another service by AWS_ENDPOINT_URL. Credentials and region come from the usual environment, files or
-machine's role, never from the location. Each object is put by one request, which is durable and whole when it
-returns. No call hangs for longer than about 20 seconds.
+machine's role, never from the location. Each object is read by one request, and put by one, which is durable and whole
+when it returns. Conditional puts make one of several writers win. No call hangs for longer than about 20 seconds, but
+for the time that a large object takes.
 """
 
 from __future__ import annotations
 
+import configparser
+import math
 import os
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
 
+import obstore
 import pyarrow as pa
-from pyarrow import fs
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.store import S3Store
 
 from orchestrator.errors import StoreError, Unwritable
 
 CONNECT_SECONDS, REQUEST_SECONDS, ATTEMPTS = 5.0, 5.0, 3  # of each request: a silent server is given up after 16 s
+SLOWEST = 2**20  # bytes per second: a large object may take as long as it takes at this rate
 PATIENCE = 8.0  # seconds for which a write is retried after network errors
+PAGE = 1000  # objects in a page of a listing
 LOCATION = re.compile(r"(?i:s3)://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[^/?#]+)*)/*")
 CREDENTIALS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or the machine's role"
-# S3's error codes (or only the status, if a reply has no text), and the message for the user.
+# What the first line of an error of obstore holds, and the message for the user.
 CAUSES = {
-    "NO_SUCH_BUCKET": "there is no such bucket",
-    "NETWORK_CONNECTION": "it cannot be reached; check the network, and AWS_ENDPOINT_URL where it is set",
-    "ACCESS_DENIED|InvalidAccessKeyId|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|SignatureDoesNotMatch"
-    "|INVALID_CLIENT_TOKEN_ID|HTTP status 403": f"access is denied; {CREDENTIALS}",
-    "ExpiredToken|EXPIRED_TOKEN": f"the credentials have expired; {CREDENTIALS}",
-    "PermanentRedirect|AuthorizationHeaderMalformed|HTTP status 301": "it lies in another region; set AWS_REGION",
-    "SLOW_DOWN|THROTTLING|SERVICE_UNAVAILABLE|HTTP status 503": "it is too busy",
+    "NoSuchBucket": "there is no such bucket",
+    "http://169.254.": f"there are no credentials; {CREDENTIALS}",  # the machine's role was asked for in vain
+    "ExpiredToken|TokenRefreshRequired": f"the credentials have expired; {CREDENTIALS}",
+    "PermanentRedirect|AuthorizationHeaderMalformed|configured region|301 Moved": "it lies in another region; set "
+    "AWS_REGION",
+    "403 Forbidden|401 Unauthorized|InvalidAccessKeyId|SignatureDoesNotMatch": f"access is denied; {CREDENTIALS}",
+    "SlowDown|503 Service|429 Too": "it is too busy",
+    "HTTP error": "it cannot be reached; check the network, and AWS_ENDPOINT_URL where it is set",
 }
-PASSING = ("NETWORK_CONNECTION", "SLOW_DOWN", "THROTTLING", "UNAVAILABLE", "INTERNAL_FAILURE", "HTTP status 50")
+PASSING = re.compile(r"HTTP error|status code: (?:50\d|429)|SlowDown|OperationAborted|ConditionalRequestConflict")
+UNCONDITIONAL = (
+    "its server overwrites what may only be created (it ignores If-None-Match or If-Match), so two drivers could have "
+    "one run; use a server with conditional puts"
+)
 
 
 class Away(StoreError):
@@ -43,11 +57,12 @@ class Away(StoreError):
 
 @dataclass(frozen=True)
 class Object:
-    """An existing object: its name below the prefix, its size in bytes, and when it was written, by the store."""
+    """An existing object: its name below the prefix, its size in bytes, when the store wrote it, and its version."""
 
     name: str
     size: int
     written: datetime
+    tag: str
 
 
 class Bucket:
@@ -61,108 +76,194 @@ class Bucket:
         match = LOCATION.fullmatch(location)
         if match is None:
             raise StoreError(f"{location!r} is no place in an object store; give s3://bucket/prefix")
-        self._root = match[1] + match[2]
-        self.location = f"s3://{self._root}"
+        self._bucket, self._prefix = match[1], match[2].strip("/")
+        self.location = f"s3://{self._bucket}{match[2]}"
+        self._proven = False  # whether the server honours conditions
         with self.reading(""):
-            self._files = fs.S3FileSystem(
-                region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
-                endpoint_override=os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"),
-                connect_timeout=CONNECT_SECONDS,
-                request_timeout=REQUEST_SECONDS,
-                retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
-                allow_delayed_open=True,  # small objects are put by one request
-            )
+            self._client = _client(self._bucket, REQUEST_SECONDS)
 
     def get(self, name: str) -> pa.Buffer:
         """All bytes of an object."""
-        with self.open(name) as file, self.reading(name):
-            return file.read_buffer()
+        return self.fetch(name)[0]
 
-    def open(self, name: str) -> pa.NativeFile:
-        """An object opened for reading by ranges."""
+    def fetch(self, name: str) -> tuple[pa.Buffer, Object]:
+        """All bytes of an object, and what is known of it, by one request."""
         with self.reading(name):
-            return self._files.open_input_file(self._path(name))
+            found = obstore.get(self._client, self._path(name))
+            return pa.py_buffer(found.bytes()), self._object(found.meta)
+
+    def end(self, name: str, size: int) -> pa.Buffer:
+        """The last bytes of an object, at most so many, by one request."""
+        with self.reading(name):
+            found = obstore.get(self._client, self._path(name), options={"range": {"suffix": size}})
+            return pa.py_buffer(found.bytes())
 
     def holds(self, name: str) -> bool:
         """Whether there is an object of this name, by one request."""
-        try:
-            self.open(name).close()
-        except FileNotFoundError:
-            return False
-        return True
+        with suppress(FileNotFoundError), self.reading(name):
+            obstore.head(self._client, self._path(name))
+            return True
+        return False
 
-    def put(self, name: str, *parts: bytes | memoryview) -> None:
-        """Put an object, replacing an existing one."""
-        end = time.monotonic() + PATIENCE
-        while True:
-            try:
-                with self._files.open_output_stream(self._path(name)) as file:
-                    for part in parts:
-                        file.write(part)
-                return
-            except OSError as error:
-                if time.monotonic() > end or not passing(error):
-                    raise Unwritable(f"cannot write {self.location}/{name}: {cause(error)}") from None
-                time.sleep(1.0)
+    def put(self, name: str, *parts: bytes | memoryview) -> str:
+        """Put an object, replacing an existing one; return its version."""
+        return self._put(name, parts, "overwrite")
 
-    def delete(self, name: str) -> None:
-        """Delete an object, if it exists."""
+    def create(self, name: str, *parts: bytes | memoryview) -> str | None:
+        """Put an object unless there is one of this name: its version; None if there is one.
+
+        It may be ours: if an answer was lost, the put is tried again.
+        """
+        with suppress(AlreadyExistsError):
+            return self._put(name, parts, "create")
+        return None
+
+    def replace(self, name: str, data: bytes, tag: str) -> str | None:
+        """Replace an object of this version: its new version; None if there is another, or none."""
+        with suppress(PreconditionError, AlreadyExistsError, FileNotFoundError):
+            return self._put(name, (data,), {"e_tag": tag})
+        return None
+
+    def prove_conditions(self, name: str, data: bytes) -> None:
+        """Raise StoreError if the server overwrites an existing object though told not to; asked once."""
+        if not self._proven:
+            if self.create(name, data) is not None or self.replace(name, data, '"of another version"') is not None:
+                raise StoreError(f"cannot use {self.location}: {UNCONDITIONAL}")
+            self._proven = True
+
+    def delete(self, *names: str) -> None:
+        """Delete objects, if they exist, by one request for a thousand."""
+        if not names:
+            return
         try:
-            self._files.delete_file(self._path(name))
+            obstore.delete(self._client, [self._path(name) for name in names])
         except FileNotFoundError:
             return
-        except OSError as error:
-            raise Unwritable(f"cannot delete {self.location}/{name}: {cause(error)}") from None
+        except BaseError as error:
+            raise Unwritable(f"cannot delete {self.location}/{names[0]}: {cause(error)}") from None
 
     def objects(self, below: str) -> list[Object]:
-        """All objects below a folder, recursively; empty if there is no such folder, or no such bucket."""
-        start = len(self._root) + 1
+        """All objects below a folder, recursively; empty if there is no such folder."""
         with self.reading(below):
-            infos = self._files.get_file_info(fs.FileSelector(self._path(below), allow_not_found=True, recursive=True))
-        return [Object(info.path[start:], info.size, info.mtime) for info in infos if info.type == fs.FileType.File]
+            pages = obstore.list(self._client, self._path(below) or None, chunk_size=PAGE)
+            return [self._object(found) for page in pages for found in page]
 
     def names(self) -> list[str]:
         """The objects and folders at the top level. Raises StoreError if there is no such bucket."""
         with self.reading(""):
-            if "/" not in self._root:
-                return [info.base_name for info in self._files.get_file_info(fs.FileSelector(self._root))]
-            infos = self._files.get_file_info(fs.FileSelector(self._root, allow_not_found=True))
-            if not infos:  # perhaps there is no bucket; listing a whole one could take long, so ask for its info
-                self._exists(self._root.partition("/")[0])
-            return [info.base_name for info in infos]
+            found = obstore.list_with_delimiter(self._client, self._prefix or None)
+            paths = [*found["common_prefixes"], *(entry["path"] for entry in found["objects"])]
+            return [path.rpartition("/")[2] for path in paths]
 
-    def _exists(self, bucket: str) -> None:
-        if self._files.get_file_info(bucket).type == fs.FileType.NotFound:
-            raise StoreError(f"cannot use {self.location}: {CAUSES['NO_SUCH_BUCKET']}")
+    def _put(self, name: str, parts: tuple[bytes | memoryview, ...], mode: Any) -> str:
+        data = b"".join(parts)
+        client = self._client if len(data) <= SLOWEST * REQUEST_SECONDS else _client(self._bucket, _seconds(len(data)))
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return _tag(obstore.put(client, self._path(name), data, mode=mode, use_multipart=False))
+            except (AlreadyExistsError, PreconditionError):
+                raise
+            except (BaseError, FileNotFoundError) as error:
+                if time.monotonic() > end or not passing(error):
+                    raise Unwritable(f"cannot write {self.location}/{name}: {cause(error)}") from None
+                time.sleep(1.0)
 
     def _path(self, name: str) -> str:
-        return f"{self._root}/{name}" if name else self._root
+        return "/".join(part for part in (self._prefix, name) if part)
+
+    def _object(self, meta: Any) -> Object:
+        name = meta["path"].removeprefix(f"{self._prefix}/" if self._prefix else "")
+        return Object(name, meta["size"], meta["last_modified"], _tag(meta))
 
     @contextmanager
     def reading(self, name: str) -> Iterator[None]:
         """Raise StoreError, in one line, if an object cannot be read; FileNotFoundError if it does not exist."""
         try:
             yield
-        except FileNotFoundError:
-            if not name:
-                raise StoreError(f"cannot use {self.location}: {CAUSES['NO_SUCH_BUCKET']}") from None
-            raise
-        except OSError as error:
+        except (BaseError, FileNotFoundError) as error:
+            if "NoSuchBucket" in str(error):
+                raise StoreError(f"cannot use {self.location}: {CAUSES['NoSuchBucket']}") from None
+            if isinstance(error, FileNotFoundError):
+                raise
             place = f"{self.location}/{name}" if name else self.location
             kind = Away if passing(error) else StoreError
             raise kind(f"cannot read {place}: {cause(error)}") from None
 
 
+def _client(bucket: str, seconds: float) -> S3Store:
+    """A client whose requests may take so long until they are answered."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    config, provider = _profile()
+    if endpoint:
+        config["endpoint"] = endpoint
+    return S3Store(
+        bucket,
+        config=config,  # type: ignore[arg-type]
+        credential_provider=provider,
+        client_options={
+            "allow_http": bool(endpoint and endpoint.startswith("http://")),
+            "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
+            "read_timeout": timedelta(seconds=seconds),
+            "timeout": timedelta(days=1),  # of a whole object: as long as bytes come
+        },
+        retry_config={"max_retries": ATTEMPTS - 1, "retry_timeout": timedelta(seconds=ATTEMPTS * seconds)},
+    )
+
+
+def _seconds(size: int) -> float:
+    """Seconds that so many bytes may take, rounded up to a power of two."""
+    return float(2 ** math.ceil(math.log2(size / SLOWEST)))
+
+
+def _profile() -> tuple[dict[str, str], Callable[[], Any] | None]:
+    """Keys and region of the profile in AWS's files, or what finds keys for it; nothing if the environment has keys."""
+    if os.environ.get("AWS_ACCESS_KEY_ID"):
+        return {}, None
+    name = os.environ.get("AWS_PROFILE") or "default"
+    files = configparser.ConfigParser(interpolation=None)
+    home = Path("~/.aws").expanduser()
+    paths = (("AWS_CONFIG_FILE", home / "config"), ("AWS_SHARED_CREDENTIALS_FILE", home / "credentials"))
+    with suppress(configparser.Error, UnicodeDecodeError):
+        files.read([os.environ.get(variable) or path for variable, path in paths])
+    sections = [files[section] for section in (f"profile {name}", name) if files.has_section(section)]
+    found = {key: value for section in sections for key, value in section.items()}
+    region = {} if os.environ.get("AWS_REGION") or "region" not in found else {"region": found["region"]}
+    if "aws_access_key_id" in found:
+        keys = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+        return region | {key.removeprefix("aws_"): found[key] for key in keys if key in found}, None
+    if not os.environ.get("AWS_PROFILE"):
+        return region, None
+    try:
+        from boto3 import Session
+        from obstore.auth.boto3 import Boto3CredentialProvider
+
+        return region, Boto3CredentialProvider(Session(profile_name=name))
+    except ImportError:
+        raise StoreError(f"the profile {name} of AWS holds no keys; to sign in by it, install boto3") from None
+    except Exception as error:  # boto3's errors have no base of their own
+        raise StoreError(f"the profile {name} of AWS cannot be used: {' '.join(str(error).split())}") from None
+
+
+def _tag(meta: Any) -> str:
+    return str(meta["e_tag"])
+
+
 def passing(error: Exception) -> bool:
     """Whether an error is likely to be temporary."""
-    return any(word in str(error) for word in PASSING)
+    return PASSING.search(_head(error)) is not None and "http://169.254." not in _head(error)
 
 
 def cause(error: Exception) -> str:
     """The cause of an object store's error in a few words, with a remedy."""
-    text = str(error)
+    head = _head(error)
     for words, message in CAUSES.items():
-        if any(word in text for word in words.split("|")):
+        if any(word in head for word in words.split("|")):
             return message
-    match = re.search(r"AWS Error (.*)", " ".join(text.split()))
-    return match[1] if match else " ".join(text.split())
+    match = re.search(r"<Message>(.*?)</Message>", head) or re.search(r"status code: (\d.*?)(?::|$)", head)
+    return match[1] if match else head
+
+
+def _head(error: Exception) -> str:
+    """What an error of obstore says, in one line, without its source."""
+    return " ".join(str(error).partition("\n\nDebug source")[0].split())

@@ -1,9 +1,8 @@
-"""One driver per run across machines: the driver of a run records its claim in the object store.
+"""One driver per run across machines: the driver of a run holds its claim in the object store.
 
-Each driver puts its own claim, `claims/RUN/TOKEN.json`, and then lists the run's claims. A listing of S3 contains all
-objects put before it, so of two drivers the later one sees the other and gives way; if both see each other, both give
-way and try again after a random pause. One heart beats for all claims of a driver, in `claims/.beats/TOKEN.json`; the
-age of a claim is judged by the store's clock alone.
+A claim is one object, `claims/RUN.json`, which names the driver. It is put on the condition that there is none, or that
+it still is a dead driver's, so that of two drivers one wins. One heart beats for all claims of a driver, in
+`claims/.beats/TOKEN.json`; the age of a claim is judged by the store's clock alone.
 """
 
 from __future__ import annotations
@@ -13,28 +12,28 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from types import TracebackType
 
 from orchestrator.errors import Held, StoreError
-from orchestrator.store.bucket import Away, Bucket, Object
+from orchestrator.store.bucket import Bucket, Object
 from orchestrator.store.holder import STALE, Holder, is_local, refusal, this_process
 
 CLAIMS, BEATS = "claims", ".beats"
 BEAT = 10.0  # seconds between heartbeats
-ATTEMPTS = 6  # to claim a run that others are claiming at the same time
-READINGS = 3  # of a claim that is being rewritten
-PAUSE = 1.0  # seconds between attempts, times a random number and the attempt's number
-UNCLEAR = (FileNotFoundError, ValueError, TypeError, KeyError)  # a claim that has just gone, or is not one
+ATTEMPTS = 6  # to claim a run that others claim and release at the same time
+PAUSE = 0.2  # seconds between attempts, times a random number and the attempt's number
+AT_ONCE = 16  # claims that are put side by side
 
 
 class Claim:
     """Runs held from `claim` to `release`; a context manager. A daemon thread sends its heartbeats."""
 
-    def __init__(self, bucket: Bucket, runs: Sequence[str], mine: Holder, beat: float) -> None:
-        self._bucket, self._runs, self._mine, self._beat = bucket, runs, mine, beat
+    def __init__(self, bucket: Bucket, tags: Mapping[str, str], mine: Holder, beat: float) -> None:
+        self._bucket, self._tags, self._mine, self._beat = bucket, dict(tags), mine, beat
         self._lost: tuple[str, Holder] | None = None
         self._ended = threading.Event()
         self._heart = threading.Thread(target=self._keep, name="claim", daemon=True)
@@ -54,7 +53,7 @@ class Claim:
             return
         self._ended.set()
         self._heart.join()
-        _give_back(self._bucket, self._runs, self._mine)
+        _give_back(self._bucket, self._tags, self._mine)
 
     def __enter__(self) -> Claim:
         return self
@@ -69,160 +68,145 @@ class Claim:
 
     def _renew(self) -> None:
         """One heartbeat and one listing, for any number of runs; those of our claims that have gone are put again."""
-        self._bucket.put(_name(BEATS, self._mine.token), b"{}")
-        there = self._bucket.objects(CLAIMS)
-        names = {claimed.name for claimed in there}
-        for run, holder, held in _others(self._bucket, there, self._runs, self._mine):
-            if held:
-                self._lost = (run, holder)
-                return
-        for run in self._runs:
-            if _name(run, self._mine.token) not in names:
-                _put(self._bucket, run, self._mine, held=True)
+        self._bucket.put(_beat_name(self._mine.token), b"{}")
+        there = {claimed.name: claimed.tag for claimed in self._bucket.objects(CLAIMS)}
+        for run, tag in self._tags.items():
+            if there.get(_name(run)) == tag:
+                continue
+            if (created := self._bucket.create(_name(run), _text(self._mine))) is not None:
+                self._tags[run] = created
+                continue
+            with suppress(FileNotFoundError):  # released this instant
+                other, claimed = _read(self._bucket, run)
+                if other is not None and other.token != self._mine.token:
+                    self._lost = (run, other)
+                    return
+                self._tags[run] = claimed.tag
 
 
 def claim(bucket: Bucket, *runs: str, beat: float = BEAT) -> Claim:
     """Hold runs against drivers on all machines.
 
-    Raises Held, naming the holder, if a living driver has one of them; a dead driver's claim is removed. Raises
-    Unwritable or StoreError if the object store cannot be used.
+    Raises Held, naming the holder, if a living driver has one of them; a dead driver's claim is replaced. Raises
+    Unwritable or StoreError if the object store cannot be used, or does not let one of two drivers win.
     """
     mine = this_process(time.time())
-    got: list[str] = []
+    tags: dict[str, str] = {}
+
+    def hold(run: str) -> None:
+        tags[run] = _claim(bucket, run, mine)
+
     try:
-        for run in runs:
-            _claim(bucket, run, mine)
-            got.append(run)
+        hold(runs[0])
+        bucket.prove_conditions(_name(runs[0]), _text(mine))
+        with ThreadPoolExecutor(AT_ONCE, "claims") as pool:
+            list(pool.map(hold, runs[1:]))
     except BaseException:
-        _give_back(bucket, got, mine)
+        _give_back(bucket, tags, mine)
         raise
-    return Claim(bucket, runs, mine, beat)
+    return Claim(bucket, tags, mine, beat)
 
 
-def _claim(bucket: Bucket, run: str, mine: Holder) -> None:
-    other: Holder | None = None
+def _claim(bucket: Bucket, run: str, mine: Holder) -> str:
+    """The version of our claim to a run, once it is ours."""
     for attempt in range(1, ATTEMPTS + 1):
-        _put(bucket, run, mine, held=False)
-        there = bucket.objects(CLAIMS)
-        others = _others(bucket, there, [run], mine)
-        if not others:
-            _put(bucket, run, mine, held=True)
-            return
-        bucket.delete(_name(run, mine.token))
-        other = next((holder for _, holder, held in others if held), None)
-        if other is not None:
-            break
-        other = others[0][1]
+        if (tag := bucket.create(_name(run), _text(mine))) is not None:
+            return tag
+        with suppress(FileNotFoundError):  # it has just been released
+            other, claimed = _read(bucket, run)
+            if other is not None and other.token == mine.token:
+                return claimed.tag
+            silent = _silent(bucket, claimed, other)
+            if other is not None and _is_living(other, silent):
+                raise Held(refusal(run, other, silent))
+            dead = other is not None or silent > STALE
+            if dead and (tag := bucket.replace(_name(run), _text(mine), claimed.tag)) is not None:
+                if other is not None:
+                    bucket.delete(_beat_name(other.token))
+                return tag
         time.sleep(PAUSE * attempt * random.random())
-    assert other is not None
-    heard = max(claimed.written.timestamp() for claimed in there if _parts(claimed.name)[1] == other.token)
-    raise Held(refusal(run, other, _now(there, mine) - heard))
+    raise Held(f"{run} is being claimed by other drivers again and again; try again in a minute")
 
 
 def living(bucket: Bucket) -> dict[str, Holder]:
     """The drivers with a recent heartbeat, by run; this process excluded."""
-    there = bucket.objects(CLAIMS)
+    there = [claimed for claimed in bucket.objects(CLAIMS) if _run(claimed.name)]
     if not there:
         return {}
+    now, beats = _time(bucket)
     drivers = {}
-    now, beats = _time(bucket), _beats(there)
     for claimed in there:
-        run, token = _parts(claimed.name)
-        if run == BEATS:
-            continue
-        silent = now - max(claimed.written.timestamp(), beats.get(token, 0.0))
-        with suppress(*UNCLEAR):
-            holder, _ = _read(bucket, claimed)
-            if holder.alive(silent) and not (is_local(holder) and holder.pid == os.getpid()):
-                drivers[run] = holder
+        with suppress(FileNotFoundError):
+            holder, claimed = _read(bucket, _run(claimed.name))
+            if holder is None or (is_local(holder) and holder.pid == os.getpid()):
+                continue
+            if _is_living(holder, now - max(claimed.written.timestamp(), beats.get(holder.token, 0.0))):
+                drivers[_run(claimed.name)] = holder
     return drivers
 
 
-def _others(
-    bucket: Bucket, there: Iterable[Object], runs: Sequence[str], mine: Holder
-) -> list[tuple[str, Holder, bool]]:
-    """Living claims of other drivers to these runs, each with whether it holds the run yet. Remove dead ones."""
-    there = list(there)
-    wanted = set(runs)
-    now, beats = _now(there, mine), _beats(there)
-    others = []
-    for claimed in there:
-        run, token = _parts(claimed.name)
-        if run not in wanted or token == mine.token:
-            continue
-        silent = now - max(claimed.written.timestamp(), beats.get(token, 0.0))
-        if silent > STALE:
-            _remove(bucket, claimed.name, token)
-            continue
-        with suppress(*UNCLEAR):
-            holder, held = _read(bucket, claimed)
-            if holder.alive(silent):
-                others.append((run, holder, held))
-            else:
-                _remove(bucket, claimed.name, token)
-    return others
+def _is_living(holder: Holder, silent: float) -> bool:
+    """Whether a claim's driver lives: one that has not been heard of for long is cut off, if it runs at all."""
+    return silent <= STALE and holder.alive(silent)
 
 
-def _beats(there: Iterable[Object]) -> dict[str, float]:
-    """The time of each driver's last heartbeat by the store's clock, by its token."""
-    parts = ((*_parts(beat.name), beat) for beat in there)
-    return {token: beat.written.timestamp() for run, token, beat in parts if run == BEATS}
+def _silent(bucket: Bucket, claimed: Object, holder: Holder | None) -> float:
+    """Seconds since the last heartbeat of a claim's driver, or since its claim, by the store's clock."""
+    now, beats = _time(bucket)
+    return now - max(claimed.written.timestamp(), beats.get(holder.token, 0.0) if holder is not None else 0.0)
 
 
-def _now(there: Iterable[Object], mine: Holder) -> float:
-    """The time by the store's clock, from the object that we have just put; 0 if it is not among these."""
-    return max((claimed.written.timestamp() for claimed in there if _parts(claimed.name)[1] == mine.token), default=0.0)
-
-
-def _time(bucket: Bucket) -> float:
-    """The time by the store's clock; by ours if nothing can be written there."""
-    token = os.urandom(16).hex()
-    name = _name(BEATS, token)
+def _time(bucket: Bucket) -> tuple[float, dict[str, float]]:
+    """The time by the store's clock (by ours if nothing can be written there), and that of each driver's last beat."""
+    probe = os.urandom(16).hex()
     try:
-        bucket.put(name, b"{}")
-        written = [beat.written for beat in bucket.objects(f"{CLAIMS}/{BEATS}") if beat.name == name]
-        bucket.delete(name)
+        bucket.put(_beat_name(probe), b"{}")
     except StoreError:
-        written = []
-    return written[0].timestamp() if written else time.time()
+        probe = ""
+    beats = {_token(beat.name): beat.written.timestamp() for beat in bucket.objects(f"{CLAIMS}/{BEATS}")}
+    if probe:
+        with suppress(StoreError):
+            bucket.delete(_beat_name(probe))
+    return beats.pop(probe, time.time()), beats
 
 
-def _give_back(bucket: Bucket, runs: Iterable[str], mine: Holder) -> None:
+def _give_back(bucket: Bucket, tags: Mapping[str, str], mine: Holder) -> None:
+    """Remove those of our claims that are still ours.
+
+    While we beat nobody takes one over, so that none is replaced between the listing and the removal.
+    """
     with suppress(StoreError):
-        for run in runs:
-            bucket.delete(_name(run, mine.token))
-        bucket.delete(_name(BEATS, mine.token))
+        ours = {_name(run): tag for run, tag in tags.items()}
+        there = [claimed.name for claimed in bucket.objects(CLAIMS) if ours.get(claimed.name) == claimed.tag]
+        bucket.delete(*there, _beat_name(mine.token))
 
 
-def _remove(bucket: Bucket, name: str, token: str) -> None:
-    bucket.delete(name)
-    bucket.delete(_name(BEATS, token))
+def _read(bucket: Bucket, run: str) -> tuple[Holder | None, Object]:
+    """The driver that a claim names, None if it names none, and its object. Raises FileNotFoundError if it has gone."""
+    data, claimed = bucket.fetch(_name(run))
+    try:
+        return Holder(**json.loads(memoryview(data).tobytes())["holder"]), claimed
+    except (ValueError, TypeError, KeyError):
+        return None, claimed
 
 
-def _parts(name: str) -> tuple[str, str]:
-    """The run and the token in an object's name."""
-    _, _, rest = name.partition("/")
-    run, _, last = rest.partition("/")
-    return run, last.removesuffix(".json")
+def _text(mine: Holder) -> bytes:
+    return json.dumps({"holder": asdict(mine)}).encode()
 
 
-def _read(bucket: Bucket, claim: Object) -> tuple[Holder, bool]:
-    """The claim's driver, and whether it holds the run. Read again while it is rewritten: its length may change."""
-    for _ in range(READINGS - 1):
-        with suppress(Away, ValueError):
-            return _decode_claim(bucket, claim)
-        time.sleep(PAUSE / 5)
-    return _decode_claim(bucket, claim)
+def _name(run: str) -> str:
+    return f"{CLAIMS}/{run}.json"
 
 
-def _decode_claim(bucket: Bucket, claim: Object) -> tuple[Holder, bool]:
-    content = json.loads(memoryview(bucket.get(claim.name)).tobytes())
-    return Holder(**content["holder"]), bool(content["held"])
+def _beat_name(token: str) -> str:
+    return f"{CLAIMS}/{BEATS}/{token}.json"
 
 
-def _put(bucket: Bucket, run: str, mine: Holder, held: bool) -> None:
-    bucket.put(_name(run, mine.token), json.dumps({"holder": asdict(mine), "held": held}).encode())
+def _run(name: str) -> str:
+    """The run that an object claims; empty for another object."""
+    folder, _, last = name.rpartition("/")
+    return last.removesuffix(".json") if folder == CLAIMS else ""
 
 
-def _name(run: str, token: str) -> str:
-    return f"{CLAIMS}/{run}/{token}.json"
+def _token(name: str) -> str:
+    return name.rpartition("/")[2].removesuffix(".json")

@@ -140,7 +140,7 @@ def _place(data: memoryview, magic: bytes) -> int:
     tail = LENGTH + len(magic)
     if len(data) < tail or data[-len(magic) :] != magic:
         raise CorruptError("it is cut short, or not an Arrow file")
-    footer = len(data) - tail - int.from_bytes(data[-tail : -len(magic)], "little")
+    footer = _footer_start(data, magic)
     if footer < 0:
         raise CorruptError("it is cut short, or its last bytes are changed")
     # Only the footer: a table's values may contain the marker.
@@ -153,9 +153,19 @@ def _place(data: memoryview, magic: bytes) -> int:
     return at
 
 
+def _footer_start(data: bytes | memoryview, magic: bytes) -> int:
+    tail = LENGTH + len(magic)
+    return len(data) - tail - int.from_bytes(data[-tail : -len(magic)], "little")
+
+
 def record_of(buffer: pa.Buffer | pa.NativeFile, key: str) -> dict[str, Any]:
     """The record of a file, whose bytes are not checked here. Raises CorruptError if it belongs to another key."""
     return _record(pa.ipc.open_file(buffer), key)
+
+
+def is_record_of(data: bytes, key: str) -> bool:
+    """Whether the record in a checked file names this key, told by its text: no other job's has it under that name."""
+    return f'"key": "{key}"'.encode() in data[_footer_start(data, MAGIC) :]
 
 
 def unseal(buffer: pa.Buffer, key: str) -> pa.Table:

@@ -102,6 +102,15 @@ class Store(Protocol):
     def files(self, folder: str) -> dict[str, int]:
         """The bytes of each file below one of the store's folders, by its name in the store: results/ab/KEY.arrow."""
 
+    def read_file(self, name: str) -> bytes:
+        """The bytes of the file of this name in the store, unchecked. Raises Absent, or another StoreError."""
+
+    def create_file(self, name: str, data: bytes) -> bool:
+        """Write a file durably unless there is one of this name; whether it was written. Raises Unwritable."""
+
+    def replace_file(self, name: str, data: bytes) -> None:
+        """Write a file durably, replacing an existing one. Raises Unwritable."""
+
     def remove(self, name: str) -> None:
         """Remove the file of this name in the store, if it exists. Raises Unwritable."""
 

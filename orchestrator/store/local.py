@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ class LocalStore:
 
     def _wrong(self, keys: list[str]) -> list[tuple[str, StoreError]]:
         errors = []
-        for key in keys:
+        for key in [key for key in keys if not self._is_sound(key)]:
             try:
                 self.record(key)
             except StoreError as error:
@@ -115,11 +116,25 @@ class LocalStore:
                 errors.append((key, Unreadable(f"cannot read {self._path(key)}: {error.strerror}")))
         return errors
 
+    def _is_sound(self, key: str) -> bool:
+        """Whether a result is sound, found out without parsing it; if not, `record` says what it is."""
+        try:
+            handle = os.open(f"{self._root}/{entry.result_name(key)}", os.O_RDONLY)
+            try:
+                data = os.read(handle, os.fstat(handle).st_size + 1)
+            finally:
+                os.close(handle)
+            entry.check(memoryview(data))
+        except (OSError, StoreError, entry.CorruptError):
+            return False
+        return entry.is_record_of(data, key)
+
     def write_failure(self, key: str, text: str) -> None:
         path = self._failure(key)
         data = text.encode(errors="replace")
         with atomic_write.writing(path, len(data)):
             atomic_write.replace(self._tmp, path, data)
+        self._failed.add(key)
 
     def failure(self, key: str) -> str | None:
         path = self._failure(key)
@@ -132,9 +147,16 @@ class LocalStore:
             raise Unreadable(f"cannot read {path}: {error}") from None
 
     def clear_failure(self, key: str) -> None:
-        path = self._failure(key)
-        with atomic_write.writing(path):
-            path.unlink(missing_ok=True)
+        if key in self._failed:
+            path = self._failure(key)
+            with atomic_write.writing(path):
+                path.unlink(missing_ok=True)
+            self._failed.discard(key)
+
+    @cached_property
+    def _failed(self) -> set[str]:
+        """Keys with a traceback at the first access: hardly any job has one."""
+        return entry.keys_of(_names(self._root / FAILURES), entry.FAILURE_SUFFIX)
 
     def state(self, key: str) -> bytes:
         path = self._state(key)
@@ -201,6 +223,33 @@ class LocalStore:
                     found[path.relative_to(self._root).as_posix()] = path.lstat().st_size
         return found
 
+    def read_file(self, name: str) -> bytes:
+        path = self._root / name
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            raise Absent(f"no {name} in {self.location}") from None
+        except OSError as error:
+            raise Unreadable(f"cannot read {path}: {error.strerror}") from error
+
+    def create_file(self, name: str, data: bytes) -> bool:
+        path = self._root / name
+        with atomic_write.writing(path, len(data)):
+            self._make_folders(path.parent)
+            return atomic_write.link(self._tmp, path, data)
+
+    def replace_file(self, name: str, data: bytes) -> None:
+        path = self._root / name
+        with atomic_write.writing(path, len(data)):
+            self._make_folders(path.parent)
+            atomic_write.replace(self._tmp, path, data)
+
+    def _make_folders(self, folder: Path) -> None:
+        """Create a folder of the store and those above it durably, if they do not exist."""
+        if folder != self._root:
+            self._make_folders(folder.parent)
+            self._last(folder)
+
     def remove(self, name: str) -> None:
         path = self._root / name
         with atomic_write.writing(path):
@@ -232,10 +281,10 @@ class LocalStore:
 
         Another process may have created it, and its parent, and died before it synced them.
         """
+        if folder in self._lasting:
+            return
         if not folder.exists():
             folder.mkdir(exist_ok=True)  # one level only: if the store itself has gone, it is not created again
-        elif folder in self._lasting:
-            return
         above = folder.parent
         if above != self._root and above not in self._lasting:
             atomic_write.sync(above.parent)
@@ -281,8 +330,19 @@ class LocalStore:
         inode = 0
         with entry.reading_result(self, key, lambda why: self._set_aside(path, inode, why)):
             with _reading(path):
-                inode = os.lstat(path).st_ino
-                data = _bytes(path)
+                try:
+                    handle = os.open(path, os.O_RDONLY)
+                except OSError as error:
+                    inode = os.lstat(path).st_ino
+                    if isinstance(error, FileNotFoundError) and path.is_symlink():
+                        raise entry.CorruptError(f"it is a link to {os.readlink(path)}, which is not there") from None
+                    raise
+                try:
+                    status = os.fstat(handle)
+                    inode = status.st_ino
+                    data = _bytes(handle, status.st_size)
+                finally:
+                    os.close(handle)
             entry.check(memoryview(data))
             yield data
 
@@ -291,7 +351,7 @@ class LocalStore:
         quarantine = self._root / QUARANTINE
         to = quarantine / f"{path.stem}.{time.time_ns()}{SUFFIX}"
         with atomic_write.writing(path), file_lock(quarantine / "lock"):
-            if not os.path.lexists(path) or os.lstat(path).st_ino != inode:
+            if not os.path.lexists(path) or inode not in (os.lstat(path).st_ino, _target_inode(path)):
                 return
             self._to_quarantine(path, to, why)
 
@@ -303,22 +363,23 @@ class LocalStore:
             to.with_suffix(".txt").write_text(f"{path}\n{why}\n", encoding="utf-8")
 
 
-def _bytes(path: Path) -> pa.Buffer:
-    try:
-        opened = open(path, "rb", buffering=0)  # noqa: SIM115 (it is closed below)
-    except FileNotFoundError:
-        if path.is_symlink():
-            raise entry.CorruptError(f"it is a link to {os.readlink(path)}, which is not there") from None
-        raise
-    with opened as file:
-        data = pa.allocate_buffer(os.fstat(file.fileno()).st_size)
-        view = memoryview(data)
-        while view:
-            got = file.readinto(view)
-            if not got:
-                raise entry.CorruptError("it became shorter while it was read")
-            view = view[got:]
+def _bytes(handle: int, size: int) -> pa.Buffer:
+    """So many bytes of an open file."""
+    data = pa.allocate_buffer(size)
+    view = memoryview(data)
+    while view:
+        got = os.readv(handle, [view])
+        if not got:
+            raise entry.CorruptError("it became shorter while it was read")
+        view = view[got:]
     return data
+
+
+def _target_inode(path: Path) -> int | None:
+    """The inode of the file that a link leads to, or of the file itself; None if it leads nowhere."""
+    with suppress(OSError):
+        return os.stat(path).st_ino
+    return None
 
 
 def _names(folder: Path) -> list[str]:

@@ -46,8 +46,9 @@ class Mirror:
         """Hold runs against drivers on all machines, and update their folders. Raises as `claims.claim` does."""
         held = claims.claim(self._bucket, *runs)
         try:
-            for run in runs:
-                self._bring(self._bucket.objects(f"{RUNS}/{run}"))
+            with ThreadPoolExecutor(JOURNEYS, "list") as pool:
+                for objects in pool.map(self._bucket.objects, (f"{RUNS}/{run}" for run in runs)):
+                    self._bring(objects)
         except BaseException:
             held.release()
             raise
@@ -87,9 +88,8 @@ class Mirror:
             self._put(folder / FIRST)
         if last:
             names = {self._name(path) for path in states}
-            for table in self._bucket.objects(f"{RUNS}/{run}/{TABLES}"):
-                if table.name not in names:
-                    self._bucket.delete(table.name)
+            tables = self._bucket.objects(f"{RUNS}/{run}/{TABLES}")
+            self._bucket.delete(*(table.name for table in tables if table.name not in names))
 
     def _put(self, path: Path) -> None:
         with suppress(FileNotFoundError):

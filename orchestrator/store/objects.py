@@ -1,8 +1,7 @@
 """A store in an object store: the same layout as in a folder, each file an object.
 
-S3 has neither links nor locks, so a result is looked up before it is put: of two writers in the same instant the last
-one wins, and both have computed the same. A run writes its files into a folder of this machine, which a mirror
-synchronises with `runs/`.
+A result is put on the condition that there is none, so that of two writers the first one wins. A run writes its files
+into a folder of this machine, which a mirror synchronises with `runs/`.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from orchestrator.errors import Absent, Damaged, Held, StoreError, Unwritable
-from orchestrator.store import atomic_write, claims, entry, marker
+from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
+from orchestrator.store import atomic_write, entry, marker
 from orchestrator.store.bucket import PATIENCE, Away, Bucket, Object
 from orchestrator.store.digests import Digests
 from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES, SUFFIX, content
-from orchestrator.store.holder import STALE
 from orchestrator.store.interface import WriteEffect
 from orchestrator.store.lease import KEPT
 from orchestrator.store.mirror import JOURNEYS, Mirror
 
 FOLDERS = {RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, "claims", "runs", "tmp"}
-KEEPING = 2 * STALE  # seconds after which no other process, dead or alive, can still be keeping the same name
+ATTEMPTS = 8  # a damaged object or another writer may be in the way for a while
+FOOTER = 64 * 1024  # bytes in which the record of most results ends
 RUNS = "./engram-runs"  # the folder of run folders on this machine, unless ENGRAM_RUNS names another
 
 
@@ -74,14 +73,16 @@ class ObjectStore:
         name = entry.result_name(key)
         says = content(table)
         parts = entry.seal(table, {**record, "key": key, "content": says})
-        there = self._looked_for(key)
-        if there == says:
-            return WriteEffect.SAME
-        if there is not None:
-            self._bucket.put(entry.conflict_name(key, says), *parts)
-            return WriteEffect.CONFLICT
-        self._bucket.put(name, *parts)
-        return WriteEffect.NEW
+        for _ in range(ATTEMPTS):
+            if self._bucket.create(name, *parts) is not None:
+                return WriteEffect.NEW
+            there = self._looked_for(key)
+            if there == says:
+                return WriteEffect.SAME
+            if there is not None:
+                self._bucket.put(entry.conflict_name(key, says), *parts)
+                return WriteEffect.CONFLICT
+        raise Unwritable(f"cannot write {self.location}/{name}: what lies there comes and goes")
 
     def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
         from concurrent.futures import ThreadPoolExecutor
@@ -143,17 +144,13 @@ class ObjectStore:
             return None
 
     def keep_run_file(self, run: str, name: str, data: bytes) -> bytes:
-        end = time.monotonic() + KEEPING
-        while (there := self.read_run_file(run, name)) is None:
-            try:
-                with claims.claim(self._bucket, f"{run}.{name}"):  # S3 has no put that fails if the object exists
-                    if self.read_run_file(run, name) is None:
-                        self._bucket.put(_run_file(run, name), data)
-            except Held as error:
-                if time.monotonic() > end:
-                    raise StoreError(f"cannot keep {_run_file(run, name)}: {error}") from None
-                time.sleep(0.2)
-        return there
+        name = _run_file(run, name)
+        for _ in range(ATTEMPTS):
+            if self._bucket.create(name, data) is not None:
+                return data
+            with suppress(FileNotFoundError):  # it has just been set aside
+                return memoryview(self._bucket.get(name)).tobytes()
+        raise StoreError(f"what lies at {self.location}/{name} comes and goes")
 
     def set_aside_run_file(self, run: str, name: str, data: bytes, why: str) -> None:
         if self.read_run_file(run, name) == data:
@@ -164,6 +161,18 @@ class ObjectStore:
 
     def files(self, folder: str) -> dict[str, int]:
         return {stored.name: stored.size for stored in self._bucket.objects(folder)}
+
+    def read_file(self, name: str) -> bytes:
+        try:
+            return memoryview(self._bucket.get(name)).tobytes()
+        except FileNotFoundError:
+            raise Absent(f"no {name} in {self.location}") from None
+
+    def create_file(self, name: str, data: bytes) -> bool:
+        return self._bucket.create(name, data) is not None
+
+    def replace_file(self, name: str, data: bytes) -> None:
+        self._bucket.put(name, data)
 
     def remove(self, name: str) -> None:
         self._bucket.delete(name)
@@ -182,8 +191,10 @@ class ObjectStore:
 
     def _unchecked_record(self, key: str) -> Mapping[str, Any]:
         try:
-            with self._bucket.reading(entry.result_name(key)), self._bucket.open(entry.result_name(key)) as file:
-                return entry.record_of(file, key)
+            name = entry.result_name(key)
+            with suppress(pa.ArrowException, ValueError, KeyError):  # its footer is longer
+                return entry.record_of(pa.BufferReader(self._bucket.end(name, FOOTER)), key)
+            return entry.record_of(pa.BufferReader(self._bucket.get(name)), key)
         except FileNotFoundError:
             raise Absent(f"no result {key} in {self.location}") from None
         except (pa.ArrowException, ValueError, KeyError) as error:
@@ -240,11 +251,11 @@ def is_there(bucket: Bucket) -> bool:
 
 
 def _create(bucket: Bucket) -> None:
-    """Make a prefix a store. Two processes that do so at once write the same marker."""
+    """Make a prefix a store. Of two processes that do so at once one writes the marker."""
     foreign = sorted(set(bucket.names()) - FOLDERS - {marker.MARKER})
     if foreign:
         raise StoreError(f"{bucket.location} is not a store and not empty (it holds {foreign[0]}); name another prefix")
-    bucket.put(marker.MARKER, marker.text())
+    bucket.create(marker.MARKER, marker.text())
 
 
 def _run_file(run: str, name: str) -> str:

@@ -42,7 +42,7 @@ def test_help_names_every_command_and_loads_nothing_heavy(shell: Shell) -> None:
             "ui",
             "explain",
         ],
-        "Commands for the store and this machine": ["rerun", "verify", "sign", "gc", "doctor", "new"],
+        "Commands for the store and this machine": ["rerun", "verify", "sign", "gc", "store", "doctor", "new"],
     }
     listed = {
         heading.rstrip(":"): [line.split()[0] for line in lines]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.pool
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -127,24 +126,6 @@ def test_a_bucket_that_refuses_is_refused_and_one_that_cannot_be_read_says_so(s3
     store = open_store(f"s3://{BUCKET}/audits")
     with s3.forbidding(), pytest.raises(StoreError, match="access is denied"):
         strategy_cache.choice_settler(store, "toys-1")(NAME, lambda: {"way": "loop"})
-
-
-def test_a_claim_whose_holder_died_on_this_machine_keeps_nobody_from_keeping(s3: Server) -> None:
-    from orchestrator.store import claims
-    from orchestrator.store.bucket import Bucket
-
-    store = open_store(f"s3://{BUCKET}/audits")
-    dead = multiprocessing.get_context("fork").Process(target=os._exit, args=(0,))
-    bucket = Bucket(store.location)
-    held = claims.claim(bucket, f"toys-1.{strategy_cache.file_of(NAME)}")
-    (name,) = s3.names("audits/claims")
-    dead.start()
-    dead.join()
-    text = s3.get(name).decode().replace(f'"pid": {os.getpid()}', f'"pid": {dead.pid}')
-    held._ended.set()
-    held._heart.join()
-    s3.put(name, text.encode())
-    assert {"way": "loop"} == strategy_cache.choice_settler(store, "toys-1")(NAME, lambda: {"way": "loop"})
 
 
 def test_the_name_of_a_file_tells_what_it_is_about() -> None:

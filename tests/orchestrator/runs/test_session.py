@@ -106,8 +106,8 @@ def test_a_result_in_a_bucket_is_read_once_and_one_that_is_gone_or_in_no_table_i
         store.write(key, toys.compute(toys.Part(1)), {})
         session.take([done(key)])
     read: list[str] = []
-    opened = Bucket.open  # which `get` calls
-    monkeypatch.setattr(Bucket, "open", lambda self, name: (read.append(name), opened(self, name))[1])
+    fetch = Bucket.fetch  # which `get` calls
+    monkeypatch.setattr(Bucket, "fetch", lambda self, name: (read.append(name), fetch(self, name))[1])
     assert {} == session.verify()
     assert {} == session.verify()
     session.publish(last=True)

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-REAL_LSTAT, REAL_LISTDIR, REAL_OPEN = os.lstat, os.listdir, builtins.open
+REAL_LSTAT, REAL_LISTDIR, REAL_OPEN, REAL_WRITE = os.lstat, os.listdir, builtins.open, os.write
 BY_PATH = ("open", "mkdir", "link", "rename", "replace", "unlink", "stat", "lstat", "listdir")
-BY_HANDLE = ("write", "fsync", "close")
+BY_HANDLE = ("writev", "readv", "fstat", "fsync", "close")
 
 
 class Crash(BaseException):
@@ -116,8 +116,9 @@ class Disk:
             try:
                 self._count(name, path)
             except BaseException:
-                if name == "write" and not dead:
-                    act(handle, bytes(arguments[0])[: len(arguments[0]) // 2])
+                if name == "writev" and not dead:
+                    data = b"".join(arguments[0])
+                    REAL_WRITE(handle, data[: len(data) // 2])
                 raise
             if name == "fsync":
                 return self.keep(path) if self.remembers else None

@@ -26,12 +26,14 @@ def bucket(s3: Server) -> Bucket:
     return Bucket(f"s3://{BUCKET}/store")
 
 
-def elsewhere(bucket: Bucket, held: bool = True) -> str:
-    """A claim of a driver on another machine; the name of its object."""
+NAME = f"claims/{RUN}.json"
+
+
+def elsewhere(bucket: Bucket) -> str:
+    """Put a claim of a driver on another machine; its token."""
     holder = replace(this_process(time.time()), host="other.cluster", boot="another", pid=77)
-    name = f"claims/{RUN}/{holder.token}.json"
-    bucket.put(name, json.dumps({"holder": asdict(holder), "held": held}).encode())
-    return name
+    bucket.put(NAME, json.dumps({"holder": asdict(holder)}).encode())
+    return holder.token
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 120.0) -> bool:
@@ -51,25 +53,34 @@ def test_a_second_driver_is_refused_at_once_and_told_by_whom(bucket: Bucket) -> 
 
 
 def test_a_driver_on_another_machine_is_named_and_left_alone(bucket: Bucket) -> None:
-    name = elsewhere(bucket)
+    elsewhere(bucket)
+    before = bucket.objects("claims")
     with pytest.raises(Held, match=r"process 77 on other\.cluster, since .*, heard of \d+ s ago"):
         claims.claim(bucket, RUN)
-    assert [name] == [each.name for each in bucket.objects("claims")]
+    assert before == bucket.objects("claims")
 
 
 def test_a_driver_that_was_not_heard_of_for_long_is_taken_over(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = elsewhere(bucket)
+    token = elsewhere(bucket)
     monkeypatch.setattr(claims, "STALE", 1.0)
     time.sleep(2.1)
     with claims.claim(bucket, RUN):
-        assert name not in [each.name for each in bucket.objects("claims")]
+        assert token not in bucket.get(NAME).to_pybytes().decode()
+
+
+def test_of_two_that_find_a_dead_driver_one_takes_its_run_over(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere(bucket)
+    dead = bucket.objects("claims")[0].tag
+    monkeypatch.setattr(claims, "STALE", -1.0)
+    with claims.claim(bucket, RUN):
+        assert bucket.replace(NAME, b"{}", dead) is None
 
 
 def test_a_claim_is_as_fresh_as_its_drivers_last_heartbeat(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = elsewhere(bucket)
+    token = elsewhere(bucket)
     monkeypatch.setattr(claims, "STALE", 1.0)
     time.sleep(2.1)
-    bucket.put(f"claims/.beats/{name.rpartition('/')[2]}", b"{}")
+    bucket.put(f"claims/.beats/{token}.json", b"{}")
     with pytest.raises(Held, match=r"process 77 on other\.cluster"):
         claims.claim(bucket, RUN)
 
@@ -80,12 +91,13 @@ def test_one_heart_beats_for_all_runs_of_a_driver(bucket: Bucket) -> None:
         assert 1 == [thread.name for thread in threading.enumerate()].count("claim")
         assert eventually(lambda: 6 == len(bucket.objects("claims")))
         [beat] = bucket.objects("claims/.beats")
-        bucket.delete("claims/" + "/".join(("toys-3", beat.name.rpartition("/")[2])))
+        assert beat.name.endswith(".json")
+        bucket.delete("claims/toys-3.json")
         assert eventually(lambda: 6 == len(bucket.objects("claims")))
         assert not claim.lost
         with pytest.raises(Held, match="toys-3 already has a driver"):
             claims.claim(bucket, "toys-9", "toys-3")
-        assert [] == bucket.objects("claims/toys-9")
+        assert not bucket.holds("claims/toys-9.json")
     assert [] == bucket.objects("claims")
 
 
@@ -106,7 +118,7 @@ def test_only_this_very_process_is_no_other_driver(bucket: Bucket) -> None:
         "toys-namesake": replace(mine, host="other.cluster", token="2" * 32),  # with our number on another machine
     }
     for run, holder in there.items():
-        bucket.put(f"claims/{run}/{holder.token}.json", json.dumps({"holder": asdict(holder), "held": True}).encode())
+        bucket.put(f"claims/{run}.json", json.dumps({"holder": asdict(holder)}).encode())
     assert {"toys-parent", "toys-namesake"} == set(claims.living(bucket))
 
 
@@ -134,14 +146,12 @@ def test_of_drivers_that_start_at_once_one_gets_the_run(bucket: Bucket) -> None:
 
 def test_a_claim_is_kept_up_and_its_loss_is_noticed(bucket: Bucket) -> None:
     with claims.claim(bucket, RUN, beat=0.1) as claim:
-        [mine] = bucket.objects(f"claims/{RUN}")
-        bucket.delete(mine.name)
-        assert eventually(lambda: bucket.holds(mine.name))
-        elsewhere(bucket, held=False)  # one that will give way
-        time.sleep(0.5)
+        bucket.delete(NAME)
+        assert eventually(lambda: bucket.holds(NAME))
         assert not claim.lost
         elsewhere(bucket)
         assert eventually(lambda: claim.lost)
+    assert bucket.holds(NAME)  # the other's
 
 
 def test_a_server_that_is_away_takes_no_claim_away(bucket: Bucket, s3: Server) -> None:
@@ -149,15 +159,28 @@ def test_a_server_that_is_away_takes_no_claim_away(bucket: Bucket, s3: Server) -
         s3.stop()
         time.sleep(0.5)
         s3.start()
-        assert eventually(lambda: 1 == len(bucket.objects(f"claims/{RUN}")))
+        assert eventually(lambda: bucket.holds(NAME))
         assert not claim.lost
 
 
-def test_what_is_no_claim_is_passed_over(bucket: Bucket) -> None:
+def test_an_object_that_is_no_claim_counts_until_it_is_old(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "PAUSE", 0.0)
     for text in (b"", b"[]", b"{}", b"\xff"):
-        bucket.put(f"claims/{RUN}/odd-{len(text)}.json", text)
+        bucket.put(NAME, text)
+        with pytest.raises(Held, match="again and again"):
+            claims.claim(bucket, RUN)
+        assert {} == claims.living(bucket)
+    monkeypatch.setattr(claims, "STALE", -1.0)
     claims.claim(bucket, RUN).release()
-    assert {} == claims.living(bucket)
+
+
+def test_a_claim_is_one_request_besides_one_proof_of_the_server(bucket: Bucket, s3: Server) -> None:
+    with s3.counting() as counts:
+        claim = claims.claim(bucket, *(f"toys-{number}" for number in range(8)))
+    assert {"PUT": 8 + 2} == counts
+    with s3.counting() as counts:
+        claim.release()
+    assert {"LIST": 1, "POST": 1} == counts
 
 
 def test_drivers_elsewhere_are_known_by_run(bucket: Bucket, tmp_path: Path) -> None:

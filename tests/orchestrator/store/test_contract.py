@@ -213,6 +213,13 @@ def test_verify_names_exactly_what_is_wrong_in_order(store: Store, place: Place)
     assert 2 == sum(name.endswith(".arrow") for name in place.names("quarantine"))
 
 
+def test_verify_finds_the_result_of_a_job_in_the_place_of_its_input(store: Store, place: Place) -> None:
+    put(store, "a")
+    store.write(key("b"), table("b"), {"config": {"of": key("a")}, "inputs": [key("a")]})
+    place.put(place.result("a"), place.get(place.result("b")))
+    assert [key("a")] == [name for name, _ in store.verify([key("a"), key("b")])]
+
+
 def test_a_failure_is_kept_beside_its_key_until_cleared(store: Store, place: Place) -> None:
     assert store.failure(key("a")) is None
     store.write_failure(key("a"), "first")

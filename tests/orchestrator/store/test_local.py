@@ -59,8 +59,8 @@ def inside(store: LocalStore, folder: str, suffix: str = ".arrow") -> list[Path]
 
 
 def refused_to_open(path: Path, number: int) -> Callable[..., Any]:
-    """`open`, which the system refuses for one file."""
-    real = open
+    """`os.open`, which the system refuses for one file."""
+    real = os.open
 
     def refuse(file: Any, *arguments: Any, **more: Any) -> Any:
         if str(file) == str(path):
@@ -238,7 +238,7 @@ def test_what_cannot_be_read_is_not_called_damaged_and_stays(
 ) -> None:
     path = put(store, "a")
     denied = refused_to_open(path, errno.EACCES)
-    monkeypatch.setattr("builtins.open", denied)
+    monkeypatch.setattr(os, "open", denied)
     for read in (store.read, store.record):
         with pytest.raises(Unreadable, match=f"cannot read {path}: Permission denied"):
             read(key("a"))
@@ -247,7 +247,7 @@ def test_what_cannot_be_read_is_not_called_damaged_and_stays(
     ]
     with pytest.raises(Unwritable, match=rf"cannot write {path}: Permission denied \(EACCES\)"):
         store.write(key("a"), table("a"), {})
-    monkeypatch.setattr("builtins.open", refused_to_open(path, errno.EMFILE))
+    monkeypatch.setattr(os, "open", refused_to_open(path, errno.EMFILE))
     with pytest.raises(OSError, match="Too many open files"):
         store.write(key("a"), table("a"), {})
     monkeypatch.undo()

@@ -132,8 +132,8 @@ def test_the_driver_on_another_machine_is_known_while_it_lives(machine: Callable
     run(here)
     here.push(RUN, last=True)
     holder = replace(this_process(time.time()), host="other.cluster", boot="another", pid=77)
-    claim = f"store/claims/{RUN}/{holder.token}.json"
-    s3.put(claim, json.dumps({"holder": asdict(holder), "held": True}).encode())
+    claim = f"store/claims/{RUN}.json"
+    s3.put(claim, json.dumps({"holder": asdict(holder)}).encode())
     there.pull()
     folder = there.home / "runs" / RUN
     found = lease.holder(folder)

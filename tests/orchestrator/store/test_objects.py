@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from orchestrator.errors import Damaged, StoreError, Unwritable
-from orchestrator.store import claims, objects, open_store
+from orchestrator.store import WriteEffect, claims, open_store
 from orchestrator.store.bucket import Bucket, cause
 from orchestrator.store.objects import ObjectStore
 from tests.orchestrator.store.test_contract import key, put, table
-from tests.support.s3 import BUCKET, Server
+from tests.support.s3 import BUCKET, Server, deaf
 
 PLACE = f"s3://{BUCKET}/store"
 
@@ -97,7 +100,7 @@ def test_a_server_that_is_silent_is_given_up(s3: Server, monkeypatch: pytest.Mon
 
 
 def test_a_region_that_is_another_one_is_said(s3: Server) -> None:
-    told = OSError("When reading: AWS Error UNKNOWN (HTTP status 301) during HeadObject operation: No response body.")
+    told = OSError("Error performing GET: Server returned non-2xx status code: 301 Moved Permanently: \n\nDebug source")
     assert "it lies in another region; set AWS_REGION" == cause(told)
 
 
@@ -106,6 +109,58 @@ def test_a_large_result_is_put_and_read_as_any_other(s3: Server) -> None:
     data = bytes(range(256)) * 50_000
     bucket.put("large", data[:100], data[100:])
     assert data == memoryview(bucket.get("large")).tobytes()
+
+
+def test_of_writers_of_one_key_at_once_one_wins(s3: Server) -> None:
+    store = open_store(PLACE)
+    with ThreadPoolExecutor(8) as pool:
+        effects = list(pool.map(lambda number: store.write(key("a"), table(number), {}), range(8)))
+    assert Counter({WriteEffect.NEW: 1, WriteEffect.CONFLICT: 7}) == Counter(effects)
+    assert table(effects.index(WriteEffect.NEW)) == store.read(key("a"))
+
+
+def test_a_result_is_written_by_one_request_and_read_by_one(s3: Server) -> None:
+    store = open_store(PLACE)
+    with s3.counting() as counts:
+        put(store, "a")
+    assert {"PUT": 1} == counts
+    for act in (store.read, store.record, lambda name: store.record(name, check=False)):
+        with s3.counting() as counts:
+            act(key("a"))
+        assert {"GET": 1} == counts
+
+
+@pytest.mark.parametrize("header", ["If-None-Match", "If-Match"])
+def test_a_server_that_ignores_conditions_is_refused(s3: Server, header: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with deaf(s3, header) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        store = ObjectStore(PLACE)
+        assert "it ignores If-None-Match or If-Match" in refusal(lambda: claims.claim(store._bucket, "toys-1"))
+    assert [] == s3.names("store/claims")
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"credentials": "[default]\naws_access_key_id=tester\naws_secret_access_key=secret\n"}, ""),
+        ({"config": "[profile mine]\nregion=us-east-1\naws_access_key_id=tester\naws_secret_access_key=secret\n"}, ""),
+        ({}, "the profile mine of AWS cannot be used: The config profile (mine) could not be found"),
+    ],
+)
+def test_keys_come_from_the_files_of_aws(
+    s3: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: dict[str, str], said: str
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    for name, variable in (("credentials", "AWS_SHARED_CREDENTIALS_FILE"), ("config", "AWS_CONFIG_FILE")):
+        (tmp_path / name).write_text(files.get(name, ""))
+        monkeypatch.setenv(variable, str(tmp_path / name))
+    if "credentials" not in files:
+        monkeypatch.setenv("AWS_PROFILE", "mine")
+    if said:
+        assert said in refusal(lambda: open_store(PLACE))
+    else:
+        put(open_store(PLACE), "a")
 
 
 class Meddled(Bucket):
@@ -124,13 +179,13 @@ class Meddled(Bucket):
         self._act(f"get {name}")
         return super().get(name)
 
-    def put(self, name: str, *parts: bytes | memoryview) -> None:
+    def put(self, name: str, *parts: bytes | memoryview) -> str:
         self._act(f"put {name}")
-        super().put(name, *parts)
+        return super().put(name, *parts)
 
-    def delete(self, name: str) -> None:
-        self._act(f"delete {name}")
-        super().delete(name)
+    def delete(self, *names: str) -> None:
+        self._act(f"delete {names[0]}")
+        super().delete(*names)
 
 
 @pytest.fixture
@@ -181,33 +236,6 @@ def test_what_is_kept_stays_and_its_claim_is_given_back(s3: Server) -> None:
     assert [b"first", b"first"] == [store.keep_run_file("one", "way.json", data) for data in (b"first", b"second")]
     assert b"first" == open_store(PLACE).read_run_file("one", "way.json")
     assert 1 == len(kept_by(s3))
-
-
-class Overtaken(Bucket):
-    """A bucket in which another writer keeps something between the first look for it and the second."""
-
-    looks = 0
-
-    def get(self, name: str) -> pa.Buffer:
-        self.looks += name.endswith("way.json")
-        if self.looks == 2:
-            self.put(name, b"theirs")
-        return super().get(name)
-
-
-def test_who_kept_it_while_another_claimed_it_is_not_overwritten(s3: Server) -> None:
-    store = ObjectStore(PLACE)
-    store._bucket = Overtaken(PLACE)
-    assert b"theirs" == store.keep_run_file("one", "way.json", b"ours")
-    assert b"theirs" == open_store(PLACE).read_run_file("one", "way.json")
-
-
-def test_a_claim_that_is_never_given_back_is_named(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "KEEPING", 0.0)
-    with claims.claim(Bucket(PLACE), "one.way.json"):
-        assert "cannot keep runs/one/ways/way.json: " in refusal(
-            lambda: open_store(PLACE).keep_run_file("one", "way.json", b"")
-        )
 
 
 def test_what_is_kept_no_more_lies_in_quarantine_with_the_reason(s3: Server) -> None:

@@ -1,0 +1,118 @@
+"""What a store in a folder costs: system calls of a job, and the seconds of commands on many results.
+
+    python -m bench.stores [--results 100000] [--jobs 2000] [--out bench/results/stores.md]
+
+System calls are counted by strace on runs of trivial jobs in one process: those of a run of so many jobs, less those of
+one of half as many. The commands are timed as whole processes, with `--json`, on a finished run of so many results,
+which is made without waiting for the disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.orchestration import ROOT, TOYS, setting
+from orchestrator.runs.lifecycle import start
+from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
+from orchestrator.store import open_store
+
+CALL = re.compile(r"\d+ +(\w+)\(")
+# What is shown of the system calls, and those that count for each.
+KINDS = {
+    "opened, closed": ("openat", "close"),
+    "looked at": ("newfstatat", "stat", "lstat", "fstat", "statx", "lseek"),
+    "read, written": ("read", "pread64", "readv", "write", "writev"),
+    "linked, removed, made": ("link", "unlink", "mkdir", "rename"),
+    "listed": ("getdents64",),
+    "synced": ("fsync", "fdatasync"),
+    "not of files": ("futex", "getpid", "getrandom", "uname", "mprotect", "madvise", "brk", "ioctl"),
+}
+COMMANDS = ("status", "results RUN summary", "verify", "gc", "resume RUN")
+
+
+def count_calls(jobs: int, folder: Path) -> Counter[str]:
+    """The system calls of a run of so many trivial jobs, by name."""
+    trace = folder / f"{jobs}.trace"
+    command = [shutil.which("strace") or "strace", "-f", "-o", str(trace), sys.executable, "-m", "orchestrator", "run"]
+    command += ["toys", f"parts={jobs}", "--store", str(folder / str(jobs)), "--address", "none"]
+    subprocess.run(command, check=True, capture_output=True)
+    with trace.open(errors="replace") as lines:
+        return Counter(match[1] for line in lines if (match := CALL.match(line)))
+
+
+def calls_per_job(jobs: int, folder: Path) -> dict[str, float]:
+    few, many = count_calls(jobs // 2, folder), count_calls(jobs, folder)
+    per_job = {name: (many[name] - few[name]) / (jobs - jobs // 2) for name in many}
+    kinds = {kind: sum(per_job.pop(name, 0.0) for name in names) for kind, names in KINDS.items()}
+    return {**kinds, "others": sum(per_job.values())}
+
+
+def fill_store(results: int, folder: Path) -> str:
+    """A store with a finished run of so many jobs, whose name is returned; nothing of it is synced."""
+    import toys
+
+    real, os.fsync = os.fsync, lambda _: None
+    try:
+        cell = Cell("toys", toys.Config(parts=results))
+        return start([cell], open_store(folder), Execution(address="none", mlflow="off", report=False)).run
+    finally:
+        os.fsync = real
+
+
+def time_commands(run: str, folder: Path) -> dict[str, float]:
+    seconds = {}
+    for command in COMMANDS:
+        words = [run if word == "RUN" else word for word in command.split()]
+        began = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "orchestrator", *words, "--store", str(folder), "--json"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        seconds[f"engram {command}"] = time.perf_counter() - began
+    return seconds
+
+
+def markdown(about: Mapping[str, str], calls: Mapping[str, float], results: int, seconds: Mapping[str, float]) -> str:
+    lines = [f"- {name}: {value}" for name, value in about.items()]
+    lines += ["", "| system calls | per no-op job |", "|---|---|"]
+    lines += [f"| {kind} | {value:.1f} |" for kind, value in calls.items()]
+    lines += [f"| all | {sum(calls.values()):.1f} |", "", f"| command on {results:,} results | s |", "|---|---|"]
+    lines += [f"| `{command}` | {value:.1f} |" for command, value in seconds.items()]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=2000)
+    parser.add_argument("--results", type=int, default=100_000)
+    parser.add_argument("--tiny", action="store_true", help="few jobs: whether it runs, not how much it takes")
+    parser.add_argument("--out", type=Path, help="write the result here, as Markdown")
+    options = parser.parse_args()
+    jobs, results = (20, 20) if options.tiny else (options.jobs, options.results)
+    about = setting(jobs, 1, 1)
+    os.environ |= {"MLFLOW_TRACKING_URI": "off", "ENGRAM_REPORT": "no", "OMP_NUM_THREADS": "1"}
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(TOYS), os.environ.get("PYTHONPATH", "")])
+    with tempfile.TemporaryDirectory(prefix="engram-bench-") as name:
+        calls = calls_per_job(jobs, Path(name))
+        run = fill_store(results, Path(name) / "full")
+        text = markdown(about, calls, results, time_commands(run, Path(name) / "full"))
+    print(text, end="")
+    if options.out:
+        options.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""The commands that copy a store to another place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.options import Json
+from orchestrator.cli.store import command_store
+from orchestrator.cli.terminal import emit, say, show
+from orchestrator.quantities import format_count, format_size
+
+if TYPE_CHECKING:
+    from orchestrator.store import Store
+    from orchestrator.store.transfer import Transfer
+
+Origin = Annotated[str, typer.Argument(metavar="FROM", help="A store: a folder, or s3://bucket/prefix.")]
+Target = Annotated[str, typer.Argument(metavar="TO", help="Another store; it is made if there is none.")]
+
+store_app = typer.Typer(
+    help="Copy a store to another place: a folder to a bucket, say.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@store_app.command("copy")
+def copy(origin: Origin, target: Target, json: Json = False) -> int:
+    """Copy to TO what it lacks of the results, checkpoints, tracebacks and runs of FROM.
+
+    Each result and checkpoint is checked against its digest before it is copied, and each file is read back. Nothing
+    is removed; a result is never replaced, a run's folder is where FROM has the longer log. The same command goes on
+    where a copy was cut off. Exit 1 if damaged files were left; engram verify --store FROM sets them aside.
+    """
+    from orchestrator.store.transfer import copy_store
+
+    with command_store(origin) as one, command_store(target, create=True) as other:
+        return _report([(one, other, copy_store(one, other))], json)
+
+
+@store_app.command("sync")
+def sync(origin: Origin, target: Target, json: Json = False) -> int:
+    """Copy in both directions, so that both stores have the results and runs of both.
+
+    As engram store copy FROM TO, and then TO FROM.
+    """
+    from orchestrator.store.transfer import copy_store
+
+    with command_store(origin) as one, command_store(target, create=True) as other:
+        there = one, other, copy_store(one, other)
+        return _report([there, (other, one, copy_store(other, one))], json)
+
+
+def _report(copies: list[tuple[Store, Store, Transfer]], json: bool) -> int:
+    if json:
+        named = ({"from": origin.location, "to": target.location, **vars(done)} for origin, target, done in copies)
+        emit({"copies": list(named)})
+    for origin, target, done in copies:
+        if not json:
+            size = format_size(done.bytes)
+            files = f"{format_count(done.copied, 'file')}, {size}, copied to {target.location}"
+            show(f"{files}; {done.present:,} were there")
+        for name in done.damaged:
+            say(f"engram: {origin.location}/{name} is damaged and was not copied")
+    return 1 if any(done.damaged for _, _, done in copies) else 0

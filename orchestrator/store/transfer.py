@@ -1,0 +1,120 @@
+"""Copies of a store: what another store lacks, file by file, each checked before and after.
+
+Files have the same names in every store, so that two listings tell what is missing: a copy that was cut off goes on
+where it stopped. Results, checkpoints and tracebacks are never replaced; a run's folder is, where the copy's log is the
+shorter one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from orchestrator.errors import Absent, Held, StoreError
+from orchestrator.store import Store, entry, lease, mirror
+from orchestrator.store.entry import FAILURES, RESULTS, STATES, CorruptError, CorruptState
+from orchestrator.store.mirror import FIXED, JOURNEYS, LOG, OURS, RUNS
+
+KEYED = (RESULTS, STATES, FAILURES)
+
+
+@dataclass
+class Transfer:
+    """What a copy did: files and bytes that were copied, files that were there, and damaged ones that were left."""
+
+    copied: int = 0
+    bytes: int = 0
+    present: int = 0
+    damaged: list[str] = field(default_factory=list)
+
+
+def copy_store(origin: Store, target: Store) -> Transfer:
+    """Copy what the target lacks. A damaged file of the origin is left and named.
+
+    Raises Held where a run to be copied anew is driven in the target; StoreError or Unwritable where either store
+    fails: the files that were copied until then stay.
+    """
+    if origin.location == target.location:
+        raise StoreError(f"{origin.location} is both the store to copy and the one to copy to; name two")
+    done = Transfer()
+    with ThreadPoolExecutor(JOURNEYS, "copy") as pool:
+        for folder in KEYED:
+            there, here = origin.files(folder), target.files(folder)
+            missing = [name for name in there if name not in here and _is_keyed(name)]
+            done.present += len(there) - len(missing)
+            _count(done, pool.map(lambda name: _copy(origin, target, name), missing))
+        for files in _run_files(origin, target, done):
+            _count(done, pool.map(lambda name: _copy(origin, target, name, replace=True), files))
+    return done
+
+
+def _count(done: Transfer, copied: Iterable[tuple[str, int | None]]) -> None:
+    for name, size in copied:
+        if size is None:
+            done.damaged.append(name)
+        else:
+            done.copied += 1
+            done.bytes += size
+
+
+def _run_files(origin: Store, target: Store, done: Transfer) -> Iterator[list[str]]:
+    """The files of each run to copy, its `run.json` last: with it a run is there."""
+    there, here = _by_run(origin.files(RUNS)), _by_run(target.files(RUNS))
+    for run, files in there.items():
+        known = here.get(run, {})
+        log = f"{RUNS}/{run}/{LOG}"
+        ahead = files.get(log, 0) > known.get(log, 0)
+        names = [name for name in files if name not in known or (ahead and name.rpartition("/")[2] not in FIXED)]
+        done.present += len(files) - len(names)
+        if known and names and (driver := lease.holder(target.folder(RUNS, run))) is not None:
+            raise Held(f"{run} is driven in {target.location} by {driver.name}; copy again when it has ended")
+        first, rest = f"{RUNS}/{run}/{mirror.FIRST}", [name for name in names if name.count("/") > 1]
+        yield [name for name in rest if name != first]
+        yield [name for name in rest if name == first]
+
+
+def _by_run(files: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """The files of each run, but for unfinished ones and those that concern one machine."""
+    runs: dict[str, dict[str, int]] = {}
+    for name, size in files.items():
+        _, run, *rest = name.split("/")
+        if rest and not any(part.startswith(".") for part in (run, *rest)) and rest[-1] not in OURS:
+            runs.setdefault(run, {})[name] = size
+    return runs
+
+
+def _copy(origin: Store, target: Store, name: str, replace: bool = False) -> tuple[str, int | None]:
+    """Copy a file and read it back; its name and bytes, None if it is damaged. Nothing if it has just gone."""
+    try:
+        data = origin.read_file(name)
+        _check(name, data)
+    except Absent:
+        return name, 0
+    except (CorruptError, CorruptState, pa.ArrowException):
+        return name, None
+    if replace:
+        target.replace_file(name, data)
+    elif not target.create_file(name, data):
+        return name, 0  # another writer has stored it meanwhile
+    if target.read_file(name) != data:
+        raise StoreError(f"{target.location}/{name} reads as other bytes than were written; check the disk or network")
+    return name, len(data)
+
+
+def _check(name: str, data: bytes) -> None:
+    """Raise CorruptError, CorruptState or ArrowException for a result or state that is not what its digest says."""
+    folder, _, last = name.partition("/")
+    key = last.rpartition("/")[2].partition(".")[0]
+    if folder == RESULTS:
+        entry.check(memoryview(data))
+        entry.record_of(pa.py_buffer(data), key)
+    elif folder == STATES:
+        entry.unseal_state(key, memoryview(data))
+
+
+def _is_keyed(name: str) -> bool:
+    """Whether a file below a folder of keys is one of a key."""
+    return entry.KEY.fullmatch(name.rpartition("/")[2].partition(".")[0]) is not None
