@@ -13,7 +13,7 @@ from tasks.audits.unique_feature.evaluation import Evaluation
 from tasks.audits.unique_feature.measures.divergences import published_score_rows, score
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Glyph, random_patches
+from tasks.datasets.features import Glyph, burn_random
 from tests.tasks.audits.unique_feature.made_up import INK, LABEL, reads_the_letter
 from tests.tasks.summary_rows import by_name, with_t, with_wilson
 
@@ -46,9 +46,11 @@ def kl(first: Array, second: Array) -> Array:
 
 def test_a_model_that_reads_the_letter_has_the_scores_worked_out_by_hand() -> None:
     table = score(asked(), [reads_the_letter(STRENGTH), reads_the_letter(0.0)])
-    clean = load(Dataset("photos")).test_images[:, 1:6, 1:6, 0].reshape(-1, 25)[:, INK].mean(axis=1) / 255
-    patches = random_patches(len(clean), 1, Glyph(), 23, "probe")
-    random = patches.reshape(-1, 25)[:, INK].mean(axis=1) / 255
+    images = load(Dataset("photos")).test_images
+    clean, random = (
+        each[:, 1:6, 1:6, 0].reshape(-1, 25)[:, INK].mean(axis=1) / 255
+        for each in (images, burn_random(images, Glyph(), 23, "probe"))
+    )
 
     probe = chosen(table, "canary", "probe")
     assert list(range(len(clean))) == probe["image"].tolist()
