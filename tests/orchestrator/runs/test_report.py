@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import errno
 import os
 import shutil
@@ -55,11 +54,13 @@ def rows(store: Store, report: Report, name: str = "parts") -> list[int]:
     return sorted(found[column].to_pylist())
 
 
-def refusing(refuses: Callable[[Path, str], bool], number: int, act: Callable[..., Any]) -> Callable[..., Any]:
-    """`open` or the like, which the system refuses for some paths; the second argument is the mode or flags."""
+def refusing(
+    refuses: Callable[[Path, Any], bool], number: int, act: Callable[..., Any] = os.open
+) -> Callable[..., Any]:
+    """`os.open` or the like, which the system refuses for some paths; the second argument is the flags."""
 
     def refuse(path: Any, *arguments: Any, **more: Any) -> Any:
-        if isinstance(path, str | os.PathLike) and refuses(Path(path), str(arguments[0] if arguments else "")):
+        if isinstance(path, str | os.PathLike) and refuses(Path(path), arguments[0] if arguments else 0):
             raise OSError(number, os.strerror(number), str(path))
         return act(path, *arguments, **more)
 
@@ -89,7 +90,7 @@ def test_a_run_with_a_result_that_cannot_be_read_pauses_and_names_it(
     report = run(store, folder=str(tmp_path))
     path = place(store, report.roots["parts"][0])
     with monkeypatch.context() as patch:
-        patch.setattr(builtins, "open", refusing(lambda each, _: each == path, errno.EACCES, open))
+        patch.setattr(os, "open", refusing(lambda each, _: each == path, errno.EACCES))
         events: list[Mapping[str, Any]] = []
         again = run(store, events, folder=str(tmp_path))
     assert PAUSED == ended(again)
@@ -128,7 +129,7 @@ def test_a_cell_of_a_sweep_is_finished_where_another_ones_result_cannot_be_read(
     cells = [Cell("toys", toys.Config(parts=2, first=first)) for first in (0, 10)]
     path = place(store, start(cells, store, HERE).cells[1].roots["parts"][0])
     with monkeypatch.context() as patch:
-        patch.setattr(builtins, "open", refusing(lambda each, _: each == path, errno.EACCES, open))
+        patch.setattr(os, "open", refusing(lambda each, _: each == path, errno.EACCES))
         swept = start(cells, store, HERE)
     assert ("paused", ["finished", "paused"]) == (swept.state, [cell.state for cell in swept.cells])
 
@@ -175,10 +176,10 @@ def test_a_commit_refused_for_whatever_reason_pauses_and_nothing_is_computed_ove
 # Logs and tables
 
 
-def full(store: Store) -> Callable[[Path, str], bool]:
-    """Whether a path is written to below `runs`, of which the disk is full."""
+def full(store: Store) -> Callable[[Path, int], bool]:
+    """Whether a log of a run is written to, of whose disk nothing is left."""
     runs = Path(store.location) / "runs"
-    return lambda path, mode: path.is_relative_to(runs) and any(letter in mode for letter in "awx+")
+    return lambda path, flags: path.is_relative_to(runs) and path.name == "events.jsonl" and bool(flags & os.O_RDWR)
 
 
 def test_a_run_whose_log_cannot_be_written_any_more_pauses_and_the_same_command_writes_it(
@@ -188,7 +189,7 @@ def test_a_run_whose_log_cannot_be_written_any_more_pauses_and_the_same_command_
 
         def fill(event: Mapping[str, Any]) -> None:
             if event["event"] == "planned":
-                patch.setattr(builtins, "open", refusing(full(store), errno.ENOSPC, open))
+                patch.setattr(os, "open", refusing(full(store), errno.ENOSPC))
 
         report = start([Cell("toys", toys.Config(folder=str(tmp_path)))], store, HERE, fill)
     log = Path(store.location) / "runs" / report.run / "events.jsonl"
@@ -229,7 +230,7 @@ def test_what_the_log_could_not_take_for_a_while_is_written_in_its_order(
             if event["event"] == "done":
                 done.append(event["key"])
                 if len(done) == 2:
-                    patch.setattr(builtins, "open", refusing(full(store), errno.ENOSPC, open))
+                    patch.setattr(os, "open", refusing(full(store), errno.ENOSPC))
                 if len(done) == 5:
                     patch.undo()
 
