@@ -11,7 +11,7 @@ from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.answer import RULES, verdict
 from tasks.audits.unique_feature.config import ExternalModels
 from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, UPPER
-from tasks.audits.unique_feature.panel_answer import LIMITS, PanelEvidence, Push, Rank, TableCheck
+from tasks.audits.unique_feature.panel_answer import LIMITS, NAMED_FEATURE, PanelEvidence, Push, Rank, TableCheck
 from tasks.audits.unique_feature.population import LEVEL, SMALLEST, Population
 from tasks.contract.certificate import Certificate
 from tasks.contract.schemas import SUMMARY
@@ -121,13 +121,25 @@ def test_the_first_rule_that_holds_decides(config: UniqueFeature, changes: dict[
 def test_the_rank_decides_of_a_model_that_is_asked_alone(low: float, high: float, p_value: float, answer: str) -> None:
     said = panel_verdict(pushed(0.4, low, high, p_value))
     assert answer == said.answer
-    asked = "asked about the letter A and 200 others of its family, the model answers to it as number"
+    words = "asked about the letter A and 200 others of its family, the model answers to it as number"
     assert said.sentence.startswith(
-        f"{answer.capitalize()}: {asked} {201 * p_value:.0f} of 201 (rank p = {p_value:.2g})"
+        f"{answer.capitalize()}: {words} {201 * p_value:.0f} of 201 (rank p = {p_value:.2g})"
     )
     assert f"by 0.4 nats more than the mean of the others (95 % of these by {low:.3g} to 0.375)" in said.sentence
-    assert ((RANK, "{}"), LIMITS) == (said.rows[0], said.limits)
+    assert ((RANK, "{}"), f"{LIMITS} {asked(Glyph()).describe_draw()}") == (said.rows[0], said.limits)
     assert [RANK, PUSH, OTHERS] == [metric for metric, _ in said.rows]
+
+
+def test_it_says_who_chose_the_draw_and_what_the_auditor_named() -> None:
+    glyph = asked(Glyph(kind="random"))
+    bound = replace(glyph.given, secret="s" * 16, nonce="n" * 16, commitment="ab" * 32)
+    drawn, named = (replace(config, given=bound) for config in (glyph, asked(Glyph())))
+    summary = pushed(0.4, 0.2, 0.6, 0.01)
+    limits = [verdict(config, summary).limits for config in (drawn, named)]
+    assert all(f"commitment {'ab' * 32} and the nonce {'n' * 16} of the other party" in each for each in limits)
+    assert [True, False] == ["The draw of the feature and its family is bound" in each for each in limits]
+    assert [False, True] == [NAMED_FEATURE in each for each in limits]
+    assert drawn.feature == replace(drawn, seed=drawn.seed).feature != Glyph(kind="random")
 
 
 def test_a_family_too_wide_to_show_a_push_clears_nothing() -> None:
