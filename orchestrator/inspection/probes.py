@@ -77,13 +77,18 @@ def commit_draw(asked: Spec) -> str:
 
 
 def bind_draw(asked: Spec, nonce: str, nonce_by: str | None) -> tuple[Spec, list[str]]:
-    """The specification with a nonce, and the settings by which a run has it, too. SpecError where nothing is drawn."""
+    """The specification with a nonce, and the settings by which a run has it, too.
+
+    Raises SpecError where nothing is drawn, and for an empty nonce, which would bind nothing.
+    """
     handout = _handout(asked)
     if handout.draw is None:
         raise SpecError(f"{asked.audit} draws nothing by a secret, so it takes no nonce")
+    if not nonce:
+        raise SpecError("--nonce is empty; it must be what the other party named once it had the commitment")
     beside = handout.secret.removesuffix("secret")
     named = {f"{beside}commitment": commit_draw(asked), f"{beside}nonce": nonce}
-    named |= {f"{beside}nonce_by": nonce_by} if nonce_by else {}
+    named |= {f"{beside}nonce_by": nonce_by} if nonce_by is not None else {}
     return asked.override_with(Spec(asked.audit, set=named)), [f"{name}={value}" for name, value in named.items()]
 
 
