@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import re
 import socket
@@ -51,6 +52,7 @@ class Server:
         """Answer again, with what the bucket held."""
         from moto.server import ThreadedMotoServer
 
+        _put_one_at_a_time()
         self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=self._port, verbose=False)
         self._server.start()
 
@@ -166,3 +168,17 @@ def deaf(server: Server, header: str) -> Iterator[str]:
         proxy.shutdown()
         proxy.server_close()
         thread.join()
+
+
+@functools.cache
+def _put_one_at_a_time() -> None:
+    """Let moto judge a put's condition and write in one step, as S3 does: between the two another thread may have put."""
+    from moto.s3.responses import S3Response
+
+    put, lock = S3Response._key_response_put, threading.Lock()
+
+    def put_alone(*args: Any, **options: Any) -> Any:
+        with lock:
+            return put(*args, **options)
+
+    S3Response._key_response_put = put_alone
