@@ -88,8 +88,8 @@ def _rules(entry: RegisteredAudit) -> list[dict[str, str]]:
     if rules is None:
         return []
     return [
-        {"answer": name.lower(), "rule": text.removeprefix(": ").lstrip()}
-        for name, text in rules.format_cases(config())
+        {"answer": case.answer.lower(), "rule": f"{case.scope[1:]}: {case.rule}" if case.scope else case.rule}
+        for case in rules.format_cases(config())
     ]
 
 
@@ -109,8 +109,8 @@ def _overview(entry: RegisteredAudit, fields: list[DescribedField], presets: lis
     if entry.audit.wording.rules is not None:
         heading = "Answers: the first whose condition holds is given; numbers are those of the defaults"
         lines += ["", *_wrap_text(heading, "")]
-        for name, text in entry.audit.wording.rules.format_cases(entry.audit.config()):
-            lines += _wrap_text(f"{name}{text}", "  ", "      ")
+        for case in entry.audit.wording.rules.format_cases(entry.audit.config()):
+            lines += _wrap_text(f"{case.answer}{case.scope}: {case.rule}", "  ", "      ")
     example = next((field.below[0] for field in fields if field.below), None)
     more = f", or of one below another: {example}" if example else ""
     return [*lines, "", *_wrap_text(f"engram show {entry.name} NAME tells all of a preset or field{more}", "")]

@@ -167,13 +167,11 @@ def probes(
     Where the owner shall not have to trust you with the draw: give away what --commit shows, let the owner name a nonce
     of 16 characters or more that nobody could foresee, and write the folder with --nonce.
     """
-    from orchestrator.inspection.probes import bind_draw, commit_draw, hand_out
+    from orchestrator.inspection.probes import commit_draw, hand_out
     from orchestrator.quantities import format_count
 
-    asked, named = command_line_spec(what, fields, preset, store=store), list[str]()
-    if nonce is not None:
-        asked, named = bind_draw(asked, nonce, nonce_by)
-    elif nonce_by is not None:
+    asked = command_line_spec(what, fields, preset, store=store)
+    if nonce is None and nonce_by is not None:
         raise SpecError("--nonce-by is given without --nonce; it must be who named the nonce")
     if commit:
         commitment = commit_draw(asked)
@@ -184,7 +182,7 @@ def probes(
         return
     if out is None:
         raise SpecError("--out is missing; it must be the folder to write, or --commit given, which writes none")
-    written = hand_out(asked, path_of("--out", out)) | ({"settings": named} if named else {})
+    written = hand_out(asked, path_of("--out", out), nonce, nonce_by)
     if json:
         emit(written)
         return
@@ -197,8 +195,8 @@ def probes(
         show(f"what each {noun} is (for yourself alone): {written['key']}")
     if "commitment" in written:
         show(f"its SHA-256, which README.txt tells the owner: {written['commitment']}")
-    if named:
-        show(f"run the audit with: {' '.join(map(shlex.quote, named))}")
+    if "settings" in written:
+        show(f"run the audit with: {' '.join(map(shlex.quote, written['settings']))}")
     if "split" in written:
         show(f"which may be given, and which not (for yourself alone): {written['split']}")
     if "warning" in written:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.audits import find
 from orchestrator.spec.config_parts import differing_paths, plain
+from orchestrator.spec.fields import replace_fields
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from orchestrator.store import DEFAULT_STORE, is_there, open_store
@@ -27,18 +28,22 @@ from tasks.external.blinding import write_private
 from tasks.external.bound_draw import Draw
 
 
-def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
+def hand_out(asked: Spec, folder: Path, nonce: str | None = None, nonce_by: str | None = None) -> dict[str, Any]:
     """Write what the audit needs outputs for, images, records or questions, to this folder; return their number by set.
 
     Where the auditor alone is to know which of them are which, that is written beside the folder: `key` is the file,
     `commitment` its SHA-256, which the owner is told, `split` the file that says where they come from, if there is one,
-    and `warning`, if any, what should be known before the folder is given away.
+    and `warning`, if any, what should be known before the folder is given away. A nonce binds the draw, and `settings`
+    are those by which a run has it, too.
 
-    Raises SpecError for an audit without probes, and if the specification has more than one config; EngramError if
-    data is missing or the folder cannot be written. A store is only read for known digests of data sets.
+    Raises SpecError for an audit without probes, if the specification has more than one config, and for a nonce that
+    binds nothing; EngramError if data is missing or the folder cannot be written. A store is only read for known
+    digests of data sets.
     """
     handout = _handout(asked)
     config = _pin_config(asked, handout)
+    settings = {} if nonce is None else _name_nonce(asked, handout, config, nonce, nonce_by)
+    config = replace_fields(config, settings)
     try:
         draw = None if handout.draw is None else handout.draw(config)
         if draw is not None:
@@ -55,6 +60,8 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
     except OSError as error:
         raise EngramError(f"cannot write {folder}: {os.strerror(error.errno) if error.errno else error}") from None
     done = {"folder": str(folder), what: written.num_rows, "sets": dict(Counter(written["set"].to_pylist()))}
+    if settings:
+        done["settings"] = [f"{name}={value}" for name, value in settings.items()]
     if held is not None:
         done |= dict(zip(("key", "split"), map(str, beside), strict=False))
         # Who can guess the order can be promised nothing.
@@ -68,28 +75,29 @@ def commit_draw(asked: Spec) -> str:
     Raises SpecError for an audit that draws nothing between two parties, and without a secret; what `hand_out` raises.
     """
     handout = _handout(asked)
+    return _commit_to(_draw(asked, handout, _pin_config(asked, handout)), handout)
+
+
+def _draw(asked: Spec, handout: Handout, config: Any) -> Draw:
     if handout.draw is None:
         raise SpecError(f"{asked.audit} draws nothing by a secret, so there is nothing to commit to")
-    draw = handout.draw(_pin_config(asked, handout))
+    return handout.draw(config)
+
+
+def _commit_to(draw: Draw, handout: Handout) -> str:
     if not draw.secret:
         raise SpecError(f"{handout.secret} is empty; it must be given, as {handout.secret}=$(openssl rand -hex 16)")
     return draw.commitment
 
 
-def bind_draw(asked: Spec, nonce: str, nonce_by: str | None) -> tuple[Spec, list[str]]:
-    """The specification with a nonce, and the settings by which a run has it, too.
-
-    Raises SpecError where nothing is drawn, and for an empty nonce, which would bind nothing.
-    """
-    handout = _handout(asked)
-    if handout.draw is None:
-        raise SpecError(f"{asked.audit} draws nothing by a secret, so it takes no nonce")
+def _name_nonce(asked: Spec, handout: Handout, config: Any, nonce: str, nonce_by: str | None) -> dict[str, str]:
+    """The settings of a draw that is bound by this nonce, by their paths in the config."""
     if not nonce:
         raise SpecError("--nonce is empty; it must be what the other party named once it had the commitment")
+    commitment = _commit_to(_draw(asked, handout, config), handout)
     beside = handout.secret.removesuffix("secret")
-    named = {f"{beside}commitment": commit_draw(asked), f"{beside}nonce": nonce}
-    named |= {f"{beside}nonce_by": nonce_by} if nonce_by is not None else {}
-    return asked.override_with(Spec(asked.audit, set=named)), [f"{name}={value}" for name, value in named.items()]
+    named = {f"{beside}commitment": commitment, f"{beside}nonce": nonce}
+    return named | ({f"{beside}nonce_by": nonce_by} if nonce_by is not None else {})
 
 
 def _handout(asked: Spec) -> Handout:

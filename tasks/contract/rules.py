@@ -51,6 +51,15 @@ def undecided(answer: Answer = "undecided") -> Rule[Any]:
 
 
 @dataclass(frozen=True)
+class FormattedRule:
+    """A rule's answer, its scope in parentheses (empty where it applies to all), and its condition and error rate."""
+
+    answer: str
+    scope: str
+    rule: str
+
+
+@dataclass(frozen=True)
 class Rules(Generic[Evidence]):
     """The cases of a decision in order, the last of which always holds.
 
@@ -92,12 +101,14 @@ class Rules(Generic[Evidence]):
 
     def format_list(self, config: Any) -> list[str]:
         """All rules as a numbered list in Markdown, with their scope and error rates, at the numbers of the config."""
-        return [f"{at}. **{name}**{text}" for at, (name, text) in enumerate(self.format_cases(config), 1)]
+        return [
+            f"{at}. **{case.answer}**{case.scope}: {case.rule}" for at, case in enumerate(self.format_cases(config), 1)
+        ]
 
-    def format_cases(self, config: Any) -> Iterator[tuple[str, str]]:
-        """The answer of each rule, with its scope, condition and error rate as the text that follows it."""
+    def format_cases(self, config: Any) -> Iterator[FormattedRule]:
+        """Each rule at the numbers of the config."""
         numbers = self.numbers(config)
         for rule in self.cases:
-            only = f" (only for {rule.scope})" if rule.scope else ""
+            scope = f" (only for {rule.scope})" if rule.scope else ""
             error = f" {rule.error.format_map(numbers)}" if rule.error else ""
-            yield rule.answer.capitalize(), f"{only}: {rule.when.format_map(numbers)}.{error}"
+            yield FormattedRule(rule.answer.capitalize(), scope, f"{rule.when.format_map(numbers)}.{error}")

@@ -172,7 +172,7 @@ def deaf(server: Server, header: str) -> Iterator[str]:
 
 @functools.cache
 def _put_one_at_a_time() -> None:
-    """Let moto judge a put's condition and write in one step, as S3 does: between the two another thread may have put."""
+    """Let moto judge the condition of a put and write in one step, as S3 does; other threads put in between."""
     from moto.s3.responses import S3Response
 
     put, lock = S3Response._key_response_put, threading.Lock()

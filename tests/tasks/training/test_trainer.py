@@ -452,7 +452,7 @@ for attempt in range(2 if float(sys.argv[1]) else 1):
 
 def out_of_memory(models: float, members: int) -> list[str]:
     command = [sys.executable, "-c", OUT_OF_MEMORY, str(models), str(members)]
-    # Each tensor is mapped by itself and unmapped when it is freed: what a training before left free is not room for more.
+    # Each tensor is mapped by itself and unmapped when it is freed: no training before leaves room for more.
     mapped = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=mapped)
     assert 0 == done.returncode, done.stderr
