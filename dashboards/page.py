@@ -240,8 +240,8 @@ def _progress_notices(run: Run) -> Iterator[str]:
 def _tolerated_keys(run: Run) -> set[str]:
     """The keys of failed jobs that the last start tolerated."""
     journals = [cell.journal for cell in run.cells] or [run.journal]
-    events = [event for journal in journals for event in journal.last_start()]
-    return {key for event in events if event["event"] == "tolerated" for key in event["keys"]}
+    events = [event for journal in journals for event in journal.last_start(("tolerated",))]
+    return {key for event in events for key in event["keys"]}
 
 
 def _notices(made: Provenance) -> Iterator[str]:

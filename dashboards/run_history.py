@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dashboards.run import Run
 from orchestrator.run_folder.journal import ENDS, MergedLog
-from orchestrator.run_folder.progress import Event, RunProgress, seconds_of
+from orchestrator.run_folder.progress import Event, RunProgress, seconds_of, stored_results
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,9 @@ def _start(events: list[Event], planned: int) -> Start:
     names = [event["event"] for event in events]
     last = seconds_of(events[-1]["time"])
     progress = RunProgress(clock=lambda: last)
-    progress.take({**events[0], "planned": planned, "stored": names.count("stored")})
+    found = [stored_results(event) for event in events if event["event"] == "stored"]
+    stored = sum(len(keys) for results in found for keys in results.values())
+    progress.take({**events[0], "planned": planned, "stored": stored})
     for event in events[1:]:
         if event["event"] != "stored":
             progress.take(event)

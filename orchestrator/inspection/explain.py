@@ -12,6 +12,7 @@ from orchestrator.errors import Absent, Damaged, EngramError, SpecError, StoreEr
 from orchestrator.inspection import status
 from orchestrator.planning.plan import Plan
 from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.progress import stored_results
 from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store
 from orchestrator.store.failure_log import FailureLog
@@ -30,7 +31,9 @@ def run(journal: Journal, store: Store) -> dict[str, Any]:
     for part in journal.parts():
         tasks |= part.tasks()
         for event in part.last_start():
-            if event["event"] in events and "key" in event:
+            if event["event"] == "stored":
+                events["stored"].update(*stored_results(event).values())
+            elif event["event"] in events and "key" in event:
                 events[event["event"]].add(event["key"])
     sets = {
         "planned": set(tasks),

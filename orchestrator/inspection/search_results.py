@@ -215,5 +215,5 @@ def _trial_of(search: Journal, run: Journal) -> TrialOf | None:
         return None
     rows = read_search(search).trials if run.run in about["cells"] else ()
     trials = tuple((row["trial"], row["part"]) for row in rows if row["run"] == run.run)
-    begun = any(event.get("search") == search.run for event in run.last_start()[:1])
+    begun = any(event.get("search") == search.run for event in run.last_start(("started",)))
     return TrialOf(search.run, trials) if trials or begun else None

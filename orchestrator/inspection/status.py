@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from orchestrator.inspection import pages, search_results
 from orchestrator.inspection.search_results import SearchResults
 from orchestrator.run_folder import notes, other_runs
 from orchestrator.run_folder.journal import ENDS, Journal, MergedLog
-from orchestrator.run_folder.progress import Event
+from orchestrator.run_folder.progress import Event, stored_results
 from orchestrator.spec.fields import nearest
 from orchestrator.store import Store, lease, stored_keys
 
+TOLD = ("started", "ready", "failed", "tolerated", *ENDS)  # events that a status is read from, beside those of jobs
 WORST = ("unreadable", "running", "paused", "interrupted", "failed", "finished")
 
 
@@ -112,14 +114,14 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
         return _sweep(journal, about, store, stored)
     holder = lease.holder(journal.folder)
     tasks = journal.tasks()
-    last = journal.last_start()
+    last = journal.last_start(TOLD)
     # Results computed without tolerated failed jobs have other keys than planned.
     known = {*tasks, *(key for event in last if event["event"] == "tolerated" for key in event["instead"])}
     failed = {event["key"]: event for event in last if event["event"] == "failed" and "key" in event}
     failed = {key: event for key, event in failed.items() if key not in stored}
     jobs = {
         "planned": len(tasks),
-        "done": len({event["key"] for event in last if event["event"] == "done"}),
+        "done": len(journal.last_computed()),
         "failed": len(failed),
     }
     end = next(
@@ -164,9 +166,8 @@ def _left_out(about: Mapping[str, Any]) -> tuple[str, ...]:
 def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
     """The keys behind each of a run's tables: as planned, or without the failed jobs that its last start tolerated."""
     current = journal.roots()
-    for event in journal.last_start():
-        if event["event"] == "tolerated":
-            current = {name: tuple(keys) for name, keys in event["roots"].items()}
+    for event in journal.last_start(("tolerated",)):
+        current = {name: tuple(keys) for name, keys in event["roots"].items()}
     return current
 
 
@@ -220,9 +221,10 @@ def _follow_search(journal: Journal, store: Store, seconds: float) -> Iterator[E
 def _planned_event(name: str, runs: Sequence[Journal], begun: str, seconds: Mapping[str, float]) -> Event:
     """The `planned` event of the last start of these runs together; `seconds` are those of a job by group."""
     tasks = {key: task for run in runs for key, task in run.tasks().items()}
-    last = [event for run in runs for event in run.last_start()]
+    last = [event for run in runs for event in run.last_start(("started", "stored"))]
     trains = {task: count for event in last for task, count in event.get("trains", {}).items()}
-    stored = {event["key"] for event in last if event["event"] == "stored"}
+    found = (stored_results(event).values() for event in last if event["event"] == "stored")
+    stored = set(chain.from_iterable(chain.from_iterable(found)))
     costs = other_runs.mean_seconds_by_task(seconds)
     missing = Counter(task for key, task in tasks.items() if key not in stored)
     return {
@@ -244,7 +246,7 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set
     cells = [status(run, store, stored) for run in runs]
     keys = {key for run in runs for key in run.tasks()}
     failures = dict.fromkeys(failure for cell in cells for failure in cell.failures)
-    done = {event["key"] for run in runs for event in run.last_start() if event["event"] == "done"}
+    done = set().union(*(run.last_computed() for run in runs))
     return Status(
         run=journal.run,
         audit=about["audit"],

@@ -132,13 +132,28 @@ class Plan:
                 reached.add(key)
         return reached
 
+    @cached_property
+    def tasks(self) -> Mapping[str, str]:
+        """The name of every job's task, by key."""
+        return {key: marks(job.function).name for key, job in self.jobs.items()}
+
+    @cached_property
+    def trains(self) -> Mapping[str, int]:
+        """How many networks a job of each task trains, for the tasks that train any."""
+        functions = {job.function for job in self.jobs.values()}
+        return {mark.name: mark.trains for mark in map(marks, functions) if mark.trains}
+
     def task(self, key: str) -> str:
         """The name of the key's task."""
-        return marks(self.jobs[key].function).name
+        return self.tasks[key]
 
     def count(self, keys: Iterable[str] | None = None) -> Counter[str]:
         """Jobs per task."""
-        return Counter(map(self.task, self.jobs if keys is None else keys))
+        return Counter(self.tasks.values() if keys is None else map(self.tasks.__getitem__, keys))
+
+    def trainings(self, keys: Iterable[str] | None = None) -> int:
+        """How many networks these jobs train; all jobs by default."""
+        return sum(self.trains.get(task, 0) * jobs for task, jobs in self.count(keys).items())
 
     def drop_keys(self, lost: Container[str]) -> Plan:
         """The plan of the jobs that can still be computed when these keys cannot.

@@ -14,10 +14,10 @@ import contextlib
 import json
 import math
 import os
+import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from orchestrator.errors import EngramError, StoreError, Unwritable
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.quantities import jsonable
 from orchestrator.run_folder import run_files
-from orchestrator.run_folder.progress import Event, seconds_of
+from orchestrator.run_folder.progress import Event, seconds_of, stored_results
 from orchestrator.spec import audits
 from orchestrator.spec.config_parts import plain
 from orchestrator.spec.fields import coerce
@@ -36,8 +36,9 @@ from orchestrator.store.provenance import commit, now, versions
 
 Disclose = Callable[[Path, dict[str, Any]], dict[str, Any]]
 STARTED = b'"event": "started"'  # in a line of the log; inside a text its quotes would be escaped
+KIND = re.compile(rb'\{"time": "[^"]*", "event": "(\w+)"')  # the beginning of a line
+DONE = re.compile(rb'^\{"time": "[^"\n]*", "event": "done", "key": "([0-9a-f]+)", .*\}$', re.MULTILINE)
 ENDS = ("finished", "failed", "interrupted", "paused")
-LINES = 10_000  # of a log that are written at one time: a start may log a million results that are stored already
 SETTLED = 2.0  # seconds after which no cell's log can still get an event that the others have
 
 
@@ -50,6 +51,7 @@ class Journal:
     def __init__(self, folder: Path, disclose: Disclose | None = None) -> None:
         self.folder = folder
         self._disclose = disclose
+        self._planned: Any = None
 
     @property
     def run(self) -> str:
@@ -130,12 +132,15 @@ class Journal:
         """Every planned key with the name of its task."""
         return dict(self._plan()["jobs"])
 
+    def after(self) -> dict[str, str]:
+        """The link before each link of a chain, as planned."""
+        return dict(self._plan().get("after", {}))
+
     def following(self) -> dict[str, set[str]]:
         """The planned links after each link of a chain."""
-        plan = self._plan()
-        planned = dict(plan["jobs"])
+        planned = self.tasks()
         following: dict[str, set[str]] = {}
-        for key, before in plan.get("after", {}).items():
+        for key, before in self.after().items():
             if key in planned:
                 following.setdefault(before, set()).add(key)
         return following
@@ -143,17 +148,15 @@ class Journal:
     def append(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Append events to the log; those without a time get the present one."""
         stamp = now()
-        lines = (json.dumps({"time": stamp, **event}, default=str) + "\n" for event in events)
+        lines = "".join(json.dumps({"time": stamp, **event}, default=str) + "\n" for event in events)
         try:
             log = os.open(self.folder / "events.jsonl", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
             try:
                 end = os.fstat(log).st_size
                 # A line that was cut off by a kill is ended first.
-                text = "\n" if end and os.pread(log, 1, end - 1) != b"\n" else ""
+                torn = bool(end) and os.pread(log, 1, end - 1) != b"\n"
                 try:
-                    while text := text + "".join(islice(lines, LINES)):
-                        atomic_write.write_all(log, text.encode())
-                        text = ""
+                    atomic_write.write_all(log, ("\n" * torn + lines).encode())
                 except BaseException:
                     os.truncate(log, end)  # none of them rather than some: they may be appended again
                     raise
@@ -166,15 +169,27 @@ class Journal:
         """The events so far, oldest first. Lines cut off by a kill, and lines that are not events, are skipped."""
         yield from self.events_from(0)[0]
 
-    def last_start(self) -> list[dict[str, Any]]:
-        """The events since the last start, or all if no start is logged. Earlier ones are not parsed."""
+    def last_start(self, kinds: Container[str] | None = None) -> list[dict[str, Any]]:
+        """The events since the last start, or all if no start is logged. Earlier ones are not parsed.
+
+        With `kinds`, only events of these kinds, `started` among them: the others are not parsed either.
+        """
+        return _events(self._since_last_start(), kinds)
+
+    def last_computed(self) -> set[str]:
+        """The keys that the last start computed, told by their lines alone, since there may be a million."""
+        return {key.decode() for key in DONE.findall(self._since_last_start())}
+
+    def _since_last_start(self) -> bytes:
+        """The lines of the log from the last start on, or all."""
         end = len(data := self._log(0) or b"")
         while (start := data.rfind(STARTED, 0, end)) >= 0:
-            events = _events(data[data.rfind(b"\n", 0, start) + 1 :])
+            begin = data.rfind(b"\n", 0, start) + 1
+            events = _events(data[begin : data.find(b"\n", start)])
             if events and events[0]["event"] == "started":
-                return events
+                return data[begin:]
             end = start  # that line is torn or damaged
-        return _events(data)
+        return data
 
     def events_from(self, position: int) -> tuple[list[dict[str, Any]], int]:
         """The events from this byte of the log on, and the byte to continue from, before an unfinished line."""
@@ -192,7 +207,10 @@ class Journal:
         return data[: data.rfind(b"\n") + 1]
 
     def _plan(self) -> Any:
-        return self._read("plan.json", run_files.check_plan)
+        """The content of `plan.json`, which is written once, and so is read once."""
+        if self._planned is None:
+            self._planned = self._read("plan.json", run_files.check_plan)
+        return self._planned
 
     def _read(self, name: str, checked: Callable[[Any], None]) -> Any:
         path = self.folder / name
@@ -208,12 +226,14 @@ class Journal:
         return content
 
 
-def _events(lines: bytes) -> list[dict[str, Any]]:
+def _events(lines: bytes, kinds: Container[str] | None = None) -> list[dict[str, Any]]:
     events = []
     for line in lines.splitlines():
+        if kinds is not None and (known := KIND.match(line)) is not None and known[1].decode() not in kinds:
+            continue
         with contextlib.suppress(ValueError, RecursionError):
             event = json.loads(line.decode(errors="replace"))
-            if run_files.is_event(event):
+            if run_files.is_event(event) and (kinds is None or event["event"] in kinds):
                 events.append(event)
     return events
 
@@ -306,17 +326,22 @@ class MergedLog:
         until = math.inf if settled else time.time() - SETTLED
         ready = [event for event in self._waiting if seconds_of(event["time"]) <= until]
         self._waiting = self._waiting[len(ready) :]
-        return [event for event in ready if event["time"] >= self._since and self._is_new(event)]
+        return [new for event in ready if event["time"] >= self._since and (new := self._new_part(event))]
 
-    def _is_new(self, event: Event) -> bool:
-        """Whether no log has had this event since the last start."""
+    def _new_part(self, event: Event) -> Event | None:
+        """What of this event no log has had since the last start; None if nothing."""
         if event["event"] == "started":
             if event["time"] == self._began:
-                return False
+                return None
             self._began, self._seen = event["time"], set()
-            return True
-        words = event["key"] if event["event"] == "stored" else json.dumps(event, sort_keys=True)
+            return event
+        if event["event"] == "stored":
+            held = {task: set(keys) - self._seen for task, keys in stored_results(event).items()}
+            self._seen.update(*held.values())
+            new = {task: sorted(keys) for task, keys in held.items() if keys}
+            return {**event, "results": new} if new else None
+        words = json.dumps(event, sort_keys=True)
         if words in self._seen:
-            return False
+            return None
         self._seen.add(words)
-        return True
+        return event

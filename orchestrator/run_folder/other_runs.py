@@ -68,7 +68,7 @@ def jobs_by_kind(
     plan: Plan, missing: Iterable[str], seconds: Mapping[str, float]
 ) -> dict[str, tuple[int, float | None]]:
     """The missing jobs by group: how many there are, and the expected seconds of one; None if none was ever timed."""
-    counts = Counter(map(plan.groups.__getitem__, missing))
+    counts = Counter(plan.groups[key] for key in missing)
     return {group: (count, seconds.get(group)) for group, count in counts.items()}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -73,10 +73,10 @@ class TimeLeft:
         self._ended += 1
         self._at = now
 
-    def drop(self, kind: str) -> None:
-        """A job will not be computed: it has failed, or its result is there."""
+    def drop(self, kind: str, jobs: int = 1) -> None:
+        """So many jobs will not be computed: they have failed, or their results are there."""
         if kind in self._kinds:
-            self._kinds[kind].to_do = max(0, self._kinds[kind].to_do - 1)
+            self._kinds[kind].to_do = max(0, self._kinds[kind].to_do - jobs)
 
     def again(self, kind: str) -> None:
         """A result was lost, and is to be computed again."""
@@ -165,9 +165,9 @@ class RunProgress:
                 self.step = ""
                 self._left.ready(self._time(event), event["slots"])
             case "stored":  # in a sweep, `started` of the first cell counts that cell alone
-                if event["key"] not in self.reused:
-                    self._left.drop(event.get("task", ""))
-                self.reused.add(event["key"])
+                for task, keys in stored_results(event).items():
+                    self._left.drop(task, len(set(keys) - self.reused))
+                    self.reused.update(keys)
                 self.stored = max(self.stored, len(self.reused))
             case "done":
                 self.step = ""
@@ -238,6 +238,12 @@ class RunProgress:
 
     def _time(self, event: Event) -> float:
         return seconds_of(event["time"]) if "time" in event else self.clock()
+
+
+def stored_results(event: Event) -> Mapping[str, Sequence[str]]:
+    """The keys that a `stored` event tells of, by task: all that a start found; in older logs one for each event."""
+    results: Mapping[str, Sequence[str]] = event.get("results") or {event.get("task", ""): [event["key"]]}
+    return results
 
 
 def seconds_of(stamp: str) -> float:

@@ -22,8 +22,9 @@ from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.run_folder import other_runs
 from orchestrator.run_folder.cancellation import Cancellation
-from orchestrator.run_folder.journal import Journal, cell_description, reopen_run, sweep_description
+from orchestrator.run_folder.journal import Journal, cell_description, sweep_description
 from orchestrator.run_folder.other_runs import CheckpointGc, ConcurrentRuns
+from orchestrator.run_folder.recorded_plan import open_plan, record
 from orchestrator.runs import finalise
 from orchestrator.runs.report import Report, session_report
 from orchestrator.runs.session import Session, SessionRun
@@ -71,6 +72,7 @@ def start(
     for cell, part in zip(cells, parts, strict=True):
         part.journal.create(cell_description(cell), part.plan)
         part.journal.check()  # one that cannot be read stops the run before anything is written
+        record(part.journal, part.plan)
     missing = left_out_as_json(cells, left_out)
     if len(parts) == 1:
         parts[0].journal.note_left_out(missing)
@@ -95,8 +97,10 @@ def resume(
     about = journal.about()
     is_sweep = "cells" in about
     journals = [Journal(runs / name) for name in about["cells"]] if is_sweep else [journal]
-    parts = [SessionRun(reopen_run(cell)[1], cell) for cell in journals]
-    check_extras(Plan.union(part.plan for part in parts), store.keys, execution.address)
+    parts = [SessionRun(open_plan(cell), cell) for cell in journals]
+    plan, stored = Plan.union(part.plan for part in parts), store.keys()
+    if plan.missing(stored):
+        check_extras(plan, lambda: stored, execution.address)
     return _run(parts, store, execution, observe, journal if is_sweep else None, clock)
 
 
@@ -191,24 +195,25 @@ def _run(
             held.callback(delivery.close)
         with stop.handle_signals(say):
             session.begin(seconds)
-            if delivery is not None and session.plan.missing(session.stored_keys()):
+            if delivery is not None and session.plan.missing(session.stored):
                 delivery.begin()
             sound: set[str] | None = None
             try:
                 sound = _drive_to_end(driver, session, execution.tolerate)
                 driver.close()
                 check_ours()
-                session.publish(last=True)
+                session.publish(True, sound)
             except StoreError as error:  # the store cannot be read for now
                 driver.progress.paused = driver.progress.paused or str(error)
                 driver.close()
             check_ours()
             driver.progress.paused = driver.progress.paused or session.lacking
+            stored = session.stored_keys()
             if not driver.progress.paused:
-                states.clear(planned, session.stored_keys())
+                states.clear(planned, stored)
             if driver.progress.around:
                 driver.progress.seconds[other_runs.startup_group(execution.address)].append(driver.progress.around)
-            report = _conclude(driver, session, sweep.run if sweep else None, sound)
+            report = _conclude(driver, session, sweep.run if sweep else None, stored, sound)
             return finalise.finish_run(report, session, execution, delivery, stop)
 
 
@@ -226,8 +231,8 @@ def _drive_to_end(driver: Driver, session: Session, tolerate: int) -> set[str] |
     Returns the keys whose results verify; None if it was stopped before they were verified.
     """
     progress = driver.progress
-    for _ in range(1 + MENDED):
-        driver.drive(session.plan, session.store.keys())
+    for round in range(1 + MENDED):
+        driver.drive(session.plan, session.store.keys() if round else set(session.stored))
         if 0 < len(progress.failed) <= tolerate and not driver.stopped:
             session.tolerate(set(progress.failed))
             driver.drive(session.plan, session.store.keys())
@@ -242,7 +247,7 @@ def _drive_to_end(driver: Driver, session: Session, tolerate: int) -> set[str] |
             more = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
             progress.paused = progress.paused or f"{stuck[0]}{more}"
             return sound
-        hopeless = session.plan.dependents(progress.failed)
+        hopeless = session.plan.dependents(progress.failed) if progress.failed else set()
         damaged = {key: error for key, error in wrong.items() if key not in hopeless}
         if not damaged or driver.stopped:
             return sound
@@ -263,9 +268,11 @@ def _unsound_keys(part: SessionRun, sound: set[str] | None) -> dict[str, list[st
     return {"unsound": unsound} if unsound else {}
 
 
-def _conclude(driver: Driver, session: Session, sweep: str | None, sound: set[str] | None) -> Report:
+def _conclude(
+    driver: Driver, session: Session, sweep: str | None, stored: set[str], sound: set[str] | None
+) -> Report:
     """Log how the runs ended; return their report."""
-    report = session_report(driver, session, sweep, sound)
+    report = session_report(driver, session, sweep, stored, sound)
     ends = zip(session.parts, report.cells or (report,), strict=True)
     session.end(
         (part, {"event": ended.state, "jobs": dict(ended.jobs), "note": ended.note, **_unsound_keys(part, sound)})
@@ -275,6 +282,6 @@ def _conclude(driver: Driver, session: Session, sweep: str | None, sound: set[st
         other_runs.write_timings(part.journal.folder, driver.progress.seconds)
     if session.lacking and not driver.progress.paused:
         driver.progress.paused = session.lacking
-        report = session_report(driver, session, sweep, sound)
+        report = session_report(driver, session, sweep, stored, sound)
     session.tell({"event": report.state, "run": report.run})
     return report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
@@ -180,19 +180,20 @@ def open_report(journal: Journal, store: Store) -> Report:
     )
 
 
-def session_report(driver: Driver, session: Session, sweep: str | None, sound: set[str] | None) -> Report:
+def session_report(
+    driver: Driver, session: Session, sweep: str | None, stored: set[str], sound: set[str] | None
+) -> Report:
     """How the session's runs ended, and the sweep they belong to, if any.
 
-    `sound` are the keys whose results verify; None if they were not verified.
+    `stored` are the keys in the store, `sound` those whose results verify; None if they were not verified.
     """
-    stored = session.stored_keys()
     if sound is not None:
-        stored -= session.plan.jobs.keys() - sound
+        stored = stored - (session.plan.jobs.keys() - sound)
     reports = [_report(part, driver, session, stored, sound or set()) for part in session.parts]
     whole = reports[0]
     if sweep is not None:
         worst = max((report.state for report in reports), key=list(EXIT_CODES).index)
-        counts = _counts(session.plan.jobs, stored, driver)
+        counts = _counts(set(session.plan.jobs), stored, driver)
         lost = tuple(dict.fromkeys(failure for report in reports for failure in report.failures))
         whole = replace(whole, run=sweep, state=worst, jobs=counts, failures=lost, cells=tuple(reports), roots={})
         whole = replace(whole, differing=len(session.differing))
@@ -204,14 +205,14 @@ def _report(part: SessionRun, driver: Driver, session: Session, stored: set[str]
     planned = part.journal.tasks()
     lost = [key for key in progress.failed if key in planned]
     state: State = "failed" if lost else "finished"
-    whole = not session.lacking and all(key in sound for key in part.plan.jobs)
+    whole = not session.lacking and sound.issuperset(part.plan.jobs)
     if not whole and (driver.stopped or not lost):
         state = "paused" if progress.paused else "interrupted"
     return Report(
         run=part.journal.run,
         audit=part.journal.about()["audit"],
         state=state,
-        jobs=_counts({**planned, **dict.fromkeys(part.plan.jobs)}, stored, driver) | {"planned": len(planned)},
+        jobs=_counts({*planned, *part.plan.jobs}, stored, driver) | {"planned": len(planned)},
         failures=tuple((key, planned[key], progress.failed[key].error) for key in lost),
         damaged=progress.damaged,
         differing=sum(key in planned for key in session.differing),
@@ -221,12 +222,11 @@ def _report(part: SessionRun, driver: Driver, session: Session, stored: set[str]
     )
 
 
-def _counts(keys: Iterable[str], stored: set[str], driver: Driver) -> dict[str, int]:
-    keys = list(keys)
+def _counts(keys: set[str], stored: set[str], driver: Driver) -> dict[str, int]:
     progress = driver.progress
     return {
         "planned": len(keys),
-        "stored": sum(key in stored for key in keys),
-        "done": sum(key in progress.computed for key in keys),
-        "failed": sum(key in progress.failed for key in keys),
+        "stored": len(keys & stored),
+        "done": len(keys & progress.computed),
+        "failed": len(keys & progress.failed.keys()),
     }

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from orchestrator.errors import StoreError, Unwritable
@@ -18,7 +17,6 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.scheduling.driver import Event, Observer
 from orchestrator.store import Store
 from orchestrator.store.provenance import now, process
-from tasks.contract.job import Job, marks
 
 PUBLISH_SECONDS = 5.0  # between updates of the Parquet parts
 
@@ -79,21 +77,21 @@ class Session:
         missing = list(self.plan.missing(stored))
         stamp = now()
         for part in self.parts:
-            reused = [key for key in part.plan.jobs if key in stored]
+            reused: dict[str, list[str]] = {}
+            for key, task in part.plan.tasks.items():
+                if key in stored:
+                    reused.setdefault(task, []).append(key)
             started = {
                 "time": stamp,
                 "event": "started",
                 "driver": process(),
                 "planned": len(part.plan.jobs),
-                "stored": len(reused),
+                "stored": sum(map(len, reused.values())),
                 "tasks": dict(part.plan.count()),
                 **self._search,
-                "trains": {
-                    part.plan.task(key): count for key, job in part.plan.jobs.items() if (count := _trains(job))
-                },
+                "trains": dict(part.plan.trains),
             }
-            skipped = ({"event": "stored", "key": key, "task": part.plan.task(key)} for key in reused)
-            part.journal.append(chain([started], skipped))
+            part.journal.append([started, *([{"event": "stored", "results": reused}] if reused else [])])
         self.publish()
         self.tell(
             {
@@ -105,8 +103,8 @@ class Session:
                 "tasks": dict(self.plan.count()),
                 "kinds": other_runs.jobs_by_kind(self.plan, missing, seconds or {}),
                 "prices": prices_by_group(self.plan, missing),
-                "trainings": self._trainings(self.plan.jobs),
-                "trained": self._trainings(stored),
+                "trainings": self.plan.trainings(),
+                "trained": self.plan.trainings(stored),
             }
         )
 
@@ -129,14 +127,20 @@ class Session:
             self._finish_publishing()
             self._publishing = self._thread.submit(self._update_tables, frozenset(self._stored))
 
-    def publish(self, last: bool = False) -> None:
+    @property
+    def stored(self) -> Set[str]:
+        """The planned keys that are stored, as far as is known without a look at the store."""
+        return self._stored
+
+    def publish(self, last: bool = False, verified: set[str] | None = None) -> None:
         """Update the tables' Parquet parts and the logs.
 
-        With `last`, results stored by other runs are included, and the existing parts are checked.
+        With `last`, results stored by other runs are included, and the existing parts are checked. `verified` are then
+        the planned results that are there; None if they were not verified.
         """
         self._finish_publishing()
         if last:
-            self._stored = self.stored_keys() & self.plan.jobs.keys()
+            self._stored = self.stored_keys() & self.plan.jobs.keys() if verified is None else verified
         self._note_problem(self._update_tables(self._stored, last))
 
     def _update_tables(self, stored: Set[str], last: bool = False) -> str | None:
@@ -214,10 +218,6 @@ class Session:
             self._log(part, [state])
             self._log(part, [])  # again, if earlier events had to be written first
 
-    def _trainings(self, keys: Iterable[str]) -> int:
-        """How many networks these jobs train."""
-        return sum(_trains(self.plan.jobs[key]) for key in keys)
-
     def _renew(self) -> None:
         self.plan = Plan.union(part.plan for part in self.parts)
         self._publishers = [
@@ -265,8 +265,3 @@ class Session:
         """Pass an event to the observer alone."""
         if self._observe is not None:
             self._observe(event)
-
-
-def _trains(job: Job) -> int:
-    """How many networks a job trains."""
-    return marks(job.function).trains

@@ -124,6 +124,20 @@ def insert_digest(data: memoryview, magic: bytes = MAGIC) -> tuple[memoryview, b
     return data[:at], digest, data[at + len(ZEROS) :]
 
 
+def is_sound(data: bytes, key: str) -> bool:
+    """Whether these are a result of this key as it was sealed, told without parsing or copying to a view.
+
+    It says what `check` and the record say, in half the time: 100,000 results are verified at each start of a run.
+    """
+    footer = _footer_start(data, MAGIC)
+    at = data.find(MARKER, footer) + len(MARKER) if footer >= 0 and data.endswith(MAGIC) else 0
+    if at < len(MARKER) or data.find(MARKER, at) >= 0:
+        return False
+    digest = hashlib.sha256(b"".join((data[:at], ZEROS, data[at + len(ZEROS) :]))).hexdigest()
+    # No other job's record has its key under that name.
+    return data.startswith(digest.encode(), at) and data.find(f'"key": "{key}"'.encode(), footer) >= 0
+
+
 def check(data: memoryview, magic: bytes = MAGIC) -> None:
     """Raise CorruptError unless every byte is as sealed. Parses nothing."""
     at = _place(data, magic)
@@ -161,11 +175,6 @@ def _footer_start(data: bytes | memoryview, magic: bytes) -> int:
 def record_of(buffer: pa.Buffer | pa.NativeFile, key: str) -> dict[str, Any]:
     """The record of a file, whose bytes are not checked here. Raises CorruptError if it belongs to another key."""
     return _record(pa.ipc.open_file(buffer), key)
-
-
-def is_record_of(data: bytes, key: str) -> bool:
-    """Whether the record in a checked file names this key, told by its text: no other job's has it under that name."""
-    return f'"key": "{key}"'.encode() in data[_footer_start(data, MAGIC) :]
 
 
 def unseal(buffer: pa.Buffer, key: str) -> pa.Table:

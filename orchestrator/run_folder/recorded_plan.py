@@ -1,0 +1,148 @@
+"""A run's plan as its folder records it, where nothing has changed that the plan follows from.
+
+Planning 100,000 jobs takes 3 s, and a run that has finished needs of its plan only the keys. So each time that a run is
+planned, its folder keeps a digest of all that the plan follows from: its config, the source of every module that was
+loaded and belongs to no installed package, and the installed packages with their versions. As long as it is the same,
+the recorded keys are those that would be planned; the jobs themselves are planned only once one of them is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orchestrator.errors import EngramError
+from orchestrator.planning.plan import Plan
+from orchestrator.run_folder import run_files
+from orchestrator.run_folder.journal import Journal, reopen_run
+from orchestrator.store import atomic_write
+from tasks.contract.job import Job
+
+FILE = "derivation.json"
+INSTALLED = ("site-packages", "dist-packages")  # folders of packages, which the names of their own folders tell
+LOADED = time.time()  # a module whose file is newer may be another one than this process has planned with
+V = TypeVar("V")
+
+
+class Deferred(Mapping[str, V]):
+    """A mapping whose keys are known, and whose values are made all at once when the first one is asked for."""
+
+    def __init__(self, keys: Mapping[str, Any], make: Callable[[], Mapping[str, V]]) -> None:
+        self._keys = keys
+        self._make = make
+
+    @cached_property
+    def _values(self) -> Mapping[str, V]:
+        return self._make()
+
+    def __getitem__(self, key: str) -> V:
+        return self._values[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
+@dataclass(frozen=True)
+class RecordedPlan(Plan):
+    """A plan whose jobs are planned when they are first asked for."""
+
+    recorded_tasks: Mapping[str, str] = field(default_factory=dict)
+    recorded_trains: Mapping[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def tasks(self) -> Mapping[str, str]:
+        return self.recorded_tasks
+
+    @cached_property
+    def trains(self) -> Mapping[str, int]:
+        return self.recorded_trains
+
+
+def open_plan(journal: Journal) -> Plan:
+    """The plan of a run from its folder. Raises EngramError if today's code plans something else."""
+    derivation = _read(journal)
+    if derivation is None or derivation["digest"] != _digest(journal, derivation["modules"]):
+        plan = reopen_run(journal)[1]
+        record(journal, plan)
+        return plan
+
+    planned: list[Plan] = []
+
+    def whole() -> Plan:
+        planned.extend([] if planned else [reopen_run(journal)[1]])
+        return planned[0]
+
+    tasks = journal.tasks()
+    jobs: Mapping[str, Job] = Deferred(tasks, lambda: whole().jobs)
+    inputs: Mapping[str, tuple[str, ...]] = Deferred(tasks, lambda: whole().inputs)
+    return RecordedPlan(jobs, inputs, journal.roots(), journal.after(), tasks, derivation["trains"])
+
+
+def record(journal: Journal, plan: Plan) -> None:
+    """Keep in a run's folder what its plan, made by this process, follows from. It only saves time, so errors pass."""
+    with suppress(OSError, EngramError, ValueError, ImportError):
+        modules = sorted(name for name, module in sys.modules.items() if name != "__main__" and _is_own(module))
+        if any(_source(name).stat().st_mtime >= LOADED for name in modules):
+            return
+        content = {"digest": _digest(journal, modules), "modules": modules, "trains": dict(plan.trains)}
+        with atomic_write.put_in_place(journal.folder / FILE) as draft:
+            draft.write_bytes(run_files.seal(content))
+
+
+def _read(journal: Journal) -> Any:
+    """What a run's folder keeps of its plan's derivation; None where it keeps nothing, or it is damaged."""
+    with suppress(OSError, ValueError, RecursionError):
+        return run_files.unseal((journal.folder / FILE).read_bytes(), sealed=True)
+    return None
+
+
+def _digest(journal: Journal, modules: Iterable[str]) -> str | None:
+    """The digest of all that a run's plan follows from, and of the plan; None where a module is not found."""
+    about = journal.about()
+    digest = hashlib.sha256()
+    with suppress(OSError, ValueError, ImportError):
+        packages = sorted(package for folder in sys.path for package in _installed(Path(folder)))
+        digest.update(json.dumps([about["audit"], about.get("config"), sys.version, packages]).encode())
+        digest.update(hashlib.sha256((journal.folder / "plan.json").read_bytes()).digest())
+        for name in modules:
+            digest.update(name.encode() + hashlib.sha256(_source(name).read_bytes()).digest())
+        return digest.hexdigest()
+    return None
+
+
+def _installed(folder: Path) -> Iterator[str]:
+    """The packages that are installed in a folder, with their versions, as the names of their metadata say."""
+    if folder.name in INSTALLED and folder.is_dir():
+        yield from (path.name for path in folder.iterdir() if path.suffix in (".dist-info", ".egg-info"))
+
+
+def _is_own(module: Any) -> bool:
+    """Whether a module has a file that belongs neither to Python nor to an installed package."""
+    spec = getattr(module, "__spec__", None)
+    if spec is None or not spec.has_location or not spec.origin:
+        return False
+    return not (set(INSTALLED) & set(Path(spec.origin).parts) or spec.origin.startswith(sysconfig.get_path("stdlib")))
+
+
+def _source(name: str) -> Path:
+    """The file of a module. ImportError, or ValueError, if it is not found."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise ImportError(name)
+    return Path(spec.origin)
