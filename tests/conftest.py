@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, settings
 
 from orchestrator.store import Store, open_store
 from tests.support import forks
+from tests.support.azurite import Azurite
+from tests.support.azurite import served as serve_azure
 from tests.support.mlflow_server import client
 from tests.support.s3 import Server, served
 from tests.support.searches import Made, search
@@ -187,3 +189,18 @@ def s3(s3_server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Ser
         monkeypatch.setenv(name, value)
     s3_server.empty()
     return s3_server
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    with serve_azure(tmp_path_factory.mktemp("azurite")) as server:
+        yield server
+
+
+@pytest.fixture
+def azure(azurite: Azurite, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Azurite:
+    """Azurite with one empty container, as `s3` is. Skips the test where it is not installed."""
+    for name, value in {**azurite.env, "ENGRAM_RUNS": str(tmp_path / "engram-runs")}.items():
+        monkeypatch.setenv(name, value)
+    azurite.empty()
+    return azurite

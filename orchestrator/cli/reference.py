@@ -33,6 +33,7 @@ ENVIRONMENT = {
     "ENGRAM_CACHE": "where decoded images are kept; by default `~/.cache/engram`",
     "ENGRAM_RUNS": "where the files of runs lie whose store is a bucket; by default `./engram-runs`",
     "AWS_ENDPOINT_URL": "another server than Amazon's for `s3://`; the usual AWS variables hold besides",
+    "AZURE_STORAGE_ACCOUNT_NAME": "the account of `az://`; the usual variables of Azure's storage hold besides",
     "ENGRAM_BROWSER": "the Chromium, Chrome or Edge with which `engram report --pdf` prints",
     "COLUMNS": "how wide a terminal is, where it cannot be asked",
     "NO_COLOR": "no colours in the terminal",

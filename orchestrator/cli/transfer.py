@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from orchestrator.store import Store
     from orchestrator.store.transfer import Transfer
 
-Origin = Annotated[str, typer.Argument(metavar="FROM", help="A store: a folder, or s3://bucket/prefix.")]
+Origin = Annotated[
+    str, typer.Argument(metavar="FROM", help="A store: a folder, s3://bucket/prefix or az://container/prefix.")
+]
 Target = Annotated[str, typer.Argument(metavar="TO", help="Another store; it is made if there is none.")]
 
 store_app = typer.Typer(

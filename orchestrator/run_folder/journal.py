@@ -3,6 +3,7 @@
 runs/ID/run.json       audit, preset, config and setting in a sweep, or the cells of a sweep; and the specification
 runs/ID/plan.json      the keys behind each root, every key with its task, and the link before each link of a chain;
                        both files end in their digest
+runs/ID/derivation.json the digest of what the plan follows from (`recorded_plan`)
 runs/ID/events.jsonl   one event per line
 runs/ID/ways/NAME.json how jobs are computed on a device, as the first process chose
 runs/ID/tables/NAME/   the run's tables as Parquet parts

@@ -128,7 +128,7 @@ class Publisher:
         """
         try:
             data = pa.py_buffer(part.read_bytes())
-            metadata = pq.read_schema(pa.BufferReader(data)).metadata or {}
+            metadata = pq.read_metadata(pa.BufferReader(data)).metadata or {}
             if DIGEST in metadata:
                 entry.check(memoryview(data), MAGIC)
         except (OSError, pa.ArrowException, entry.CorruptError):

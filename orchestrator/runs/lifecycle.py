@@ -268,9 +268,7 @@ def _unsound_keys(part: SessionRun, sound: set[str] | None) -> dict[str, list[st
     return {"unsound": unsound} if unsound else {}
 
 
-def _conclude(
-    driver: Driver, session: Session, sweep: str | None, stored: set[str], sound: set[str] | None
-) -> Report:
+def _conclude(driver: Driver, session: Session, sweep: str | None, stored: set[str], sound: set[str] | None) -> Report:
     """Log how the runs ended; return their report."""
     report = session_report(driver, session, sweep, stored, sound)
     ends = zip(session.parts, report.cells or (report,), strict=True)

@@ -73,7 +73,7 @@ class Session:
 
         `seconds` are the expected seconds of a job by its group, where known.
         """
-        stored = self._stored = self.store.keys() & self.plan.jobs.keys()
+        stored = self._stored = self.store.keys() & self.plan.tasks.keys()
         missing = list(self.plan.missing(stored))
         stamp = now()
         for part in self.parts:

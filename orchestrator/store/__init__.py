@@ -22,7 +22,9 @@ _listed: ContextVar[dict[str, Set[str]] | None] = ContextVar("listed", default=N
 
 
 def open_store(location: str | Path, create: bool = True) -> Store:
-    """Open the store at a path, `file://` URI or `s3://bucket/prefix`; with `create`, make it if there is none.
+    """Open the store at a path, `file://` URI or in a bucket; with `create`, make it if there is none.
+
+    A bucket is `s3://bucket/prefix`, or Azure's `az://container/prefix`.
 
     Raises StoreError, in one line, if the location cannot be a store: other files there, a newer format, an unreadable
     marker, a bucket that cannot be reached, a scheme that is not supported. Existing files are never overwritten. Any
@@ -116,9 +118,11 @@ def _path(location: str | Path) -> Path | None:
         from urllib.parse import unquote
 
         return _readable(Path(unquote(rest)))
-    if scheme.lower() == "s3":
+    if scheme.lower() in ("s3", "az"):
         return None
-    raise StoreError(f"cannot open the store {location}: give a local path, file:///path or s3://bucket/prefix")
+    raise StoreError(
+        f"cannot open the store {location}: give a local path, file:///path, s3://bucket/prefix or az://container/prefix"
+    )
 
 
 def _readable(path: Path) -> Path:

@@ -1,48 +1,43 @@
-"""A prefix in an object store, `s3://bucket/prefix`, and the few operations on it.
+"""A prefix in an object store, `s3://bucket/prefix` or `az://container/prefix`, and the few operations on it.
 
-Amazon's S3, or another service by AWS_ENDPOINT_URL. Credentials and region come from the usual environment, files or
-machine's role, never from the location. Each object is read by one request, and put by one, which is durable and whole
-when it returns. Conditional puts make one of several writers win. No call hangs for longer than about 20 seconds, but
-for the time that a large object takes.
+Each object is read by one request, and put by one, which is durable and whole when it returns. Conditional puts make
+one of several writers win. No call hangs for longer than about 20 seconds, but for the time that a large object takes.
 """
 
 from __future__ import annotations
 
-import configparser
 import math
-import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from pathlib import Path
+from datetime import datetime
 from typing import Any
 
 import obstore
 import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
-from obstore.store import S3Store
 
 from orchestrator.errors import StoreError, Unwritable
+from orchestrator.store.clouds import CREDENTIALS, ENDPOINTS, Place
 
-CONNECT_SECONDS, REQUEST_SECONDS, ATTEMPTS = 5.0, 5.0, 3  # of each request: a silent server is given up after 16 s
+REQUEST_SECONDS = 5.0  # until a request is answered: a silent server is given up after 16 s
 SLOWEST = 2**20  # bytes per second: a large object may take as long as it takes at this rate
 PATIENCE = 8.0  # seconds for which a write is retried after network errors
 PAGE = 1000  # objects in a page of a listing
-LOCATION = re.compile(r"(?i:s3)://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[^/?#]+)*)/*")
-CREDENTIALS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or the machine's role"
+LOCATION = re.compile(r"((?i:s3|az))://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[^/?#]+)*)/*")
 # What the first line of an error of obstore holds, and the message for the user.
 CAUSES = {
     "NoSuchBucket": "there is no such bucket",
-    "http://169.254.": f"there are no credentials; {CREDENTIALS}",  # the machine's role was asked for in vain
-    "ExpiredToken|TokenRefreshRequired": f"the credentials have expired; {CREDENTIALS}",
+    "ContainerNotFound": "there is no such container",
+    "http://169.254.": "there are no credentials; {credentials}",  # the machine's role was asked for in vain
+    "ExpiredToken|TokenRefreshRequired": "the credentials have expired; {credentials}",
     "PermanentRedirect|AuthorizationHeaderMalformed|configured region|301 Moved": "it lies in another region; set "
     "AWS_REGION",
-    "403 Forbidden|401 Unauthorized|InvalidAccessKeyId|SignatureDoesNotMatch": f"access is denied; {CREDENTIALS}",
+    "403 Forbidden|401 Unauthorized|InvalidAccessKeyId|SignatureDoesNotMatch": "access is denied; {credentials}",
     "SlowDown|503 Service|429 Too": "it is too busy",
-    "HTTP error": "it cannot be reached; check the network, and AWS_ENDPOINT_URL where it is set",
+    "HTTP error": "it cannot be reached; check the network, and {endpoint} where it is set",
 }
 PASSING = re.compile(r"HTTP error|status code: (?:50\d|429)|SlowDown|OperationAborted|ConditionalRequestConflict")
 UNCONDITIONAL = (
@@ -75,12 +70,14 @@ class Bucket:
     def __init__(self, location: str) -> None:
         match = LOCATION.fullmatch(location)
         if match is None:
-            raise StoreError(f"{location!r} is no place in an object store; give s3://bucket/prefix")
-        self._bucket, self._prefix = match[1], match[2].strip("/")
-        self.location = f"s3://{self._bucket}{match[2]}"
+            raise StoreError(
+                f"{location!r} is no place in an object store; give s3://bucket/prefix or az://container/prefix"
+            )
+        self._place, self._prefix = Place(match[1].lower(), match[2]), match[3].strip("/")
+        self.location = f"{self._place.scheme}://{self._place.bucket}{match[3]}"
         self._proven = False  # whether the server honours conditions
         with self.reading(""):
-            self._client = _client(self._bucket, REQUEST_SECONDS)
+            self._client = self._place.client(REQUEST_SECONDS)
 
     def get(self, name: str) -> pa.Buffer:
         """All bytes of an object."""
@@ -95,7 +92,10 @@ class Bucket:
     def end(self, name: str, size: int) -> pa.Buffer:
         """The last bytes of an object, at most so many, by one request."""
         with self.reading(name):
-            found = obstore.get(self._client, self._path(name), options={"range": {"suffix": size}})
+            last: Any = {"suffix": size}
+            if self._place.scheme == "az":  # which counts from the front alone, and so is asked twice
+                last = {"offset": max(0, obstore.head(self._client, self._path(name))["size"] - size)}
+            found = obstore.get(self._client, self._path(name), options={"range": last})
             return pa.py_buffer(found.bytes())
 
     def holds(self, name: str) -> bool:
@@ -137,10 +137,11 @@ class Bucket:
             return
         try:
             obstore.delete(self._client, [self._path(name) for name in names])
-        except FileNotFoundError:
-            return
+        except FileNotFoundError:  # Azure says so of one of them, and the others may not have been asked for
+            for name in names if len(names) > 1 else ():
+                self.delete(name)
         except BaseError as error:
-            raise Unwritable(f"cannot delete {self.location}/{names[0]}: {cause(error)}") from None
+            raise Unwritable(f"cannot delete {self.location}/{names[0]}: {self._cause(error)}") from None
 
     def objects(self, below: str) -> list[Object]:
         """All objects below a folder, recursively; empty if there is no such folder."""
@@ -157,7 +158,8 @@ class Bucket:
 
     def _put(self, name: str, parts: tuple[bytes | memoryview, ...], mode: Any) -> str:
         data = b"".join(parts)
-        client = self._client if len(data) <= SLOWEST * REQUEST_SECONDS else _client(self._bucket, _seconds(len(data)))
+        small = len(data) <= SLOWEST * REQUEST_SECONDS
+        client = self._client if small else self._place.client(_seconds(len(data)))
         end = time.monotonic() + PATIENCE
         while True:
             try:
@@ -166,7 +168,7 @@ class Bucket:
                 raise
             except (BaseError, FileNotFoundError) as error:
                 if time.monotonic() > end or not passing(error):
-                    raise Unwritable(f"cannot write {self.location}/{name}: {cause(error)}") from None
+                    raise Unwritable(f"cannot write {self.location}/{name}: {self._cause(error)}") from None
                 time.sleep(1.0)
 
     def _path(self, name: str) -> str:
@@ -182,33 +184,16 @@ class Bucket:
         try:
             yield
         except (BaseError, FileNotFoundError) as error:
-            if "NoSuchBucket" in str(error):
-                raise StoreError(f"cannot use {self.location}: {CAUSES['NoSuchBucket']}") from None
+            if "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error):
+                raise StoreError(f"cannot use {self.location}: {self._cause(error)}") from None
             if isinstance(error, FileNotFoundError):
                 raise
             place = f"{self.location}/{name}" if name else self.location
             kind = Away if passing(error) else StoreError
-            raise kind(f"cannot read {place}: {cause(error)}") from None
+            raise kind(f"cannot read {place}: {self._cause(error)}") from None
 
-
-def _client(bucket: str, seconds: float) -> S3Store:
-    """A client whose requests may take so long until they are answered."""
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    config, provider = _profile()
-    if endpoint:
-        config["endpoint"] = endpoint
-    return S3Store(
-        bucket,
-        config=config,  # type: ignore[arg-type]
-        credential_provider=provider,
-        client_options={
-            "allow_http": bool(endpoint and endpoint.startswith("http://")),
-            "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
-            "read_timeout": timedelta(seconds=seconds),
-            "timeout": timedelta(days=1),  # of a whole object: as long as bytes come
-        },
-        retry_config={"max_retries": ATTEMPTS - 1, "retry_timeout": timedelta(seconds=ATTEMPTS * seconds)},
-    )
+    def _cause(self, error: Exception) -> str:
+        return cause(error, self._place.scheme)
 
 
 def _seconds(size: int) -> float:
@@ -216,37 +201,10 @@ def _seconds(size: int) -> float:
     return float(2 ** math.ceil(math.log2(size / SLOWEST)))
 
 
-def _profile() -> tuple[dict[str, str], Callable[[], Any] | None]:
-    """Keys and region of the profile in AWS's files, or what finds keys for it; nothing if the environment has keys."""
-    if os.environ.get("AWS_ACCESS_KEY_ID"):
-        return {}, None
-    name = os.environ.get("AWS_PROFILE") or "default"
-    files = configparser.ConfigParser(interpolation=None)
-    home = Path("~/.aws").expanduser()
-    paths = (("AWS_CONFIG_FILE", home / "config"), ("AWS_SHARED_CREDENTIALS_FILE", home / "credentials"))
-    with suppress(configparser.Error, UnicodeDecodeError):
-        files.read([os.environ.get(variable) or path for variable, path in paths])
-    sections = [files[section] for section in (f"profile {name}", name) if files.has_section(section)]
-    found = {key: value for section in sections for key, value in section.items()}
-    region = {} if os.environ.get("AWS_REGION") or "region" not in found else {"region": found["region"]}
-    if "aws_access_key_id" in found:
-        keys = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
-        return region | {key.removeprefix("aws_"): found[key] for key in keys if key in found}, None
-    if not os.environ.get("AWS_PROFILE"):
-        return region, None
-    try:
-        from boto3 import Session
-        from obstore.auth.boto3 import Boto3CredentialProvider
-
-        return region, Boto3CredentialProvider(Session(profile_name=name))
-    except ImportError:
-        raise StoreError(f"the profile {name} of AWS holds no keys; to sign in by it, install boto3") from None
-    except Exception as error:  # boto3's errors have no base of their own
-        raise StoreError(f"the profile {name} of AWS cannot be used: {' '.join(str(error).split())}") from None
-
-
 def _tag(meta: Any) -> str:
-    return str(meta["e_tag"])
+    """The version of an object, in quotes as conditions take it; Azure's listings give it without."""
+    tag = str(meta["e_tag"])
+    return tag if '"' in tag else f'"{tag}"'
 
 
 def passing(error: Exception) -> bool:
@@ -254,12 +212,12 @@ def passing(error: Exception) -> bool:
     return PASSING.search(_head(error)) is not None and "http://169.254." not in _head(error)
 
 
-def cause(error: Exception) -> str:
+def cause(error: Exception, scheme: str) -> str:
     """The cause of an object store's error in a few words, with a remedy."""
     head = _head(error)
     for words, message in CAUSES.items():
         if any(word in head for word in words.split("|")):
-            return message
+            return message.format(credentials=CREDENTIALS[scheme], endpoint=ENDPOINTS[scheme])
     match = re.search(r"<Message>(.*?)</Message>", head) or re.search(r"status code: (\d.*?)(?::|$)", head)
     return match[1] if match else head
 

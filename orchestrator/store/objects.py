@@ -32,7 +32,7 @@ RUNS = "./engram-runs"  # the folder of run folders on this machine, unless ENGR
 
 
 class ObjectStore:
-    """A store below a prefix of an S3 bucket."""
+    """A store below a prefix of a bucket."""
 
     def __init__(self, location: str, create: bool = True) -> None:
         self._bucket = Bucket(location)
@@ -51,7 +51,10 @@ class ObjectStore:
     @cached_property
     def mirror(self) -> Mirror:
         home = os.environ.get("ENGRAM_RUNS") or RUNS
-        return Mirror(self._bucket, Path(home).expanduser().absolute() / self.location.removeprefix("s3://"))
+        scheme, _, place = self.location.partition("://")
+        # No bucket's name is as short as the folder of Azure's containers.
+        folder = Path(home).expanduser().absolute() / ("" if scheme == "s3" else scheme)
+        return Mirror(self._bucket, folder / place)
 
     def keys(self) -> set[str]:
         keys = entry.keys_of(_last_parts(self._bucket.objects(RESULTS)), SUFFIX)

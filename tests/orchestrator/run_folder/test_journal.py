@@ -310,6 +310,24 @@ def test_events_come_by_time_and_those_of_both_cells_once(cells: tuple[Journal, 
     assert [("started", ""), *stored, ("done", "shared"), ("lost", ""), ("finished", "")] == kinds(MergedLog(cells))
 
 
+def test_a_result_that_both_cells_found_stored_comes_once(cells: tuple[Journal, Journal]) -> None:
+    one, other = cells
+    one.append([at(0, "started"), at(1, "stored", results={"train": ["a", "b"]})])
+    other.append([at(0, "started"), at(2, "stored", results={"train": ["b", "c"], "test": ["d"]}), at(3, "finished")])
+    found = [event["results"] for event in MergedLog(cells).read() if event["event"] == "stored"]
+    assert [{"train": ["a", "b"]}, {"train": ["c"], "test": ["d"]}] == found
+
+
+def test_the_last_start_is_read_by_kind(cells: tuple[Journal, Journal]) -> None:
+    journal = cells[0]
+    done = {"task": "train", "seconds": 1.0}
+    journal.append([at(0, "started"), at(1, "done", key="aa", **done)])
+    journal.append([at(5, "started"), at(6, "done", key="bb", **done), at(7, "done", key="bb", **done), at(8, "lost")])
+    assert ["started", "done", "done", "lost"] == [event["event"] for event in journal.last_start()]
+    assert ["started", "lost"] == [event["event"] for event in journal.last_start(("started", "lost"))]
+    assert {"bb"} == journal.last_computed()
+
+
 def test_what_a_later_start_repeats_is_there_again(cells: tuple[Journal, Journal]) -> None:
     for journal in cells:
         journal.append([at(0, "started"), at(1, "stored", key="a"), at(2, "paused")])

@@ -192,7 +192,8 @@ def test_results_that_were_stored_are_counted_by_the_start_or_by_their_events_wh
     tally = RunProgress(Clock())
     started = {"event": "started", "time": "2026-01-01T00:00:00+00:00", "planned": 10, "stored": 2}
     counts = []
-    for event in (started, *({"event": "stored", "key": key} for key in "abc"), started):
+    together = {"event": "stored", "results": {"train": ["c", "d"], "test": ["e"]}}
+    for event in (started, *({"event": "stored", "key": key} for key in "abc"), together, started):
         tally.take(event)
         counts.append(tally.stored)
-    assert [2, 2, 2, 3, 2] == counts
+    assert [2, 2, 2, 3, 5, 2] == counts

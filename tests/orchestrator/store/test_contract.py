@@ -1,4 +1,4 @@
-"""What every store does, wherever it lies: in a folder, and in an S3 bucket."""
+"""What every store does, wherever it lies: in a folder, in an S3 bucket, and in a container of Azure's."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 from orchestrator.errors import Absent, Damaged, StoreError
 from orchestrator.store import Store, WriteEffect, is_there, open_store
+from tests.support.azurite import CONTAINER, Azurite
 from tests.support.s3 import BUCKET, Server
 
 
@@ -49,12 +50,12 @@ def folder(path: Path) -> Place:
     )
 
 
-def bucket(server: Server) -> Place:
+def bucket(server: Server | Azurite, where: str) -> Place:
     def names(below: str) -> list[str]:
         return sorted(name.removeprefix("audits/one/") for name in server.names(f"audits/one/{below}"))
 
     return Place(
-        f"s3://{BUCKET}/audits/one",
+        f"{where}/audits/one",
         names,
         lambda name: server.get(f"audits/one/{name}"),
         lambda name, data: server.put(f"audits/one/{name}", data),
@@ -62,9 +63,12 @@ def bucket(server: Server) -> Place:
     )
 
 
-@pytest.fixture(params=["folder", "bucket"])
+@pytest.fixture(params=["folder", "s3", "azure"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    return folder(tmp_path / "store") if request.param == "folder" else bucket(request.getfixturevalue("s3"))
+    if request.param == "folder":
+        return folder(tmp_path / "store")
+    where = f"s3://{BUCKET}" if request.param == "s3" else f"az://{CONTAINER}"
+    return bucket(request.getfixturevalue(request.param), where)
 
 
 @pytest.fixture

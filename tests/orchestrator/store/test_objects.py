@@ -101,7 +101,7 @@ def test_a_server_that_is_silent_is_given_up(s3: Server, monkeypatch: pytest.Mon
 
 def test_a_region_that_is_another_one_is_said(s3: Server) -> None:
     told = OSError("Error performing GET: Server returned non-2xx status code: 301 Moved Permanently: \n\nDebug source")
-    assert "it lies in another region; set AWS_REGION" == cause(told)
+    assert "it lies in another region; set AWS_REGION" == cause(told, "s3")
 
 
 def test_a_large_result_is_put_and_read_as_any_other(s3: Server) -> None:

@@ -1,0 +1,105 @@
+"""Clients of object stores: Amazon's S3, and Azure's blobs; both by the variables that their own tools read.
+
+`s3://bucket/prefix` is Amazon's, or another server's by AWS_ENDPOINT_URL. `az://container/prefix` lies in the account
+that AZURE_STORAGE_ACCOUNT_NAME names, or on another server by AZURE_STORAGE_ENDPOINT. Credentials and region come from
+the usual environment, files or machine's role, never from the location.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from obstore.store import AzureStore, S3Store
+
+from orchestrator.errors import StoreError
+
+CONNECT_SECONDS, ATTEMPTS = 5.0, 3  # of each request
+CREDENTIALS: Mapping[str, str] = {
+    "s3": "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or the machine's role",
+    "az": "check AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or the machine's identity",
+}
+ENDPOINTS: Mapping[str, str] = {"s3": "AWS_ENDPOINT_URL", "az": "AZURE_STORAGE_ENDPOINT"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A bucket, or as Azure says a container: `s3` or `az`, and its name."""
+
+    scheme: str
+    bucket: str
+
+    def client(self, seconds: float) -> S3Store | AzureStore:
+        """A client whose requests may take so long until they are answered."""
+        if self.scheme == "az":
+            return _azure(self.bucket, seconds)
+        return _s3(self.bucket, seconds)
+
+
+def _azure(container: str, seconds: float) -> AzureStore:
+    if not os.environ.get("AZURE_STORAGE_ACCOUNT_NAME"):
+        raise StoreError(
+            f"cannot use az://{container}: its account is not known; set AZURE_STORAGE_ACCOUNT_NAME, and "
+            "AZURE_STORAGE_ACCOUNT_KEY or other credentials"
+        )
+    return AzureStore(container, **_options(os.environ.get("AZURE_STORAGE_ENDPOINT"), seconds))
+
+
+def _s3(bucket: str, seconds: float) -> S3Store:
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    config, provider = _profile()
+    if endpoint:
+        config["endpoint"] = endpoint
+    return S3Store(
+        bucket,
+        config=config,  # type: ignore[arg-type]
+        credential_provider=provider,
+        **_options(endpoint, seconds),
+    )
+
+
+def _options(endpoint: str | None, seconds: float) -> dict[str, Any]:
+    return {
+        "client_options": {
+            "allow_http": bool(endpoint and endpoint.startswith("http://")),
+            "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
+            "read_timeout": timedelta(seconds=seconds),
+            "timeout": timedelta(days=1),  # of a whole object: as long as bytes come
+        },
+        "retry_config": {"max_retries": ATTEMPTS - 1, "retry_timeout": timedelta(seconds=ATTEMPTS * seconds)},
+    }
+
+
+def _profile() -> tuple[dict[str, str], Callable[[], Any] | None]:
+    """Keys and region of the profile in AWS's files, or what finds keys for it; nothing if the environment has keys."""
+    if os.environ.get("AWS_ACCESS_KEY_ID"):
+        return {}, None
+    name = os.environ.get("AWS_PROFILE") or "default"
+    files = configparser.ConfigParser(interpolation=None)
+    home = Path("~/.aws").expanduser()
+    paths = (("AWS_CONFIG_FILE", home / "config"), ("AWS_SHARED_CREDENTIALS_FILE", home / "credentials"))
+    with suppress(configparser.Error, UnicodeDecodeError):
+        files.read([os.environ.get(variable) or path for variable, path in paths])
+    sections = [files[section] for section in (f"profile {name}", name) if files.has_section(section)]
+    found = {key: value for section in sections for key, value in section.items()}
+    region = {} if os.environ.get("AWS_REGION") or "region" not in found else {"region": found["region"]}
+    if "aws_access_key_id" in found:
+        keys = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+        return region | {key.removeprefix("aws_"): found[key] for key in keys if key in found}, None
+    if not os.environ.get("AWS_PROFILE"):
+        return region, None
+    try:
+        from boto3 import Session
+        from obstore.auth.boto3 import Boto3CredentialProvider
+
+        return region, Boto3CredentialProvider(Session(profile_name=name))
+    except ImportError:
+        raise StoreError(f"the profile {name} of AWS holds no keys; to sign in by it, install boto3") from None
+    except Exception as error:  # boto3's errors have no base of their own
+        raise StoreError(f"the profile {name} of AWS cannot be used: {' '.join(str(error).split())}") from None

@@ -1,0 +1,130 @@
+"""A recorded plan is taken for the one that would be planned, as long as all that it follows from is the same."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import toys
+
+from orchestrator.planning.plan import Plan
+from orchestrator.run_folder import journal as run_folder
+from orchestrator.run_folder.recorded_plan import FILE, RecordedPlan, open_plan, record
+from orchestrator.runs.lifecycle import resume, start
+from orchestrator.runs.report import Report
+from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
+from orchestrator.store import Store
+
+HERE = Execution(address="none", mlflow="off", report=False)
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
+    """The cells that are planned again from the folders of their runs."""
+    cells: list[Cell] = []
+    plan_of = run_folder.plan_of
+
+    def counted(cell: Cell) -> Plan:
+        cells.append(cell)
+        return plan_of(cell)
+
+    monkeypatch.setattr(run_folder, "plan_of", counted)
+    return cells
+
+
+@pytest.fixture
+def report(store: Store) -> Report:
+    return start([Cell("toys", toys.Config(parts=3))], store, HERE)
+
+
+def journal(store: Store, report: Report) -> run_folder.Journal:
+    return run_folder.Journal(Path(store.location) / "runs" / report.run)
+
+
+def load(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    """Load a module for the time of a test."""
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    monkeypatch.setitem(sys.modules, module, importlib.util.module_from_spec(spec))
+
+
+def test_a_finished_run_is_resumed_without_planning_it_again(store: Store, report: Report, planned: list[Cell]) -> None:
+    again = resume(report.run, store, HERE)
+    assert ("finished", {"planned": 4, "stored": 4, "done": 0, "failed": 0}) == (again.state, again.jobs)
+    assert (report.roots, report.summary) == (again.roots, again.summary)
+    assert [] == planned
+
+
+@pytest.mark.parametrize("damage", ["delete", "flip"])
+def test_a_result_that_is_gone_or_damaged_is_computed_again(
+    store: Store, report: Report, planned: list[Cell], damage: str
+) -> None:
+    key = report.roots["parts"][1]
+    path = Path(store.location) / "results" / key[:2] / f"{key}.arrow"
+    sound = path.read_bytes()
+    if damage == "flip":
+        path.write_bytes(sound[:100] + bytes([sound[100] ^ 1]) + sound[101:])
+    else:
+        path.unlink()
+    again = resume(report.run, store, HERE)
+    assert ("finished", 1, int(damage == "flip")) == (again.state, again.jobs["done"], again.damaged)
+    assert report.summary == again.summary
+    assert 1 == len(planned)  # the plan is made once a job of it is needed
+
+
+def test_a_recorded_plan_says_what_the_plan_says(store: Store, report: Report) -> None:
+    recorded = open_plan(journal(store, report))
+    _, plan = run_folder.reopen_run(journal(store, report))
+    assert isinstance(recorded, RecordedPlan)
+
+    def described(plan: Plan) -> tuple[Any, ...]:
+        return list(plan.jobs), plan.roots, plan.after, plan.tasks, plan.trains, plan.count(), plan.trainings()
+
+    assert described(plan) == described(recorded)
+    assert [plan.inputs[key] for key in plan.jobs] == [recorded.inputs[key] for key in recorded.jobs]
+
+
+@pytest.mark.parametrize("what", ["config", "source", "derivation", "none"])
+def test_it_is_planned_again_once_anything_has_changed(
+    what: str, store: Store, report: Report, planned: list[Cell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    source = tmp_path / "planned_with_this.py"
+    source.write_text("VALUE = 1\n")
+    os.utime(source, (1e9, 1e9))  # older than this process, as sources are
+    load(monkeypatch, "planned_with_this")
+    record(journal(store, report), open_plan(journal(store, report)))
+    kept = journal(store, report).folder / FILE
+    match what:
+        case "config":
+            about = journal(store, report).about()
+            journal(store, report).rewrite({**about, "config": {**about["config"], "at": -2}})
+        case "source":
+            source.write_text("VALUE = 2\n")
+        case "derivation":
+            kept.write_bytes(kept.read_bytes().replace(b'"trains"', b'"brains"'))
+        case "none":
+            kept.unlink()
+    planned.clear()
+    if what == "config":  # as a config that another version reads otherwise
+        with pytest.raises(Exception, match="planned by other versions"):
+            open_plan(journal(store, report))
+    else:
+        assert list(report.roots["parts"]) == list(open_plan(journal(store, report)).roots["parts"])
+    assert 1 == len(planned)
+
+
+def test_a_process_that_may_have_planned_with_an_older_source_records_nothing(
+    store: Store, report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "edited_meanwhile.py").write_text("VALUE = 1\n")
+    load(monkeypatch, "edited_meanwhile")
+    (journal(store, report).folder / FILE).unlink()
+    record(journal(store, report), run_folder.reopen_run(journal(store, report))[1])
+    assert not (journal(store, report).folder / FILE).exists()

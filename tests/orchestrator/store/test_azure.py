@@ -1,0 +1,104 @@
+"""A store in a container of Azure's: only one of several writers wins, and a run goes on where another one stopped."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+import toys
+
+from orchestrator.errors import Held, StoreError
+from orchestrator.runs.lifecycle import start
+from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
+from orchestrator.store import WriteEffect, claims, open_store
+from orchestrator.store.bucket import Bucket
+from tests.orchestrator.store.test_contract import key, put, table
+from tests.support.azurite import CONTAINER, Azurite
+
+PLACE = f"az://{CONTAINER}/store"
+WRITERS = 8
+
+
+def test_of_writers_who_create_one_object_at_once_one_wins(azure: Azurite) -> None:
+    bucket = Bucket(PLACE)
+    with ThreadPoolExecutor(WRITERS) as pool:
+        tags = list(pool.map(lambda number: bucket.create("one", b"%d" % number), range(WRITERS)))
+    (winner,) = [number for number, tag in enumerate(tags) if tag is not None]
+    assert (b"%d" % winner, tags[winner]) == (bucket.get("one").to_pybytes(), bucket.fetch("one")[1].tag)
+
+
+def test_of_writers_who_replace_one_version_at_once_one_wins(azure: Azurite) -> None:
+    bucket = Bucket(PLACE)
+    bucket.put("one", b"first")
+    (found,) = bucket.objects("")  # a listing tells the version, too
+    assert found.tag == bucket.fetch("one")[1].tag
+    with ThreadPoolExecutor(WRITERS) as pool:
+        tags = list(pool.map(lambda number: bucket.replace("one", b"%d" % number, found.tag), range(WRITERS)))
+    (winner,) = [number for number, tag in enumerate(tags) if tag is not None]
+    assert b"%d" % winner == bucket.get("one").to_pybytes()
+    assert bucket.replace("none", b"", found.tag) is None
+
+
+def test_of_writers_of_one_key_at_once_one_wins(azure: Azurite) -> None:
+    store = open_store(PLACE)
+    with ThreadPoolExecutor(WRITERS) as pool:
+        effects = list(pool.map(lambda number: store.write(key("a"), table(number), {}), range(WRITERS)))
+    assert Counter({WriteEffect.NEW: 1, WriteEffect.CONFLICT: WRITERS - 1}) == Counter(effects)
+    assert table(effects.index(WriteEffect.NEW)) == store.read(key("a"))
+
+
+def test_of_drivers_that_claim_a_run_at_once_one_gets_it(azure: Azurite) -> None:
+    bucket = Bucket(PLACE)
+
+    def claim(_: int) -> object:
+        with suppress(Held):
+            return claims.claim(bucket, "toys-12345678")
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        got = [claimed for claimed in pool.map(claim, range(WRITERS)) if claimed is not None]
+    assert 1 == len(got)
+    got[0].release()  # type: ignore[attr-defined]
+    assert [] == bucket.objects("claims")
+
+
+def test_objects_are_deleted_whether_or_not_they_are_there(azure: Azurite) -> None:
+    bucket = Bucket(PLACE)
+    for name in ("a", "b"):
+        bucket.put(name, b"")
+    bucket.delete("none", "a", "none either", "b")
+    assert [] == azure.names()
+
+
+def test_a_run_is_resumed_from_what_lies_in_the_container(
+    azure: Azurite, monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    here = Execution(address="none", mlflow="off", report=False)
+    cell = Cell("toys", toys.Config(parts=3))
+    first = start([cell], open_store(PLACE), here)
+    assert ("finished", 4) == (first.state, first.jobs["done"])
+    monkeypatch.setenv("ENGRAM_RUNS", f"{tmp_path}/another machine")
+    azure.delete(f"store/results/{first.roots['parts'][0][:2]}/{first.roots['parts'][0]}.arrow")
+    again = start([cell], open_store(PLACE), here)
+    assert ("finished", 1, first.summary) == (again.state, again.jobs["done"], again.summary)
+
+
+def test_what_keeps_a_container_from_being_used_is_said_in_one_line(
+    azure: Azurite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(open_store(PLACE), "a")
+    with pytest.raises(StoreError, match="there is no such container"):
+        open_store("az://nowhere-at-all/store")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "AAAA")
+    with pytest.raises(StoreError, match="access is denied; check AZURE_STORAGE_ACCOUNT_KEY"):
+        open_store(PLACE)
+
+
+def test_the_account_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("AZURE_")]:
+        monkeypatch.delenv(name)
+    with pytest.raises(StoreError, match=r"cannot use az://results: .*; set AZURE_STORAGE_ACCOUNT_NAME"):
+        open_store(PLACE)
