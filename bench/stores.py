@@ -1,10 +1,11 @@
 """What a store in a folder costs: system calls of a job, and the seconds of commands on many results.
 
-    python -m bench.stores [--results 100000] [--jobs 2000] [--out bench/results/stores.md]
+    python -m bench.stores [--results 100000] [--jobs 2000] [--against CHECKOUT] [--out bench/results/stores.md]
 
 System calls are counted by strace on runs of trivial jobs in one process: those of a run of so many jobs, less those of
-one of half as many. The commands are timed as whole processes, with `--json`, on a finished run of so many results,
-which is made without waiting for the disk.
+one of half as many. The commands are whole processes, with `--json`, on a finished run of so many results, which is
+made without waiting for the disk. What counts is the processor's seconds, the median over rounds, since they say the
+same on a busy machine. With `--against`, the code of another checkout runs in turn with this one's.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.orchestration import ROOT, TOYS, setting
@@ -39,6 +41,7 @@ KINDS = {
     "not of files": ("futex", "getpid", "getrandom", "uname", "mprotect", "madvise", "brk", "ioctl"),
 }
 COMMANDS = ("status", "results RUN summary", "verify", "gc", "resume RUN")
+ROUNDS = 3
 
 
 def count_calls(jobs: int, folder: Path) -> Counter[str]:
@@ -70,27 +73,47 @@ def fill_store(results: int, folder: Path) -> str:
         os.fsync = real
 
 
-def time_commands(run: str, folder: Path) -> dict[str, float]:
-    seconds = {}
-    for command in COMMANDS:
+def processor_seconds(words: Sequence[str], checkout: Path) -> float:
+    """The processor's seconds, of user and system, that a command of this checkout's code takes."""
+    paths = [str(checkout), str(checkout / TOYS.relative_to(ROOT))]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(
+        [sys.executable, "-m", "orchestrator", *words, "--json"],
+        check=True,
+        cwd=checkout,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def time_commands(run: str, folder: Path, checkouts: Sequence[Path]) -> dict[str, list[float]]:
+    """The median seconds of each command, by checkout. Before, one start of this checkout records the run's plan."""
+    seconds: dict[str, list[list[float]]] = {command: [[] for _ in checkouts] for command in COMMANDS}
+    processor_seconds(["resume", run, "--store", str(folder)], ROOT)
+    for command, taken in ROUNDS * [*seconds.items()]:
         words = [run if word == "RUN" else word for word in command.split()]
-        began = time.perf_counter()
-        subprocess.run(
-            [sys.executable, "-m", "orchestrator", *words, "--store", str(folder), "--json"],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        seconds[f"engram {command}"] = time.perf_counter() - began
-    return seconds
+        for checkout, of_checkout in zip(checkouts, taken, strict=True):
+            of_checkout.append(processor_seconds([*words, "--store", str(folder)], checkout))
+    return {command: [statistics.median(each) for each in taken] for command, taken in seconds.items()}
 
 
-def markdown(about: Mapping[str, str], calls: Mapping[str, float], results: int, seconds: Mapping[str, float]) -> str:
+def markdown(
+    about: Mapping[str, str], calls: Mapping[str, float], results: int, seconds: Mapping[str, Sequence[float]]
+) -> str:
     lines = [f"- {name}: {value}" for name, value in about.items()]
     lines += ["", "| system calls | per no-op job |", "|---|---|"]
     lines += [f"| {kind} | {value:.1f} |" for kind, value in calls.items()]
-    lines += [f"| all | {sum(calls.values()):.1f} |", "", f"| command on {results:,} results | s |", "|---|---|"]
-    lines += [f"| `{command}` | {value:.1f} |" for command, value in seconds.items()]
+    lines += [f"| all | {sum(calls.values()):.1f} |", ""]
+    versions = len(next(iter(seconds.values())))
+    heads = [f"command on {results:,} results", "CPU s", *["against, CPU s", "ratio"] * (versions - 1)]
+    lines += [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for command, (now, *before) in seconds.items():
+        cells = [f"`engram {command}`", f"{now:.1f}"]
+        cells += [cell for each in before for cell in (f"{each:.1f}", f"{each / now:.1f}")]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -98,6 +121,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--results", type=int, default=100_000)
+    parser.add_argument("--against", type=Path, help="a checkout of another version, whose commands run in turn")
+    parser.add_argument("--folder", type=Path, help="where the store is made, or lies already")
     parser.add_argument("--tiny", action="store_true", help="few jobs: whether it runs, not how much it takes")
     parser.add_argument("--out", type=Path, help="write the result here, as Markdown")
     options = parser.parse_args()
@@ -107,8 +132,10 @@ def main() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(TOYS), os.environ.get("PYTHONPATH", "")])
     with tempfile.TemporaryDirectory(prefix="engram-bench-") as name:
         calls = calls_per_job(jobs, Path(name))
-        run = fill_store(results, Path(name) / "full")
-        text = markdown(about, calls, results, time_commands(run, Path(name) / "full"))
+        full = options.folder or Path(name) / "full"
+        run = fill_store(results, full)
+        checkouts = [ROOT] if options.against is None else [ROOT, options.against.resolve()]
+        text = markdown(about, calls, results, time_commands(run, full, checkouts))
     print(text, end="")
     if options.out:
         options.out.write_text(text)
