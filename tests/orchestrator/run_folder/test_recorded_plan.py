@@ -13,6 +13,7 @@ import toys
 
 from orchestrator.planning.plan import Plan
 from orchestrator.run_folder import journal as run_folder
+from orchestrator.run_folder import recorded_plan
 from orchestrator.run_folder.recorded_plan import FILE, RecordedPlan, open_plan, record
 from orchestrator.runs.lifecycle import resume, start
 from orchestrator.runs.report import Report
@@ -21,6 +22,15 @@ from orchestrator.spec.specification import Execution
 from orchestrator.store import Store
 
 HERE = Execution(address="none", mlflow="off", report=False)
+
+
+@pytest.fixture(autouse=True)
+def _without_modules_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests have loaded modules from files that are newer than this process, or that are gone."""
+    for name, module in list(sys.modules.items()):
+        source = Path(str(getattr(module, "__file__", None) or __file__))
+        if not source.exists() or source.stat().st_mtime >= recorded_plan.LOADED:
+            monkeypatch.delitem(sys.modules, name)
 
 
 @pytest.fixture
