@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import toys
 
-from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.run_folder import journal as run_folder
 from orchestrator.run_folder import recorded_plan
 from orchestrator.run_folder.recorded_plan import FILE, RecordedPlan, open_plan, record
@@ -37,7 +37,6 @@ def _without_modules_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
     """The cells that are planned again from the folders of their runs."""
     cells: list[Cell] = []
-    plan_of = run_folder.plan_of
 
     def counted(cell: Cell) -> Plan:
         cells.append(cell)

@@ -54,14 +54,16 @@ def test_of_writers_of_one_key_at_once_one_wins(azure: Azurite) -> None:
 def test_of_drivers_that_claim_a_run_at_once_one_gets_it(azure: Azurite) -> None:
     bucket = Bucket(PLACE)
 
-    def claim(_: int) -> object:
+    got: list[claims.Claim] = []
+
+    def claim(_: int) -> None:
         with suppress(Held):
-            return claims.claim(bucket, "toys-12345678")
+            got.append(claims.claim(bucket, "toys-12345678"))
 
     with ThreadPoolExecutor(WRITERS) as pool:
-        got = [claimed for claimed in pool.map(claim, range(WRITERS)) if claimed is not None]
-    assert 1 == len(got)
-    got[0].release()  # type: ignore[attr-defined]
+        list(pool.map(claim, range(WRITERS)))
+    (claimed,) = got
+    claimed.release()
     assert [] == bucket.objects("claims")
 
 
