@@ -101,12 +101,15 @@ def show_status(
     from orchestrator.inspection import search_results, status
 
     with command_store(store) as opened:
-        journal = status.find(opened, run) if run else status.newest(opened)
+        newest = None if run else status.newest_status(opened)
+        journal = status.find(opened, run or (newest.run if newest else ""))
         if watch:
             with watching() as observe:
                 for event in status.follow(journal, opened):
                     observe(event)
-        seen = status.status(journal, opened)
+        # One that cannot be read is read again, so that the reason is raised.
+        known = None if watch or newest is None or newest.state == "unreadable" else newest
+        seen = known or status.status(journal, opened)
         searches = search_results.parent_searches(journal)
     if json:
         trial_of = {"trial_of": [each.as_json() for each in searches]} if searches else {}

@@ -78,7 +78,12 @@ def find(store: Store, word: str) -> Journal:
 
 
 def newest(store: Store, unfinished: bool = False) -> Journal:
-    """The run that was written to last; a sweep or search takes precedence over its cells.
+    """The run that `newest_status` is of."""
+    return Journal(store.folder("runs", newest_status(store, unfinished).run))
+
+
+def newest_status(store: Store, unfinished: bool = False) -> Status:
+    """The status of the run that was written to last; a sweep or search takes precedence over its cells.
 
     A trial that was cut off stands for its search, which does not know of it before it has ended.
     """
@@ -87,8 +92,8 @@ def newest(store: Store, unfinished: bool = False) -> Journal:
     if not candidates:
         raise SpecError(f"there are no {'unfinished ' if unfinished else ''}runs in {store.location}")
     best = max(candidates, key=lambda candidate: (candidate.active, bool(candidate.cells)))
-    searches = {seen.run for seen in there if seen.search is not None}
-    return Journal(store.folder("runs", best.begun_by if best.begun_by in searches else best.run))
+    searches = {seen.run: seen for seen in there if seen.search is not None}
+    return searches.get(best.begun_by, best)
 
 
 def overview(store: Store) -> list[Status]:
