@@ -146,7 +146,7 @@ def test_worlds_have_images_and_seeds_of_their_own() -> None:
     rows = [
         row
         for config in configs
-        for share in target_shares(config, whole, 0)
+        for share in target_shares(config, whole, "partial", 0)
         for row in share.rows(load(share.part.data))
     ]
     assert len(set(rows)) == len(rows)  # of digits and of digits on photographs, which have the same rows

@@ -130,13 +130,22 @@ RUN_AGAIN = "Run it again for what is missing: what is stored is not trained aga
 MORE = (
     "Ask for answers to more pictures, or train more replicates (replicates=10): what is stored is not trained again."
 )
+RECIPE = (
+    "Ask the owner on how many images of the domain the model was trained, by which network and how, and compare it "
+    "with models that were trained so: network=..., epochs=..."
+)
+OWN_DATA = (
+    f"{RECIPE}, and, as the owner's images are not yours, each on a draw of its own: calibration.data=... with several "
+    "times as many images, and calibration_share=0.25 (as many as the owner has)."
+)
+OTHER_SHARE = f"{RECIPE}, calibration_share=... (as many images as the owner has)."
 # What to do about each rule by which nothing is decided.
 REMEDIES: Mapping[Rule[TargetEvidence], str] = {
     NO_ANSWER: RUN_AGAIN,
     NO_TEST: RUN_AGAIN,
     TWO_ANSWERS: "Ask the owner for one table, of what one model says of every picture, and audit that.",
     ONE_CLASS: "Ask the owner for a table with the confidences of all classes, and audit that.",
-    UNLIKE_OTHERS: "Ask the owner which network it is and how it was trained, and give that: network=..., epochs=...",
+    UNLIKE_OTHERS: OWN_DATA,
     LESS_SURE: "Ask the owner what was done to the model after its training, and for one trained without the data.",
     UNDECIDED: MORE,
 }
@@ -158,5 +167,6 @@ def next_steps(config: Forgetting, answer: Answer, evidence: Evidence) -> tuple[
         return ("Ask what the models know, too: measures=scores.",)
     if not config.query.is_controlled:
         return (HOLD_BACK,)
+    remedies = REMEDIES if config.calibration_share == 1 else {**REMEDIES, UNLIKE_OTHERS: OTHER_SHARE}
     rules = (target.decision.rule for target in evidence.by_weight)
-    return tuple(dict.fromkeys(REMEDIES[rule] for rule in rules if rule in REMEDIES)) or (RUN_AGAIN,)
+    return tuple(dict.fromkeys(remedies[rule] for rule in rules if rule in remedies)) or (RUN_AGAIN,)

@@ -150,6 +150,15 @@ def decide(config: Any, evidence: TargetEvidence) -> Decision:
     return Decision(RULES.decide(config, evidence), evidence)
 
 
+# What a target may be that is unlike the models that never saw D_Q, by the check and whether its number is the larger.
+DIFFERENCES: Mapping[tuple[str, bool], str] = {
+    ("accuracy", True): "it knows the domain better, by more or other data, longer training or another design",
+    ("accuracy", False): "it knows the domain less well, by fewer or other data, another design or a change",
+    ("agreement", True): "it agrees with them more than they do with one another, as the mean of several models does",
+    ("agreement", False): "other images are difficult to it, by data of another kind, another design or a change",
+}
+
+
 def describe_unlikeness(evidence: TargetEvidence, format_p: FormatP) -> str:
     """By which check a target is unlike the calibration models."""
     assert evidence.unlike is not None
@@ -157,7 +166,7 @@ def describe_unlikeness(evidence: TargetEvidence, format_p: FormatP) -> str:
     assert check.p is not None
     return (
         f"its {name} on the control set is {check.value:.3g}, that of models that never saw D_Q {check.expected:.3g} "
-        f"({format_p(check.p)}): it knows other data, has another design or was changed"
+        f"({format_p(check.p)}): {DIFFERENCES[name, check.is_larger]}"
     )
 
 

@@ -11,7 +11,7 @@ target answer together: their scores are averaged image by image.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 
@@ -36,7 +36,7 @@ from tasks.audits.forgetting.held_share import (
 from tasks.audits.forgetting.measures import query_confidences
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import Kind, ModelId, Trainings, realised_share
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import ADDED_LATER, Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.contract.summaries import Row, column_estimate, interval_columns, interval_fields, row
@@ -100,6 +100,7 @@ class Decisions(Ranged):
     negligible: Annotated[float, Share(zero=False, one=False)] = 0.1
     permutations: Annotated[int, AtLeast(1)] = 9999
     seed: Annotated[int, AtLeast(0)] = 0
+    calibration_share: Annotated[float, Share(zero=False)] = field(default=1.0, metadata={ADDED_LATER: True})
 
 
 ModelGroup = tuple[Kind, int]  # what a model stands for, and the number of its target or share
@@ -200,7 +201,7 @@ class ModelEffects:
         for who, found in self.known_effects.items():
             if who != without:
                 effects.setdefault(self.known_shares[who], []).extend(found)
-        return share_curve(effects)
+        return share_curve(effects, self.config.calibration_share)
 
     def single_audits(self) -> Iterator[SingleAudit]:
         """Each model of a known share, audited alone; of share 0 the calibration models, each beside the others."""
@@ -228,11 +229,12 @@ class ModelEffects:
     def likeness_checks(self, models: Sequence[ModelId]) -> tuple[LikenessCheck, LikenessCheck]:
         """Accuracy and agreement on the control set, beside those of calibration models."""
         there = self.matrix.is_control
-        accuracy = likeness_check(self.accuracies(models), self.accuracies(self.calibration))
+        drawn = self.config.calibration_share
+        accuracy = likeness_check(self.accuracies(models), self.accuracies(self.calibration), drawn)
         known = self.calibration_confidences[:, there]
         said = [agreement(of[there], known) for of in self.printed_confidences(models)]
         expected = calibration_agreements(known, self.printed_confidences(self.calibration)[:, there])
-        return accuracy, likeness_check([value for value in said if value is not None], expected)
+        return accuracy, likeness_check([value for value in said if value is not None], expected, drawn)
 
     def accuracies(self, models: Sequence[ModelId]) -> list[float] | None:
         """Of each model on the control set; None where one does not say which classes are more probable."""
@@ -319,7 +321,7 @@ def decisions_config(config: Forgetting, trainings: Trainings) -> Decisions:
     """How targets are decided on, here and in the measure of power."""
     seed = seeds.derive(config.seed, "decisions")
     partial = tuple(realised_share(config, share) for share in config.partial_shares)
-    return Decisions(trainings.targets, partial, config.negligible, config.permutations, seed)
+    return Decisions(trainings.targets, partial, config.negligible, config.permutations, seed, config.calibration_share)
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:

@@ -79,7 +79,7 @@ def said(*rows: Row, config: Forgetting = QUICKSTART) -> Verdict:
             "not judged",
             "Not judged: it knows D_Q no better than images of the same source that nobody was given (p = 0.5, 1 model)"
             ", but its accuracy on the control set is 0.9, that of models that never saw D_Q 0.91 (p = 0.001): it "
-            "knows other data, has another design or was changed.",
+            "knows the domain less well, by fewer or other data, another design or a change.",
         ),
     ],
 )
@@ -328,7 +328,7 @@ def silent(name: str) -> list[Row]:
             target("a", *DIFFERENT),
             UNLIKE_OTHERS,
             "Its accuracy on the control set is 0.9, that of models that never saw the data set 0.91 (p = 0.001): it "
-            "knows other data, has another design or was changed.",
+            "knows the domain less well, by fewer or other data, another design or a change.",
         ),
         (
             [*target("a", *CLEARED), repeated("a")],

@@ -40,7 +40,15 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
         (
             {"accuracy": UNLIKE},
             "not judged",
-            "its accuracy on the control set is 0.8, that of models that never saw",
+            "its accuracy on the control set is 0.8, that of models that never saw D_Q 0.9 (p = 0.001): it knows the "
+            "domain less well",
+            UNLIKE_OTHERS,
+        ),
+        (
+            {"accuracy": LikenessCheck(0.9, 0.8, 0.001)},
+            "not judged",
+            "its accuracy on the control set is 0.9, that of models that never saw D_Q 0.8 (p = 0.001): it knows the "
+            "domain better",
             UNLIKE_OTHERS,
         ),
         ({"agreement": UNLIKE}, "not judged", "its agreement on the control set is 0.8", UNLIKE_OTHERS),
