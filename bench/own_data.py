@@ -34,7 +34,8 @@ from bench.measuring import here, parser, publish_counts
 from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix, ModelAnswers, confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.held_share import UNLIKE
-from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects, target_row
+from tasks.audits.forgetting.measures.decisions import target_row
+from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import NamedTarget, Target
 from tasks.audits.forgetting.trainings import ModelId, training_job

@@ -17,6 +17,7 @@ from tasks.audits.forgetting.decision import (
     ONE_CLASS,
     RULES,
     TWO_ANSWERS,
+    UNBOUND,
     UNDECIDED,
     UNLIKE_OTHERS,
     TargetEvidence,
@@ -147,6 +148,11 @@ REMEDIES: Mapping[Rule[TargetEvidence], str] = {
     ONE_CLASS: "Ask the owner for a table with the confidences of all classes, and audit that.",
     UNLIKE_OTHERS: OWN_DATA,
     LESS_SURE: "Ask the owner what was done to the model after its training, and for one trained without the data.",
+    UNBOUND: (
+        "Bind the table to the model in use, and say how: given.bound_by=... (the SHA-256 of its file before the "
+        "pictures go out, and spot checks); or audit the file, given.models=...; or train models of all of D_Q, too, "
+        "partial=0.05,0.1,0.25,1: who holds so much and recognises it may be found."
+    ),
     UNDECIDED: MORE,
 }
 

@@ -163,6 +163,11 @@ class Forgetting(Ranged):
         return self.given.is_given and self.query.is_controlled
 
     @property
+    def has_unbound_tables(self) -> bool:
+        """Whether tables of outputs are judged that nothing binds to a model."""
+        return bool(self.given.outputs) and self.query.is_controlled and not self.given.bound_by
+
+    @property
     def probes(self) -> ProbeSet:
         """D_Q and the control set, which every model is asked about."""
         return ProbeSet(self.query_part, self.query.control, self.query.derive_seed(self.seed, "handed out"))

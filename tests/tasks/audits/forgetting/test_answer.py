@@ -8,10 +8,27 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.forgetting import AUDIT
-from tasks.audits.forgetting.answer import GIVEN_CONTROL, LIMITS, MAX_LISTED, SHARED_DRAW, read_target_evidence, verdict
+from tasks.audits.forgetting.answer import (
+    GIVEN_CONTROL,
+    LIMITS,
+    MAX_LISTED,
+    SHARED_DRAW,
+    TABLES,
+    UNBOUND_TABLES,
+    read_target_evidence,
+    verdict,
+)
 from tasks.audits.forgetting.certificate import HOLD_BACK, MORE, REMEDIES, RUN_AGAIN
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import LESS_SURE, ONE_CLASS, RULES, TWO_ANSWERS, UNLIKE_OTHERS, TargetEvidence
+from tasks.audits.forgetting.decision import (
+    LESS_SURE,
+    ONE_CLASS,
+    RULES,
+    TWO_ANSWERS,
+    UNBOUND,
+    UNLIKE_OTHERS,
+    TargetEvidence,
+)
 from tasks.audits.forgetting.held_share import UNKNOWN, LikenessCheck
 from tasks.audits.forgetting.measures.decisions import (
     DECISIONS,
@@ -21,6 +38,7 @@ from tasks.audits.forgetting.measures.decisions import (
     side_rows,
     unanswered_row,
 )
+from tasks.audits.forgetting.measures.recognition import PASSED
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.target import ExternalTargets, Target
@@ -211,6 +229,24 @@ def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_i
     assert f"{rate}." in held.sentence
     assert [True, False] == [GIVEN_CONTROL in found.limits for found in (given, held)]
     assert GIVEN_CONTROL not in said(*target("D_C", *CLEARED), config=named).limits
+
+
+def test_a_table_clears_nobody_where_recognition_passes_and_the_limits_say_what_binds_it() -> None:
+    given = replace(QUICKSTART, given=ExternalTargets(outputs=(File("table.csv"),)))
+    by = replace(given, given=replace(given.given, bound_by="SHA-256 9f86, 30 spot checks by a notary"))
+    tried = row(PASSED, {"share": 0.25}, proportion(12, 40), "pair of models")
+    clean = said(*target("table.csv", *CLEARED), tried, config=given)
+    assert "not judged" == clean.answer
+    assert (
+        "of 40 owners who hold 25 % of D_Q and give a clean model's answers about it, 12 would pass" in clean.sentence
+    )
+    assert TABLES in clean.limits
+    assert UNBOUND_TABLES in clean.limits
+    bound = said(*target("table.csv", *CLEARED), config=by)
+    assert "forgotten" == bound.answer
+    assert "given by who ran the audit: SHA-256 9f86, 30 spot checks by a notary." in bound.limits
+    assert TABLES not in said(*target("D_C", *CLEARED)).limits
+    assert (REMEDIES[UNBOUND],) == certified(*target("table.csv", *CLEARED), tried, config=given).steps
 
 
 def test_several_that_are_accused_are_told_to_share_one_draw() -> None:
