@@ -35,6 +35,7 @@ from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix, ModelAns
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.held_share import UNLIKE
 from tasks.audits.forgetting.measures.decisions import target_row
+from tasks.audits.forgetting.measures.recognition import Recognition, recognition
 from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import NamedTarget, Target
@@ -157,9 +158,22 @@ class Judged:
     unlike: str
 
 
-def judge_owners(of: World, models: Mapping[Key, pa.Table]) -> Iterator[Judged]:
+def try_recognition(of: World, said: Mapping[Key, pa.Table]) -> Iterator[tuple[float, pa.Table]]:
+    """The audit's own trial of recognition by models of each known share (RECOGNITION), by draws of D_C."""
+    config = of.draws
+    for number, share in enumerate(config.partial):
+        tables = [
+            table
+            for (whose, model), table in said.items()
+            if whose == CALIBRATIONS[-1] and (model.kind == "calibration" or (model.target or 0) <= number)
+        ]
+        known = config.partial[: number + 1]
+        decisions = Decisions((), known, config.negligible, config.permutations, config.seed, config.calibration_share)
+        yield share, recognition(Recognition(decisions), tables)
+
+
+def judge_owners(of: World, said: Mapping[Key, pa.Table]) -> Iterator[Judged]:
     """What is answered of each owner of a world, with each change of the answers, by one D_C and by draws of it."""
-    said = {key: asked(of.draws, key[1], [table]) for key, table in models.items()}
     for calibration in CALIBRATIONS:
         config = of.by(calibration)
         own = [table for (whose, _), table in said.items() if whose in (calibration, "owner")]
@@ -212,6 +226,16 @@ def markdown(found: Sequence[Judged]) -> str:
     )
 
 
+def describe_trials(trials: Sequence[tuple[float, pa.Table]]) -> str:
+    """By the share of D_Q that such owners hold, how many pass in each world."""
+    lines = ["", "| the audit's trial of recognition, who holds | would pass, world by world |", "|---|---|"]
+    for share in dict.fromkeys(share for share, _ in trials):
+        rows = [row for of, table in trials if of == share for row in table.to_pylist()]
+        counts = ", ".join(f"{row['passed']} of {row['pairs']}" for row in rows)
+        lines.append(f"| {100 * share:g} % of D_Q | {counts} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     given = parser(__doc__)
     given.add_argument("--worlds", type=int, default=2, help="audits, each of its own images and seed")
@@ -220,13 +244,17 @@ def main() -> None:
     asked_for = given.parse_args()
     torch.set_num_threads(1)
     found: list[Judged] = []
+    trials: list[tuple[float, pa.Table]] = []
     for number in range(asked_for.worlds):
         of = world(asked_for.tiny, asked_for.seed + number)
         kept = asked_for.models and asked_for.models / f"{of.draws.seed}.feather"
-        found += judge_owners(of, trained(planned(of), kept))
+        models = trained(planned(of), kept)
+        said = {key: asked(of.draws, key[1], [table]) for key, table in models.items()}
+        found += judge_owners(of, said)
+        trials += try_recognition(of, said)
     setting = here(of.draws.query.data.name, torch.device("cpu"))
     setting["seeds"] = f"{asked_for.seed} to {asked_for.seed + asked_for.worlds - 1}, one for each of the worlds"
-    publish_counts("Owners with data of their own", setting, markdown(found), asked_for.out)
+    publish_counts("Owners with data of their own", setting, markdown(found) + describe_trials(trials), asked_for.out)
 
 
 if __name__ == "__main__":
