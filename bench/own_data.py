@@ -5,8 +5,8 @@
 A world is an audit of its own: 2,000 images of a domain, of which chance makes half D_Q and half the control set.
 Owners trained on 1,000 images of the domain that are neither of these nor of D_C, and on a share of D_Q; the last kind
 on half as many, which they do not say. Each hands in what its model says, is the only target of an audit, and is judged
-twice: by models that all trained on the first 1,000 images of D_C, and by models that each trained on a quarter of its
-4,000, drawn anew. Some owners change their answers: to pictures of D_Q they give those of another owner's model that
+twice: by models that all trained on the first 1,000 images of D_C, and by models that each trained on 1,000 of all its
+20,000, drawn anew. Some owners change their answers: to pictures of D_Q they give those of another owner's model that
 never saw it (recognition), or to every picture a mean with that model's (mixture).
 
 The images are those of MNIST on photographs; `--tiny`: digits. With `--models` the trained models of each world are
@@ -40,7 +40,7 @@ from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import NamedTarget, Target
 from tasks.audits.forgetting.trainings import ModelId, training_job
-from tasks.datasets.catalog import pin
+from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 from tasks.models.catalog import Network
@@ -94,29 +94,33 @@ Key = tuple[str, ModelId]  # by what it is judged, or "owner", and what it stand
 
 @dataclass(frozen=True)
 class World:
-    """An audit by one D_C, the same by draws of D_C, and how many owners there are of each kind."""
+    """An audit by one D_C, the same by draws of D_C, the kinds of owners, and how many there are of each."""
 
     one: Forgetting
     draws: Forgetting
+    kinds: tuple[Owner, ...]
     owners: int
 
     def by(self, calibration: str) -> Forgetting:
         return self.one if calibration == CALIBRATIONS[0] else self.draws
 
 
-def world(tiny: bool, seed: int) -> World:
+def world(
+    tiny: bool, seed: int, share: float = 0.05, replicates: int = 8, owners: int = 10, kinds: tuple[Owner, ...] = OWNERS
+) -> World:
     if tiny:
-        data, pool, own, others, owners, replicates, epochs = "digits", 80, 25, (400, 900), 2, 3, 3
+        data, pool, own, others, epochs = "digits", 80, 25, (400, 900), 3
+        owners, replicates = min(owners, 2), min(replicates, 3)
     else:
-        data, pool, own, others, owners, replicates, epochs = "mnist-on-photos", 2000, 1000, (20_000, 40_000), 10, 6, 20
-    images, at = pin(Dataset(data)), seed % PLACES
+        data, pool, own, others, epochs = "mnist-on-photos", 2000, 1000, (20_000, 40_000), 20
+    images, at, whole = pin(Dataset(data)), seed % PLACES, round(own / share)
     draws = Forgetting(
         query=QuerySet(images, at * pool, pool),
-        calibration=Part(images, others[0] + at * 4 * own, 4 * own),
-        calibration_share=0.25,
+        calibration=Part(images, others[0] + at * whole % (others[1] - others[0]), whole),
+        calibration_share=share,
         outside=Part(images, others[1], 20 * own),
-        targets=tuple(target_of(owner) for owner in OWNERS),
-        partial=(0.1, 0.25, 1.0),
+        targets=tuple(target_of(owner) for owner in kinds),
+        partial=(0.1, 0.25, *([1.0] if any(owner.share == 1 for owner in kinds) else [])),
         network=Network("mlp1"),
         replicates=replicates,
         epochs=epochs,
@@ -126,7 +130,7 @@ def world(tiny: bool, seed: int) -> World:
     )
     first = replace(draws.calibration, examples=own)
     one = replace(draws, calibration=first, calibration_share=1.0, partial=(0.1, 0.25), replicates=min(5, replicates))
-    return World(one, draws, owners)
+    return World(one, draws, kinds, owners)
 
 
 def target_of(owner: Owner) -> Target:
@@ -140,7 +144,7 @@ def planned(asked_for: World) -> dict[Key, Mixture]:
     for calibration in CALIBRATIONS:
         for model, mixture in of_audit(asked_for.by(calibration)).items():
             found[calibration, model] = mixture
-    for number, owner in enumerate(OWNERS):
+    for number, owner in enumerate(asked_for.kinds):
         for at in range(asked_for.owners):
             mixture = training_job(asked_for.draws, target_of(owner), "target", APART + at).config
             found["owner", ModelId("target", number, at)] = mixture
@@ -178,13 +182,13 @@ def judge_owners(of: World, said: Mapping[Key, pa.Table]) -> Iterator[Judged]:
         config = of.by(calibration)
         own = [table for (whose, _), table in said.items() if whose in (calibration, "owner")]
         matrix = confidence_matrix(own)
-        targets = tuple(NamedTarget(owner.name, "outputs") for owner in OWNERS)
+        targets = tuple(NamedTarget(owner.name, "outputs") for owner in of.kinds)
         decisions = Decisions(
             targets, config.partial, config.negligible, config.permutations, config.seed, config.calibration_share
         )
         for change in CHANGES:
             compared = ModelEffects(decisions, changed(matrix, CHANGES[change], of.owners))
-            for number, owner in enumerate(OWNERS):
+            for number, owner in enumerate(of.kinds):
                 if change and not owner.share:
                     continue
                 for model in matrix.replicates("target", number):
@@ -199,7 +203,7 @@ def changed(matrix: ConfidenceMatrix, change: Change, owners: int) -> Confidence
     models = dict(matrix.models)
     for model, own in matrix.models.items():
         if model.kind == "target":
-            clean = matrix.models[ModelId("target", OWNERS.index(NONE), (model.replicate + 1) % owners)]
+            clean = matrix.models[ModelId("target", 0, (model.replicate + 1) % owners)]
             models[model] = change(own, clean, matrix.is_control)
     return replace(matrix, models=models)
 
@@ -240,19 +244,36 @@ def main() -> None:
     given = parser(__doc__)
     given.add_argument("--worlds", type=int, default=2, help="audits, each of its own images and seed")
     given.add_argument("--seed", type=int, default=5000, help="of the first world; the next has the next one")
+    given.add_argument("--share", type=float, default=0.05, help="of D_C that a model is trained on: 1,000 images")
+    given.add_argument("--replicates", type=int, default=8, help="models of comparison of each kind")
+    given.add_argument("--owners", type=int, default=10, help="of each kind in each world")
+    given.add_argument("--kinds", type=int, default=len(OWNERS), help="how many of OWNERS there are, from the first on")
     given.add_argument("--models", type=Path, help="trained models are kept in this folder")
     asked_for = given.parse_args()
     torch.set_num_threads(1)
     found: list[Judged] = []
     trials: list[tuple[float, pa.Table]] = []
     for number in range(asked_for.worlds):
-        of = world(asked_for.tiny, asked_for.seed + number)
+        kinds = OWNERS[: asked_for.kinds]
+        of = world(
+            asked_for.tiny,
+            asked_for.seed + number,
+            asked_for.share,
+            asked_for.replicates,
+            asked_for.owners,
+            kinds,
+        )
         kept = asked_for.models and asked_for.models / f"{of.draws.seed}.feather"
         models = trained(planned(of), kept)
         said = {key: asked(of.draws, key[1], [table]) for key, table in models.items()}
         found += judge_owners(of, said)
         trials += try_recognition(of, said)
     setting = here(of.draws.query.data.name, torch.device("cpu"))
+    setting["audit"] = (
+        f"{len(of.draws.query.pool.rows(load(of.draws.query.data)))} images, half of them held back; models of 1,000 "
+        f"images, a share of {asked_for.share:g} of D_C; {of.draws.replicates} replicates, known shares "
+        f"{', '.join(f'{known:g}' for known in of.draws.partial)}; mlp1, {of.draws.epochs} epochs"
+    )
     setting["seeds"] = f"{asked_for.seed} to {asked_for.seed + asked_for.worlds - 1}, one for each of the worlds"
     publish_counts("Owners with data of their own", setting, markdown(found) + describe_trials(trials), asked_for.out)
 

@@ -128,7 +128,7 @@ def target_shares(config: Forgetting, target: Target, kind: Kind, replicate: int
     Where models have a share of D_C each, it is drawn anew for every one of them: only those that differ in what was
     done to them afterwards have it in common.
     """
-    draw: tuple[object, ...] = () if config.calibration_share == 1 else (kind, repr(float(target.query)))
+    draw: tuple[str, ...] = () if config.calibration_share == 1 else (kind, repr(float(target.query)))
     for name, part, share, of in (
         ("calibration", config.calibration, config.calibration_share * target.calibration, draw),
         ("query", config.query_part, target.query, ()),
