@@ -92,7 +92,11 @@ def explain_targets(config: Forgetting, targets: Sequence[JudgedTarget]) -> str:
             " They are called by what they were trained on: D_C is the calibration set, D_Q the data set in question, "
             "0.1 D_Q a tenth of it; whose name has no D_Q never saw it."
         )
-    return " " + " ".join(f"{target}: {target.explain()}." for target in trained)
+    explained = " " + " ".join(f"{target}: {target.explain()}." for target in trained)
+    if config.calibration_share == 1:
+        return explained
+    drawn = format_percent(config.calibration_share)
+    return f"{explained} What each has of the calibration set is taken from a draw of its own, of {drawn} of that set."
 
 
 def describe_finding(target: JudgedTarget) -> str:

@@ -301,6 +301,10 @@ def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_onc
         "nobody was given? D_C + D_Q: trained on the whole of the calibration set and on the whole of the data set in "
         "question. D_C: trained on the whole of the calibration set; it never saw the data set in question."
     )
+    draws = certified(
+        *target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=replace(two, calibration_share=0.25)
+    )
+    assert draws.asked.endswith("is taken from a draw of its own, of 25 % of that set.")
     assert (
         "trained on 5 % of the calibration set and on 50 % of the data set in question, then made to forget the "
         "latter by fine-tuning" == Target.parse("0.05D_C+0.5D_Q-fine-tuning").explain()
