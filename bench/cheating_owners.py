@@ -35,8 +35,9 @@ from bench.measuring import here, parser
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.measures import baselines
-from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects, target_row
+from tasks.audits.forgetting.measures.decisions import target_row
 from tasks.audits.forgetting.measures.query_confidences import Ask, ask
+from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
 from tasks.audits.forgetting.query_set import QuerySet, handout_order, load_probes
 from tasks.audits.forgetting.target import NamedTarget, Target
 from tasks.audits.forgetting.trainings import ModelId, training_job

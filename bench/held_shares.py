@@ -28,8 +28,9 @@ from bench.cheating_owners import ANSWERS, APART, Desk, asked, heated, log_p, of
 from bench.measuring import here, parser, publish_counts
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects, target_row
+from tasks.audits.forgetting.measures.decisions import target_row
 from tasks.audits.forgetting.measures.power import REQUIRED_POWER, smallest_detected_share
+from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
 from tasks.audits.forgetting.query_set import QuerySet, handout_order, load_probes
 from tasks.audits.forgetting.target import NamedTarget, Target
 from tasks.audits.forgetting.trainings import ModelId, check_data, training_job

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.cheating_owners import CLEAN, Counted, Size, asked, counted, planned, trained, written
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
-from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects
+from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import ModelId
 from tasks.numerics import seeds

@@ -8,15 +8,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import cheating_owners, chosen_draws, demonstrations, density_decisions, held_shares, unlearning_methods
+from bench import (
+    cheating_owners,
+    chosen_draws,
+    demonstrations,
+    density_decisions,
+    held_shares,
+    own_data,
+    unlearning_methods,
+)
 from bench.cheating_owners import CHEATS, OWNERS, Desk
 from bench.demonstrations import Outcome
 from bench.density_decisions import Case
 from bench.held_shares import KINDS, NULL, Judged, Kind
 from tasks.audits.density.reassignment import least_found, reassign_models
 from tasks.audits.density.tail import alone
+from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.target import Target
-from tasks.audits.forgetting.trainings import target_shares
+from tasks.audits.forgetting.trainings import ModelId, target_shares
 from tasks.datasets.catalog import load
 from tasks.training.unlearning_config import UNLEARNING
 
@@ -146,7 +155,7 @@ def test_worlds_have_images_and_seeds_of_their_own() -> None:
     rows = [
         row
         for config in configs
-        for share in target_shares(config, whole, 0)
+        for share in target_shares(config, whole, "partial", 0)
         for row in share.rows(load(share.part.data))
     ]
     assert len(set(rows)) == len(rows)  # of digits and of digits on photographs, which have the same rows
@@ -192,3 +201,27 @@ def test_owners_accused_by_chosen_and_by_bound_draws_are_counted() -> None:
     ]
     assert all(given.draws == of.share.n and 0 <= (of.share.value or 0) <= 1 for of in found)
     assert "| 5 |" in chosen_draws.markdown(given, found)
+
+
+def test_owners_with_data_of_their_own_are_judged_twice_with_each_change() -> None:
+    of = own_data.world(tiny=True, seed=4)
+    models = cheating_owners.trained(own_data.planned(of), None)
+    said = {key: cheating_owners.asked(of.draws, key[1], [table]) for key, table in models.items()}
+    found = list(own_data.judge_owners(of, said))
+    holders = [owner for owner in own_data.OWNERS if owner.share]
+    kinds = len(own_data.OWNERS) + len(holders) * (len(own_data.CHANGES) - 1)
+    assert len(own_data.CALIBRATIONS) * kinds * of.owners == len(found)
+    assert {own_data.NONE, *holders} <= {one.owner for one in found}
+    trials = list(own_data.try_recognition(of, said))
+    assert [(share, of.draws.replicates**2) for share in of.draws.partial] == [
+        (table["share"][0].as_py(), table["pairs"][0].as_py()) for _, table in trials
+    ]
+    assert "| none of D_Q |" in own_data.markdown(found)
+    matrix = confidence_matrix([table for (whose, _), table in said.items() if whose == "owner"])
+    clean, own = (matrix.models[ModelId("target", number, 0)] for number in (0, 3))
+    assert (own.confidence != clean.confidence).any()
+    recognised = own_data.recognise(own, clean, matrix.is_control).confidence
+    assert (recognised == np.where(matrix.is_control, own.confidence, clean.confidence)).all()
+    assert 0.1 * own.confidence + 0.9 * clean.confidence == pytest.approx(
+        own_data.mix(own, clean, matrix.is_control, 0.1).confidence
+    )

@@ -25,8 +25,8 @@ from dashboards.chart import Axis, Chart, Figure, Layer, Panel
 from dashboards.summary import format_range
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.exchangeability import Array
-from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects
 from tasks.audits.forgetting.measures.query_confidences import CONFIDENCES
+from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
 from tasks.audits.forgetting.rho import Farthest, farthest
 
 INNOCENT = "a calibration model"

@@ -12,11 +12,20 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import LEVEL, RULES, Decision, TargetEvidence, decide, format_percent
+from tasks.audits.forgetting.decision import (
+    LEVEL,
+    RULES,
+    Decision,
+    RecognitionTrial,
+    TargetEvidence,
+    decide,
+    format_percent,
+)
 from tasks.audits.forgetting.held_share import UNKNOWN, LikenessCheck
 from tasks.audits.forgetting.measures.decisions import CHECKS, HELD, LESS, REPEATED, SURER, control_metric
 from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.audits.forgetting.measures.query_confidences import HANDED_OUT
+from tasks.audits.forgetting.measures.recognition import PASSED
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.trainings import named_targets
 from tasks.contract.objectives import Objective
@@ -115,13 +124,15 @@ def read_evidence(config: Forgetting, rows: Rows) -> Evidence:
     """The evidence in the rows of a summary."""
     given = [target.name for target in named_targets(config) if target.source != "training"]
     files = dict(zip(given, shorten_names(given), strict=True))
+    trial = next((read_trial_row(row) for row in select_rows(rows, PASSED)), None)
+    trials = {target.name: trial for target in named_targets(config) if target.source == "outputs"}
     powers = [(read_setting(row)["share"], row) for row in select_rows(rows, "power")]
     right, wrong, fit = (
         rows.get((metric, "{}"))
         for metric in ("targets decided rightly", "targets decided wrongly", "lowest train accuracy")
     )
     return Evidence(
-        targets=tuple(read_target(config, rows, share, files) for share in select_rows(rows, HELD)),
+        targets=tuple(read_target(config, rows, share, files, trials) for share in select_rows(rows, HELD)),
         powers=tuple(sorted(powers, key=lambda power: power[0])),
         known=0 if right is None else right["n"],
         right=None if right is None else numerator(right),
@@ -131,7 +142,17 @@ def read_evidence(config: Forgetting, rows: Rows) -> Evidence:
     )
 
 
-def read_target(config: Forgetting, rows: Rows, share: Row, files: Mapping[str, str]) -> JudgedTarget:
+def read_trial_row(passed: Row) -> RecognitionTrial:
+    return RecognitionTrial(read_setting(passed)["share"], numerator(passed), passed["n"])
+
+
+def read_target(
+    config: Forgetting,
+    rows: Rows,
+    share: Row,
+    files: Mapping[str, str],
+    trials: Mapping[str, RecognitionTrial | None],
+) -> JudgedTarget:
     """The target that holds this share, decided by the rule that its table of decisions follows."""
     name, setting = str(read_setting(share)["target"]), share["setting"]
     return JudgedTarget(
@@ -139,13 +160,15 @@ def read_target(config: Forgetting, rows: Rows, share: Row, files: Mapping[str, 
         file=files.get(name),
         setting=setting,
         share=share,
-        decision=decide(config, read_target_evidence(rows, setting, config.negligible)),
+        decision=decide(config, read_target_evidence(rows, setting, config.negligible, trials.get(name))),
         has_test=(SURER, setting) in rows,
         triples=rows.get(("published rule says forgotten", setting)),
     )
 
 
-def read_target_evidence(rows: Rows, setting: str, negligible: float) -> TargetEvidence:
+def read_target_evidence(
+    rows: Rows, setting: str, negligible: float, trial: RecognitionTrial | None = None
+) -> TargetEvidence:
     """What the rows of this setting say of their target, as it was when it was decided on."""
     share = rows[HELD, setting]
     held = None if share["estimate"] is None else Estimate(share["estimate"], share["low"], share["high"], share["n"])
@@ -156,7 +179,7 @@ def read_target_evidence(rows: Rows, setting: str, negligible: float) -> TargetE
     )
     repeated = rows.get((REPEATED, setting))
     differing, repeats = (0, 0) if repeated is None else (numerator(repeated), repeated["n"])
-    return TargetEvidence(share["n"], p, held, accuracy, agreement, negligible, differing, repeats, other)
+    return TargetEvidence(share["n"], p, held, accuracy, agreement, negligible, differing, repeats, other, trial)
 
 
 def largest_share(_config: Forgetting, summary: pa.Table) -> Row | None:
@@ -184,6 +207,22 @@ SHARED_DRAW = (
     "one model that never saw D_Q, it accused a second one with a chance of .55 (models of other data of the domain), "
     ".67 (of other digits) or .07 (of D_C)."
 )
+
+
+# Measured in docs/forgetting.md, "What binds a table to the deployed model".
+TABLES = (
+    "A table of outputs is what its owner wrote down. Who mixes a model's answers with those of a clean one is called "
+    "forgotten where the mixture shows less of the data set than what is negligible: no test of a table finds that."
+)
+UNBOUND_TABLES = "Nothing binds the tables to the model in use."
+BOUND_TABLES = "What binds the tables to the model in use was given by who ran the audit: {by}."
+
+
+def describe_binding(config: Forgetting) -> Iterator[str]:
+    """What a table of outputs cannot show, and what binds it to a model; nothing where no tables are judged."""
+    if config.given.outputs and config.query.is_controlled:
+        yield TABLES
+        yield BOUND_TABLES.format(by=config.given.bound_by) if config.given.bound_by else UNBOUND_TABLES
 
 
 def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
@@ -214,6 +253,7 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
                 *([GIVEN_CONTROL] if is_accused_by_given else []),
                 *([SHARED_DRAW] if len(accused) > 1 else []),
                 *([config.query.describe_draw()] if config.is_between_parties else []),
+                *describe_binding(config),
                 LIMITS,
                 *keys,
             ]

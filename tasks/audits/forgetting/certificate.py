@@ -17,6 +17,7 @@ from tasks.audits.forgetting.decision import (
     ONE_CLASS,
     RULES,
     TWO_ANSWERS,
+    UNBOUND,
     UNDECIDED,
     UNLIKE_OTHERS,
     TargetEvidence,
@@ -91,7 +92,11 @@ def explain_targets(config: Forgetting, targets: Sequence[JudgedTarget]) -> str:
             " They are called by what they were trained on: D_C is the calibration set, D_Q the data set in question, "
             "0.1 D_Q a tenth of it; whose name has no D_Q never saw it."
         )
-    return " " + " ".join(f"{target}: {target.explain()}." for target in trained)
+    explained = " " + " ".join(f"{target}: {target.explain()}." for target in trained)
+    if config.calibration_share == 1:
+        return explained
+    drawn = format_percent(config.calibration_share)
+    return f"{explained} What each has of the calibration set is taken from a draw of its own, of {drawn} of that set."
 
 
 def describe_finding(target: JudgedTarget) -> str:
@@ -130,14 +135,28 @@ RUN_AGAIN = "Run it again for what is missing: what is stored is not trained aga
 MORE = (
     "Ask for answers to more pictures, or train more replicates (replicates=10): what is stored is not trained again."
 )
+RECIPE = (
+    "Ask the owner on how many images of the domain the model was trained, by which network and how, and compare it "
+    "with models that were trained so: network=..., epochs=..."
+)
+OWN_DATA = (
+    f"{RECIPE}, and, as the owner's images are not yours, each on a draw of its own: calibration.data=... with several "
+    "times as many images, and calibration_share=0.25 (as many as the owner has)."
+)
+OTHER_SHARE = f"{RECIPE}, calibration_share=... (as many images as the owner has)."
 # What to do about each rule by which nothing is decided.
 REMEDIES: Mapping[Rule[TargetEvidence], str] = {
     NO_ANSWER: RUN_AGAIN,
     NO_TEST: RUN_AGAIN,
     TWO_ANSWERS: "Ask the owner for one table, of what one model says of every picture, and audit that.",
     ONE_CLASS: "Ask the owner for a table with the confidences of all classes, and audit that.",
-    UNLIKE_OTHERS: "Ask the owner which network it is and how it was trained, and give that: network=..., epochs=...",
+    UNLIKE_OTHERS: OWN_DATA,
     LESS_SURE: "Ask the owner what was done to the model after its training, and for one trained without the data.",
+    UNBOUND: (
+        "Bind the table to the model in use, and say how: given.bound_by=... (the SHA-256 of its file before the "
+        "pictures go out, and spot checks); or audit the file, given.models=...; or train models of all of D_Q, too, "
+        "partial=0.05,0.1,0.25,1: who holds so much and recognises it may be found."
+    ),
     UNDECIDED: MORE,
 }
 
@@ -158,5 +177,6 @@ def next_steps(config: Forgetting, answer: Answer, evidence: Evidence) -> tuple[
         return ("Ask what the models know, too: measures=scores.",)
     if not config.query.is_controlled:
         return (HOLD_BACK,)
+    remedies = REMEDIES if config.calibration_share == 1 else {**REMEDIES, UNLIKE_OTHERS: OTHER_SHARE}
     rules = (target.decision.rule for target in evidence.by_weight)
-    return tuple(dict.fromkeys(REMEDIES[rule] for rule in rules if rule in REMEDIES)) or (RUN_AGAIN,)
+    return tuple(dict.fromkeys(remedies[rule] for rule in rules if rule in remedies)) or (RUN_AGAIN,)

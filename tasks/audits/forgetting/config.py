@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.query_set import ProbeSet, QuerySet
 from tasks.audits.forgetting.target import ExternalTargets, NamedTarget, Target
+from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder
@@ -45,6 +46,9 @@ class Forgetting(Ranged):
     """What is to be forgotten (D_Q), and the control set of the same source, on which nobody trains."""
     calibration: Part = Part(Dataset("svhn-full#28x28#grey"))
     """D_C: data of the same domain that share no image with D_Q or its control set."""
+    calibration_share: Annotated[float, Share(zero=False)] = field(default=1.0, metadata={ADDED_LATER: True})
+    """Ours: the share of D_C that each model is trained on, drawn anew for each. Below 1, models that are compared with
+    the targets vary by their data too, as those of owners with data of their own do; 1: all have the same D_C."""
     outside: Part | None = Part(Dataset("cifar10#28x28#grey"))
     """Data of another domain; none where no target is trained on them."""
     targets: tuple[Target, ...] = (*PUBLISHED, Target(outside=1.0))
@@ -157,6 +161,11 @@ class Forgetting(Ranged):
     def is_between_parties(self) -> bool:
         """Whether somebody else's model is judged by what is drawn here."""
         return self.given.is_given and self.query.is_controlled
+
+    @property
+    def has_unbound_tables(self) -> bool:
+        """Whether tables of outputs are judged that nothing binds to a model."""
+        return bool(self.given.outputs) and self.query.is_controlled and not self.given.bound_by
 
     @property
     def probes(self) -> ProbeSet:

@@ -14,9 +14,19 @@ from tasks.numerics.statistics import Estimate
 
 FormatP = Callable[[float], str]
 DecisionScore = Literal["right", "undecided", "wrong"]
+MOST_RECOGNITIONS = 0.05  # of tries to pass as clean by answering recognised pictures from a clean model
 LEVEL = 0.025  # of the test of exchangeability, over all targets together
 # The test is exact over draws of who is control, and images of `query.control` were not drawn by the audit.
 DRAWN = ", if D_Q and the control set were drawn from one pool at random"
+
+
+@dataclass(frozen=True)
+class RecognitionTrial:
+    """How many of so many owners passed for clean who hold a share of D_Q and gave a clean model's answers about it."""
+
+    share: float
+    passed: int
+    tried: int
 
 
 @dataclass(frozen=True)
@@ -26,7 +36,7 @@ class TargetEvidence:
     `models` is how many models of it have answered. `p` is that of the test, adjusted over the targets, and `p_other`
     that of its other side, that the model is the surer of the control set; both are None without a control set.
     `share` is None where it is not known. `repeats` are pictures that were handed out twice, of which `disagreeing` got
-    two answers.
+    two answers. `recognition` is what was tried of a table of outputs that nothing binds to a model; None of others.
     """
 
     models: int
@@ -38,6 +48,7 @@ class TargetEvidence:
     disagreeing: int = 0
     repeats: int = 0
     p_other: float | None = None
+    recognition: RecognitionTrial | None = None
 
     @property
     def unlike(self) -> tuple[str, LikenessCheck] | None:
@@ -51,6 +62,17 @@ class TargetEvidence:
         is_known = self.accuracy.is_alike is not None and self.agreement.is_alike is not None
         return self.share.high if is_known and self.share is not None else None
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether it may hold no more than is negligible."""
+        return self.upper_limit is not None and self.upper_limit <= self.negligible
+
+    @property
+    def could_be_made_up(self) -> bool:
+        """Whether nothing tells its table from that of an owner who recognises the pictures of D_Q."""
+        trial = self.recognition
+        return trial is not None and trial.passed > MOST_RECOGNITIONS * trial.tried
+
 
 def thresholds(config: Any) -> Mapping[str, str]:
     """The numbers in the rules' texts, and on what the test rests where the audit has not drawn the control set."""
@@ -59,6 +81,7 @@ def thresholds(config: Any) -> Mapping[str, str]:
         "per_thousand": f"{1000 * LEVEL:g}",
         "unlike": f"{UNLIKE:g}",
         "negligible": format_percent(config.negligible),
+        "recognitions": format_percent(MOST_RECOGNITIONS),
         "drawn": "" if config.query.control is None else DRAWN,
     }
 
@@ -106,9 +129,17 @@ RULES = Rules[TargetEvidence](
             lambda evidence: evidence.p_other is not None and evidence.p_other < UNLIKE,
         ),
         Rule(
+            "not judged",
+            "it may hold at most {negligible} of D_Q, but owners who hold D_Q and give a clean model's answers about "
+            "it would pass as well (more than {recognitions} of those that were tried)",
+            lambda evidence: evidence.is_clear and evidence.could_be_made_up,
+            scope="tables that nothing binds to a model",
+            applies=lambda config: bool(config.has_unbound_tables),
+        ),
+        Rule(
             "forgotten",
             "it may hold at most {negligible} of D_Q (95 % limit)",
-            lambda evidence: evidence.upper_limit is not None and evidence.upper_limit <= evidence.negligible,
+            lambda evidence: evidence.is_clear,
             "Of 100 models that hold more than {negligible} of D_Q, and were trained like those that the limit was "
             "learnt from, at most 5 are called forgotten.",
         ),
@@ -116,7 +147,18 @@ RULES = Rules[TargetEvidence](
     ),
     thresholds,
 )
-NOT_FORGOTTEN, NO_ANSWER, NO_TEST, TWO_ANSWERS, ONE_CLASS, UNLIKE_OTHERS, LESS_SURE, FORGOTTEN, UNDECIDED = RULES.cases
+(
+    NOT_FORGOTTEN,
+    NO_ANSWER,
+    NO_TEST,
+    TWO_ANSWERS,
+    ONE_CLASS,
+    UNLIKE_OTHERS,
+    LESS_SURE,
+    UNBOUND,
+    FORGOTTEN,
+    UNDECIDED,
+) = RULES.cases
 
 
 @dataclass(frozen=True)
@@ -150,6 +192,15 @@ def decide(config: Any, evidence: TargetEvidence) -> Decision:
     return Decision(RULES.decide(config, evidence), evidence)
 
 
+# What a target may be that is unlike the models that never saw D_Q, by the check and whether its number is the larger.
+DIFFERENCES: Mapping[tuple[str, bool], str] = {
+    ("accuracy", True): "it knows the domain better, by more or other data, longer training or another design",
+    ("accuracy", False): "it knows the domain less well, by fewer or other data, another design or a change",
+    ("agreement", True): "it agrees with them more than they do with one another, as the mean of several models does",
+    ("agreement", False): "other images are difficult to it, by data of another kind, another design or a change",
+}
+
+
 def describe_unlikeness(evidence: TargetEvidence, format_p: FormatP) -> str:
     """By which check a target is unlike the calibration models."""
     assert evidence.unlike is not None
@@ -157,7 +208,7 @@ def describe_unlikeness(evidence: TargetEvidence, format_p: FormatP) -> str:
     assert check.p is not None
     return (
         f"its {name} on the control set is {check.value:.3g}, that of models that never saw D_Q {check.expected:.3g} "
-        f"({format_p(check.p)}): it knows other data, has another design or was changed"
+        f"({format_p(check.p)}): {DIFFERENCES[name, check.is_larger]}"
     )
 
 
@@ -167,6 +218,16 @@ def describe_denial(evidence: TargetEvidence, format_p: FormatP) -> str:
     return (
         f"it is less sure of D_Q than of images of the same source that nobody was given ({format_p(evidence.p_other)})"
         ", as no model is that never saw either: it was made to deny D_Q, or was changed"
+    )
+
+
+def describe_recognition(evidence: TargetEvidence, _format_p: FormatP) -> str:
+    """That the table of an owner who recognises pictures would look the same."""
+    trial = evidence.recognition
+    assert trial is not None
+    return (
+        f"its answers are a table that nothing binds to a model: of {trial.tried} owners who hold "
+        f"{format_percent(trial.share)} of D_Q and give a clean model's answers about it, {trial.passed} would pass"
     )
 
 
@@ -193,6 +254,7 @@ REASONS: Mapping[Rule[TargetEvidence], Callable[[TargetEvidence, FormatP], str]]
     ),
     UNLIKE_OTHERS: describe_unlikeness,
     LESS_SURE: describe_denial,
+    UNBOUND: describe_recognition,
     UNDECIDED: describe_open_share,
 }
 

@@ -17,6 +17,14 @@ with t at the degrees of freedom of sigma, and n the fewest models at a share. B
 known: a limit that is not below it is 1. Images are not resampled: D_Q and the control set are the same to all models.
 Osborne 1991, "Statistical calibration: a review", section 3.1, with means in place of a line.
 
+Where each model was trained on a share f of D_C, drawn anew, models vary by their data, too, but less than an owner's
+whose data are not of D_C: any two of them have a share f of their images in common. If data were all that they vary by,
+
+    variance of one owner's model = sigma^2 / (1 - f)    of the mean over all draws of D_C = sigma^2 f / (1 - f)
+
+so that (1 / R + f) / (1 - f) takes the place of 1 / R. What the seed adds to sigma makes margins too wide, not too
+narrow. Cochran 1977, "Sampling techniques", theorem 2.2.
+
 Likeness is asked on the control set, where D_Q plays no part:
 
     accuracy     share of the control images whose true class the model names
@@ -27,11 +35,11 @@ whether the target's R models could be further ones of these:
 
     t(C - 1) = (mean of the target - mean of the calibration models) / (s sqrt(1 / R + 1 / C))
 
-two-sided; below UNLIKE the target is unlike them. The target's agreement is the mean over the comparisons with all
-calibration models but one. Neither changes where confidences are rescaled by a temperature. Accuracy differs of models
-that hold other data of the domain, are of another design or were trained for longer; agreement falls with noise and
-rises in ensembles. A picture that was handed out twice has to get one answer, to the last place that was printed or
-`blinding.SAME` of its log-odds.
+two-sided, with 1 / R as above; below UNLIKE the target is unlike them. The target's agreement is the mean over the
+comparisons with all calibration models but one. Neither changes where confidences are rescaled by a temperature.
+Accuracy differs of models that hold other data of the domain, are of another design or were trained for longer;
+agreement falls with noise and rises in ensembles. A picture that was handed out twice has to get one answer, to the
+last place that was printed or `blinding.SAME` of its log-odds.
 """
 
 from __future__ import annotations
@@ -61,12 +69,17 @@ class ShareCurve:
     sigma: float
     freedom: int
     fewest: int  # models at a share
+    drawn: float = 1.0  # the share of D_C that each model was trained on
 
     def one_sided_margin(self, models: int, confidence: float = 0.95) -> float:
         """How far the mean effect of so many models lies from the curve at most, on one side."""
         from scipy import stats
 
-        return float(stats.t.ppf(confidence, self.freedom)) * self.sigma * math.sqrt(1 / models + 1 / self.fewest)
+        return (
+            float(stats.t.ppf(confidence, self.freedom))
+            * self.sigma
+            * math.sqrt(variance_factor(models, self.drawn) + 1 / self.fewest)
+        )
 
     def interval_half_width(self, models: int, confidence: float = 0.95) -> float:
         """Half the width of the interval of the mean effect of so many models, over trainings."""
@@ -89,7 +102,12 @@ class ShareCurve:
         return Estimate(value, low, high if high < last else 1.0, models)
 
 
-def share_curve(effects: Mapping[float, Sequence[float]]) -> ShareCurve | None:
+def variance_factor(models: int, drawn: float) -> float:
+    """The variance of a mean of so many models of one owner, in units of that of single models of a share of D_C."""
+    return 1 / models if drawn == 1 else (1 / models + drawn) / (1 - drawn)
+
+
+def share_curve(effects: Mapping[float, Sequence[float]], drawn: float = 1.0) -> ShareCurve | None:
     """The curve from the effects of models by share; None without share 0 and another, or where no share has two."""
     shares = sorted(share for share, of in effects.items() if len(of))
     if len(shares) < 2 or shares[0] != 0:
@@ -103,7 +121,7 @@ def share_curve(effects: Mapping[float, Sequence[float]]) -> ShareCurve | None:
         float(((np.array(effects[share]) - mean) ** 2).sum()) for share, mean in zip(shares, means, strict=True)
     )
     sigma = math.sqrt(squares / freedom)
-    return ShareCurve(np.array(shares), means, sigma, freedom, int(counts.min()))
+    return ShareCurve(np.array(shares), means, sigma, freedom, int(counts.min()), drawn)
 
 
 @dataclass(frozen=True)
@@ -119,11 +137,20 @@ class LikenessCheck:
         """Whether the target could be one of the calibration models; None where not known."""
         return None if self.p is None else self.p >= UNLIKE
 
+    @property
+    def is_larger(self) -> bool:
+        """Whether the target's number is the larger one."""
+        assert self.value is not None
+        assert self.expected is not None
+        return self.value > self.expected
+
 
 UNKNOWN = LikenessCheck(None)
 
 
-def likeness_check(values: Sequence[float] | None, calibration: Sequence[float] | None) -> LikenessCheck:
+def likeness_check(
+    values: Sequence[float] | None, calibration: Sequence[float] | None, drawn: float = 1.0
+) -> LikenessCheck:
     """The mean of the target's models beside single calibration models; no p-value with fewer than two of these."""
     if not values:
         return UNKNOWN
@@ -135,7 +162,7 @@ def likeness_check(values: Sequence[float] | None, calibration: Sequence[float] 
         return LikenessCheck(value, expected)
     from scipy import stats
 
-    spread = float(np.std(calibration, ddof=1)) * math.sqrt(1 / len(values) + 1 / count)
+    spread = float(np.std(calibration, ddof=1)) * math.sqrt(variance_factor(len(values), drawn) + 1 / count)
     off = abs(value - expected)
     if spread <= ROOM:
         return LikenessCheck(value, expected, float(off <= ROOM))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
 from tasks.audits.forgetting.query_set import ProbeSet, handout_order, load_probes
+from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import Ranged, Share
 from tasks.external.blinding import HandedOut
 from tasks.external.confidences import Confidences, Floats, read
@@ -155,8 +156,13 @@ class ExternalTargets:
     """Inputs and outputs of the models."""
     columns: tuple[str, ...] = ()
     """Names of the tables' columns of numbers, where they have names of their own."""
+    bound_by: str = field(default="", metadata={ADDED_LATER: True})
+    """What binds the tables to the model in use, such as the SHA-256 of its file, named before the pictures went out,
+    and who made spot checks: the verdict says so. Without it a table clears only where recognising pictures shows."""
 
     def __post_init__(self) -> None:
+        if self.bound_by and not self.outputs:
+            raise ValueError(f"bound_by is {self.bound_by!r}; there are no outputs that anything could bind: give them")
         if self.columns and not self.outputs:
             raise ValueError(f"columns is {', '.join(self.columns)}; there are no outputs with such columns: give them")
         if self.interface != Interface() and not self.is_given:

@@ -73,14 +73,15 @@ def training_job(config: Forgetting, target: Target, kind: Kind, replicate: int)
 
     Its seed depends on these, not on which targets there are beside it.
     """
-    named = [repr(float(share)) for share in (target.query, target.calibration, target.outside)]
-    if target.unlearning == "retraining":
-        target = replace(target, query=0.0, unlearning=None)
-        named.append("retraining")
-    elif target.unlearning is not None:
+    if target.unlearning not in (None, "retraining"):
         return unlearning_job(config, target, kind, replicate)
+    named = [repr(float(share)) for share in (target.query, target.calibration, target.outside)]
+    shares = tuple(target_shares(config, target, kind, replicate))
+    if target.unlearning == "retraining":
+        shares = tuple(share for share in shares if share.part != config.query_part)
+        named.append("retraining")
     mixture = Mixture(
-        shares=tuple(target_shares(config, target, replicate)),
+        shares=shares,
         validation=config.query.data,
         classes=load(config.query.data).classes,  # which the networks tell apart
         network=config.network,
@@ -107,8 +108,8 @@ def unlearning_job(config: Forgetting, target: Target, kind: Kind, replicate: in
     before = training_job(config, replace(target, unlearning=None), kind, replicate)
     trained: Mixture = before.config
     how = Unlearning(
-        kept=tuple(target_shares(config, replace(target, query=0.0, unlearning=None), replicate)),
-        forgotten=tuple(target_shares(config, Target(query=target.query), replicate)),
+        kept=tuple(share for share in trained.shares if share.part != config.query_part),
+        forgotten=tuple(share for share in trained.shares if share.part == config.query_part),
         method=config.unlearning.method_named(target.unlearning),
         validation=trained.validation,
         classes=trained.classes,
@@ -121,16 +122,21 @@ def unlearning_job(config: Forgetting, target: Target, kind: Kind, replicate: in
     return Job(unlearn, how, (before,))
 
 
-def target_shares(config: Forgetting, target: Target, replicate: int) -> Iterator[Share]:
-    """The target's shares of the parts; those of one replicate are nested, those of another drawn anew."""
-    for name, part, share in (
-        ("calibration", config.calibration, target.calibration),
-        ("query", config.query_part, target.query),
-        ("outside", config.outside, target.outside),
+def target_shares(config: Forgetting, target: Target, kind: Kind, replicate: int) -> Iterator[Share]:
+    """The target's shares of the parts; those of one replicate are nested, those of another drawn anew.
+
+    Where models have a share of D_C each, it is drawn anew for every one of them: only those that differ in what was
+    done to them afterwards have it in common.
+    """
+    draw: tuple[str, ...] = () if config.calibration_share == 1 else (kind, repr(float(target.query)))
+    for name, part, share, of in (
+        ("calibration", config.calibration, config.calibration_share * target.calibration, draw),
+        ("query", config.query_part, target.query, ()),
+        ("outside", config.outside, target.outside, ()),
     ):
         if share:
             assert part is not None
-            yield Share(part, share, seeds.derive(config.seed, "share", name, replicate) if share < 1 else 0)
+            yield Share(part, share, seeds.derive(config.seed, "share", name, *of, replicate) if share < 1 else 0)
 
 
 def realised_share(config: Forgetting, share: float) -> float:
@@ -144,7 +150,9 @@ def realised_share(config: Forgetting, share: float) -> float:
     images = len(config.query_part.rows(data))
     of = Target(query=share)
     drawn = [
-        len(one.rows(data)) for replicate in range(config.replicates) for one in target_shares(config, of, replicate)
+        len(one.rows(data))
+        for replicate in range(config.replicates)
+        for one in target_shares(config, of, "partial", replicate)
     ]
     return sum(drawn) / len(drawn) / images
 

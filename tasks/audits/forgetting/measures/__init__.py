@@ -5,7 +5,16 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.audits.forgetting.config import About
-from tasks.audits.forgetting.measures import baselines, decisions, examples, fits, power, query_confidences, ratios
+from tasks.audits.forgetting.measures import (
+    baselines,
+    decisions,
+    examples,
+    fits,
+    power,
+    query_confidences,
+    ratios,
+    recognition,
+)
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import summarise
 
@@ -15,6 +24,7 @@ MEASURES = (
     ratios.MEASURE,
     ratios.DISTANCES_MEASURE,
     power.MEASURE,
+    recognition.MEASURE,
     baselines.MEASURE,
     fits.MEASURE,
     examples.MEASURE,

@@ -11,37 +11,29 @@ target answer together: their scores are averaged image by image.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Annotated, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from tasks.audits.forgetting.confidence_matrix import Array, ConfidenceMatrix, confidence_matrix
+from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.config import About, Forgetting
-from tasks.audits.forgetting.decision import DecisionScore, TargetEvidence, decide, holm_adjustment, score_decision
-from tasks.audits.forgetting.exchangeability import PValues, effect, p_values, scores, unit_scores
-from tasks.audits.forgetting.held_share import (
-    UNKNOWN,
-    LikenessCheck,
-    ShareCurve,
-    agreement,
-    calibration_agreements,
-    count_disagreements,
-    likeness_check,
-    share_curve,
+from tasks.audits.forgetting.decision import (
+    DecisionScore,
+    RecognitionTrial,
+    TargetEvidence,
+    decide,
+    holm_adjustment,
+    score_decision,
 )
-from tasks.audits.forgetting.measures import query_confidences
-from tasks.audits.forgetting.target import NamedTarget
-from tasks.audits.forgetting.trainings import Kind, ModelId, Trainings, realised_share
+from tasks.audits.forgetting.held_share import UNKNOWN, count_disagreements
+from tasks.audits.forgetting.measures import query_confidences, recognition
+from tasks.audits.forgetting.model_effects import Decisions, ModelEffects, TargetEffect, decisions_config
+from tasks.audits.forgetting.trainings import ModelId, Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.contract.summaries import Row, column_estimate, interval_columns, interval_fields, row
-from tasks.external.confidences import round_confidences
-from tasks.numerics import seeds, statistics
+from tasks.numerics import statistics
 from tasks.numerics.statistics import Estimate
 
 # One row per target that a model answers for.
@@ -83,7 +75,6 @@ HELD = "share of D_Q held"
 SURER, LESS = "surer of D_Q than of control", "surer of control than of D_Q"  # the metrics with the p-values
 CHECKS = ("accuracy", "agreement")
 REPEATED = "repeated pictures with two answers"
-FINE = 1.5e-6  # a last place: six decimals and more
 METRIC_BY_SCORE: Mapping[DecisionScore, str] = {
     "right": "targets decided rightly",
     "undecided": "targets undecided",
@@ -91,163 +82,15 @@ METRIC_BY_SCORE: Mapping[DecisionScore, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Decisions(Ranged):
-    """The targets by their numbers, the known shares of the partial models by theirs, and the limits of the rule."""
-
-    targets: tuple[NamedTarget, ...]
-    partial: tuple[float, ...] = ()
-    negligible: Annotated[float, Share(zero=False, one=False)] = 0.1
-    permutations: Annotated[int, AtLeast(1)] = 9999
-    seed: Annotated[int, AtLeast(0)] = 0
-
-
-ModelGroup = tuple[Kind, int]  # what a model stands for, and the number of its target or share
-
-
-class TargetEffect(NamedTuple):
-    """What the models of one target say together: the mean of their effects, and the test's p-value on each side."""
-
-    effect: float
-    p: PValues
-
-
-class SingleAudit(NamedTuple):
-    """A model of a known share, audited alone."""
-
-    share: float
-    effect: float
-    p: float
-    high: float  # upper limit of the share
-
-
-@dataclass(frozen=True, eq=False)
-class ModelEffects:
-    """All models' effects, computed once.
-
-    Where a target's numbers are rounded, to the last place `printed`, so are those of the models that it is held
-    against: calibration models and models of known shares, each in the target's place. How difficult an image is, is
-    still read off all digits of the calibration models. Places up to FINE are taken for all digits, since what so fine
-    a rounding makes equal hangs on a temperature more than on the rounding.
-    """
-
-    config: Decisions
-    matrix: ConfidenceMatrix
-    printed: float = 0.0
-
-    @cached_property
-    def calibration(self) -> list[ModelId]:
-        return self.matrix.replicates("calibration")
-
-    @cached_property
-    def calibration_confidences(self) -> Array:
-        """The confidences of the calibration models (models, n)."""
-        return self.matrix.confidences(self.calibration)
-
-    @property
-    def is_controlled(self) -> bool:
-        return bool(self.matrix.is_control.any() and len(self.calibration))
-
-    def printed_confidences(self, models: Sequence[ModelId]) -> Array:
-        """The confidences of models in a target's place (models, n)."""
-        return round_confidences(self.matrix.confidences(models), self.printed if self.printed > FINE else 0.0)
-
-    def unit_scores(self, of_images: Array) -> tuple[Array, NDArray[np.bool_]]:
-        return unit_scores(of_images, self.matrix.groups, self.matrix.is_control)
-
-    def scores(self, models: Sequence[ModelId]) -> list[Array]:
-        """The images' scores of each of these models, (n,)."""
-        return [scores(of, self.calibration_confidences) for of in self.printed_confidences(models)]
-
-    @cached_property
-    def null_scores(self) -> list[Array]:
-        """The images' scores of each calibration model, compared with the others; none of a single one."""
-        if len(self.calibration_confidences) < 2:
-            return []
-        return [
-            scores(of, np.delete(self.calibration_confidences, at, axis=0))
-            for at, of in enumerate(self.printed_confidences(self.calibration))
-        ]
-
-    @cached_property
-    def null_effects(self) -> list[float]:
-        """The effect of each calibration model, compared with the others."""
-        return [effect(*self.unit_scores(of_images)) for of_images in self.null_scores]
-
-    @cached_property
-    def known_shares(self) -> dict[ModelGroup, float]:
-        """The share of each partial training and of each target of that kind."""
-        shares: dict[ModelGroup, float] = {("partial", number): of for number, of in enumerate(self.config.partial)}
-        drawn_alone = len(np.unique(self.matrix.groups)) == len(self.matrix.groups)
-        for number, target in enumerate(self.config.targets):
-            # Of groups, such as patients, the share that was drawn need not be the one that was asked for.
-            if target.is_beside_all and target.query and (drawn_alone or target.query == 1):
-                shares["target", number] = target.query
-        return shares
-
-    @cached_property
-    def known_effects(self) -> dict[ModelGroup, list[float]]:
-        """The effects of their models."""
-        replicates = {who: self.matrix.replicates(*who) for who in self.known_shares}
-        return {
-            who: [effect(*self.unit_scores(of)) for of in self.scores(models)] for who, models in replicates.items()
-        }
-
-    def curve(self, without: ModelGroup) -> ShareCurve | None:
-        """The effect over the share from all models of known shares but those of this target, or this null model."""
-        null = [of for at, of in enumerate(self.null_effects) if without != ("calibration", at)]
-        effects: dict[float, list[float]] = {0.0: null}
-        for who, found in self.known_effects.items():
-            if who != without:
-                effects.setdefault(self.known_shares[who], []).extend(found)
-        return share_curve(effects)
-
-    def single_audits(self) -> Iterator[SingleAudit]:
-        """Each model of a known share, audited alone; of share 0 the calibration models, each beside the others."""
-        for at, of_images in enumerate(self.null_scores):
-            yield self._audit_single(0.0, ("calibration", at), at, of_images)
-        for who, of in self.known_shares.items():
-            for at, of_images in enumerate(self.scores(self.matrix.replicates(*who))):
-                yield self._audit_single(of, who, at, of_images)
-
-    def _audit_single(self, share: float, who: ModelGroup, at: int, of_images: Array) -> SingleAudit:
-        units = self.unit_scores(of_images)
-        found, curve = effect(*units), self.curve(who)
-        high = 1.0 if curve is None else curve.estimate_share(found, 1).high
-        chance = seeds.generator(self.config.seed, "permutations", *who, at)
-        p = p_values(*units, self.config.permutations, chance).surer
-        return SingleAudit(share, found, p, 1.0 if high is None else high)
-
-    def test_target(self, number: int, models: Sequence[ModelId]) -> TargetEffect:
-        """The effect of a target's models, and the test of exchangeability of their mean scores."""
-        of_images = self.scores(models)
-        chance = seeds.generator(self.config.seed, "permutations", number)
-        p = p_values(*self.unit_scores(np.mean(of_images, axis=0)), self.config.permutations, chance)
-        return TargetEffect(float(np.mean([effect(*self.unit_scores(of)) for of in of_images])), p)
-
-    def likeness_checks(self, models: Sequence[ModelId]) -> tuple[LikenessCheck, LikenessCheck]:
-        """Accuracy and agreement on the control set, beside those of calibration models."""
-        there = self.matrix.is_control
-        accuracy = likeness_check(self.accuracies(models), self.accuracies(self.calibration))
-        known = self.calibration_confidences[:, there]
-        said = [agreement(of[there], known) for of in self.printed_confidences(models)]
-        expected = calibration_agreements(known, self.printed_confidences(self.calibration)[:, there])
-        return accuracy, likeness_check([value for value in said if value is not None], expected)
-
-    def accuracies(self, models: Sequence[ModelId]) -> list[float] | None:
-        """Of each model on the control set; None where one does not say which classes are more probable."""
-        right = [self.matrix.models[model].right for model in models]
-        said = [float(of[self.matrix.is_control].mean()) for of in right if of is not None]
-        return said if len(said) == len(right) else None
-
-
 @task(version=3, name="forgetting.decisions", gathers=True)
 def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
     """What is decided of each target (DECISIONS), by its number, from tables of CONFIDENCES.
 
-    A target no model of which is there has no row.
+    A target no model of which is there has no row. Where a table of RECOGNITION is there, too, it bears on targets that
+    are tables of outputs.
     """
-    matrix = confidence_matrix(inputs)
+    trial = recognition.read_trial(inputs)
+    matrix = confidence_matrix([table for table in inputs if not table.schema.equals(recognition.RECOGNITION)])
     there = {number: models for number in range(len(config.targets)) if (models := matrix.replicates("target", number))}
     places = {number: max(matrix.models[model].printed for model in models) for number, models in there.items()}
     found = {printed: ModelEffects(config, matrix, printed) for printed in set(places.values())}
@@ -255,14 +98,19 @@ def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
     tested = {number: of.test_target(number, there[number]) for number, of in by_number.items() if of.is_controlled}
     p = dict(zip(tested, holm_adjustment([of.p.surer for of in tested.values()]), strict=True))
     rows = [
-        target_row(by_number[number], number, models, tested.get(number), p.get(number))
+        target_row(by_number[number], number, models, tested.get(number), p.get(number), trial)
         for number, models in there.items()
     ]
     return pa.Table.from_pylist(rows, DECISIONS)
 
 
 def target_row(
-    found: ModelEffects, number: int, models: Sequence[ModelId], tested: TargetEffect | None, p_adjusted: float | None
+    found: ModelEffects,
+    number: int,
+    models: Sequence[ModelId],
+    tested: TargetEffect | None,
+    p_adjusted: float | None,
+    trial: RecognitionTrial | None = None,
 ) -> dict[str, Any]:
     target, matrix = found.config.targets[number], found.matrix
     effects, held, accuracy, agreed = Estimate(None, None, None, len(models)), None, UNKNOWN, UNKNOWN
@@ -278,7 +126,10 @@ def target_row(
     disagree, repeats = (sum(counts) for counts in zip(*twice, strict=True))
     other = None if tested is None else tested.p.less_sure
     negligible = found.config.negligible
-    evidence = TargetEvidence(len(models), p_adjusted, held, accuracy, agreed, negligible, disagree, repeats, other)
+    unbound = trial if target.source == "outputs" else None
+    evidence = TargetEvidence(
+        len(models), p_adjusted, held, accuracy, agreed, negligible, disagree, repeats, other, unbound
+    )
     decision = decide(found.config, evidence)
     return {
         "target": number,
@@ -312,14 +163,10 @@ def target_row(
 
 def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
     asked = query_confidences.plan(config, trainings)
-    return Job(decisions, decisions_config(config, trainings), asked) if asked else ()
-
-
-def decisions_config(config: Forgetting, trainings: Trainings) -> Decisions:
-    """How targets are decided on, here and in the measure of power."""
-    seed = seeds.derive(config.seed, "decisions")
-    partial = tuple(realised_share(config, share) for share in config.partial_shares)
-    return Decisions(trainings.targets, partial, config.negligible, config.permutations, seed)
+    if not asked:
+        return ()
+    tried = recognition.plan(config, trainings)
+    return Job(decisions, decisions_config(config, trainings), (*asked, *([tried] if isinstance(tried, Job) else [])))
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:

@@ -19,7 +19,7 @@ from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.measures import query_confidences
-from tasks.audits.forgetting.measures.decisions import Decisions, ModelEffects, SingleAudit, decisions_config
+from tasks.audits.forgetting.model_effects import Decisions, ModelEffects, SingleAudit, decisions_config
 from tasks.audits.forgetting.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables

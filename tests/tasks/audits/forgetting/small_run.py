@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.forgetting.measures.decisions import Decisions
 from tasks.audits.forgetting.measures.ratios import Ratios
+from tasks.audits.forgetting.model_effects import Decisions
 from tasks.audits.forgetting.rho import Score
 from tasks.audits.forgetting.target import NamedTarget
 from tests.tasks.audits.forgetting.made_up import audit, models, table, tables

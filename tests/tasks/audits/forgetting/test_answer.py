@@ -8,10 +8,27 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.forgetting import AUDIT
-from tasks.audits.forgetting.answer import GIVEN_CONTROL, LIMITS, MAX_LISTED, SHARED_DRAW, read_target_evidence, verdict
+from tasks.audits.forgetting.answer import (
+    GIVEN_CONTROL,
+    LIMITS,
+    MAX_LISTED,
+    SHARED_DRAW,
+    TABLES,
+    UNBOUND_TABLES,
+    read_target_evidence,
+    verdict,
+)
 from tasks.audits.forgetting.certificate import HOLD_BACK, MORE, REMEDIES, RUN_AGAIN
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import LESS_SURE, ONE_CLASS, RULES, TWO_ANSWERS, UNLIKE_OTHERS, TargetEvidence
+from tasks.audits.forgetting.decision import (
+    LESS_SURE,
+    ONE_CLASS,
+    RULES,
+    TWO_ANSWERS,
+    UNBOUND,
+    UNLIKE_OTHERS,
+    TargetEvidence,
+)
 from tasks.audits.forgetting.held_share import UNKNOWN, LikenessCheck
 from tasks.audits.forgetting.measures.decisions import (
     DECISIONS,
@@ -21,6 +38,7 @@ from tasks.audits.forgetting.measures.decisions import (
     side_rows,
     unanswered_row,
 )
+from tasks.audits.forgetting.measures.recognition import PASSED
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.target import ExternalTargets, Target
@@ -79,7 +97,7 @@ def said(*rows: Row, config: Forgetting = QUICKSTART) -> Verdict:
             "not judged",
             "Not judged: it knows D_Q no better than images of the same source that nobody was given (p = 0.5, 1 model)"
             ", but its accuracy on the control set is 0.9, that of models that never saw D_Q 0.91 (p = 0.001): it "
-            "knows other data, has another design or was changed.",
+            "knows the domain less well, by fewer or other data, another design or a change.",
         ),
     ],
 )
@@ -213,6 +231,24 @@ def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_i
     assert GIVEN_CONTROL not in said(*target("D_C", *CLEARED), config=named).limits
 
 
+def test_a_table_clears_nobody_where_recognition_passes_and_the_limits_say_what_binds_it() -> None:
+    given = replace(QUICKSTART, given=ExternalTargets(outputs=(File("table.csv"),)))
+    by = replace(given, given=replace(given.given, bound_by="SHA-256 9f86, 30 spot checks by a notary"))
+    tried = row(PASSED, {"share": 0.25}, proportion(12, 40), "pair of models")
+    clean = said(*target("table.csv", *CLEARED), tried, config=given)
+    assert "not judged" == clean.answer
+    assert (
+        "of 40 owners who hold 25 % of D_Q and give a clean model's answers about it, 12 would pass" in clean.sentence
+    )
+    assert TABLES in clean.limits
+    assert UNBOUND_TABLES in clean.limits
+    bound = said(*target("table.csv", *CLEARED), config=by)
+    assert "forgotten" == bound.answer
+    assert "given by who ran the audit: SHA-256 9f86, 30 spot checks by a notary." in bound.limits
+    assert TABLES not in said(*target("D_C", *CLEARED)).limits
+    assert (REMEDIES[UNBOUND],) == certified(*target("table.csv", *CLEARED), tried, config=given).steps
+
+
 def test_several_that_are_accused_are_told_to_share_one_draw() -> None:
     one, two, other = (
         said(*(each for name, values in targets for each in target(name, *values)))
@@ -265,6 +301,10 @@ def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_onc
         "nobody was given? D_C + D_Q: trained on the whole of the calibration set and on the whole of the data set in "
         "question. D_C: trained on the whole of the calibration set; it never saw the data set in question."
     )
+    draws = certified(
+        *target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=replace(two, calibration_share=0.25)
+    )
+    assert draws.asked.endswith("is taken from a draw of its own, of 25 % of that set.")
     assert (
         "trained on 5 % of the calibration set and on 50 % of the data set in question, then made to forget the "
         "latter by fine-tuning" == Target.parse("0.05D_C+0.5D_Q-fine-tuning").explain()
@@ -328,7 +368,7 @@ def silent(name: str) -> list[Row]:
             target("a", *DIFFERENT),
             UNLIKE_OTHERS,
             "Its accuracy on the control set is 0.9, that of models that never saw the data set 0.91 (p = 0.001): it "
-            "knows other data, has another design or was changed.",
+            "knows the domain less well, by fewer or other data, another design or a change.",
         ),
         (
             [*target("a", *CLEARED), repeated("a")],

@@ -12,8 +12,10 @@ from tasks.audits.forgetting.decision import (
     NO_TEST,
     ONE_CLASS,
     TWO_ANSWERS,
+    UNBOUND,
     UNDECIDED,
     UNLIKE_OTHERS,
+    RecognitionTrial,
     TargetEvidence,
     decide,
     holm_adjustment,
@@ -21,8 +23,10 @@ from tasks.audits.forgetting.decision import (
 )
 from tasks.audits.forgetting.held_share import UNKNOWN, LikenessCheck
 from tasks.audits.forgetting.presets import QUICKSTART
+from tasks.audits.forgetting.target import ExternalTargets
 from tasks.contract.rules import Rule
 from tasks.numerics.statistics import Estimate
+from tasks.worker.files import File
 
 ALIKE, UNLIKE = LikenessCheck(0.9, 0.91, 0.5), LikenessCheck(0.8, 0.9, 0.001)
 CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
@@ -40,7 +44,15 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
         (
             {"accuracy": UNLIKE},
             "not judged",
-            "its accuracy on the control set is 0.8, that of models that never saw",
+            "its accuracy on the control set is 0.8, that of models that never saw D_Q 0.9 (p = 0.001): it knows the "
+            "domain less well",
+            UNLIKE_OTHERS,
+        ),
+        (
+            {"accuracy": LikenessCheck(0.9, 0.8, 0.001)},
+            "not judged",
+            "its accuracy on the control set is 0.9, that of models that never saw D_Q 0.8 (p = 0.001): it knows the "
+            "domain better",
             UNLIKE_OTHERS,
         ),
         ({"agreement": UNLIKE}, "not judged", "its agreement on the control set is 0.8", UNLIKE_OTHERS),
@@ -57,6 +69,15 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
             UNDECIDED,
         ),
         ({"share": Estimate(0.0, 0.0, 1.0, 1)}, "undecided", "any share of D_Q might be held", UNDECIDED),
+        (
+            {"recognition": RecognitionTrial(1.0, 6, 100)},
+            "not judged",
+            "its answers are a table that nothing binds to a model: of 100 owners who hold 100 % of D_Q and give a "
+            "clean model's answers about it, 6 would pass",
+            UNBOUND,
+        ),
+        ({"recognition": RecognitionTrial(1.0, 5, 100)}, "forgotten", None, None),
+        ({"recognition": RecognitionTrial(1.0, 6, 100), "p": 0.01}, "not forgotten", None, None),
         ({"share": None}, "undecided", "too few models to see how they vary", UNDECIDED),
         ({"agreement": LikenessCheck(0.9, 0.9)}, "undecided", "too few models to see how they vary", UNDECIDED),
     ],
@@ -64,7 +85,9 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
 def test_each_answer_follows_from_the_rule(
     changes: dict[str, object], answer: str, reason: str | None, rule: Rule[TargetEvidence] | None
 ) -> None:
-    found = decide(QUICKSTART, replace(CLEAN, **changes))  # type: ignore[arg-type]
+    tables = replace(QUICKSTART, given=ExternalTargets(outputs=(File("said.csv"),)))
+    config = tables if "recognition" in changes else QUICKSTART
+    found = decide(config, replace(CLEAN, **changes))  # type: ignore[arg-type]
     assert answer == found.answer
     assert (found.reason or "").startswith(reason or "")
     assert (found.reason is None) == (reason is None)

@@ -15,6 +15,7 @@ from tasks.audits.forgetting.held_share import (
     count_disagreements,
     likeness_check,
     share_curve,
+    variance_factor,
 )
 from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.forgetting.made_up import audit
@@ -103,6 +104,45 @@ def test_one_more_calibration_model_fails_as_often_as_the_level_says() -> None:
     chance, runs = np.random.default_rng(0), 5000
     drawn = chance.normal(0.9, 0.01, (runs, 6))
     assert_rate(UNLIKE, sum(not likeness_check([row[0]], row[1:].tolist()).is_alike for row in drawn), runs)
+
+
+def test_a_mean_of_models_with_data_of_their_own_varies_by_what_draws_of_d_c_have_in_common() -> None:
+    assert [1, 0.5] == [variance_factor(models, 1.0) for models in (1, 2)]
+    assert [5 / 3, 1.0] == pytest.approx([variance_factor(models, 0.25) for models in (1, 2)])
+    curve, drawn = share_curve(EFFECTS), share_curve(EFFECTS, 0.25)
+    assert curve is not None
+    assert drawn is not None
+    ratio = math.sqrt((5 / 3 + 1 / 3) / (1 + 1 / 3))
+    assert ratio == pytest.approx(drawn.one_sided_margin(1) / curve.one_sided_margin(1))
+
+
+def test_owners_with_data_of_their_own_are_unlike_draws_of_d_c_as_often_as_the_level_says() -> None:
+    """Each model's number is the mean of the values of 50 images: of the same 200, or of others of the domain."""
+    chance, runs, fails, fails_as_twin = np.random.default_rng(2), 3000, 0, 0
+    for _ in range(runs):
+        images = chance.normal(size=200)
+        calibration = [float(chance.permutation(images)[:50].mean()) for _ in range(8)]
+        owner = [float(chance.normal(size=50).mean())]
+        fails += likeness_check(owner, calibration, 0.25).is_alike is False
+        fails_as_twin += likeness_check(owner, calibration).is_alike is False
+    assert_rate(UNLIKE, fails, runs)
+    assert fails_as_twin > bounds(UNLIKE, runs)[1]
+
+
+def test_owners_with_data_of_their_own_who_hold_the_limit_are_cleared_no_oftener_than_it_says() -> None:
+    chance, runs, cleared = np.random.default_rng(3), 1000, 0
+    for _ in range(runs):
+        images = 7 * chance.normal(size=200)
+        effects = {
+            share: [20 * share + float(chance.permutation(images)[:50].mean()) for _ in range(5)]
+            for share in (0.0, 0.1, 0.25)
+        }
+        curve = share_curve(effects, 0.25)
+        assert curve is not None
+        high = curve.estimate_share(2.0 + float(7 * chance.normal(size=50).mean()), 1).high
+        assert high is not None
+        cleared += high < 0.1
+    assert cleared <= bounds(0.05, runs)[1]
 
 
 def test_noise_lowers_the_agreement_and_an_ensemble_raises_it() -> None:

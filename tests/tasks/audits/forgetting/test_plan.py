@@ -114,7 +114,8 @@ def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trai
 def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
     config = replace(SMOKE, given=THEIRS)
     roots = plan(config)
-    assert {"decisions", "ratios", "distances", "confidences", "fits", "power", "baselines", "summary"} == set(roots)
+    named = {"decisions", "ratios", "distances", "confidences", "fits", "power", "recognition", "baselines", "summary"}
+    assert named == set(roots)
     expected = [("model.pt", "model"), ("model.pt (2)", "model"), ("said.csv", "outputs")]
     assert expected == [(each.name, each.source) for each in named_targets(config)]
     assert [None] * 3 == [each.remembers for each in named_targets(config)]

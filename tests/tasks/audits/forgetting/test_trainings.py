@@ -77,6 +77,33 @@ def test_a_training_does_not_depend_on_which_targets_there_are_beside_it() -> No
     assert few.items() <= by_name(CONFIG).items()
 
 
+def test_each_model_has_a_draw_of_d_c_of_its_own_where_it_is_trained_on_a_share() -> None:
+    config = replace(CONFIG, query=QuerySet(DIGITS, 0, 200), calibration_share=0.25, partial=(0.1, 0.25))
+    found = mixtures(config)
+    draws = {
+        model: frozenset(rows(mixture, ON_PHOTOS))
+        for model, mixture in found.items()
+        if model.kind in ("calibration", "partial")
+    }
+    assert {50} == {len(draw) for draw in draws.values()}
+    assert 2 + 2 * len(config.partial_shares) == len(draws) == len(set(draws.values()))
+    assert all(draw < set(range(200, 400)) for draw in draws.values())
+
+
+def test_unlearning_keeps_the_draw_of_d_c_that_its_model_was_trained_on() -> None:
+    held = Target(query=1.0, calibration=1.0)
+    targets = (held, *(replace(held, unlearning=method) for method in UNLEARNING))
+    config = replace(CONFIG, query=QuerySet(DIGITS, 0, 200), targets=targets, calibration_share=0.25, partial=())
+    jobs = {
+        str(config.targets[model.target or 0]): job.config
+        for model, job in trainings(config).jobs.items()
+        if (model.kind, model.replicate) == ("target", 0)
+    }
+    trained = next(share for share in jobs[str(held)].shares if share.part == config.calibration)
+    assert (trained,) == jobs[str(targets[1 + UNLEARNING.index("retraining")])].shares
+    assert {(trained,)} == {job.kept for job in jobs.values() if not isinstance(job, Mixture)}
+
+
 def test_a_target_like_the_query_or_the_calibration_models_is_trained_on_its_own() -> None:
     found = by_name(CONFIG)
     for kind, like in (("query", "D_Q"), ("calibration", "D_C")):

@@ -20,6 +20,7 @@ from tasks.audits.forgetting.measures.fits import Fit, fit
 from tasks.audits.forgetting.measures.power import Power, power
 from tasks.audits.forgetting.measures.query_confidences import Ask, ask
 from tasks.audits.forgetting.measures.ratios import Ratios, distances, ratios
+from tasks.audits.forgetting.measures.recognition import Recognition, recognition
 from tasks.audits.forgetting.query_set import ProbeSet
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import ModelId
@@ -105,6 +106,13 @@ def of_power() -> pa.Table:
     return power(Power(DECIDED), small_run.CONTROLLED)
 
 
+@cache
+def of_recognition() -> pa.Table:
+    """How many passed, as a number that `total` sees."""
+    found = recognition(Recognition(DECIDED), small_run.CONTROLLED)
+    return found.set_column(2, "passed", found["passed"].cast(pa.float64()))
+
+
 def of_all() -> pa.Table:
     return summary(About(TARGETS, "table 1"), [of_decisions(), of_ratios(), of_distances(), of_power()])
 
@@ -121,6 +129,7 @@ test_a_task_computes_what_its_version_says = version_test(
         (ratios, 3, of_ratios, 6, 311.52860903644955),
         (distances, 1, of_distances, 36, 51.175),
         (power, 2, of_power, 4, 393.6028416360315),
+        (recognition, 1, of_recognition, 1, 32.25),
         (summary, 4, of_all, 43, 198.8976650895015),
         (examples, 1, of_images, 20, 1101.0),
     ]

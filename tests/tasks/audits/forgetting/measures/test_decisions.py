@@ -10,7 +10,8 @@ import pytest
 from tasks.audits.forgetting.config import About
 from tasks.audits.forgetting.exchangeability import effect, scores
 from tasks.audits.forgetting.held_share import calibration_agreements
-from tasks.audits.forgetting.measures.decisions import DECISIONS, SURER, Decisions, decisions
+from tasks.audits.forgetting.measures.decisions import DECISIONS, SURER, decisions
+from tasks.audits.forgetting.model_effects import Decisions
 from tasks.audits.forgetting.target import NamedTarget
 from tests.tasks.audits.forgetting.made_up import table
 from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, CONTROLS, HOLDING, INPUTS, KNOWN, TARGETS

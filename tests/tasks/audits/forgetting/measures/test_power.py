@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tasks.audits.forgetting.measures.decisions import Decisions
 from tasks.audits.forgetting.measures.power import POWER, Power, power, smallest_detected_share
+from tasks.audits.forgetting.model_effects import Decisions
 from tasks.numerics.statistics import mean, proportion
 from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, INPUTS, TARGETS
 from tests.tasks.audits.forgetting.summarised import numbers, rows, setting

@@ -16,6 +16,7 @@ from tasks.audits.forgetting.measures.fits import FITS
 from tasks.audits.forgetting.measures.power import Power, power
 from tasks.audits.forgetting.measures.query_confidences import COMMITMENT
 from tasks.audits.forgetting.measures.ratios import distances, ratios
+from tasks.audits.forgetting.measures.recognition import Recognition, recognition
 from tasks.contract.job import NoSettings
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
@@ -38,6 +39,7 @@ def tables() -> dict[str, pa.Table]:
         "ratios": ratios(CONFIG, INPUTS),
         "distances": distances(NoSettings(), INPUTS),
         "power": power(Power(DECIDED), CONTROLLED),
+        "recognition": recognition(Recognition(DECIDED), CONTROLLED),
         "baselines": baselines(Baselines(TARGETS), INPUTS),
         "fits": pa.Table.from_pylist([fitted], FITS),
         "examples": examples(Examples(digits, digits), []),

@@ -1,0 +1,104 @@
+"""Would an owner be cleared who recognises the pictures of D_Q and gives a clean model's answers about them?
+
+Nothing binds a table of outputs to a model. Each model of the largest known share is put in the place of such an owner:
+
+    answers about D_Q: those of a calibration model    answers about the control set: its own
+
+and is judged as a table would be, beside the other calibration models. What betrays it is that it knows more of the
+control set, images of D_Q's kind, than models of D_C do: the more, the larger D_Q is beside D_C. So
+
+    passed = pairs of a model and a calibration model that are called forgotten / pairs
+
+says whether a table could clear. Every model is paired with every calibration model; pairs that share one are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.audits.forgetting.confidence_matrix import confidence_matrix
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.decision import LEVEL, RecognitionTrial
+from tasks.audits.forgetting.exchangeability import effect, p_values, scores
+from tasks.audits.forgetting.held_share import UNLIKE
+from tasks.audits.forgetting.measures import query_confidences
+from tasks.audits.forgetting.model_effects import Decisions, ModelEffects, decisions_config
+from tasks.audits.forgetting.trainings import ModelId, Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
+from tasks.numerics import seeds
+from tasks.numerics.statistics import proportion
+
+RECOGNITION = pa.schema(
+    [
+        ("share", pa.float64()),  # of D_Q that the models hold: the largest known one
+        ("pairs", pa.int32()),
+        ("passed", pa.int32()),  # of them called forgotten
+    ]
+)
+PASSED = "recognised pictures answered by a clean model, called forgotten"
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """The targets and how they are decided on: as in the table of decisions."""
+
+    decisions: Decisions
+
+
+@task(version=1, name="forgetting.recognition", gathers=True)
+def recognition(config: Recognition, inputs: Inputs) -> pa.Table:
+    """How many such owners pass (RECOGNITION), from tables of CONFIDENCES; none without models to try it with."""
+    found = ModelEffects(config.decisions, confidence_matrix(inputs))
+    partial = [who for who in found.known_shares if who[0] == "partial" and found.matrix.replicates(*who)]
+    if not found.is_controlled or len(found.calibration) < 3 or not partial:
+        return RECOGNITION.empty_table()
+    most = max(partial, key=lambda who: found.known_shares[who])
+    models = found.matrix.replicates(*most)
+    passed = [passes(found, model, clean) for model in models for clean in range(len(found.calibration))]
+    row = {"share": found.known_shares[most], "pairs": len(passed), "passed": sum(passed)}
+    return pa.Table.from_pylist([row], RECOGNITION)
+
+
+def passes(found: ModelEffects, model: ModelId, clean: int) -> bool:
+    """Whether this model is called forgotten where it gives the answers of the calibration model `clean` about D_Q."""
+    if any(check.is_alike is False for check in found.likeness_checks([model])):
+        return False
+    known = found.calibration_confidences
+    (own,) = found.matrix.confidences([model])
+    of_images = scores(np.where(found.matrix.is_control, own, known[clean]), np.delete(known, clean, axis=0))
+    units = found.unit_scores(of_images)
+    curve = found.curve(("calibration", clean))
+    high = None if curve is None else curve.estimate_share(effect(*units), 1).high
+    if high is None or high > found.config.negligible:
+        return False
+    chance = seeds.generator(found.config.seed, "recognition", str(model), clean)
+    p = p_values(*units, found.config.permutations, chance)
+    return p.surer > LEVEL and p.less_sure >= UNLIKE
+
+
+def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
+    """Only where tables are judged that nothing binds to a model."""
+    if not config.has_unbound_tables or not config.partial_shares or not trainings.targets:
+        return ()
+    return Job(recognition, Recognition(decisions_config(config, trainings)), query_confidences.plan(config, trainings))
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    for found in tables.rows(RECOGNITION):
+        rate = proportion(found["passed"], found["pairs"])
+        yield row(PASSED, {"share": found["share"]}, rate, "pair of models")
+
+
+def read_trial(tables: Inputs) -> RecognitionTrial | None:
+    """What such a table among others says; None where there is none."""
+    found = Tables(tables).rows(RECOGNITION)
+    return RecognitionTrial(found[0]["share"], found[0]["passed"], found[0]["pairs"]) if found else None
+
+
+MEASURE = Measure("recognition", RECOGNITION, plan, rows)

@@ -1,0 +1,195 @@
+"""The effects of all models of an audit, and what is read off them: the share curve, the tests, the likeness checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.audits.forgetting.confidence_matrix import Array, ConfidenceMatrix
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.exchangeability import PValues, effect, p_values, scores, unit_scores
+from tasks.audits.forgetting.held_share import (
+    LikenessCheck,
+    ShareCurve,
+    agreement,
+    calibration_agreements,
+    likeness_check,
+    share_curve,
+)
+from tasks.audits.forgetting.target import NamedTarget
+from tasks.audits.forgetting.trainings import Kind, ModelId, Trainings, realised_share
+from tasks.contract.job import ADDED_LATER
+from tasks.contract.ranges import AtLeast, Ranged, Share
+from tasks.external.confidences import round_confidences
+from tasks.numerics import seeds
+
+FINE = 1.5e-6  # a last place: six decimals and more
+
+
+@dataclass(frozen=True)
+class Decisions(Ranged):
+    """The targets by their numbers, the known shares of the partial models by theirs, and the limits of the rule."""
+
+    targets: tuple[NamedTarget, ...]
+    partial: tuple[float, ...] = ()
+    negligible: Annotated[float, Share(zero=False, one=False)] = 0.1
+    permutations: Annotated[int, AtLeast(1)] = 9999
+    seed: Annotated[int, AtLeast(0)] = 0
+    calibration_share: Annotated[float, Share(zero=False)] = field(default=1.0, metadata={ADDED_LATER: True})
+
+    @property
+    def has_unbound_tables(self) -> bool:
+        """Whether there may be such targets: those that are bound come without a trial of recognition."""
+        return any(target.source == "outputs" for target in self.targets)
+
+
+ModelGroup = tuple[Kind, int]  # what a model stands for, and the number of its target or share
+
+
+class TargetEffect(NamedTuple):
+    """What the models of one target say together: the mean of their effects, and the test's p-value on each side."""
+
+    effect: float
+    p: PValues
+
+
+class SingleAudit(NamedTuple):
+    """A model of a known share, audited alone."""
+
+    share: float
+    effect: float
+    p: float
+    high: float  # upper limit of the share
+
+
+@dataclass(frozen=True, eq=False)
+class ModelEffects:
+    """All models' effects, computed once.
+
+    Where a target's numbers are rounded, to the last place `printed`, so are those of the models that it is held
+    against: calibration models and models of known shares, each in the target's place. How difficult an image is, is
+    still read off all digits of the calibration models. Places up to FINE are taken for all digits, since what so fine
+    a rounding makes equal hangs on a temperature more than on the rounding.
+    """
+
+    config: Decisions
+    matrix: ConfidenceMatrix
+    printed: float = 0.0
+
+    @cached_property
+    def calibration(self) -> list[ModelId]:
+        return self.matrix.replicates("calibration")
+
+    @cached_property
+    def calibration_confidences(self) -> Array:
+        """The confidences of the calibration models (models, n)."""
+        return self.matrix.confidences(self.calibration)
+
+    @property
+    def is_controlled(self) -> bool:
+        return bool(self.matrix.is_control.any() and len(self.calibration))
+
+    def printed_confidences(self, models: Sequence[ModelId]) -> Array:
+        """The confidences of models in a target's place (models, n)."""
+        return round_confidences(self.matrix.confidences(models), self.printed if self.printed > FINE else 0.0)
+
+    def unit_scores(self, of_images: Array) -> tuple[Array, NDArray[np.bool_]]:
+        return unit_scores(of_images, self.matrix.groups, self.matrix.is_control)
+
+    def scores(self, models: Sequence[ModelId]) -> list[Array]:
+        """The images' scores of each of these models, (n,)."""
+        return [scores(of, self.calibration_confidences) for of in self.printed_confidences(models)]
+
+    @cached_property
+    def null_scores(self) -> list[Array]:
+        """The images' scores of each calibration model, compared with the others; none of a single one."""
+        if len(self.calibration_confidences) < 2:
+            return []
+        return [
+            scores(of, np.delete(self.calibration_confidences, at, axis=0))
+            for at, of in enumerate(self.printed_confidences(self.calibration))
+        ]
+
+    @cached_property
+    def null_effects(self) -> list[float]:
+        """The effect of each calibration model, compared with the others."""
+        return [effect(*self.unit_scores(of_images)) for of_images in self.null_scores]
+
+    @cached_property
+    def known_shares(self) -> dict[ModelGroup, float]:
+        """The share of each partial training and of each target of that kind."""
+        shares: dict[ModelGroup, float] = {("partial", number): of for number, of in enumerate(self.config.partial)}
+        drawn_alone = len(np.unique(self.matrix.groups)) == len(self.matrix.groups)
+        for number, target in enumerate(self.config.targets):
+            # Of groups, such as patients, the share that was drawn need not be the one that was asked for.
+            if target.is_beside_all and target.query and (drawn_alone or target.query == 1):
+                shares["target", number] = target.query
+        return shares
+
+    @cached_property
+    def known_effects(self) -> dict[ModelGroup, list[float]]:
+        """The effects of their models."""
+        replicates = {who: self.matrix.replicates(*who) for who in self.known_shares}
+        return {
+            who: [effect(*self.unit_scores(of)) for of in self.scores(models)] for who, models in replicates.items()
+        }
+
+    def curve(self, without: ModelGroup) -> ShareCurve | None:
+        """The effect over the share from all models of known shares but those of this target, or this null model."""
+        null = [of for at, of in enumerate(self.null_effects) if without != ("calibration", at)]
+        effects: dict[float, list[float]] = {0.0: null}
+        for who, found in self.known_effects.items():
+            if who != without:
+                effects.setdefault(self.known_shares[who], []).extend(found)
+        return share_curve(effects, self.config.calibration_share)
+
+    def single_audits(self) -> Iterator[SingleAudit]:
+        """Each model of a known share, audited alone; of share 0 the calibration models, each beside the others."""
+        for at, of_images in enumerate(self.null_scores):
+            yield self._audit_single(0.0, ("calibration", at), at, of_images)
+        for who, of in self.known_shares.items():
+            for at, of_images in enumerate(self.scores(self.matrix.replicates(*who))):
+                yield self._audit_single(of, who, at, of_images)
+
+    def _audit_single(self, share: float, who: ModelGroup, at: int, of_images: Array) -> SingleAudit:
+        units = self.unit_scores(of_images)
+        found, curve = effect(*units), self.curve(who)
+        high = 1.0 if curve is None else curve.estimate_share(found, 1).high
+        chance = seeds.generator(self.config.seed, "permutations", *who, at)
+        p = p_values(*units, self.config.permutations, chance).surer
+        return SingleAudit(share, found, p, 1.0 if high is None else high)
+
+    def test_target(self, number: int, models: Sequence[ModelId]) -> TargetEffect:
+        """The effect of a target's models, and the test of exchangeability of their mean scores."""
+        of_images = self.scores(models)
+        chance = seeds.generator(self.config.seed, "permutations", number)
+        p = p_values(*self.unit_scores(np.mean(of_images, axis=0)), self.config.permutations, chance)
+        return TargetEffect(float(np.mean([effect(*self.unit_scores(of)) for of in of_images])), p)
+
+    def likeness_checks(self, models: Sequence[ModelId]) -> tuple[LikenessCheck, LikenessCheck]:
+        """Accuracy and agreement on the control set, beside those of calibration models."""
+        there = self.matrix.is_control
+        drawn = self.config.calibration_share
+        accuracy = likeness_check(self.accuracies(models), self.accuracies(self.calibration), drawn)
+        known = self.calibration_confidences[:, there]
+        said = [agreement(of[there], known) for of in self.printed_confidences(models)]
+        expected = calibration_agreements(known, self.printed_confidences(self.calibration)[:, there])
+        return accuracy, likeness_check([value for value in said if value is not None], expected, drawn)
+
+    def accuracies(self, models: Sequence[ModelId]) -> list[float] | None:
+        """Of each model on the control set; None where one does not say which classes are more probable."""
+        right = [self.matrix.models[model].right for model in models]
+        said = [float(of[self.matrix.is_control].mean()) for of in right if of is not None]
+        return said if len(said) == len(right) else None
+
+
+def decisions_config(config: Forgetting, trainings: Trainings) -> Decisions:
+    """How targets are decided on, here and in the measure of power."""
+    seed = seeds.derive(config.seed, "decisions")
+    partial = tuple(realised_share(config, share) for share in config.partial_shares)
+    return Decisions(trainings.targets, partial, config.negligible, config.permutations, seed, config.calibration_share)

@@ -1,0 +1,71 @@
+"""Whether a table could clear: owners who recognise pictures of D_Q and give a clean model's answers about them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tasks.audits.forgetting import plan
+from tasks.audits.forgetting.decision import MOST_RECOGNITIONS
+from tasks.audits.forgetting.measures.decisions import decisions
+from tasks.audits.forgetting.measures.recognition import PASSED, RECOGNITION, Recognition, recognition
+from tasks.audits.forgetting.presets import PRESETS
+from tasks.audits.forgetting.target import ExternalTargets
+from tasks.datasets.catalog import pin
+from tasks.worker.files import File
+from tests.tasks.audits.forgetting.made_up import audit
+from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, HOLDING, INPUTS, controlled
+from tests.tasks.audits.forgetting.summarised import rows, setting
+
+LARGEST = 1  # the number of the largest known share, 25 %
+SURER = audit(np.random.default_rng(4), (0.25,), replicates=4, images=300, other=2.0)[1]
+OTHERS = [one for one in CONTROLLED if (one["model"][0].as_py(), one["target"][0].as_py()) != ("partial", LARGEST)]
+
+
+def test_who_knows_no_more_of_the_control_set_than_clean_models_passes() -> None:
+    (found,) = recognition(Recognition(ABOUT), CONTROLLED).to_pylist()
+    assert (0.25, 16) == (found["share"], found["pairs"])  # four models with each of four calibration models
+    assert found["passed"] > found["pairs"] / 2
+    told = rows(recognition(Recognition(ABOUT), CONTROLLED))[PASSED, setting(share=0.25)]
+    assert (found["passed"] / 16, 16, "pair of models") == (told["estimate"], told["n"], told["unit"])
+
+
+def test_who_knows_more_of_the_control_set_is_found_out() -> None:
+    surer = [*OTHERS, *controlled("partial", LARGEST, SURER)]
+    assert [{"share": 0.25, "pairs": 16, "passed": 0}] == recognition(Recognition(ABOUT), surer).to_pylist()
+
+
+def test_nothing_is_tried_without_a_control_set_or_models_of_a_known_share() -> None:
+    assert recognition(Recognition(ABOUT), INPUTS).equals(RECOGNITION.empty_table())
+    without = [one for one in CONTROLLED if one["model"][0].as_py() != "partial"]
+    assert 0 == recognition(Recognition(ABOUT), without).num_rows
+
+
+@pytest.mark.parametrize(("passed", "answer"), [(6, "not judged"), (5, "forgotten")])
+def test_a_table_is_called_forgotten_only_where_few_of_them_pass(passed: int, answer: str) -> None:
+    trial = RECOGNITION.empty_table().from_pylist([{"share": 0.25, "pairs": 100, "passed": passed}], RECOGNITION)
+    clean = controlled("target", 2, HOLDING[2])
+    inputs = [*(one for one in CONTROLLED if one["target"][0].as_py() != 2), *clean]
+    before, found = (
+        {row["name"]: row for row in decisions(ABOUT, of).to_pylist()} for of in (inputs, [*inputs, trial])
+    )
+    assert "forgotten" == before["theirs"]["decision"]
+    assert answer == found["theirs"]["decision"]
+    assert all(before[name] == found[name] for name in before if name != "theirs")  # nobody writes those down
+    if answer == "not judged":
+        assert "of 100 owners who hold 25 % of D_Q" in found["theirs"]["reason"]
+    assert (answer == "not judged") == (passed > MOST_RECOGNITIONS * 100)
+
+
+def test_it_is_tried_for_tables_that_nothing_binds() -> None:
+    smoke = PRESETS["smoke"]
+    assert not isinstance(smoke, tuple)
+    query, calibration = (replace(part, data=pin(part.data)) for part in (smoke.query, smoke.calibration))
+    smoke = replace(smoke, query=query, calibration=calibration)
+    tables = replace(smoke, given=ExternalTargets(outputs=(File("gone.csv", "c" * 64),)))
+    bound = replace(tables, given=replace(tables.given, bound_by="SHA-256 9f86d081, 30 spot checks"))
+    assert ["recognition" in plan(config) for config in (smoke, tables, bound)] == [False, True, False]
+    with pytest.raises(ValueError, match="bound_by is 'a hash'; there are no outputs"):
+        ExternalTargets(bound_by="a hash")
