@@ -278,7 +278,7 @@ def test_a_table_that_says_something_else_is_refused_before_anything_is_trained(
         (
             ("given.output=a.csv",),
             2,
-            "unknown field 'given.output': ExternalTargets has models, outputs, interface, columns; did",
+            "unknown field 'given.output': ExternalTargets has models, outputs, interface, columns, bound_by; did",
         ),
         (
             ("--preset", "table3"),
