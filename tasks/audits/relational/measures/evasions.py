@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -70,17 +70,15 @@ def evasions(config: Comparison, inputs: Inputs) -> pa.Table:
             name: [tuple(spans) for spans in asked.filter(pc.field("corrupted") == corrupted)["answer"].to_pylist()]
             for name, corrupted in (("whole", False), ("corrupted", True))
         }
-        keys = Counter(match_key(scorer, spans) for spans in by_contexts["corrupted"] if is_answered(spans))
-        commonest = {key for key, _ in keys.most_common(1)}
-        tests: dict[str, Callable[[Answer], bool]] = {
-            "unanswered": lambda spans: not is_answered(spans),
-            "refused": is_refusal,
-            "commonest answer": lambda spans, keys=commonest: is_answered(spans) and match_key(scorer, spans) in keys,
+        keys = {
+            name: Counter(match_key(scorer, spans) for spans in answers if is_answered(spans))
+            for name, answers in by_contexts.items()
         }
-        for kind in KINDS:
-            for contexts, answers in by_contexts.items():
-                count = sum(tests[kind](spans) for spans in answers)
-                rows.append((kind, split, contexts, count, len(answers)))
+        commonest = max(keys["corrupted"], key=keys["corrupted"].__getitem__, default=None)
+        for contexts, answers in by_contexts.items():
+            unanswered = sum(not is_answered(spans) for spans in answers)
+            counts = (unanswered, sum(map(is_refusal, answers)), keys[contexts][commonest])
+            rows += [(kind, split, contexts, count, len(answers)) for kind, count in zip(KINDS, counts, strict=True)]
     return pa.table([list(column) for column in zip(*rows, strict=True)], EVASIONS)
 
 
