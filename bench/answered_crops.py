@@ -44,12 +44,13 @@ from tests.tasks.audits.deja_vu.encoders import pixels_of, remembering
 
 Rows = NDArray[np.float32]
 ANSWERS = ("memorised", "not judged", "undecided", "not seen")
-PARTINGS, RESAMPLES = 399, 200
+INNOCENT = ("nothing changed", "noise")  # what owners who remember nothing send, too
+PARTINGS, RESAMPLES = 199, 200
 
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """What an owner's encoder and a clean one say of the folder of crops, (n, d), and which pictures there are whole."""
+    """What an owner's encoder and a clean one say of the folder of crops, (n, d); which pictures there are whole."""
 
     own: Rows
     clean: Rows
@@ -130,7 +131,8 @@ def write_tables(config: DejaVu, memory: bool, change: str, seed: int, folder: P
 
 def counts(given: Size) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """What is said of the owners of each row."""
-    for row, (memory, change) in enumerate((memory, change) for memory in (True, False) for change in CHANGES):
+    kinds = [*((True, change) for change in CHANGES), *((False, change) for change in INNOCENT)]
+    for row, (memory, change) in enumerate(kinds):
         first = given.config.seed + 1000 * row
         who = "remembers its pictures" if memory else "remembers nothing"
         yield f"{who}; {change}", [judge(given.config, memory, change, first + at) for at in range(given.owners)]
