@@ -102,7 +102,7 @@ class Size:
 
 def size(tiny: bool, seed: int, trained: int) -> Size:
     given = replace(QUICKSTART, secret="0123456789abcdef0123456789abcdef", seed=seed)
-    counts = {"examples": 100, "held_out": 60} if tiny else {"examples": 1000, "held_out": 1000}
+    counts = {"examples": 100, "held_out": 60} if tiny else {"examples": 600, "held_out": 600}
     stated = replace(given, data=pin(Dataset("facts-stated")), epochs=1 if tiny else 12, every=0, link=0)
     readers = replace(stated, **({"examples": 60, "held_out": 60} if tiny else {"examples": 1200, "held_out": 400}))
     return Size(replace(given, data=pin(Dataset("facts")), **counts), readers, 2 if tiny else 20, trained)
