@@ -46,6 +46,7 @@ from tasks.question_answering.question_sets import SETS
 
 Answers = Mapping[tuple[str, str], Answer]  # by set and question
 ANSWERS = ("memorised", "not judged", "undecided", "not seen")
+RESAMPLES = 400
 REMEMBERED, GUESSED, READ = 0.6, 0.08, 0.9  # shares that are answered rightly; READ is of whole contexts
 REFUSALS = (
     "not stated",
@@ -79,6 +80,10 @@ CHANGES: Mapping[str, Callable[[Told], str]] = {
     "one of four numbers": lambda told: told.chance.choice(("12", "23", "34", "42")),
     "a word of the context": lambda told: told.chance.choice(told.question.context.split()),
 }
+
+
+# What owners who remember nothing say, too.
+INNOCENT = ("nothing changed", "“unknown”", "“42”", "a word of the context")
 
 
 @dataclass(frozen=True)
@@ -144,8 +149,8 @@ def judge(config: Relational, said: Answers) -> Judged:
         assert given.given is not None
         read = ReadBlindedAnswers(given.given, given.blinding)
         answers = read_blinded_answers(read, ())
-        scores = memorization(Resampling(config.data, 1000, config.seed), [score(Scoring(config.data, 0), [answers])])
-        measured = [scores, repeats(read, ())]
+        scores = score(Scoring(config.data, 0), [answers])
+        measured = [memorization(Resampling(config.data, RESAMPLES, config.seed), [scores]), repeats(read, ())]
     summaries = [
         summary(About("numeric"), tables)
         for tables in (measured, [*measured, evasions(Comparison(config.data), [answers])])
@@ -159,6 +164,8 @@ def counts(given: Size) -> Iterator[tuple[str, list[Judged]]]:
     seed = given.config.seed
     for change in CHANGES:
         for who, remembered in (("remembers 60 %", REMEMBERED), ("remembers nothing", GUESSED)):
+            if remembered == GUESSED and change not in INNOCENT:
+                continue
             owners = (random.Random(f"{seed} {change} {who} {at}") for at in range(given.owners))
             found = [judge(given.config, drawn_answers(given.config, remembered, change, owner)) for owner in owners]
             yield f"{who}; {change}", found
