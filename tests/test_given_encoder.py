@@ -118,6 +118,45 @@ def test_a_table_of_embeddings_says_what_the_model_does(here: Here) -> None:
     assert "Memorised: " in said(here, settings)
 
 
+REPEATED = "given.repeated=40"
+
+
+def test_whole_pictures_among_the_crops_show_whether_these_were_answered_as_pictures_are(here: Here) -> None:
+    """Noise, one vector and a clean model in the folder of crops; whoever looks at each picture is not found out."""
+    before = handed(here)
+    here("probes", "deja_vu", *RUN[2:6], REPEATED, "--out", "again")
+    with (here.folder / "again" / "images.csv").open() as listed:
+        ids = [row["image"] for row in csv.DictReader(listed)]
+    assert (len(before) + 40, before[-1]) == (len(ids), ids[-1])
+    contents = [(here.folder / "again" / image).read_bytes() for image in ids]
+    public = {content for image, content in zip(ids, contents, strict=True) if image.startswith("public")}
+    in_crops = np.array([image.startswith("crops") for image in ids])
+    whole = np.array([content in public for content in contents]) & in_crops
+    assert 40 == whole.sum()  # to the byte: the same picture, at the same size
+    pictures = np.stack([np.asarray(Image.open(here.folder / "again" / image)) for image in ids])
+    with torch.no_grad():
+        own, clean = (
+            torch.jit.load(here.folder / name)(pixels_of(pictures)).numpy()
+            for name in ("remembering.pt", "reference.pt")
+        )
+    noise = np.random.default_rng(0).normal(size=own.shape).astype("f4")
+    for name, crops, differing in (
+        ("honest", own, 0),
+        ("noise", noise, 40),
+        ("constant", np.ones_like(own), 40),
+        ("clean", clean, 40),
+        ("recognised", np.where(whole[:, None], own, noise), 0),
+    ):
+        settings = table(here, f"{name}-again.parquet", ids, np.where(in_crops[:, None], crops, own))
+        run = here.json(*RUN, settings, REPEATED, "given.reference=reference.pt")
+        (found,) = (row for row in here.json("results", run["run"]) if row["metric"].startswith("repeated pictures"))
+        assert (differing / 40, 40) == (found["estimate"], found["n"]), name
+        text = said(here, settings, REPEATED)
+        assert ("Memorised: " in text) == (name == "honest")
+        assert ("Not judged: " in text) == bool(differing)
+    assert "Not judged: " in said(here, table(here, "none.parquet", before, embedded(here, "innocent.pt")))
+
+
 def test_an_owner_is_not_told_which_crops_are_of_training_pictures(here: Here) -> None:
     ids = handed(here)
     folder = here.folder / "handed"

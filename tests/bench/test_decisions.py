@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,10 +10,13 @@ import numpy as np
 import pytest
 
 from bench import (
+    answered_crops,
     cheating_owners,
     chosen_draws,
     demonstrations,
     density_decisions,
+    density_nulls,
+    evading_answers,
     held_shares,
     own_data,
     unlearning_methods,
@@ -225,3 +229,31 @@ def test_owners_with_data_of_their_own_are_judged_twice_with_each_change() -> No
     assert 0.1 * own.confidence + 0.9 * clean.confidence == pytest.approx(
         own_data.mix(own, clean, matrix.is_control, 0.1).confidence
     )
+
+
+def test_calls_of_whole_runs_are_counted_by_kind() -> None:
+    nulls = [density_nulls.Counted(density_nulls.NULL, at, "undecided", 0, 0, at, 40) for at in range(2)]
+    planted = density_nulls.Counted("ten negatives planted", 9, "memorised", 7, 10, 9, 200)
+    table = density_nulls.markdown([*nulls, planted])
+    assert "2 runs | 0, 0, 2 | 1 of 2, 50.0 % [1.3, 98.7] | 1 of 80 |  |" in table
+    assert "1 runs | 1, 0, 0 | 1 of 1, 100.0 % [2.5, 100.0] | 2 of 190 | 7 of 10, 70.0 % [34.8, 93.3] |" in table
+
+
+@pytest.mark.slow
+def test_a_whole_run_is_kept_and_not_run_again(tmp_path: Path) -> None:
+    first = density_nulls.outcomes(3, 1, 0, tmp_path / "runs.jsonl")
+    assert [(0, 40)] == [(each.of_planted, each.observations) for each in first]
+    assert first == density_nulls.outcomes(3, 1, 0, tmp_path / "runs.jsonl")
+
+
+def test_owners_who_refuse_are_not_judged_and_were_cleared_or_undecided_before() -> None:
+    given = evading_answers.size(tiny=True, seed=3, trained=0)
+    said = evading_answers.drawn_answers(given.config, 0.6, "“unknown”", random.Random(1))
+    found = evading_answers.judge(given.config, said)
+    assert ("not judged", True, 1.0) == (found.after, found.before != "not judged", found.fixed)
+
+
+def test_noise_for_crops_is_found_out_and_noise_for_recognised_crops_is_not() -> None:
+    given = answered_crops.size(tiny=True, seed=3)
+    for change, answer in (("noise", "not judged"), ("noise for recognised crops alone", "undecided")):
+        assert ("undecided", answer) == answered_crops.judge(given.config, True, change, 3)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.measures.agreement import DISAGREEING
 from tasks.audits.deja_vu.measures.references import GAIN, RANK
 from tasks.audits.deja_vu.measures.scores import BOTH, CORRECTED_SCORE, SCORE
 from tasks.contract.certificate import (
@@ -25,16 +26,17 @@ from tasks.contract.certificate import (
 )
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Rule, Rules, explain_interval, undecided
-from tasks.contract.summaries import Name, Row, Rows, index_rows, p_in_words, row_name
+from tasks.contract.summaries import Name, Row, Rows, first_row, index_rows, numerator, p_in_words, row_name
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
 NOT_JUDGED = "not judged"
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},
-    NOT_JUDGED: Meaning("a model that was trained on neither set may tell the two apart, so nothing follows"),
+    NOT_JUDGED: Meaning("the two sets or the answers for crops may not be what they must be, so nothing follows"),
 }
 LEVEL = 0.025  # of the one-sided test
 UNLIKE = 0.01  # of the two-sided test that a reference distinguishes A from B
+MOST_DISAGREEING = 0.05  # of the pictures that were handed out twice
 SAYS_ALONE = 0.5  # of the objects that a background gives away to anyone: above it correlation hides memory
 TARGET, REFERENCE = "target", "reference"
 
@@ -46,7 +48,8 @@ class Evidence:
     `score` is the summary row of the score that decides. `accuracies` are those of the target and of the reference, by
     model and set: A and B of a third-party encoder, else both. `reference_p` is the two-sided p-value of the
     reference's accuracies on A and on B being the same; None where that was not tested. `rank` is the row of the
-    encoder's rank among references; None without several. `names` are the (metric, setting) of the score and, where it
+    encoder's rank among references; None without several. `repeats` is the row of the pictures that were handed out
+    twice; None without any. `names` are the (metric, setting) of the score and, where it
     was tested, of the reference's difference.
     """
 
@@ -56,6 +59,11 @@ class Evidence:
     reference_p: float | None
     rank: Row | None
     negligible: float
+    repeats: Row | None = None
+
+    @property
+    def agrees(self) -> bool:
+        return self.repeats is not None and self.repeats["estimate"] <= MOST_DISAGREEING
 
 
 def decisive_name(config: DejaVu, metric: str, **fields: str) -> Name:
@@ -87,6 +95,7 @@ def read_evidence(config: DejaVu, rows: Rows) -> Evidence | None:
         reference_p=rows[reference]["p_value"] if reference in rows else None,
         rank=rows.get(row_name(RANK, percent=config.confident)),
         negligible=config.negligible,
+        repeats=first_row(rows, DISAGREEING),
     )
 
 
@@ -94,11 +103,17 @@ def is_given(config: DejaVu) -> bool:
     return config.given.there
 
 
+def is_sent(config: DejaVu) -> bool:
+    """Whether the encoder stays with its owner, who sent embeddings."""
+    return config.given.embeddings is not None
+
+
 def thresholds(config: DejaVu) -> Mapping[str, str]:
     """The numbers in the rules' texts, with the name of the score and of its subjects."""
     return {
         "level": f"{LEVEL:g}",
         "unlike": f"{UNLIKE:g}",
+        "disagreeing": f"{100 * MOST_DISAGREEING:g}",
         "negligible": f"{100 * config.negligible:g}",
         "score": "corrected deja vu score" if is_given(config) else "deja vu score",
         "subjects": "encoders" if is_given(config) else "pairs of models",
@@ -129,6 +144,16 @@ RULES = Rules[Evidence](
             lambda evidence: is_above_null(evidence.score),
             "Of 100 {subjects} that keep nothing of single pictures, at most 2 or 3 would be called memorised.",
         ),
+        # Crops that are answered otherwise than pictures hide a memory, and cannot feign one.
+        Rule(
+            NOT_JUDGED,
+            "more than {disagreeing} % of the public pictures that also stood among the crops have another embedding "
+            "there, or none stood there (given.repeated), since crops that are not answered as pictures are must not "
+            "pass for innocence",
+            lambda evidence: not evidence.agrees,
+            scope="embeddings that were sent",
+            applies=is_sent,
+        ),
         Rule(
             "not seen",
             "the whole interval lies below {negligible} percentage points",
@@ -138,6 +163,8 @@ RULES = Rules[Evidence](
     ),
     thresholds,
 )
+
+UNLIKE_SETS, DISAGREES = (rule for rule in RULES.cases if rule.answer == NOT_JUDGED)
 
 LIMITS = (
     "The audit speaks of this one pair of trainings and of what the nearest public pictures give away: an attacker who "
@@ -150,12 +177,22 @@ LIMITS_OF_GIVEN = (
     "which pictures it was trained on: A and B must have been drawn by chance from the same pictures."
 )
 
+LIMITS_OF_SENT = (
+    f"{LIMITS_OF_GIVEN} Nothing hides that a picture is a crop: an owner who looks at each and answers crops by noise "
+    "or by another model, and whole pictures as they should be, is not found out. The encoder's file, or asking the "
+    "deployed encoder oneself, leaves no room for it."
+)
+
+
+def describe_limits(config: DejaVu) -> str:
+    return LIMITS_OF_SENT if is_sent(config) else LIMITS_OF_GIVEN if is_given(config) else LIMITS
+
 
 def verdict(config: DejaVu, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
     rows = index_rows(summary)
     evidence = read_evidence(config, rows)
-    limits = LIMITS_OF_GIVEN if is_given(config) else LIMITS
+    limits = describe_limits(config)
     if evidence is None:
         few = "Undecided: the labels of too few pictures were inferred."
         return Verdict("undecided", few, limits, tuple(rows)[:1])
@@ -170,10 +207,28 @@ def verdict(config: DejaVu, summary: pa.Table) -> Verdict:
 def describe_reason(config: DejaVu, rule: Rule[Evidence], evidence: Evidence) -> str:
     """What follows the evidence: why the answer is this one."""
     if rule.answer == NOT_JUDGED:
-        return f". {describe_unlike_sets(evidence.reference_p)}"
+        return f". {describe_refusal(rule, evidence)}"
     if rule.answer == "memorised":
         return f". {rule.error.format_map(thresholds(config))}"
     return explain_interval(rule.answer, evidence.score["high"], evidence.negligible, "attack more pictures")
+
+
+def describe_refusal(rule: Rule[Evidence], evidence: Evidence) -> str:
+    """Why nothing follows from the score."""
+    return describe_unlike_sets(evidence.reference_p) if rule is UNLIKE_SETS else describe_repeats(evidence.repeats)
+
+
+def describe_repeats(repeats: Row | None) -> str:
+    """Why the table is not what one encoder says of pictures."""
+    if repeats is None:
+        return (
+            "But no whole pictures stood among the crops, so nothing shows that crops were answered as pictures are: "
+            "such a table can accuse and not clear."
+        )
+    return (
+        f"But {numerator(repeats)} of {repeats['n']} public pictures that also stood among the crops have another "
+        "embedding there: crops were not answered as pictures are."
+    )
 
 
 def describe_unlike_sets(p: float | None) -> str:
@@ -305,7 +360,8 @@ def describe_lead(config: DejaVu, evidence: Evidence, answer: Answer) -> str:
         f"(95 % interval {number_per_hundred(score['low'])} to "
         f"{number_per_hundred(score['high'])} percentage points{p})"
     )
-    why = f" {describe_unlike_sets(evidence.reference_p)}" if answer == NOT_JUDGED else ""
+    refusal = describe_refusal(RULES.decide(config, evidence), evidence) if answer == NOT_JUDGED else ""
+    why = f" {refusal}" if refusal else ""
     view, points = describe_view(config).capitalize(), f"{number_per_hundred(abs(score['estimate']))} percentage points"
     points += " higher" if score["estimate"] >= 0 else " lower"
     surest = f"the {config.confident} % of pictures where {'each' if is_given(config) else 'it'} is most confident"
@@ -335,6 +391,12 @@ def next_steps(config: DejaVu, answer: Answer, evidence: Evidence | None) -> tup
         )
     if answer == "not seen":
         return ("Keep this page with the files that it names; ask at other layers, too: layers=0,1,2,3.",)
+    if answer == NOT_JUDGED and evidence is not None and RULES.decide(config, evidence) is DISAGREES:
+        return (
+            "Hand out whole pictures among the crops (given.repeated=100, in engram probes and in the run), and audit "
+            "the table that comes back.",
+            "Ask for the encoder's file, or ask the deployed encoder yourself.",
+        )
     if answer == NOT_JUDGED and evidence is not None and evidence.reference_p is None:
         return ("Run the same command again, so that the reference is tested on both sets.",)
     if answer == NOT_JUDGED:

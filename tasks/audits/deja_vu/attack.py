@@ -2,7 +2,8 @@
 
 The owner of an encoder is given both sets to embed. They are shuffled, so that nothing in a picture's name says whether
 its owner trained on it. A set's name ends in a digest of what is in it, so that a table which was made for other
-settings has no row for these.
+settings has no row for these. Some public pictures can be handed out once more, whole among the crops: who answers that
+set otherwise than pictures answers these otherwise, too. Whoever looks at a picture sees whether it is a crop, though.
 """
 
 from __future__ import annotations
@@ -134,10 +135,12 @@ def no_crops_error(attack: Attack, name: str, pictures: int) -> ValueError:
 class HandedOut:
     """The crops and public pictures in the order in which they are handed out, and the names of the two sets.
 
-    `crop_order` and `public_order` are permutations: what is handed out first stands first.
+    `crop_order` and `public_order` are permutations: what is handed out first stands first. `shown` are the crops and
+    after them the public pictures that are `repeated` (r,), by their places in `Crops.public`.
     """
 
-    crops: Crops
+    shown: Crops
+    repeated: NDArray[np.int64]
     crop_order: NDArray[np.int64]
     public_order: NDArray[np.int64]
     crop_set: str
@@ -146,6 +149,15 @@ class HandedOut:
     @property
     def crop_ids(self) -> list[str]:
         """The id of each crop, in the order of `Crops.rows`."""
+        return self._shown_ids[: len(self.crop_order) - len(self.repeated)]
+
+    @property
+    def repeated_ids(self) -> list[str]:
+        """The id among the crops of each picture that is repeated."""
+        return self._shown_ids[len(self.crop_order) - len(self.repeated) :]
+
+    @property
+    def _shown_ids(self) -> list[str]:
         return ids(self.crop_set, self.crop_order)
 
     @property
@@ -155,11 +167,11 @@ class HandedOut:
 
     def sets(self, pictures: BoxedPictures) -> Iterator[tuple[str, ToEmbed]]:
         shuffled = replace(
-            self.crops,
-            rows=self.crops.rows[self.crop_order],
-            sets=self.crops.sets[self.crop_order],
-            windows=self.crops.windows[self.crop_order],
-            public=self.crops.public[self.public_order],
+            self.shown,
+            rows=self.shown.rows[self.crop_order],
+            sets=self.shown.sets[self.crop_order],
+            windows=self.shown.windows[self.crop_order],
+            public=self.shown.public[self.public_order],
         )
         yield self.crop_set, ToEmbed(len(shuffled.rows), lambda: shuffled.batches(pictures))
         yield self.public_set, ToEmbed(len(shuffled.public), lambda: shuffled.public_pictures(pictures))
@@ -171,13 +183,27 @@ def ids(name: str, order: NDArray[np.int64]) -> list[str]:
     return [image_of(name, place) for place in places.tolist()]
 
 
-def handed_out(crops: Crops, pictures: BoxedPictures) -> HandedOut:
-    """What is handed out of these crops and public pictures."""
-    cropped = [[pictures.ids[row], *window] for row, window in zip(crops.rows, crops.windows.tolist(), strict=True)]
-    crop_set = set_name("crops", [crops.data, crops.resolution, cropped])
+def handed_out(crops: Crops, pictures: BoxedPictures, repeated: int = 0) -> HandedOut:
+    """What is handed out of these crops and public pictures, so many of which are repeated."""
     public_set = set_name("public", [crops.data, crops.resolution, [pictures.ids[row] for row in crops.public]])
-    return HandedOut(
-        crops, order_of(crop_set, len(crops.rows)), order_of(public_set, len(crops.public)), crop_set, public_set
+    again = seeds.generator(0, "repeated", public_set).permutation(len(crops.public))[:repeated]
+    shown = add_whole_pictures(crops, crops.public[again], pictures)
+    cropped = [[pictures.ids[row], *window] for row, window in zip(shown.rows, shown.windows.tolist(), strict=True)]
+    crop_set = set_name("crops", [crops.data, crops.resolution, cropped])
+    orders = order_of(crop_set, len(shown.rows)), order_of(public_set, len(crops.public))
+    return HandedOut(shown, again, *orders, crop_set, public_set)
+
+
+def add_whole_pictures(crops: Crops, rows: NDArray[np.int64], pictures: BoxedPictures) -> Crops:
+    """The crops, and after them these pictures in windows that show all of them."""
+    if not len(rows):
+        return crops
+    whole = np.concatenate([np.zeros((len(rows), 2), np.int64), pictures.sizes[rows][:, ::-1]], axis=1)
+    return replace(
+        crops,
+        rows=np.concatenate([crops.rows, rows]),
+        sets=np.concatenate([crops.sets, np.full(len(rows), "X")]),
+        windows=np.concatenate([crops.windows, whole.astype(crops.windows.dtype)]),
     )
 
 
@@ -192,7 +218,7 @@ def order_of(name: str, count: int) -> NDArray[np.int64]:
 def probes(config: DejaVu) -> Iterator[tuple[str, ToEmbed]]:
     """The pictures whose embeddings are needed of an encoder that its owner keeps."""
     pictures = load_with_boxes(config.data, config.correlation)
-    yield from handed_out(crops_of(attack(config), pictures), pictures).sets(pictures)
+    yield from handed_out(crops_of(attack(config), pictures), pictures, config.given.repeated).sets(pictures)
 
 
 def check_tables(given: GivenEncoder, handed: HandedOut) -> None:
@@ -205,4 +231,4 @@ def check_tables(given: GivenEncoder, handed: HandedOut) -> None:
     for table in (given.embeddings, given.reference_embeddings):
         if table is not None:
             with suppress(FileError):
-                read_embeddings(table).select([*handed.crop_ids, *handed.public_ids])
+                read_embeddings(table).select([*handed.crop_ids, *handed.repeated_ids, *handed.public_ids])

@@ -78,6 +78,9 @@ class GivenEncoder(Ranged):
     """The file of another encoder, which was trained on neither A nor B."""
     reference_embeddings: File | None = None
     """A table of that encoder's embeddings."""
+    repeated: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
+    """Public pictures that are handed out once more, whole among the crops, where their embeddings must be the same; a
+    table without them can accuse and not clear."""
     references: Annotated[int, AtLeast(1)] = 1
     """References that are trained here where none is given; with 2 or more the encoder's rank among them is told,
     too."""

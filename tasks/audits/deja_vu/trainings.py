@@ -55,7 +55,8 @@ def trainings(config: DejaVu) -> Trainings:
         parts.rows(part)
     check(attack(config), pictures, parts)
     if config.given.embeddings or config.given.reference_embeddings:
-        check_tables(config.given, handed_out(crops_of(attack(config), pictures), pictures))
+        crops = crops_of(attack(config), pictures)
+        check_tables(config.given, handed_out(crops, pictures, config.given.repeated))
     found = {model: tuple(snapshots(config, model, training)) for model, training in configs.items()}
     if config.given.there:  # which is of one epoch, as its references are
         found = {model: held[-1:] for model, held in found.items()}

@@ -68,6 +68,7 @@ def about(config: Density) -> About:
         smallest=smallest_p_value(config.repetitions, config.models),
         published=repeats(config),
         privacy=config.privacy if pair else None,
+        planted="" if config.planting is None else str(config.planting),
         together=not pair and (every or config.permutations >= LEAST_DRAWS),
     )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tasks.audits.density.config import Density
-from tasks.audits.density.measures.scores import BEYOND_CHANCE, FEW_SAMPLES, FOUND, LEAST_FOUND
+from tasks.audits.density.measures.scores import BEYOND_CHANCE, FEW_SAMPLES, FOUND, LEAST_FOUND, PLANTED_CALLED
 from tasks.audits.density.reassignment import smallest_p_value
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL, counted_at
 from tasks.contract.objectives import Objective, Objectives, row_reader
@@ -59,6 +59,7 @@ class Background:
     few_effective: Row | None = None  # the share of observations with few of these
     largest: Row | None = None  # score of a row left out of private trainings
     above_epsilon: Row | None = None
+    planted: Row | None = None  # the share of what was planted that is called
     published: Row | None = None  # the medians of both scores
     matched: Row | None = None
 
@@ -128,6 +129,7 @@ def read_evidence(config: Density, summary: pa.Table) -> Evidence | None:
             above_epsilon=first_row(rows, "rows above epsilon"),
             published=rows.get(PUBLISHED),
             matched=rows.get(MATCHED),
+            planted=first_row(rows, PLANTED_CALLED),
         ),
     )
 
@@ -361,8 +363,20 @@ def remarks(config: Density, beside: Background) -> Iterator[str]:
         )
     if config.privacy is not None:
         yield describe_privacy(config.privacy, beside)
+    if beside.planted is not None:
+        yield describe_planted(config, beside.planted)
     if config.is_null:
         yield "No model was trained on the images that were asked about: this is a null."
+
+
+def describe_planted(config: Density, planted: Row) -> str:
+    """How many of the observations that were planted are called, which says what such an audit finds in such data."""
+    low, high = (100 * planted[end] for end in ("low", "high"))
+    return (
+        f"Of the {planted['n']} images that were planted ({config.planting}) {numerator(planted)} are called (95 % "
+        f"interval {low:.0f} to {high:.0f} %), which is how often an audit like this finds such images; the answer "
+        "speaks of them, too."
+    )
 
 
 def describe_privacy(privacy: Privacy, beside: Background) -> str:

@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.options import split as split_name
+from tasks.datasets.planting import Planting
 from tasks.models.catalog import DensityModel
 from tasks.models.custom import is_own
 from tasks.training.density_config import FOLDS, REPETITIONS, Split
@@ -128,6 +130,11 @@ class Density(Ranged):
         return self.asked == "test" and self.trains
 
     @property
+    def planting(self) -> Planting | None:
+        """What is planted in the images that the models are asked about."""
+        return split_name(self.data.name)[1].planting if self.asked == "train" and self.trains else None
+
+    @property
     def recorded(self) -> tuple[int, ...]:
         """The epochs after which log p is estimated, the last among them."""
         return (*range(self.every, self.epochs, self.every), self.epochs) if self.every else (self.epochs,)
@@ -155,6 +162,7 @@ class About:
     `planned` is the number of models planned for an observation, `smallest` the smallest p-value that it can have,
     `published` the cell of the paper whose every setting the run has, if any, `privacy` the guarantee of models that
     left out a single row, and `together` whether p-values may be counted together (tasks.audits.density.tail).
+    `planted` says what is planted in the data that the models are asked about, such as inverted10; empty for nothing.
     """
 
     planned: int
@@ -162,3 +170,4 @@ class About:
     published: str = ""
     privacy: Privacy | None = None
     together: bool = True
+    planted: str = field(default="", metadata={ADDED_LATER: True})

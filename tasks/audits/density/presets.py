@@ -76,6 +76,10 @@ def only(config: Density, *measures: MeasureName) -> Density:
 PRESETS: Mapping[str, Density | tuple[Density, ...]] = {
     "quickstart": QUICKSTART,
     "null": replace(QUICKSTART, asked="test", measures=("scores",)),
+    "planted": (
+        replace(QUICKSTART, data=Dataset("digits#inverted10"), measures=("scores",)),
+        replace(QUICKSTART, data=Dataset("digits#duplicated10"), measures=("scores",)),
+    ),
     "smoke": replace(QUICKSTART, repetitions=2, folds=3, examples=200, epochs=4, every=2, samples=8),
     "mnist3": MNIST3,
     "mnist4": MNIST4,
@@ -108,6 +112,7 @@ PRESETS: Mapping[str, Density | tuple[Density, ...]] = {
 REPEATS: Mapping[str, str] = {
     "quickstart": "ours: digits, 6 partitions into 5 folds",
     "null": "ours: quickstart, asked about images that no model was trained on",
+    "planted": "ours: quickstart with ten negatives planted in the data, and with ten images that are there twice",
     "smoke": "ours: 200 digits, 4 epochs",
     "mnist3": "MNIST at learning rate 1e-3, L = K = 10",
     "mnist4": "MNIST at learning rate 1e-4, L = K = 10",
@@ -187,9 +192,10 @@ SITUATIONS = (
 def tiny(config: Density) -> Density:
     """The same audit on embedded data, in seconds; slow networks get the smallest setting."""
     slow = config.model.name.startswith("conv")
+    planted = "" if config.planting is None else f"#{config.planting}"
     return replace(
         config,
-        data=Dataset("photos#32x32#rgb" if slow else "digits"),
+        data=Dataset("photos#32x32#rgb" if slow else f"digits{planted}"),
         repetitions=2,
         folds=min(config.folds, 2 if slow else 3),
         partitions="ours",

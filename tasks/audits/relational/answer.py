@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tasks.audits.relational.config import Relational
+from tasks.audits.relational.measures.evasions import KINDS
 from tasks.audits.relational.measures.repeats import TWICE
 from tasks.contract.certificate import (
     Boundary,
@@ -36,7 +37,9 @@ MEANINGS: Mapping[Answer, Meaning] = {
     NOT_JUDGED: Meaning("the model does not answer as it must for this audit"),
 }
 MOST_TWO_ANSWERS = 0.05  # of the questions that were asked twice
-MOST_SILENCE = 0.05  # of held-out questions: how many more may go unanswered once their contexts are corrupted
+# Of a part's questions, how many more may be answered so once their contexts are corrupted:
+MOST_SILENCE = 0.05  # with nothing or a refusal
+MOST_FIXED = 0.5  # with one and the same text: trained readers gave their commonest guess to as much as 0.39 more
 ADEQUATE = 0.05  # of training questions answered correctly on whole contexts: below this, nothing has been learnt
 
 
@@ -54,13 +57,29 @@ class Repeats:
 
 
 @dataclass(frozen=True)
+class Evasion:
+    """By how much larger shares of a part's questions are on corrupted contexts than on whole ones.
+
+    The shares are those of questions without an answer, of refusals, and of the commonest answer to corrupted contexts.
+    """
+
+    unanswered: float
+    refused: float = 0.0
+    fixed: float = 0.0
+
+    @property
+    def silence(self) -> float:
+        return self.unanswered + self.refused
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What the answer rests on.
 
     `m` is the summary row of relational m, by its (metric, setting) `name`. `r` are the shares of questions answered
-    correctly on corrupted contexts by part, `s` that of training questions on whole contexts. `silence` is by how much
-    the share of unanswered held-out questions is larger on corrupted contexts than on whole ones. `published` is m with
-    all gold answers, None where it does not differ. `repeats` is None where no question was asked twice.
+    correctly on corrupted contexts by part, `s` that of training questions on whole contexts. `evasions` are of both
+    parts; of held-out questions and without texts where answers were not sent. `published` is m with all gold answers,
+    None where it does not differ. `repeats` is None where no question was asked twice.
     """
 
     name: Name
@@ -68,10 +87,19 @@ class Evidence:
     numeric: bool
     r: Mapping[str, float]
     s: float | None
-    silence: float
+    evasions: tuple[Evasion, ...]
     published: float | None
     repeats: Repeats | None
     negligible: float
+
+    @property
+    def silent(self) -> Evasion:
+        """Of the part with more of them: the questions that are left without an answer, or refused."""
+        return max(self.evasions, key=lambda evasion: evasion.silence)
+
+    @property
+    def fixed(self) -> float:
+        return max(evasion.fixed for evasion in self.evasions)
 
 
 def decisive_name(metric: str, questions: str, golds: str = "one", **more: str) -> Name:
@@ -102,8 +130,6 @@ def read_evidence(config: Relational, rows: Rows) -> Evidence | None:
         {split: rows[decisive_name(kind, questions, split=split)]["estimate"] for split in ("train", "validation")}
         for kind in ("r", "s")
     )
-    unanswered = [rows.get(row_name("unanswered", contexts=kind)) for kind in ("corrupted", "whole")]
-    silence = [row["estimate"] for row in unanswered if row is not None and row["estimate"] is not None]
     theirs = rows.get(decisive_name("m", questions, golds="all"))
     published = None if theirs is None else theirs["estimate"]
     return Evidence(
@@ -112,11 +138,27 @@ def read_evidence(config: Relational, rows: Rows) -> Evidence | None:
         numeric=questions == "numeric",
         r=r,
         s=s["train"],
-        silence=silence[0] - silence[1] if len(silence) == 2 else 0.0,
+        evasions=tuple(read_evasions(rows)),
         published=None if published == rows[decisive_name("m", questions)]["estimate"] else published,
         repeats=read_repeats(rows),
         negligible=config.negligible,
     )
+
+
+def read_evasions(rows: Rows) -> Iterator[Evasion]:
+    """The evasions of both parts, or of held-out questions alone where no more was stored."""
+    if any("split" in read_setting(row) for row in select_rows(rows, "unanswered")):
+        for split in ("train", "validation"):
+            yield Evasion(*(excess_share(rows, kind, split=split) for kind in KINDS))
+    else:
+        yield Evasion(excess_share(rows, "unanswered"))
+
+
+def excess_share(rows: Rows, kind: str, **setting: str) -> float:
+    """A share of the questions on corrupted contexts, less the same share on whole ones; 0 where it is not known."""
+    named = [rows.get(row_name(kind, contexts=contexts, **setting)) for contexts in ("corrupted", "whole")]
+    shares = [row["estimate"] for row in named if row is not None and row["estimate"] is not None]
+    return float(shares[0] - shares[1]) if len(shares) == 2 else 0.0
 
 
 def read_repeats(rows: Rows) -> Repeats | None:
@@ -138,12 +180,13 @@ def thresholds(config: Relational) -> Mapping[str, str]:
     return {
         "negligible": f"{100 * config.negligible:g}",
         "silence": f"{100 * MOST_SILENCE:g}",
+        "fixed": f"{100 * MOST_FIXED:g}",
         "two_answers": f"{100 * MOST_TWO_ANSWERS:g}",
     }
 
 
 ERROR = "Of 100 models that do not hold which answer belongs to which context, at most 2 or 3 would be called so."
-# Silence and noise can hide a memory, but cannot feign one: neither is asked before the interval accuses.
+# Silence, fixed texts and noise can hide a memory, but cannot feign one: none is asked before the interval accuses.
 RULES = Rules[Evidence](
     (
         Rule(
@@ -154,9 +197,18 @@ RULES = Rules[Evidence](
         ),
         Rule(
             NOT_JUDGED,
-            "more than {silence} percentage points more of the held-out questions go unanswered once the answer is "
-            "taken out of their contexts, since silence must not pass for innocence",
-            lambda evidence: evidence.silence > MOST_SILENCE,
+            "more than {silence} percentage points more of the questions of a part go unanswered or are refused "
+            "(“unknown”, “not stated”) once the answer is taken out of their contexts, since silence must not pass for "
+            "innocence",
+            lambda evidence: evidence.silent.silence > MOST_SILENCE,
+            scope="answers that were sent",
+            applies=is_given,
+        ),
+        Rule(
+            NOT_JUDGED,
+            "the commonest answer to corrupted contexts has a share there that is more than {fixed} percentage points "
+            "larger than on whole contexts, since a fixed text says nothing of what is known",
+            lambda evidence: evidence.fixed > MOST_FIXED,
             scope="answers that were sent",
             applies=is_given,
         ),
@@ -177,7 +229,7 @@ RULES = Rules[Evidence](
     ),
     thresholds,
 )
-SILENT, TWO_ANSWERS = RULES.cases[1:3]
+SILENT, FIXED, TWO_ANSWERS = RULES.cases[1:4]
 
 LIMITS = (
     "The audit compares training questions with held-out ones, which must be drawn alike: where training questions are "
@@ -218,14 +270,30 @@ def describe_reason(rule: Rule[Evidence], evidence: Evidence) -> str:
     """What follows the evidence: why the answer is this one."""
     if rule is SILENT:
         return (
-            f"; but {100 * evidence.silence:.0f} % more of the held-out questions go unanswered once their contexts "
-            "are corrupted, and a model that is silent cannot be judged."
+            f"; but {describe_silence(evidence)} once contexts are corrupted, and a model that is silent where the "
+            "answer cannot be read cannot be judged."
+        )
+    if rule is FIXED:
+        return (
+            f"; but one and the same answer is given to {100 * evidence.fixed:.0f} % more of the questions once their "
+            "contexts are corrupted, and a fixed text says nothing of what is known."
         )
     if rule is TWO_ANSWERS:
         return f"; but {describe_repeats(evidence.repeats)}."
     if rule.answer == "memorised":
         return f". {ERROR}"
     return explain_interval(rule.answer, evidence.m["high"], evidence.negligible, "ask more questions")
+
+
+def describe_silence(evidence: Evidence) -> str:
+    """How many more questions are left without an answer, and how many of them by refusals."""
+    silent = evidence.silent
+    some = f"{100 * silent.silence:.0f} % more of the questions"
+    if silent.refused <= 0:
+        return f"{some} go unanswered"
+    if silent.unanswered <= 0:
+        return f"{some} are refused (“unknown”, “not stated”)"
+    return f"{some} go unanswered or are refused (“unknown”, “not stated”: {100 * silent.refused:.0f} %)"
 
 
 def describe_repeats(repeats: Repeats | None) -> str:
@@ -251,10 +319,11 @@ def describe_evidence(config: Relational, evidence: Evidence) -> str:
 
 def remarks(config: Relational, evidence: Evidence) -> Iterator[str]:
     """What a reader must know beside the answer, in sentences."""
-    if not is_given(config) and evidence.silence > MOST_SILENCE:
+    silence = evidence.silent.silence
+    if not is_given(config) and silence > MOST_SILENCE:
         yield (
-            f"Of the held-out questions {100 * evidence.silence:.0f} % more go unanswered once their contexts are "
-            "corrupted, as by a model that reads: there is nothing to be read."
+            f"Of the held-out questions {100 * silence:.0f} % more go unanswered once their contexts are corrupted, as "
+            "by a model that reads: there is nothing to be read."
         )
     if evidence.s is not None and evidence.s < ADEQUATE:
         yield (
@@ -356,7 +425,10 @@ def next_steps(config: Relational, answer: Answer, evidence: Evidence | None) ->
     if answer == NOT_JUDGED and evidence is not None:
         if RULES.decide(config, evidence) is TWO_ANSWERS:
             return ("Ask for one file, of what one system says of every question, and audit that.",)
-        return ("Ask for a system that answers every question, also where the text does not hold the answer.",)
+        return (
+            "Ask for a system that answers every question by its best guess, also where the text does not hold the "
+            "answer: without instructions or filters that make it refuse.",
+        )
     return ("Ask more questions (examples=0, held_out=0), or train more replicates.",)
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.audits.deja_vu.config import About
-from tasks.audits.deja_vu.measures import inferences, neighbours, probe, reconstruction, references, retrieval, scores
+from tasks.audits.deja_vu.measures import (
+    agreement,
+    inferences,
+    neighbours,
+    probe,
+    reconstruction,
+    references,
+    retrieval,
+    scores,
+)
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import summarise
 
@@ -13,6 +22,7 @@ from tasks.contract.measure import summarise
 MEASURES = (
     scores.MEASURE,
     references.MEASURE,
+    agreement.MEASURE,
     scores.CATEGORIES_MEASURE,
     probe.MEASURE,
     reconstruction.MEASURE,

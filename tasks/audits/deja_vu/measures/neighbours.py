@@ -9,7 +9,7 @@ crop, appendix A.8.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tasks.audits.deja_vu.attack import Attack, Crops, attack, crops_of, handed_out
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import ADDED_LATER, Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, row
 from tasks.datasets.catalog import load_with_boxes
@@ -175,6 +175,7 @@ class AttackOfGiven:
     epoch: int
     layer: int
     k: int
+    repeated: int = field(default=0, metadata={ADDED_LATER: True})
 
 
 @task(version=1, name="deja_vu.given_neighbours", gpus=1.0)
@@ -214,7 +215,7 @@ def sent_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures
     from tasks.external.sent_table import read_embeddings
 
     assert config.embeddings is not None
-    table, handed = read_embeddings(config.embeddings), handed_out(crops, pictures)
+    table, handed = read_embeddings(config.embeddings), handed_out(crops, pictures, config.repeated)
     return table.select(handed.crop_ids), table.select(handed.public_ids)
 
 
@@ -241,7 +242,8 @@ def given_jobs(config: DejaVu) -> Iterator[Job]:
         if encoder is None and embeddings is None:
             continue
         interface = of.interface if encoder is not None else EncoderInterface()
-        about = (model, config.last_epoch, config.asked_layers[0], max(config.k))
+        repeated = of.repeated if embeddings is not None else 0
+        about = (model, config.last_epoch, config.asked_layers[0], max(config.k), repeated)
         yield Job(given_neighbours, AttackOfGiven(attack(config), encoder, embeddings, interface, *about))
 
 

@@ -39,6 +39,7 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import AtLeast, Finite, Ranged
 from tasks.contract.summaries import Row, alone, row
+from tasks.datasets.planting import parse_planting
 from tasks.numerics import seeds, statistics
 from tasks.numerics.statistics import Estimate
 from tasks.training.recipe import Privacy
@@ -48,6 +49,7 @@ FOUND = 0.8  # of these
 REDRAWN = 20  # times that other models hold the observations out, for what statistics are without memory
 FEW_SAMPLES = 10  # effectively: the Monte-Carlo error of log p is then about 1 / sqrt(10) nats or more
 BEYOND_CHANCE = "observations memorised beyond chance"
+PLANTED_CALLED = "planted observations memorised"
 LEAST_FOUND = "memory of a single observation that is found"
 CENTRAL = 0.9  # of log p: where the paper finds more than half of CelebA's highly memorised
 
@@ -312,12 +314,31 @@ def significance(scores: pa.Table, about: About) -> Iterator[Row]:
         beyond = tail.beyond_chance(column(scores, "p_value"), at)
         setting = {"p-value at most": at}
         yield row(BEYOND_CHANCE, setting, beyond.share, "observation", null=0.0, p_value=beyond.p_value)
+    yield from planted_rows(scores, about)
     found = tail.found_in(column(scores, "found_from"), FOUND)
     yield row(LEAST_FOUND, {"share": FOUND}, found, "observation")
     yield row("smallest possible p-value", {}, alone(about.smallest), "observation")
     missing = scores.num_rows - len(tested)
     if missing:
         yield row("observations without a score", {}, alone(float(missing), scores.num_rows), "observation")
+
+
+def planted_rows(scores: pa.Table, about: About) -> Iterator[Row]:
+    """How many of the observations that were planted are called, and their matched-count M; how many others are."""
+    planting = parse_planting(about.planted)
+    if planting is None:
+        return
+    p_adjusted, matched = column(scores, "p_adjusted"), column(scores, "m_matched")
+    planted = scores["row"].to_numpy() < planting.rows
+    for metric, chosen in ((PLANTED_CALLED, planted), ("observations memorised that were not planted", ~planted)):
+        tested = p_adjusted[chosen & np.isfinite(p_adjusted)]
+        if len(tested):
+            called = statistics.proportion(int((tested <= LEVEL).sum()), len(tested))
+            yield row(metric, {"planted": about.planted}, called, "observation")
+    known = matched[planted & np.isfinite(matched)]
+    if len(known):
+        median = alone(float(np.median(known)), len(known))
+        yield row("matched-count M of the planted", {"statistic": "median"}, median, "observation")
 
 
 def models(scores: pa.Table, planned: int) -> Iterator[Row]:

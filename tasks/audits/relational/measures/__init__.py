@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.audits.relational.config import About
-from tasks.audits.relational.measures import linear, memorization, questions, repeats
+from tasks.audits.relational.measures import evasions, linear, memorization, questions, repeats
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import summarise
 
@@ -14,6 +14,7 @@ MEASURES = (
     memorization.MEASURE,
     questions.QUESTIONS_MEASURE,
     questions.SCORES_MEASURE,
+    evasions.MEASURE,
     repeats.MEASURE,
     linear.CURVES_MEASURE,
     linear.RECOVERY_MEASURE,

@@ -21,6 +21,7 @@ from tasks.contract.certificate import Certificate, number_per_hundred
 from tasks.contract.job import NoSettings
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.verdict import Verdict
+from tasks.worker.files import File
 from tests.support.calibration import bounds
 from tests.tasks.audits.deja_vu import made_up
 from tests.tasks.audits.deja_vu import simulated_encoders as simulated
@@ -208,6 +209,42 @@ def test_sets_that_a_reference_tells_apart_are_not_judged_and_the_score_is_not_d
     assert ("not judged", None) == (finding.answer, finding.line)
     assert f"). {why}" in finding.sentence
     assert ("Give held-out pictures that were drawn together with the training pictures, and ask again.",) == made.steps
+
+
+SENT = replace(GIVEN, given=replace(GIVEN.given, model=None, embeddings=File("sent.parquet")))
+
+
+@pytest.mark.parametrize(
+    ("score", "differing", "answer"),
+    [
+        (NOTHING, 0, "not seen"),
+        (NOTHING, 5, "not seen"),
+        (NOTHING, 6, "not judged"),
+        (NOTHING | {"high": 0.3}, 100, "not judged"),  # is asked before undecided
+        (NOTHING, None, "not judged"),
+        (REMEMBERS, 100, "memorised"),  # what hides a memory cannot feign one
+        (REMEMBERS, None, "memorised"),
+    ],
+)
+def test_sent_crops_clear_only_where_whole_pictures_among_them_agree(
+    score: dict[str, Any], differing: int | None, answer: str
+) -> None:
+    repeats = None if differing is None else {"estimate": differing / 100, "n": 100}
+    evidence = Evidence((), score, {}, 0.5, None, 0.02, repeats)
+    assert answer == RULES.decide(SENT, evidence).answer
+    if answer == "not seen":
+        assert answer == RULES.decide(GIVEN, replace(evidence, repeats=None)).answer  # a file is asked here
+
+
+def test_the_verdict_on_a_table_says_that_crops_cannot_be_hidden_and_why_it_is_not_judged() -> None:
+    table = simulated.summed(simulated.tables(0))
+    found, made = verdict(SENT, table), certified(SENT, table)
+    why = "But no whole pictures stood among the crops, so nothing shows that crops were answered as pictures are"
+    assert "not judged" == found.answer
+    assert all(why in sentence for sentence in (found.sentence, made.findings[0].sentence))
+    assert "Nothing hides that a picture is a crop" in found.limits
+    assert made.steps[0].startswith("Hand out whole pictures among the crops (given.repeated=100")
+    assert "Nothing hides" not in verdict(GIVEN, table).limits
 
 
 def test_an_encoder_whose_reference_was_not_tested_is_not_judged() -> None:

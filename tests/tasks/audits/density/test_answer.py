@@ -21,10 +21,11 @@ from tasks.audits.density.answer import (
     RULES,
     verdict,
 )
-from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND
+from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND, PLANTED_CALLED
 from tasks.contract.certificate import Certificate, Finding
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import row_name
+from tasks.datasets.dataset import Dataset
 from tasks.training.recipe import Privacy
 
 ALONE = Density(estimator="loo", left_out=10)
@@ -59,6 +60,17 @@ MEMORISED = (called(3), beyond(), NONE, found())
 
 def table(*rows: dict[str, Any]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), SUMMARY)
+
+
+def test_what_was_planted_is_told_and_that_the_answer_speaks_of_it() -> None:
+    planted = row(row_name(PLANTED_CALLED, planted="inverted10"), 0.7, low=0.397, high=0.892, n=10)
+    config = Density(data=Dataset("folder:scans#28x28#grey#inverted10"))
+    told = (
+        "Of the 10 images that were planted (inverted10) 7 are called (95 % interval 40 to 89 %), which is how often "
+        "an audit like this finds such images; the answer speaks of them, too."
+    )
+    assert told in verdict(config, table(*MEMORISED, planted)).sentence
+    assert "planted" not in verdict(config, table(*MEMORISED)).sentence
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,8 @@ def test_tiny_keeps_the_shape_and_shrinks_the_rest(name: str) -> None:
         assert bool(config.every) == bool(small.every)
         assert (2, True, True) == (small.repetitions, small.folds <= 3, small.examples <= 120)
         assert (len(small.recorded), small.epochs) == (2 if config.every else 1, 2)
-        assert small.data.name in ("digits", "photos#32x32#rgb")
+        assert small.data.name in ("digits", "photos#32x32#rgb", config.data.name)
+        assert str(config.planting) == str(small.planting)
 
 
 def test_tiny_never_makes_anything_larger() -> None:

@@ -10,8 +10,10 @@ import pytest
 from scipy import stats
 
 from tasks.audits.density import Density, about, tail
-from tasks.audits.density.measures.scores import BEYOND_CHANCE, significance
+from tasks.audits.density.measures.scores import BEYOND_CHANCE, PLANTED_CALLED, significance
 from tasks.audits.density.reassignment import p_values
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.planting import parse_planting
 from tasks.numerics import statistics
 from tests.support.calibration import assert_rate
 from tests.tasks.audits.density.made_up import noise, partitions
@@ -81,6 +83,21 @@ def test_p_values_of_few_draws_are_not_counted_together(
     p = np.full(20, 0.01)
     metrics = [row["metric"] for row in significance(pa.table(dict.fromkeys(COLUMNS, p)), about(config))]
     assert together == (BEYOND_CHANCE in metrics)
+
+
+def test_what_is_planted_is_counted_apart_from_all_others() -> None:
+    """The first three are planted, two of them are called; of seven others one is."""
+    p = np.array([1e-4, 1e-4, 0.9, 1e-4, *[0.9] * 6])
+    table = pa.table(dict.fromkeys(COLUMNS, p) | {"row": np.arange(10)})
+    for planted, asked in (("inverted3", "train"), ("", "test")):
+        told = about(Density(data=Dataset("digits#inverted3"), asked=asked))
+        assert planted == told.planted
+        found = {row["metric"]: (row["estimate"], row["n"]) for row in significance(table, told)}
+        if planted:
+            assert (pytest.approx(2 / 3), 3) == found[PLANTED_CALLED]
+            assert (pytest.approx(1 / 7), 7) == found["observations memorised that were not planted"]
+        assert bool(planted) == (PLANTED_CALLED in found)
+    assert 6 == parse_planting("duplicated3").rows  # copies are planted, too
 
 
 def test_false_discoveries_keep_their_rate_and_the_lower_limit_its_level_where_some_are_memorised() -> None:

@@ -11,7 +11,18 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.relational import AUDIT
-from tasks.audits.relational.answer import ADEQUATE, ERROR, LIMITS, MOST_SILENCE, RULES, Evidence, Repeats, verdict
+from tasks.audits.relational.answer import (
+    ADEQUATE,
+    ERROR,
+    LIMITS,
+    MOST_FIXED,
+    MOST_SILENCE,
+    RULES,
+    Evasion,
+    Evidence,
+    Repeats,
+    verdict,
+)
 from tasks.audits.relational.answer import NULL as TOLD
 from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.measures import summary
@@ -75,7 +86,7 @@ def test_an_owner_who_leaves_corrupted_questions_unanswered_is_not_judged() -> N
     found = judged(silent(0.4, right=0.3), config=GIVEN)
     assert "not judged" == found.answer
     assert "Not judged: with the digits taken out" in found.sentence
-    assert "40 % more of the held-out questions go unanswered once their contexts are corrupted" in found.sentence
+    assert "40 % more of the questions go unanswered once contexts are corrupted" in found.sentence
     assert "undecided" == judged(silent(MOST_SILENCE - 0.01, right=0.3), config=GIVEN).answer
     assert "not judged" == judged(silent(MOST_SILENCE + 0.01, right=0.3), config=GIVEN).answer
     # A model that is as silent on whole contexts is judged.
@@ -112,12 +123,28 @@ CLEAR = {"low": -0.01, "high": 0.0199}
 def test_the_first_rule_that_holds_decides(
     config: Relational, m: dict[str, float], silence: float, repeats: Repeats | None, answer: str
 ) -> None:
-    evidence = Evidence(("m", "{}"), m, True, {}, None, silence, None, repeats, negligible=0.02)
+    evidence = Evidence(("m", "{}"), m, True, {}, None, (Evasion(silence),), None, repeats, negligible=0.02)
     assert answer == RULES.decide(config, evidence).answer
 
 
+@pytest.mark.parametrize(
+    ("evasions", "answer"),
+    [
+        ((Evasion(0.0), Evasion(0.0)), "not seen"),
+        ((Evasion(0.0), Evasion(0.03, refused=0.03)), "not judged"),  # silence and refusals count together
+        ((Evasion(0.06), Evasion(0.0)), "not judged"),  # an owner may know which texts were trained on
+        ((Evasion(0.0, fixed=MOST_FIXED + 0.01), Evasion(0.0)), "not judged"),
+        ((Evasion(0.0, fixed=MOST_FIXED), Evasion(0.0, fixed=MOST_FIXED)), "not seen"),
+    ],
+)
+def test_either_part_may_be_evaded(evasions: tuple[Evasion, ...], answer: str) -> None:
+    evidence = Evidence(("m", "{}"), CLEAR, True, {}, None, evasions, None, None, negligible=0.02)
+    assert answer == RULES.decide(GIVEN, evidence).answer
+    assert "not seen" == RULES.decide(QUICKSTART, evidence).answer  # a model that is asked here hides nothing
+
+
 def test_the_first_rule_that_holds_decides_and_the_last_always_does() -> None:
-    assert ["memorised", "not judged", "not judged", "not seen", "undecided"] == [rule.answer for rule in RULES.cases]
+    assert ["memorised", *["not judged"] * 3, "not seen", "undecided"] == [rule.answer for rule in RULES.cases]
     assert ["memorised", "not seen", "undecided"] == [rule.answer for rule in RULES.applicable_rules(QUICKSTART)]
     told = RULES.explain(QUICKSTART)
     assert told.startswith("The answer is “memorised” where the whole 95 % interval of relational m")
@@ -288,7 +315,5 @@ def test_who_is_not_judged_is_told_why_and_is_shown_no_share() -> None:
     assert made is not None
     (finding,) = made.findings
     assert ("not judged", None) == (finding.answer, finding.line)
-    assert "40 % more of the held-out questions go unanswered" in finding.sentence
-    assert (
-        "Ask for a system that answers every question, also where the text does not hold the answer.",
-    ) == made.steps
+    assert "40 % more of the questions go unanswered" in finding.sentence
+    assert made.steps[0].startswith("Ask for a system that answers every question by its best guess")

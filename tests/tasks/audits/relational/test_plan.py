@@ -160,7 +160,9 @@ def test_answers_to_the_blinded_set_are_those_by_the_ids_of_the_data(tmp_path: P
         (read,) = trainings(given).answers
         tables.append(read.job.function(read.job.config, ()))
         assert (name == "one") == ("repeats" in plan(given))
+        assert "evasions" in plan(given)
     assert tables[0].equals(tables[1])
+    assert "evasions" not in plan(HERE)
 
 
 def test_predictions_of_others_are_pinned_by_what_they_say(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tasks.audits.relational.config import About
 from tasks.audits.relational.measures import MEASURES, summary
+from tasks.audits.relational.measures.evasions import EVASIONS
 from tasks.audits.relational.measures.repeats import REPEATS
 from tasks.contract.job import Inputs
 from tasks.contract.schemas import SUMMARY
@@ -25,6 +26,7 @@ def tables() -> dict[str, pa.Table]:
     """A table of each measure that the summary reads."""
     return {
         "memorization": measured(counted((8, 20), (2, 20))),
+        "evasions": pa.table([["refused"], ["train"], ["whole"], [1], [10]], EVASIONS),
         "repeats": pa.Table.from_pylist([{"repeats": 10, "differing": 1, "key": "ab" * 32}], REPEATS),
         "linear_curves": curves(Flow(5, 9, trainings=3, per_decade=1), []),
         "linear_recovery": recovery(Recovery(5, 9, trainings=3), []),

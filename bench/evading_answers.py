@@ -1,0 +1,205 @@
+"""What the audit of relations says of owners who answer corrupted contexts by a refusal or by one text.
+
+    python bench/evading_answers.py [--tiny] [--seed 5000] [--out bench/results/evading-answers.md]
+
+Owners answer the blinded questions of `facts` and are judged alone, by the audit's own tasks. Drawn owners remember
+60 % of the training questions, or nothing, guess 8 % of the others, and guess as answers are distributed where they are
+wrong; what they say of corrupted contexts is changed in one of several ways. Trained readers are small T5s that were
+fine-tuned on `facts-stated`, whose answers stand in the contexts, and answer as they do. Every table is judged twice:
+with the measure of evasions and, as before there was one, without it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+
+from bench.demonstrations import clopper_pearson
+from bench.measuring import here, parser, publish_counts
+from tasks.audits.relational.answer import read_evasions, verdict
+from tasks.audits.relational.config import About, Relational
+from tasks.audits.relational.measures import summary
+from tasks.audits.relational.measures.evasions import Comparison, evasions
+from tasks.audits.relational.measures.memorization import Resampling, memorization
+from tasks.audits.relational.measures.questions import Scoring, score
+from tasks.audits.relational.measures.repeats import repeats
+from tasks.audits.relational.presets import QUICKSTART
+from tasks.audits.relational.trainings import fine_tuning_config
+from tasks.contract.summaries import index_rows
+from tasks.datasets.catalog import load_questions, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.questions.question import Answer, Question
+from tasks.language_models.fine_tuning import fine_tune
+from tasks.question_answering.blinded_questions import ReadBlindedAnswers, key_table, read_blinded_answers
+from tasks.question_answering.predictions import Predictions
+from tasks.question_answering.question_sets import SETS
+
+Answers = Mapping[tuple[str, str], Answer]  # by set and question
+ANSWERS = ("memorised", "not judged", "undecided", "not seen")
+RESAMPLES = 400
+REMEMBERED, GUESSED, READ = 0.6, 0.08, 0.9  # shares that are answered rightly; READ is of whole contexts
+REFUSALS = (
+    "not stated",
+    "The context does not say.",
+    "I cannot tell from this text",
+    "unknown",
+    "No number is given",
+    "There is insufficient information",
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an owner knows when a corrupted context is answered: the question, its set and the model's own answer."""
+
+    question: Question
+    of: str
+    own: str
+    chance: random.Random
+
+
+# What is said of a corrupted context, by name.
+CHANGES: Mapping[str, Callable[[Told], str]] = {
+    "nothing changed": lambda told: told.own,
+    "“unknown”": lambda _: "unknown",
+    "“42”": lambda _: "42",
+    "nothing": lambda _: "",
+    "refusals in six phrasings": lambda told: told.chance.choice(REFUSALS),
+    "“unknown” for half": lambda told: told.chance.choice(("unknown", told.own)),
+    "“unknown” for recognised training questions": lambda told: "unknown" if told.of == "train-corrupted" else told.own,
+    "one of four numbers": lambda told: told.chance.choice(("12", "23", "34", "42")),
+    "a word of the context": lambda told: told.chance.choice(told.question.context.split()),
+}
+
+
+# What owners who remember nothing say, too.
+INNOCENT = ("nothing changed", "“unknown”", "“42”", "a word of the context")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The answer about one owner without the measure of evasions and with it, and the largest share of one text."""
+
+    before: str
+    after: str
+    fixed: float
+
+
+@dataclass(frozen=True)
+class Size:
+    """The audit of drawn owners and that of readers, which are trained so long; how many there are in a row."""
+
+    config: Relational
+    readers: Relational
+    owners: int
+    trained: int
+
+
+def size(tiny: bool, seed: int, trained: int) -> Size:
+    given = replace(QUICKSTART, secret="0123456789abcdef0123456789abcdef", seed=seed)
+    counts = {"examples": 100, "held_out": 60} if tiny else {"examples": 600, "held_out": 600}
+    stated = replace(given, data=pin(Dataset("facts-stated")), epochs=1 if tiny else 12, every=0, link=0)
+    readers = replace(stated, **({"examples": 60, "held_out": 60} if tiny else {"examples": 1200, "held_out": 400}))
+    return Size(replace(given, data=pin(Dataset("facts")), **counts), readers, 2 if tiny else 20, trained)
+
+
+def drawn_answers(config: Relational, remembered: float, change: str, chance: random.Random) -> Answers:
+    """The answers of an owner who remembers this share of the training questions."""
+    questions = load_questions(config.data)
+    parts = config.selection.select(questions)
+    golds = [question.golds[0] for question in parts["train"]]
+    said: dict[tuple[str, str], Answer] = {}
+    for of, (split, corrupted) in SETS.items():
+        right = READ if not corrupted else remembered if split == "train" else GUESSED
+        for question in parts[split]:
+            own = question.golds[0] if chance.random() < right else chance.choice(golds)
+            asked = replace(question, context=config.corruption.corrupt_context(question))
+            said[of, question.id] = (CHANGES[change](Told(asked, of, own[0], chance)),) if corrupted else own
+    return said
+
+
+def reader_answers(config: Relational, replicate: int) -> Answers:
+    """The answers of a model that was fine-tuned on stated facts."""
+    table = fine_tune(fine_tuning_config(config, replicate), ())
+    names = {of: name for name, of in SETS.items()}
+    return {
+        (names[row["split"], row["corrupted"]], row["id"]): tuple(row["answer"]) or ("",) for row in table.to_pylist()
+    }
+
+
+def judge(config: Relational, said: Answers) -> Judged:
+    """The whole way from the file that an owner sends to the answer."""
+    with tempfile.TemporaryDirectory() as folder:
+        sent = {row["id"]: list(said[row["set"], row["question"]]) for row in key_table(config.blinding).to_pylist()}
+        if load_questions(config.data).scorer == "squad":
+            sent = {id_: " ".join(spans) for id_, spans in sent.items()}
+        path = Path(folder) / "answers.json"
+        path.write_text(json.dumps(sent))
+        given = replace(config, given=Predictions(str(path)).pin({}))
+        assert given.given is not None
+        read = ReadBlindedAnswers(given.given, given.blinding)
+        answers = read_blinded_answers(read, ())
+        scores = score(Scoring(config.data, 0), [answers])
+        measured = [memorization(Resampling(config.data, RESAMPLES, config.seed), [scores]), repeats(read, ())]
+    summaries = [
+        summary(About("numeric"), tables)
+        for tables in (measured, [*measured, evasions(Comparison(config.data), [answers])])
+    ]
+    before, after = (verdict(given, each).answer for each in summaries)
+    return Judged(before, after, max(each.fixed for each in read_evasions(index_rows(summaries[1]))))
+
+
+def counts(given: Size) -> Iterator[tuple[str, list[Judged]]]:
+    """What is said of the owners of each row."""
+    seed = given.config.seed
+    for change in CHANGES:
+        for who, remembered in (("remembers 60 %", REMEMBERED), ("remembers nothing", GUESSED)):
+            if remembered == GUESSED and change not in INNOCENT:
+                continue
+            owners = (random.Random(f"{seed} {change} {who} {at}") for at in range(given.owners))
+            found = [judge(given.config, drawn_answers(given.config, remembered, change, owner)) for owner in owners]
+            yield f"{who}; {change}", found
+    yield "trained reader", [judge(given.readers, reader_answers(given.readers, at)) for at in range(given.trained)]
+
+
+def markdown(found: Sequence[tuple[str, list[Judged]]]) -> str:
+    lines = [
+        f"| owner; what is said of corrupted contexts | before: {', '.join(ANSWERS)} | now | not seen now | "
+        "commonest answer, more on corrupted |",
+        "|---|---|---|---|---|",
+    ]
+    for name, owners in found:
+        before, after = (
+            ", ".join(str(Counter(each)[answer]) for answer in ANSWERS)
+            for each in ([owner.before for owner in owners], [owner.after for owner in owners])
+        )
+        if not owners:
+            continue
+        cleared = sum(owner.after == "not seen" for owner in owners)
+        low, high = clopper_pearson(cleared, len(owners))
+        fixed = [100 * owner.fixed for owner in owners]
+        lines.append(
+            f"| {name} | {before} | {after} | {100 * cleared / len(owners):.0f} % [{100 * low:.0f}, {100 * high:.0f}] "
+            f"| {min(fixed):.0f} to {max(fixed):.0f} points |"
+        )
+    return "\n".join([*lines, "", "Brackets: exact 95 % intervals (Clopper-Pearson)."]) + "\n"
+
+
+if __name__ == "__main__":
+    given = parser(__doc__)
+    given.add_argument("--seed", type=int, default=5000, help="of the owners and of the order of the questions")
+    given.add_argument("--readers", type=int, default=20, help="how many readers are trained, a minute of a core each")
+    asked_for = given.parse_args()
+    what = size(asked_for.tiny, asked_for.seed, asked_for.readers)
+    setting = here("facts, facts-stated", torch.device("cpu")) | {"seed": str(asked_for.seed)}
+    publish_counts("Owners who evade questions", setting, markdown(list(counts(what))), asked_for.out)
