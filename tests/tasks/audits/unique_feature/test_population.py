@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tasks.audits.unique_feature import population
+from tasks.numerics.statistics import Estimate
 from tests.support.calibration import DRAWS, assert_rate
 
 
@@ -77,6 +78,24 @@ def test_with_the_label_unknown_each_of_the_others_chooses_its_own() -> None:
     assert np.mean([3 - 1, 6 - 5, 9 - 5]) == pytest.approx(null)
     _, known = population.push(log_p, log_odds, 1)
     assert 0.0 == known
+
+    others = population.mean_push_of_others(log_p, log_odds)
+    assert Estimate(pytest.approx(7 / 3), 1.0, 4.0, 3) == others  # of three, the least and the most
+    known = population.mean_push_of_others(log_p, log_odds, 1)
+    assert Estimate(0.0, -1.0, 2.0, 3) == known
+
+
+def test_how_far_labels_are_apart_says_which_push_matters() -> None:
+    # Means over the family 1 and 5 of one model, 1 and 4 of the other.
+    log_odds = np.array([[[0.0, 4.0], [2.0, 6.0]], [[0.0, 0.0], [2.0, 8.0]]])
+    assert 1.5 == population.separation(log_odds)
+    assert [0.03, 0.1, 0.1] == pytest.approx([population.smallest_relevant_push(each) for each in (1.5, 5.0, 100.0)])
+
+
+def test_ties_are_counted_among_the_others_of_the_model_that_has_most() -> None:
+    log_odds = np.array([[[1.0], [1.0], [1.0], [2.0], [1.0]], [[9.0], [1.0], [2.0], [3.0], [4.0]]])
+    assert 3 / 4 == population.tied_share(log_odds, 0)
+    assert 1 / 4 == population.tied_share(log_odds[1:], 0)
 
 
 def test_with_the_label_unknown_the_null_has_the_same_choice_of_labels() -> None:

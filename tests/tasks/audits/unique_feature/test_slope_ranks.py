@@ -1,11 +1,20 @@
 import math
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
 
 from tasks.audits.unique_feature.population import inked_cells, subset_count
-from tasks.audits.unique_feature.slope_ranks import Subsets, exposure, feature_region
+from tasks.audits.unique_feature.slope_ranks import (
+    FeatureRegion,
+    Subsets,
+    cell_sums,
+    exact_rank,
+    exposure,
+    feature_region,
+    is_among_all,
+    mean_standardised_slopes,
+)
 from tasks.datasets.features import Glyph, draw_member
 
 
@@ -63,6 +72,35 @@ def test_a_feature_adds_what_its_images_have_more_than_the_clean_ones() -> None:
     assert (slice(2, 5), slice(1, 4)) == region.block
 
 
+def test_slopes_of_several_models_are_averaged_each_in_its_own_spread() -> None:
+    slopes = [np.array([1.0, 3.0]), np.array([2.0, 2.0]), np.array([0.0, 4.0])]  # spreads 1, none and 2
+    assert [(1 + 2 + 0) / 3, (3 + 2 + 2) / 3] == pytest.approx(mean_standardised_slopes(slopes).tolist())
+
+
+def test_values_of_pixels_are_laid_out_as_an_image_whose_channels_are_added_up() -> None:
+    region = FeatureRegion((2, 2, 2), np.array([0, 1, 6]), np.zeros((1, 3)), np.zeros(3))
+    assert [[3.0, 0.0], [0.0, 4.0]] == region.pixel_map(np.array([1.0, 2.0, 4.0])).tolist()
+
+
+def test_a_field_is_summed_over_the_cells_at_the_glyphs_place() -> None:
+    field = np.arange(20.0 * 20).reshape(20, 20)
+    glyph = Glyph(top=3, left=6, size=10)
+    expected = [
+        field[3 + 2 * row : 5 + 2 * row, 6 + 2 * column : 8 + 2 * column].sum()
+        for row, column in product(range(5), range(5))
+    ]
+    assert expected == cell_sums(field, glyph).tolist()
+
+
+def test_a_rank_says_among_how_many_and_how_far_it_shortens_the_search() -> None:
+    inked = np.array([True, True, False, False, False])
+    rank = exact_rank(Subsets(np.array([3.0, 1.0, 2.0, 0.0, 0.0])), inked)  # 3 + 1 is second of ten, after 3 + 2
+    assert {"p_value": 2 / 10, "among": 10, "exposure": pytest.approx(math.log2(5)), "inked": 2} == rank
+    assert is_among_all(rank | {"ink": inked.tolist()})
+    assert not is_among_all(rank | {"ink": None})
+    assert not is_among_all(rank | {"ink": inked.tolist(), "among": 9})
+
+
 def _glyph(seed: int) -> Glyph:
     found = draw_member(Glyph(), seed)
     assert isinstance(found, Glyph)
@@ -72,3 +110,4 @@ def _glyph(seed: int) -> Glyph:
 def test_more_cells_than_can_be_counted_are_refused() -> None:
     with pytest.raises(ValueError, match="there are 41 cells; the choices of more than 40 cannot be counted"):
         Subsets(np.zeros(41))
+    assert 1.0 == Subsets(np.zeros(26)).p_value(np.arange(26) < 3)
