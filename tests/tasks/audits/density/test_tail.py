@@ -41,7 +41,7 @@ def test_none_and_all_have_limits(small: int, n: int, at: float) -> None:
 
 
 @pytest.mark.parametrize("count", range(0, 41, 4))
-@pytest.mark.parametrize(("at", "confidence"), [(0.05, 0.95), (0.25, 0.8)])
+@pytest.mark.parametrize(("at", "confidence"), [(0.05, 0.95), (0.25, 0.8), (0.25, 0.1)])
 def test_the_lower_limit_is_what_more_that_are_not_memorised_would_make_too_rare(
     count: int, at: float, confidence: float
 ) -> None:
@@ -49,6 +49,7 @@ def test_the_lower_limit_is_what_more_that_are_not_memorised_would_make_too_rare
     assert found.low is not None
     assert found.value is not None
     most = max(m for m in range(40 - count, 41) if stats.binom.cdf(40 - count, m, 1 - at) > 1 - confidence)
+    assert max(0.0, (count / 40 - at) / (1 - at)) == pytest.approx(found.value)
     assert min(1 - most / 40, found.value) == pytest.approx(found.low)
 
 

@@ -43,6 +43,12 @@ def test_an_image_is_compared_with_its_neighbours_in_easiness() -> None:
     easiness = np.array([4.0, 1.0, 2.0, 3.0])  # a quarter of four images: one neighbour to either side
     values = np.array([10.0, 1.0, 3.0, 8.0])
     assert [10 - 8, 1 - 3, 3 - (1 + 8) / 2, 8 - (3 + 10) / 2] == neighbour_contrast(values, easiness).tolist()
+    assert [5.0] == neighbour_contrast(np.array([5.0]), np.ones(1)).tolist()
+    assert [1 - 2, 2 - (1 + 6) / 2, 6 - 2] == neighbour_contrast(np.array([1.0, 2.0, 6.0]), np.arange(3)).tolist()
+    # A quarter of twelve images: three neighbours to either side.
+    powers = 2.0 ** np.arange(12)
+    found = neighbour_contrast(powers, np.arange(12))
+    assert [1 - (2 + 4 + 8) / 3, 64 - (8 + 16 + 32 + 128 + 256 + 512) / 6] == pytest.approx([found[0], found[6]])
 
 
 def scores_by_hand(confidence: Array, calibration: Array) -> Array:
@@ -62,10 +68,11 @@ def scores_by_hand(confidence: Array, calibration: Array) -> Array:
     return np.asarray((u - u.mean()) / u.std() + (v - v.mean()) / v.std())
 
 
-def test_scores_are_those_of_the_formula() -> None:
+@pytest.mark.parametrize("models", [2, 4])
+def test_scores_are_those_of_the_formula(models: int) -> None:
     draws = chance(5)
     easiness = draws.normal(0, 2, 150)
-    calibration, own = (1 / (1 + np.exp(-easiness - draws.normal(0, 1, shape))) for shape in ((4, 150), 150))
+    calibration, own = (1 / (1 + np.exp(-easiness - draws.normal(0, 1, shape))) for shape in ((models, 150), 150))
     own[:3] = 1 - 1e-6 * np.arange(1, 4)  # far above what the calibration models say
     expected = scores_by_hand(own, calibration)
     np.testing.assert_allclose(expected, scores(own, calibration), atol=1e-9)
@@ -137,11 +144,12 @@ def test_draws_are_counted_in_parts_that_fit_the_memory(
     assert sizes == seen
 
 
-def test_sums_that_differ_by_rounding_are_equal() -> None:
-    values = np.array([0.1, 0.2, 0.3, 0.3, 0.2, 0.1, 0.0])  # 0.1 + 0.2 + 0.3 depends on the order
+@pytest.mark.parametrize("scale", [1.0, 1e9])
+def test_sums_that_differ_by_rounding_are_equal(scale: float) -> None:
+    values = scale * np.array([0.1, 0.2, 0.3, 0.3, 0.2, 0.1, 0.0])  # 0.1 + 0.2 + 0.3 depends on the order
     control = np.array([False, False, False, True, True, True, True])
     found = p_values(values, control, 2000, chance())
-    sums = [round(10 * sum(each)) for each in combinations(values, 3)]
+    sums = [round(10 * sum(each) / scale) for each in combinations(values, 3)]
     for p, share in zip(found, (np.mean(np.array(sums) >= 6), np.mean(np.array(sums) <= 6)), strict=True):
         low, high = bounds(float(share), 2000)
         assert low <= p * 2001 - 1 <= high

@@ -135,7 +135,7 @@ def test_a_correlation_is_pearsons_and_two_calibration_models_are_enough_for_an_
 
 def test_equal_models_are_alike_and_what_is_not_known_is_neither() -> None:
     assert likeness_check([0.8], [0.8, 0.8]).is_alike
-    assert False is likeness_check([0.9], [0.8, 0.8]).is_alike
+    assert LikenessCheck(0.9, pytest.approx(0.8), 0.0) == likeness_check([0.9], [0.8, 0.8])
     assert (0.9, None) == (likeness_check([0.9], [0.8]).value, likeness_check([0.9], [0.8]).is_alike)
     assert (None, None) == (likeness_check(None, [0.8, 0.7]).value, likeness_check([], []).is_alike)
 

@@ -173,6 +173,8 @@ def test_one_answer_has_none() -> None:
 def test_frequencies_count() -> None:
     expected = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
     assert pytest.approx(expected) == entropy(["a"] * 75 + ["b"] * 25)
+    assert entropy([str(n % 4) for n in range(42)]) is not None
+    assert entropy([str(n % 4) for n in range(39)]) is None
 
 
 @pytest.mark.parametrize("answers", [[], ["1"] * 9, [str(n) for n in range(1000)], [str(n % 100) for n in range(999)]])
