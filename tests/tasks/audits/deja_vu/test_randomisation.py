@@ -48,11 +48,12 @@ def test_p_is_the_share_of_all_partings_whose_score_is_as_high() -> None:
     assert p_value(ways, 50, 20_000, np.random.default_rng(1)) == pytest.approx(exact, abs=0.02)
 
 
+@pytest.mark.parametrize("cells", [1, 100])
 def test_partings_keep_the_number_of_pictures_of_every_class_and_the_parts_of_memory_change_nothing(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, cells: int
 ) -> None:
     pictures = pool_ways(drawn(2, 11, classes=4))
-    monkeypatch.setattr(module, "CELLS", 100)
+    monkeypatch.setattr(module, "CELLS", cells)
     masks = np.concatenate(list(redrawn(pictures, 37, np.random.default_rng(0))))
     assert (37, 22) == masks.shape
     for label in range(4):
