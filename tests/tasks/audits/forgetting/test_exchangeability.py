@@ -144,7 +144,7 @@ def test_draws_are_counted_in_parts_that_fit_the_memory(
     assert sizes == seen
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e9])
+@pytest.mark.parametrize("scale", [1.0, 1e9 / 3])
 def test_sums_that_differ_by_rounding_are_equal(scale: float) -> None:
     values = scale * np.array([0.1, 0.2, 0.3, 0.3, 0.2, 0.1, 0.0])  # 0.1 + 0.2 + 0.3 depends on the order
     control = np.array([False, False, False, True, True, True, True])
