@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from tasks.audits.unique_feature import slope_ranks
 from tasks.audits.unique_feature.population import Relatives, inked_cells, subset_count
 from tasks.audits.unique_feature.slope_ranks import (
     FeatureRegion,
@@ -156,10 +157,10 @@ def test_a_glyph_is_ranked_among_all_and_beside_others_that_models_never_saw(was
 def test_a_letter_is_ranked_among_the_members_of_its_family_and_read_out_where_it_lies() -> None:
     # Three features in 2 x 3 of 4 x 5 pixels; a mark of less than half the strongest is none.
     where = np.array([6, 7, 8, 11, 12])
-    added = np.array([[1.0, 1.0, 0.4, 0.0, 0.0], [0.0, 1.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0, 1.0]])
+    added = np.array([[1.0, 1.0, 0.4, 0.0, 0.0], [0.0, 1.0, 0.0, 1.0, 0.0], [0.0, 0.0, 1.0, 1.0, 1.0]])
     here = FeatureRegion((4, 5, 1), where, added, np.zeros(5))
     assert (slice(1, 3), slice(1, 4)) == here.block
-    slopes = np.array([3.0, 2.0, 0.5, 1.0, -1.0])  # scores 5.2, 3 and 0
+    slopes = np.array([3.0, 2.0, 0.5, 1.0, -1.0])  # scores 5.2, 3 and 0.5
     [row] = rank_rows(asked(kind="letters"), False, slopes, here)
     assert {
         "p_value": 1 / 3, "among": 3, "exposure": pytest.approx(math.log2(3)), "feature": "canary", "drawn": False,
@@ -174,7 +175,7 @@ def test_a_response_is_the_mean_over_the_first_hundred_images_of_the_label() -> 
     data = load(DIGITS)
     found = probe_label_images(replace(asked(), probe=DIGITS), (28, 28, 1), 4)
     of_label = data.test_images[data.test_labels == 4]
-    assert min(100, len(of_label)) == len(found)
+    assert (100, min(100, len(of_label))) == (slope_ranks.IMAGES, len(found))
     assert (as_shape(of_label[:100], (28, 28, 1)) == found).all()
 
 
@@ -184,7 +185,8 @@ def _glyph(seed: int) -> Glyph:
     return found
 
 
-def test_more_cells_than_can_be_counted_are_refused() -> None:
+def test_more_cells_than_can_be_counted_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="there are 41 cells; the choices of more than 40 cannot be counted"):
         Subsets(np.zeros(41))
-    assert 1.0 == Subsets(np.zeros(26)).p_value(np.arange(26) < 3)
+    monkeypatch.setattr(slope_ranks, "sums_by_size", list)  # the sums of 20 cells each are a second's work
+    assert 40 == len(Subsets(np.zeros(40)).values)
