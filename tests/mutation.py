@@ -92,7 +92,7 @@ def changes(tree: ast.AST, scope: str = "") -> Iterator[tuple[str, ast.expr | as
     """Each node that can be changed with the function that it is in, and what it is changed into."""
     for node in ast.iter_child_nodes(tree):
         is_assertion = isinstance(node, ast.keyword) and node.arg == "strict"  # of zip
-        if isinstance(node, ast.JoinedStr) or is_assertion or node in annotations(tree):
+        if isinstance(node, ast.JoinedStr) or is_assertion or node in types_and_decorators(tree):
             continue
         test = getattr(node, "test", None)
         if isinstance(test, ast.Name | ast.Attribute | ast.Call | ast.Subscript | ast.NamedExpr):
@@ -102,10 +102,10 @@ def changes(tree: ast.AST, scope: str = "") -> Iterator[tuple[str, ast.expr | as
         elif isinstance(node, ast.expr):
             yield from ((scope, node, other) for other in of_expression(node))
         named = isinstance(node, ast.FunctionDef | ast.ClassDef)
-        yield from changes(node, f"{scope}.{node.name}".lstrip(".") if named else scope)
+        yield from changes(node, f"{scope}.{getattr(node, 'name', '')}".lstrip(".") if named else scope)
 
 
-def annotations(tree: ast.AST) -> list[ast.AST]:
+def types_and_decorators(tree: ast.AST) -> list[ast.AST]:
     """The parts of a node that say types, or only how a class is made."""
     names = ("annotation", "returns")
     made = getattr(tree, "decorator_list", [])
