@@ -72,6 +72,8 @@ def test_the_jackknife_of_a_mean_is_its_t_interval() -> None:
     expected, found = mean(sample), jackknife(float(np.mean(sample)), without)
     assert [expected.value, expected.low, expected.high] == pytest.approx([found.value, found.low, found.high])
     assert 5 == found.n
+    two, half = jackknife(2.0, [1.0, 3.0]), stats.t.ppf(0.975, 1)  # sqrt(1 / 2 (1 + 1)) is 1
+    assert [2 - half, 2 + half] == pytest.approx([two.low, two.high])
 
 
 def test_the_jackknife_has_no_interval_of_one_unit_or_of_what_is_not_finite() -> None:
