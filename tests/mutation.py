@@ -1,20 +1,24 @@
 """Change a module at one point after another, and list the changes that its tests do not notice.
 
-    python -m tests.mutation tasks/numerics/seeds.py --tests tests/tasks/numerics/test_seeds.py
+    python -m tests.mutation tasks/numerics/statistics.py --decisions
     python -m tests.mutation orchestrator/planning/plan.py --tests tests/orchestrator/planning/test_plan.py --sample 60
 
 A copy of the repository is changed, never the repository; processes that tests start import the copy too. Each change
-runs in a fork of one process that has imported the libraries, until its first test fails. What runs for much longer
-than the unchanged module, or for ever, counts as noticed. A survivor is either equivalent to the original, or something
-that no test says.
+is carried out in a fork of one process that has collected the tests, so that it costs little more than its first test
+that fails. What runs for much longer than the unchanged module, or for ever, counts as noticed. A survivor is either
+equivalent to the original, which `equivalent_mutants.txt` says with the reason, or something that no test says.
 """
 
 from __future__ import annotations
+import __future__
 
 import argparse
 import ast
 import contextlib
+import gc
 import importlib
+import inspect
+import json
 import math
 import os
 import random
@@ -24,14 +28,23 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.txt")
 OURS = ("tasks", "orchestrator", "dashboards", "tests", "toys", "chains", "questions", "conftest")
-TIMES, MORE = 5, 10  # a change may take so many times the CPU time of the unchanged module, and so many seconds more
+TIMES, MORE = 5, 2  # a change may take so many times the CPU time of the unchanged module, and so many seconds more
+IMPORTS = 4  # seconds that importing libraries may take
 WAITS = 120  # seconds by the clock after which nothing but a hang is left
+OF_EVERY_CLASS = {"__dict__", "__weakref__", "__module__", "__qualname__", "__doc__", "__annotations__"}
+POSTPONED = __future__.annotations.compiler_flag
 
 EQUAL: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.LtE: ast.Lt, ast.GtE: ast.Gt}
 NOT: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.GtE, ast.Gt: ast.LtE, ast.Eq: ast.NotEq}
@@ -46,47 +59,56 @@ SYMMETRIC = ("min", "max", "minimum", "maximum")
 
 
 class Mutant(NamedTuple):
-    """A change: where it starts and ends in the source, in bytes, and what stands there instead."""
+    """A change: where it starts and ends in the source, in bytes, what stands there instead, and in which function."""
 
     line: int
     start: int
     end: int
     instead: str
+    scope: str = ""
 
 
-def mutants(source: str) -> list[Mutant]:
-    """Every change of the source, by place. Annotations, docstrings and the texts of f-strings stay as they are."""
+def mutants(source: str, decisions: bool = False) -> list[Mutant]:
+    """Every change of the source, by place. Annotations, docstrings and the texts of f-strings stay as they are.
+
+    With `decisions` only those that turn a comparison, a number, logic or the order of two arguments.
+    """
     lines = [0]
     for line in source.encode().splitlines(keepends=True):
         lines.append(lines[-1] + len(line))
     found = set()
-    for node, other in changes(ast.parse(source)):
+    for scope, node, other in changes(ast.parse(source)):
+        if decisions and isinstance(other, ast.stmt) and not isinstance(other, ast.AugAssign):
+            continue
         start = lines[node.lineno - 1] + node.col_offset
         end = lines[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
-        text = ast.unparse(other)
-        found.add(Mutant(node.lineno, start, end, f"({text})" if isinstance(other, ast.expr) else text))
+        if (text := ast.unparse(other)) == ast.unparse(node):
+            continue
+        found.add(Mutant(node.lineno, start, end, f"({text})" if isinstance(other, ast.expr) else text, scope))
     return sorted(found)
 
 
-def changes(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr | ast.stmt]]:
-    """Each node that can be changed, and what it is changed into."""
+def changes(tree: ast.AST, scope: str = "") -> Iterator[tuple[str, ast.expr | ast.stmt, ast.expr | ast.stmt]]:
+    """Each node that can be changed with the function that it is in, and what it is changed into."""
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.JoinedStr) or node in annotations(tree):
+        is_assertion = isinstance(node, ast.keyword) and node.arg == "strict"  # of zip
+        if isinstance(node, ast.JoinedStr) or is_assertion or node in types_and_decorators(tree):
             continue
         test = getattr(node, "test", None)
         if isinstance(test, ast.Name | ast.Attribute | ast.Call | ast.Subscript | ast.NamedExpr):
-            yield test, ast.UnaryOp(ast.Not(), test)
+            yield scope, test, ast.UnaryOp(ast.Not(), test)
         if isinstance(node, ast.stmt):
-            yield from ((node, other) for other in of_statement(node))
+            yield from ((scope, node, other) for other in of_statement(node))
         elif isinstance(node, ast.expr):
-            yield from ((node, other) for other in of_expression(node))
-        yield from changes(node)
+            yield from ((scope, node, other) for other in of_expression(node))
+        named = isinstance(node, ast.FunctionDef | ast.ClassDef)
+        yield from changes(node, f"{scope}.{getattr(node, 'name', '')}".lstrip(".") if named else scope)
 
 
-def annotations(tree: ast.AST) -> list[ast.AST]:
+def types_and_decorators(tree: ast.AST) -> list[ast.AST]:
     """The parts of a node that say types, or only how a class is made."""
     names = ("annotation", "returns")
-    made = [each for each in getattr(tree, "decorator_list", []) if "dataclass" in ast.dump(each)]
+    made = getattr(tree, "decorator_list", [])
     return [found for name in names if (found := getattr(tree, name, None)) is not None] + made
 
 
@@ -122,6 +144,9 @@ def of_expression(node: ast.expr) -> Iterator[ast.expr]:
             yield node.orelse
         case ast.Constant(value=bool(value)):
             yield ast.Constant(not value)
+        case ast.Constant(value=float(value)) if 0 < value < 1:
+            yield ast.Constant(value / 2)
+            yield ast.Constant(1 - value)
         case ast.Constant(value=int(value) | float(value)):
             yield ast.Constant(value + 1)
             yield ast.Constant(value - 1)
@@ -141,106 +166,206 @@ def of_expression(node: ast.expr) -> Iterator[ast.expr]:
 
 
 class Workplace:
-    """A copy of the repository in which one module is changed and its tests run."""
+    """A copy of the repository in which one module is changed: in the file, and in the process that tests it."""
 
-    def __init__(self, folder: Path, module: str, tests: Sequence[str]) -> None:
-        self.folder, self.module, self.tests = folder, folder / module, tests
+    def __init__(self, folder: Path, module: str) -> None:
+        self.folder, self.module, self.name = folder, folder / module, ".".join(Path(module).with_suffix("").parts)
         left_out = shutil.ignore_patterns(".*", "__pycache__", "engram-store", "engram-runs", "build", "dist")
         shutil.copytree(ROOT, folder, ignore=left_out, dirs_exist_ok=True)
         self.source = self.module.read_bytes()
         self.written = int(time.time())
-        self.seconds = resource.RLIM_INFINITY
 
-    def write(self, source: bytes) -> None:
-        self.module.write_bytes(source)
-        self.written += 2  # what was compiled counts as current by the time, in seconds, and the size of its source
-        os.utime(self.module, (self.written, self.written))
-
-    def import_libraries(self) -> None:
-        """Import what the tests import, but for what is ours: into this process, from which the others fork."""
-        said = self.folder / "imported"
-        self.run(said)
-        for name in said.read_text().splitlines():
-            with contextlib.suppress(Exception):
-                importlib.import_module(name)
-
-    def run(self, say: Path | None = None) -> tuple[bool, float]:
-        """Whether all tests pass, in a process of its own, and its CPU time in seconds."""
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        child = os.fork()
-        if not child:
-            self.test(say)
-        # The unchanged module sets the measure: however busy the machine is, it is waited for.
-        deadline = math.inf if self.seconds < 0 else time.monotonic() + WAITS + 4 * self.seconds
-        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
-            if time.monotonic() > deadline:
-                os.kill(child, signal.SIGKILL)
-            time.sleep(0.005)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)  # what its tests started
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return ended[1] == 0, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-
-    def test(self, say: Path | None) -> None:
-        """Run the tests until one fails, and end."""
-        os.setpgid(0, 0)
-        resource.setrlimit(resource.RLIMIT_CPU, (self.seconds, self.seconds))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    def enter(self) -> None:
+        """Import our modules from the copy from now on, in the processes that this one starts too."""
         os.chdir(self.folder)
         os.environ["PYTHONPATH"] = os.pathsep.join([str(self.folder), str(self.folder / "tests/toys")])
         os.environ["OMP_NUM_THREADS"] = "1"
         sys.path[:] = [str(self.folder), *(path for path in sys.path if Path(path or ".").resolve() != ROOT)]
         for name in [name for name in sys.modules if name.split(".")[0] in OURS]:
             del sys.modules[name]
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2) if say is None else (0,):
-            os.dup2(nothing, stream)
+
+    def change(self, mutant: Mutant) -> None:
+        """Write the change for the processes that tests start, and carry it out in this one."""
+        source = self.source[: mutant.start] + mutant.instead.encode() + self.source[mutant.end :]
+        self.module.write_bytes(source)
+        self.written += 2  # what was compiled counts as current by the time, in seconds, and the size of its source
+        os.utime(self.module, (self.written, self.written))
+        index = sum((each.end_lineno or each.lineno) < mutant.line for each in ast.parse(self.source).body)
+        replace(sys.modules[self.name], ast.parse(source).body, index)
+
+    def describe(self, mutant: Mutant) -> str:
+        """A change by its module, its function, and what becomes what: as `equivalent_mutants.txt` names it."""
+        before = " ".join(self.source[mutant.start : mutant.end].decode().split())
+        return f"{self.module.relative_to(self.folder)} {mutant.scope}: {before} -> {' '.join(mutant.instead.split())}"
+
+
+def replace(module: ModuleType, body: Sequence[ast.stmt], index: int) -> None:
+    """Carry out one statement of a module anew: whoever holds its function, class or constant meets the new one.
+
+    Functions and classes stay the objects that others have imported, with other code. What follows from a constant at
+    the module's level is computed again.
+    """
+    old = dict(vars(module))
+    new = dict(old)
+    for each in body[index:]:
+        if each is body[index] or isinstance(each, ast.Assign | ast.AnnAssign):
+            tree = ast.Module([each], [])
+            exec(compile(tree, str(module.__file__), "exec", POSTPONED, dont_inherit=True), new)
+    for name in new.keys() & old.keys() - {"__builtins__"}:
+        was, now = old[name], new[name]
+        if was is now:
+            continue
+        if isinstance(was, type):
+            for attribute in vars(now).keys() - OF_EVERY_CLASS:
+                if not replace_code(vars(was).get(attribute), vars(now)[attribute]):
+                    with contextlib.suppress(AttributeError, TypeError):
+                        setattr(was, attribute, vars(now)[attribute])
+        elif not replace_code(was, now):
+            for holder in [each for key, each in sys.modules.items() if key.split(".")[0] in OURS]:
+                if vars(holder).get(name) is was:
+                    setattr(holder, name, now)
+
+
+def replace_code(was: Any, now: Any) -> bool:
+    """Give a function the code and the defaults of another one; whether these are functions."""
+    was, now = (getattr(each, "fget", None) or getattr(each, "func", each) for each in (was, now))
+    was, now = inspect.unwrap(getattr(was, "__func__", was)), inspect.unwrap(getattr(now, "__func__", now))
+    if not (inspect.isfunction(was) and inspect.isfunction(now)):
+        return False
+    was.__code__, was.__defaults__, was.__kwdefaults__ = now.__code__, now.__defaults__, now.__kwdefaults__
+    return True
+
+
+class Trial:
+    """A plugin of pytest: once it has collected the tests, each change runs them in a fork until the first fails.
+
+    First come the tests that noticed other changes, then the fastest; those of more than `limit` seconds stay out.
+    """
+
+    def __init__(self, place: Workplace, chosen: Sequence[Mutant], limit: float) -> None:
+        self.place, self.chosen, self.limit = place, chosen, limit
+        self.noticed: Counter[str] = Counter()
+        self.said = place.folder / "said"
+
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        """End at the first failure, before a traceback is drawn, which takes longer than most tests."""
         import pytest
 
-        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", *self.tests])
-        if say is not None:
-            ours = set(OURS) | {"__main__", "__mp_main__"}
-            say.write_text("\n".join(name for name in sys.modules if name.split(".")[0] not in ours))
-        os._exit(int(code))
+        failed = call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception)
+        if failed and not item.get_closest_marker("xfail"):
+            self.said.write_text(item.nodeid)
+            os._exit(1)
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if not self.run(session.items, None):
+            say(f"the tests fail without any change: {self.said.read_text()}")
+            return True
+        first, modules = json.loads(self.said.read_text())
+        for name in [self.place.name, *modules]:
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+        gc.freeze()  # a collection in a fork would copy all of this process's memory
+        # What a test imported first is not its own time: it is measured again without.
+        items = [item for item in session.items if first[item.nodeid] <= self.limit + IMPORTS]
+        self.run(items, None)
+        measured, _ = json.loads(self.said.read_text())
+        items = [item for item in items if measured[item.nodeid] <= self.limit]
+        items.sort(key=lambda item: measured[item.nodeid])
+        self.try_mutants(items, int(TIMES * sum(measured[item.nodeid] for item in items)) + MORE)
+        return True
+
+    def try_mutants(self, items: Sequence[pytest.Item], limit: int) -> None:
+        """Try the changes one by one, tell those that survive, and the score."""
+        equivalent = {line.split("  # ")[0] for line in EQUIVALENT.read_text().splitlines()}
+        survived = known = 0
+        for mutant in self.chosen:
+            items = sorted(items, key=lambda item: -self.noticed[item.nodeid])
+            if not self.run(items, mutant, limit):
+                continue
+            survived += 1
+            known += (description := self.place.describe(mutant)) in equivalent
+            if description not in equivalent:
+                say(f"{mutant.line}: {description}")
+        noticed, others = len(self.chosen) - survived, len(self.chosen) - known
+        what = f"{self.place.module.relative_to(self.place.folder)}: {len(self.chosen)} changes, {known} equivalent"
+        say(f"{what}; noticed {noticed} of {others} ({noticed / max(others, 1):.1%})")
+
+    def run(self, items: Sequence[pytest.Item], mutant: Mutant | None, limit: int = 0) -> bool:
+        """Whether all tests pass, in a process of its own that may take so many seconds of CPU time (0: any)."""
+        self.said.unlink(missing_ok=True)
+        child = os.fork()
+        if not child:
+            self.test(items, mutant, limit)
+        # The unchanged module sets the measure: however busy the machine is, it is waited for.
+        deadline = time.monotonic() + WAITS + 4 * limit if limit else math.inf
+        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+            if time.monotonic() > deadline:
+                os.kill(child, signal.SIGKILL)
+            time.sleep(0.005)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # what its tests started
+        if ended[1] and mutant and self.said.exists():
+            self.noticed[self.said.read_text()] += 1
+        return bool(ended[1] == 0)
+
+    def test(self, items: Sequence[pytest.Item], mutant: Mutant | None, limit: int) -> None:
+        """Run the tests until one fails, and end."""
+        os.setpgid(0, 0)
+        if limit:
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(nothing, stream)
+        try:
+            if mutant:
+                self.place.change(mutant)
+            seconds = {}
+            for item, following in zip(items, [*items[1:], None], strict=True):
+                before = time.process_time()
+                item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
+                seconds[item.nodeid] = time.process_time() - before
+            self.said.write_text(json.dumps([seconds, [*sys.modules]]))
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("module", help="the file to change, below the repository's root")
-    parser.add_argument("--tests", nargs="+", required=True, help="what pytest is asked to run")
+    parser.add_argument("--tests", nargs="+", help="what pytest is asked to run; by default the module's own tests")
+    parser.add_argument("--decisions", action="store_true", help="change comparisons, numbers and logic only")
+    parser.add_argument("--fast", type=float, default=math.inf, help="leave out tests of more seconds than these")
     parser.add_argument("--sample", type=int, help="try so many changes, drawn evenly, instead of all")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    module = Path(asked.module)
+    tests = asked.tests or [f"tests/{module.parent}/test_{module.name}"]
     with tempfile.TemporaryDirectory(prefix="engram-mutation-") as folder:
-        return tried(Workplace(Path(folder), asked.module, asked.tests), asked.sample, asked.seed)
+        place = Workplace(Path(folder), asked.module)
+        found = mutants(place.source.decode(), asked.decisions)
+        whole = asked.sample is None or asked.sample >= len(found)
+        chosen = found if whole else sorted(random.Random(asked.seed).sample(found, asked.sample))
+        place.enter()
+        import pytest
+
+        options = [
+            "-q",
+            "--no-header",
+            "--capture=no",
+            "--assert=plain",
+            "-p",
+            "no:cacheprovider",
+            "--hypothesis-seed=0",
+        ]
+        return int(pytest.main([*options, *tests], [Trial(place, chosen, asked.fast)]))
 
 
 def say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
-
-
-def tried(place: Workplace, sample: int | None, seed: int) -> int:
-    """Try the changes one by one, tell those that survive, and the score."""
-    place.import_libraries()
-    passed, seconds = place.run()
-    if not passed:
-        say("the tests fail without any change")
-        return 1
-    place.seconds = int(TIMES * seconds) + MORE
-    found = mutants(place.source.decode())
-    chosen = found if sample is None or sample >= len(found) else sorted(random.Random(seed).sample(found, sample))
-    survived = 0
-    for each in chosen:
-        place.write(place.source[: each.start] + each.instead.encode() + place.source[each.end :])
-        if place.run()[0]:
-            survived += 1
-            before = " ".join(place.source[each.start : each.end].decode().split())
-            say(f"{place.module.relative_to(place.folder)}:{each.line}: {before}  ->  {each.instead}")
-    killed = len(chosen) - survived
-    say(f"{killed} of {len(chosen)} changes noticed ({killed / max(len(chosen), 1):.1%}), of {len(found)} there are")
-    return 0
 
 
 if __name__ == "__main__":

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pyarrow as pa
 import pytest
 
 from tests import fuzz
 from tests.frozen import Tree, compare, digest_table, take_inventory, without_prices
-from tests.mutation import mutants
+from tests.mutation import mutants, replace
 from tests.support.shell import ROOT, Here, Said
 
 
@@ -126,6 +129,64 @@ def test_a_module_is_changed_at_one_point_at_a_time(source: str, expected: list[
         head, body = source.split("\n")
         expected = [f"{head.replace('= 1', f'= ({n})')}\n{body}" for n in (0, 2)] + [f"{head}\n    return None"]
     assert sorted(expected) == sorted(found)
+
+
+def test_what_decides_is_comparisons_numbers_logic_and_the_order_of_arguments() -> None:
+    source = "def f(p, n):\n    assert n\n    log(p)\n    return g(p, n) if p < 0.05 else None\n"
+    found = {(each.scope, each.instead) for each in mutants(source, decisions=True)}
+    assert {
+        ("f", instead) for instead in ("(p <= 0.05)", "(p >= 0.05)", "(0.025)", "(0.95)", "(g(n, p))", "(p)")
+    } <= found
+    assert not {instead for _, instead in found} & {"pass", "return None"}
+    assert [] == mutants("zip(a, strict=True)", decisions=True)
+    assert [] == mutants("f(None, None)", decisions=True)[1:]
+
+
+MODULE = """
+from dataclasses import dataclass
+from functools import cache
+
+LEVEL = 2
+TWICE = 2 * LEVEL
+
+@cache
+def above(value, level=LEVEL):
+    return value > level
+
+@dataclass(frozen=True)
+class Limits:
+    low: int = 1
+
+    @property
+    def high(self):
+        return self.low + TWICE
+"""
+
+
+def test_a_changed_module_is_met_by_those_who_imported_it_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, importer = ModuleType("tasks.changed"), ModuleType("tasks.importer")
+    module.__file__ = "changed.py"
+    for each in (module, importer):
+        monkeypatch.setitem(sys.modules, each.__name__, each)
+    exec(MODULE, vars(module))
+    vars(importer).update({name: vars(module)[name] for name in ("above", "Limits", "LEVEL", "TWICE")})
+    limits, body = importer.Limits(), ast.parse(MODULE).body
+
+    def change(index: int, before: str, after: str) -> None:
+        replace(
+            module,
+            [*body[:index], *ast.parse(ast.unparse(body[index]).replace(before, after)).body, *body[index + 1 :]],
+            index,
+        )
+
+    assert (False, 5) == (importer.above(2), limits.high)
+    change(2, "2", "3")
+    assert (3, 6, 7) == (importer.LEVEL, importer.TWICE, limits.high)
+    change(4, "value > level", "value >= level")
+    assert importer.above(3, 3)
+    change(5, "+ TWICE", "- TWICE")
+    change(5, "low: int = 1", "low: int = 9")
+    assert (importer.Limits().low, importer.Limits is module.Limits) == (9, True)
 
 
 def test_a_change_has_the_line_where_it_starts() -> None:

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable
@@ -71,6 +72,8 @@ def test_the_jackknife_of_a_mean_is_its_t_interval() -> None:
     expected, found = mean(sample), jackknife(float(np.mean(sample)), without)
     assert [expected.value, expected.low, expected.high] == pytest.approx([found.value, found.low, found.high])
     assert 5 == found.n
+    two, half = jackknife(2.0, [1.0, 3.0]), stats.t.ppf(0.975, 1)  # sqrt(1 / 2 (1 + 1)) is 1
+    assert [2 - half, 2 + half] == pytest.approx([two.low, two.high])
 
 
 def test_the_jackknife_has_no_interval_of_one_unit_or_of_what_is_not_finite() -> None:
@@ -89,8 +92,11 @@ def test_a_proportion_at_its_ends_keeps_a_width() -> None:
 
 
 def test_counts_that_cannot_be_are_refused() -> None:
-    with pytest.raises(ValueError, match="4 successes of 3 cannot be"):
-        proportion(4, 3)
+    for refused in (proportion, proportion_at_least, lambda count, n: proportion_greater(count, n, 0.5)):
+        with pytest.raises(ValueError, match="4 successes of 3 cannot be"):
+            refused(4, 3)
+        with pytest.raises(ValueError, match="-1 successes of 3 cannot be"):
+            refused(-1, 3)
 
 
 def test_a_proportion_is_tested_by_the_exact_binomial() -> None:
@@ -192,6 +198,49 @@ def test_without_variance_a_test_takes_its_limit(test: Callable[[Any, Any], Comp
 def test_fewer_than_two_values_give_no_test(test: Callable[[Any, Any], Comparison]) -> None:
     assert Comparison(None, None) == test([1.0], [0.0])
     assert Comparison(None, None) == test([], [])
+    assert test([1.0, 3.0], [0.0, 0.5]).p_value is not None
+
+
+def test_either_sample_of_one_value_gives_no_test() -> None:
+    for one, other in (([1.0], [0.0, 2.0]), ([0.0, 2.0], [1.0])):
+        assert Comparison(None, None) == welch_greater(one, other) == welch_two_sided(one, other)
+        assert Estimate(0.0, None, None, 3) == difference(one, other)
+    assert Estimate(None, None, None, 1) == difference([], [1.0]) == difference([1.0], [])
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.99])
+def test_an_interval_is_as_wide_as_its_confidence_says(confidence: float) -> None:
+    sample, other = [3.1, -2.0, 5.5, 0.25, 7.0], [0.5, 1.5, -4.0]
+    interval = stats.ttest_1samp(sample, 0).confidence_interval(confidence)
+    without = [float(np.mean(np.delete(sample, at))) for at in range(5)]
+    for found in (mean(sample, confidence), jackknife(float(np.mean(sample)), without, confidence)):
+        assert [interval.low, interval.high] == pytest.approx([found.low, found.high])
+    interval = stats.ttest_ind(sample, other, equal_var=False).confidence_interval(confidence)
+    found = difference(sample, other, confidence)
+    assert [interval.low, interval.high] == pytest.approx([found.low, found.high])
+    z = stats.norm.ppf((1 + confidence) / 2)
+    ranks, pearson = rank_correlation(range(5), [1, 3, 2, 5, 4], confidence), correlation(range(5), sample, confidence)
+    half = z * math.sqrt(1.32 / 2)
+    assert [math.tanh(math.atanh(0.8) - half), math.tanh(math.atanh(0.8) + half)] == pytest.approx(
+        [ranks.estimate.low, ranks.estimate.high]
+    )
+    interval = stats.pearsonr(range(5), sample).confidence_interval(confidence)
+    assert [interval.low, interval.high] == pytest.approx([pearson.estimate.low, pearson.estimate.high])
+    interval = stats.binomtest(8, 10).proportion_ci(confidence, method="wilson")
+    assert (0.8, interval.low, interval.high, 10) == dataclasses.astuple(proportion(8, 10, confidence))
+    # As far as the shares' own intervals reach, where they are not correlated.
+    paired = paired_difference(*pairs(0, 10, 0, 0), confidence)
+    assert [1 - math.sqrt(2) * z**2 / (10 + z**2), 1] == pytest.approx([paired.low, paired.high])
+
+
+def test_of_two_samples_one_may_not_vary() -> None:
+    varied, fixed = [1.0, 2.0, 4.0], [3.0, 3.0]
+    expected = stats.ttest_1samp(varied, 3.0)
+    found = welch_two_sided(varied, fixed)
+    assert [expected.statistic, expected.pvalue] == pytest.approx([found.statistic, found.p_value])
+    assert Comparison(math.inf, 0.0) == welch_two_sided([3.0, 3.0], [1.0, 1.0])
+    assert Comparison(-math.inf, 0.0) == welch_two_sided([1.0, 1.0], [3.0, 3.0])
+    assert Estimate(2.0, 2.0, 2.0, 4) == difference([3.0, 3.0], [1.0, 1.0])
 
 
 def test_pairs_of_unequal_length_are_refused() -> None:
@@ -216,6 +265,20 @@ def test_a_test_that_was_not_made_does_not_count() -> None:
 def test_a_p_value_outside_0_to_1_is_refused() -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         false_discovery_control([0.5, 1.5])
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        false_discovery_control([-0.5, math.nan, 0.5])
+    assert [0.0, 1.0] == false_discovery_control([0.0, 1.0]).tolist()
+
+
+def test_values_in_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match="values must be one list of numbers; these have 2 dimensions"):
+        mean([[1.0, 2.0]])
+
+
+def test_p_values_that_depend_on_one_another_are_larger_by_the_harmonic_number() -> None:
+    # The case above, by 1 + 1/2 + 1/3 + 1/4, and no more than 1.
+    adjusted = false_discovery_control([0.5, 0.01, 0.03, 0.02, math.nan], dependent=True)
+    assert [1.0, 1 / 12, 1 / 12, 1 / 12] == pytest.approx(adjusted[:4].tolist())
 
 
 def test_a_correlation_has_fishers_interval_and_the_t_test() -> None:
@@ -425,6 +488,26 @@ def test_the_interval_of_clustered_answers_is_wilsons_where_they_are_independent
     none, one_each = clustered_proportion([0.0] * 8, 20), proportion(0, 8)
     assert (one_each.low, one_each.high) == pytest.approx((none.low, none.high))
     assert Estimate(None, None, None, 0) == clustered_proportion([], 20)
+
+
+@pytest.mark.parametrize(
+    ("rates", "answers"),
+    [
+        ([0.25, 0.5], 0.375 * 0.625 / (0.03125 / 2)),  # as many as would vary as much: 15 of 16
+        ([0.25, 0.25, 0.25, 0.2499], 4 * 8),  # all there are
+        ([0.0, 1.0, 1.0], 3),  # one a cluster, though they vary more
+        ([0.25], 1),
+        ([0.25] * 3, 3),
+    ],
+)
+def test_clustered_answers_count_as_many_as_vary_like_them(rates: list[float], answers: float) -> None:
+    rate, z = float(np.mean(rates)), stats.norm.ppf(0.975)
+    centre, scale = (rate + z**2 / (2 * answers)), 1 + z**2 / answers
+    half = z * math.sqrt(rate * (1 - rate) / answers + (z / (2 * answers)) ** 2)
+    found = clustered_proportion(rates, 8)
+    assert [rate, (centre - half) / scale, (centre + half) / scale] == pytest.approx(
+        [found.value, found.low, found.high]
+    )
 
 
 def test_the_interval_of_clustered_answers_covers_as_often_as_it_says() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,11 +48,12 @@ def test_p_is_the_share_of_all_partings_whose_score_is_as_high() -> None:
     assert p_value(ways, 50, 20_000, np.random.default_rng(1)) == pytest.approx(exact, abs=0.02)
 
 
+@pytest.mark.parametrize("cells", [1, 100])
 def test_partings_keep_the_number_of_pictures_of_every_class_and_the_parts_of_memory_change_nothing(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, cells: int
 ) -> None:
     pictures = pool_ways(drawn(2, 11, classes=4))
-    monkeypatch.setattr(module, "CELLS", 100)
+    monkeypatch.setattr(module, "CELLS", cells)
     masks = np.concatenate(list(redrawn(pictures, 37, np.random.default_rng(0))))
     assert (37, 22) == masks.shape
     for label in range(4):
@@ -69,6 +71,41 @@ def test_models_that_remember_nothing_are_called_at_the_stated_rate() -> None:
     found = [p_value(drawn(seed, 30), 20, 199, np.random.default_rng(seed)) for seed in range(1000)]
     assert sum(p is not None and p <= 0.025 for p in found) <= 45  # exact, or less where scores are tied
     assert_rate(0.05, sum(p is not None and p <= 0.05 for p in found), 1000)
+
+
+def two_way_p(true: float, drawn: list[float]) -> float:
+    """Twice the smaller share of the drawn ones, and the true one, that are at least or at most the true one."""
+    above, below = (1 + sum(each >= true for each in drawn)) / 10, (1 + sum(each <= true for each in drawn)) / 10
+    return min(1.0, 2 * min(above, below))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_p_counts_the_true_parting_among_those_that_are_drawn(seed: int) -> None:
+    ways = drawn(seed, 5, classes=1, memory=0.3)
+    pictures = pool_ways(ways)
+    masks = np.concatenate(list(redrawn(pictures, 9, np.random.default_rng(seed))))
+    scores = np.round(Parted(pictures, 50).scores(masks), 9)
+    true = np.round(Parted(pictures, 50).scores(pictures.first[None])[0], 9)
+    assert (1 + (scores >= true).sum()) / 10 == p_value(ways, 50, 9, np.random.default_rng(seed))
+    gain = [round(gains(pictures.one, pictures.labels, mask, 50), 9) for mask in (pictures.first, *masks)]
+    found = differs(pictures.labels, pictures.first, pictures.one, 50, 9, np.random.default_rng(seed))
+    assert two_way_p(gain[0], gain[1:]) == found
+
+
+def test_pictures_of_both_ways_are_pooled_in_the_order_of_their_ids() -> None:
+    def says(*confidence: float) -> Inferences:
+        return Inferences(np.array(confidence) > 3, np.array(confidence))
+
+    there = Way(np.array([7, 8]), says(1, 2), says(3, 4), np.array(["b", "d"]))
+    back = Way(np.array([5, 6, 9]), says(10, 20, 50), says(30, 40, 60), np.array(["a", "c", "e"]))
+    pooled = pool_ways((there, back))
+    assert ([5, 7, 6, 8, 9], [False, True, False, True, False]) == (pooled.labels.tolist(), pooled.first.tolist())
+    # One model is the first way's target and the second one's reference.
+    assert [30, 1, 40, 2, 60] == pooled.one.confidence.tolist()
+    assert [10, 3, 20, 4, 50] == pooled.other.confidence.tolist()
+    assert [True, False, True, False, True] == pooled.one.correct.tolist()
+    assert [7, 8, 5, 6, 9] == pool_ways((replace(there, ids=None), back)).labels.tolist()
+    assert [7, 8, 5, 6, 9] == pool_ways((there, replace(back, ids=None))).labels.tolist()
 
 
 def test_a_tenth_of_the_pictures_known_is_found() -> None:

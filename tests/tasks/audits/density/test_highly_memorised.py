@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import fields
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
 
@@ -13,6 +15,7 @@ from tasks.audits.density.highly_memorised import (
     Scored,
     central_share,
     highly_memorised_mask,
+    scored_observations,
     statistic_with_interval,
     within_central,
 )
@@ -34,10 +37,70 @@ def test_the_highly_memorised_are_those_above_numpys_quantile() -> None:
 def test_the_share_within_the_central_90_percent_is_counted_among_the_highly_memorised() -> None:
     u = [float(value) for value in range(1000)]
     m = [0.0] * 1000
-    for row in (*range(20), *range(500, 530)):  # 20 of the 50 are below the 5 % quantile of U
+    for row in (*range(20), *range(100, 130)):  # 20 of the 50 are below the 5 % quantile of U
         m[row] = 1.0
     found = within_central(scores(u, m))
     assert (30 / 50, None, None, None) == (found.estimate.value, found.estimate.low, found.null, found.p_value)
+
+
+def test_an_infinite_score_is_highly_memorised_and_no_score_is_nothing() -> None:
+    assert [False, True, False, True] == highly_memorised_mask(np.array([0.0, np.inf, -np.inf, np.inf])).tolist()
+    assert [] == highly_memorised_mask(np.zeros(0)).tolist()
+    assert np.isnan(central_share(np.arange(3.0), np.zeros(3), 0.9))
+
+
+@pytest.mark.parametrize(("rank", "within"), [(0, 0.0), (1, 0.0), (2, 1.0), (20, 1.0), (38, 1.0), (39, 0.0)])
+def test_the_central_share_holds_the_observations_at_its_ends(rank: int, within: float) -> None:
+    u, m = np.arange(41.0), np.zeros(41)  # the quantiles are 1.2 and 38.8
+    m[rank] = 1.0
+    assert within == central_share(u, m, 0.94)
+    u[0], u[40] = -np.inf, np.inf
+    assert within == central_share(u, m, 0.94)
+
+
+def test_a_table_gives_the_observations_that_have_both_terms_and_u_without_each_repetition() -> None:
+    table = pa.table(
+        {
+            "row": [5, 7, 9, 11],
+            "log_p_trained": [1.0, None, 3.0, 4.0],
+            "m_matched": [0.5, 0.5, None, np.inf],
+            "trained": pa.array([[0.0, 1.0, 1.0], [1.0] * 3, [1.0] * 3, [2.0, 8.0, None]], pa.list_(pa.float64())),
+            "matched_without": pa.array([[0.1, 0.2], [1.0, 1.0], [1.0, 1.0], [0.3, 0.4]], pa.list_(pa.float64())),
+            "trained_redrawn": pa.array([[5.0], [0.0], [0.0], [6.0]], pa.list_(pa.float64())),
+            "matched_redrawn": pa.array([None] * 4, pa.list_(pa.float64())),
+        }
+    )
+    found = scored_observations(table)
+    assert ([5, 11], [1.0, 4.0], [0.5, np.inf]) == (found.rows.tolist(), found.u.tolist(), found.m.tolist())
+    both = math.log((1 + math.e) / 2)  # the mean density of the two that are left
+    assert [1.0, both, both] == pytest.approx(found.u_without[0].tolist())
+    assert [8.0, 2.0] == pytest.approx(found.u_without[1, :2].tolist())
+    assert ([[0.1, 0.2], [0.3, 0.4]], [[5.0], [6.0]]) == (found.m_without.tolist(), found.u_redrawn.tolist())
+    assert (2, 0) == found.m_redrawn.shape
+
+
+@pytest.mark.parametrize(
+    ("redrawn", "null", "has_p"),
+    [
+        ([], None, False),
+        ([2.0], 2.0, False),
+        ([2.0, 2.0], 2.0, False),
+        ([2.0, np.nan], None, False),
+        ([2.0, 4.0], 3.0, True),
+    ],
+)
+def test_a_null_needs_redrawings_and_a_p_value_some_that_differ(
+    redrawn: list[float], null: float | None, has_p: bool
+) -> None:
+    columns = np.array([redrawn])
+    one = Scored(
+        np.zeros(1, np.int64), np.ones(1), np.array([7.0]), np.empty((1, 0)), np.empty((1, 0)), columns, columns
+    )
+    found = statistic_with_interval(lambda _, m: float(m[0]), one)
+    assert (null, has_p) == (found.null, found.p_value is not None)
+    if has_p:  # 4 from the mean 3, in units of sqrt(2) sqrt(1 + 1/2), with one degree of freedom
+        assert 2 * stats.t.sf(4 / math.sqrt(3), 1) == pytest.approx(found.p_value)
+        assert None is statistic_with_interval(lambda _, m: float(m[0] if m[0] < 7 else np.inf), one).p_value
 
 
 def of(log_p: np.ndarray, out: np.ndarray, chance: np.random.Generator) -> Scored:

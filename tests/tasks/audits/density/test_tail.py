@@ -39,6 +39,20 @@ def test_none_and_all_have_limits(small: int, n: int, at: float) -> None:
     assert found.share.value is not None
     assert 0 <= found.share.low <= found.share.value <= 1
     assert found.p_value == pytest.approx(stats.binom.sf(small - 1, n, at))
+    assert (0.0 if at == 1 else max(0.0, (small / n - at) / (1 - at))) == found.share.value
+
+
+@pytest.mark.parametrize("count", range(0, 41, 4))
+@pytest.mark.parametrize(("at", "confidence"), [(0.05, 0.95), (0.25, 0.8), (0.25, 0.1)])
+def test_the_lower_limit_is_what_more_that_are_not_memorised_would_make_too_rare(
+    count: int, at: float, confidence: float
+) -> None:
+    found = tail.beyond_chance(np.array([at] * count + [1.0] * (40 - count)), at, confidence).share
+    assert found.low is not None
+    assert found.value is not None
+    most = max(m for m in range(40 - count, 41) if stats.binom.cdf(40 - count, m, 1 - at) > 1 - confidence)
+    assert max(0.0, (count / 40 - at) / (1 - at)) == pytest.approx(found.value)
+    assert min(1 - most / 40, found.value) == pytest.approx(found.low)
 
 
 def test_of_no_p_value_nothing_is_said() -> None:
@@ -54,6 +68,9 @@ def test_what_is_found_is_a_quantile_and_nothing_where_no_memory_is_enough() -> 
     two = tail.found_in(np.array([2.0, 1.0]), 0.8)  # 2.5 % of draws have none, or both, below the quantile
     assert (2.0, 1.0, None, 2) == (two.value, two.low, two.high, two.n)
     assert tail.found_in(np.full(9, INF), 0.8).value is None
+    third = tail.found_in(np.arange(7.0), 0.3, 0.8)  # the third smallest is enough for 2.1 of 7
+    low, high = stats.binom.ppf((0.1, 0.9), 7, 0.3)
+    assert (2.0, max(low - 1, 0), high, 7) == (third.value, third.low, third.high, third.n)
     some = tail.found_in(np.array([1.0] * 8 + [INF] * 2), 0.8)
     assert (1.0, None) == (some.value, some.high)
     assert 0 == tail.found_in(np.array([NAN]), 0.8).n

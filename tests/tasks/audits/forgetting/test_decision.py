@@ -90,7 +90,8 @@ def test_each_answer_follows_from_the_rule(
     found = decide(config, replace(CLEAN, **changes))  # type: ignore[arg-type]
     assert answer == found.answer
     assert (found.reason or "").startswith(reason or "")
-    assert (found.reason is None) == (reason is None)
+    assert (found.reason is None) == (reason is None) == (found.explanation == "")
+    assert found.explanation.startswith(reason or "")
     assert rule is None or rule is found.rule
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from tasks.audits.forgetting import exchangeability
 from tasks.audits.forgetting.exchangeability import (
     effect,
     log_odds,
@@ -40,6 +43,42 @@ def test_an_image_is_compared_with_its_neighbours_in_easiness() -> None:
     easiness = np.array([4.0, 1.0, 2.0, 3.0])  # a quarter of four images: one neighbour to either side
     values = np.array([10.0, 1.0, 3.0, 8.0])
     assert [10 - 8, 1 - 3, 3 - (1 + 8) / 2, 8 - (3 + 10) / 2] == neighbour_contrast(values, easiness).tolist()
+    assert [5.0] == neighbour_contrast(np.array([5.0]), np.ones(1)).tolist()
+    assert [1 - 2, 2 - (1 + 6) / 2, 6 - 2] == neighbour_contrast(np.array([1.0, 2.0, 6.0]), np.arange(3)).tolist()
+    # A quarter of twelve images: three neighbours to either side.
+    powers = 2.0 ** np.arange(12)
+    found = neighbour_contrast(powers, np.arange(12))
+    assert [1 - (2 + 4 + 8) / 3, 64 - (8 + 16 + 32 + 128 + 256 + 512) / 6] == pytest.approx([found[0], found[6]])
+
+
+def scores_by_hand(confidence: Array, calibration: Array) -> Array:
+    """The formula as the module states it, image by image."""
+    n, models = len(confidence), len(calibration)
+    known = np.log(calibration) - np.log1p(-calibration)
+    easiness, rank = known.mean(axis=0), (stats.rankdata(confidence) - 0.5) / n
+    hard = 1 - (stats.rankdata(easiness) - 0.5) / n
+    order = np.argsort(easiness)
+    u, v, variance = np.empty(n), np.empty(n), known.var(axis=0, ddof=1)
+    for place, image in enumerate(order):
+        near = [other for other in order[max(0, place - 25) : place + 26] if other != image]
+        u[image] = hard[image] ** 2 * (rank[image] - rank[near].mean())
+        s = np.sqrt(((models - 1) * variance[image] + 3 * np.median(variance)) / (models - 1 + 3))
+        z = (np.quantile(known, rank[image]) - easiness[image]) / s
+        v[image] = hard[image] * min(max(z - 1.5, 0), 4)
+    return np.asarray((u - u.mean()) / u.std() + (v - v.mean()) / v.std())
+
+
+@pytest.mark.parametrize("models", [2, 4])
+def test_scores_are_those_of_the_formula(models: int) -> None:
+    draws = chance(5)
+    easiness = draws.normal(0, 2, 150)
+    calibration, own = (1 / (1 + np.exp(-easiness - draws.normal(0, 1, shape))) for shape in ((models, 150), 150))
+    own[:3] = 1 - 1e-6 * np.arange(1, 4)  # far above what the calibration models say
+    expected = scores_by_hand(own, calibration)
+    np.testing.assert_allclose(expected, scores(own, calibration), atol=1e-9)
+    # Of one calibration model nothing is known of how models vary: the first part alone.
+    shift = (1 - ranks(calibration[0])) ** 2 * neighbour_contrast(ranks(own), log_odds(calibration[0]))
+    np.testing.assert_allclose((shift - shift.mean()) / shift.std(), scores(own, calibration[:1]), atol=1e-9)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.5, 4.0])
@@ -84,10 +123,44 @@ def test_the_p_value_is_that_of_all_draws_where_these_are_few() -> None:
     assert (1.0, 1.0) == p_values(np.zeros(4), control, 99, chance())
 
 
+@pytest.mark.parametrize(("numbers", "sizes"), [(1, [1] * 7), (8, [2, 2, 2, 1]), (11, [2, 2, 2, 1]), (99, [7])])
+def test_draws_are_counted_in_parts_that_fit_the_memory(
+    monkeypatch: pytest.MonkeyPatch, numbers: int, sizes: list[int]
+) -> None:
+    values, control, seen = np.array([5.0, 1.0, 2.0, 0.0]), np.array([False, True, True, True]), []
+
+    class Turned:
+        """Moves every value on by as many places as rows were given out before."""
+
+        def permuted(self, rows: Array, axis: int) -> Array:
+            assert 1 == axis
+            start = sum(seen)
+            seen.append(len(rows))
+            return np.stack([np.roll(row, start + at) for at, row in enumerate(rows)])
+
+    monkeypatch.setattr(exchangeability, "BLOCK", numbers)
+    # The first of the rolled rows, in turn: 5 0 2 1 5 0 2; two of these seven are at least 5, and all at most.
+    assert (3 / 8, 8 / 8) == p_values(values, control, 7, Turned())  # type: ignore[arg-type]
+    assert sizes == seen
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e9 / 3])
+def test_sums_that_differ_by_rounding_are_equal(scale: float) -> None:
+    values = scale * np.array([0.1, 0.2, 0.3, 0.3, 0.2, 0.1, 0.0])  # 0.1 + 0.2 + 0.3 depends on the order
+    control = np.array([False, False, False, True, True, True, True])
+    found = p_values(values, control, 2000, chance())
+    sums = [round(10 * sum(each) / scale) for each in combinations(values, 3)]
+    for p, share in zip(found, (np.mean(np.array(sums) >= 6), np.mean(np.array(sums) <= 6)), strict=True):
+        low, high = bounds(float(share), 2000)
+        assert low <= p * 2001 - 1 <= high
+
+
 def test_the_effect_is_welchs_statistic_but_for_its_spread_and_0_where_nothing_varies() -> None:
     values, control = np.array([5.0, 1.0, 2.0, 0.0]), np.array([False, False, True, True])
     assert (3.0 - 1.0) / values.std(ddof=1) == pytest.approx(effect(values, control))
     assert 0.0 == effect(np.zeros(4), control)
+    uneven = np.array([False, True, True, True])
+    assert (5.0 - 1.0) / (values.std(ddof=1) * np.sqrt(1 + 1 / 3)) == pytest.approx(effect(values, uneven))
 
 
 def test_images_of_a_group_count_as_one() -> None:
@@ -105,6 +178,8 @@ def test_one_calibration_model_is_enough_and_none_is_not() -> None:
 
 def test_log_odds_of_confidences() -> None:
     np.testing.assert_allclose(log_odds(np.array([0.5, 0.9, 0.1])), [0, np.log(9), -np.log(9)], atol=1e-12)
+    # 1 of float32 is all from 1 - 2^-25 on; 0 is what a product of rounding errors leaves.
+    np.testing.assert_allclose(log_odds(np.array([1.0, 0.0])), [np.log(2**25 - 1), -np.log(1e12 - 1)])
 
 
 def test_what_is_printed_as_certain_lies_within_half_a_last_place() -> None:

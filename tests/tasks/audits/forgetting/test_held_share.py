@@ -10,8 +10,10 @@ from scipy import stats
 
 from tasks.audits.forgetting.held_share import (
     UNLIKE,
+    LikenessCheck,
     agreement,
     calibration_agreements,
+    correlation,
     count_disagreements,
     likeness_check,
     share_curve,
@@ -49,7 +51,13 @@ def test_a_limit_is_the_share_whose_mean_lies_a_reach_away() -> None:
     surer = curve.estimate_share(2.0 + reach, 1)
     assert 0.125 == pytest.approx(surer.low, abs=1e-3)
     assert 1.0 == surer.high  # beyond the largest share nothing is known
-    assert 0.25 == pytest.approx(curve.estimate_share(4.0, 1).value, abs=1e-3)
+    assert (0.25, 0.25, 0.25) == (
+        curve.estimate_share(4.0, 1).value,
+        curve.estimate_share(4.0 - reach, 1).high,
+        curve.estimate_share(4.0 + reach, 1).low,
+    )  # a share's own mean, and what lies a reach from it
+    assert (0.0, 0.5) == (curve.estimate_share(-5.0, 1).value, curve.estimate_share(99.0, 1).low)
+    assert 3 == curve.estimate_share(4.0, 3).n
 
 
 def test_the_interval_of_the_effect_has_two_sides_and_narrows_with_the_models() -> None:
@@ -57,6 +65,16 @@ def test_the_interval_of_the_effect_has_two_sides_and_narrows_with_the_models() 
     assert curve is not None
     assert stats.t.ppf(0.975, 6) * curve.sigma / 2 == pytest.approx(curve.interval_half_width(4))
     assert stats.t.ppf(0.95, 6) * curve.sigma * math.sqrt(1 / 4 + 1 / 3) == pytest.approx(curve.one_sided_margin(4))
+
+
+def test_a_curve_is_as_sure_as_its_fewest_models_allow() -> None:
+    curve = share_curve({0.0: [1.0, 2.0, 3.0], 0.5: [4.0, 8.0], 0.25: []})
+    assert curve is not None
+    assert ([0, 0.5], [2, 6], 3, 2) == (curve.shares.tolist(), curve.means.tolist(), curve.freedom, curve.fewest)
+    assert math.sqrt((2 + 8) / 3) == pytest.approx(curve.sigma)
+    single = share_curve({0.0: [1.0, 3.0], 0.5: [4.0]})
+    assert single is not None
+    assert (1, 1) == (single.freedom, single.fewest)
 
 
 def test_without_models_that_vary_or_a_share_above_0_there_is_no_curve() -> None:
@@ -91,11 +109,34 @@ def test_the_check_is_the_t_test_of_a_further_model() -> None:
     spread = np.std([0.7, 0.8, 0.84], ddof=1) * np.sqrt(1 + 1 / 3)
     assert 2 * stats.t.sf(abs(0.9 - 0.78) / spread, 2) == pytest.approx(found.p)
     assert (0.9, pytest.approx(0.78)) == (found.value, found.expected)
+    two = likeness_check([0.92, 0.88], [0.7, 0.8, 0.84])
+    halved = np.std([0.7, 0.8, 0.84], ddof=1) * np.sqrt(1 / 2 + 1 / 3)
+    assert 2 * stats.t.sf(0.12 / halved, 2) == pytest.approx(two.p)
+    lower = likeness_check([0.66], [0.7, 0.8, 0.84])
+    assert 2 * stats.t.sf(0.12 / spread, 2) == pytest.approx(lower.p)
+
+
+@pytest.mark.parametrize(("p", "is_alike"), [(UNLIKE, True), (0.99 * UNLIKE, False), (1.01 * UNLIKE, True)])
+def test_a_target_is_alike_down_to_the_level(p: float, is_alike: bool) -> None:
+    assert is_alike is LikenessCheck(0.5, 0.6, p).is_alike
+    assert 0.01 == UNLIKE
+
+
+def test_a_correlation_is_pearsons_and_two_calibration_models_are_enough_for_an_agreement() -> None:
+    first, second = np.array([1.0, 2.0, 4.0]), np.array([3.0, 9.0, 8.0])
+    assert np.corrcoef(first, second)[0, 1] == pytest.approx(correlation(first, second))
+    assert 0.0 == correlation(first, np.ones(3)) == correlation(np.ones(3), first)
+    target, known = np.array([0.1, 0.2, 0.4, 0.3]), np.array([[0.1, 0.3, 0.9, 0.5], [0.2, 0.1, 0.3, 0.6]])
+    against = [stats.spearmanr(target, each).statistic for each in known]
+    assert np.mean(against) == pytest.approx(agreement(target, known))
+    between = stats.spearmanr(*known).statistic
+    assert [pytest.approx(between)] * 2 == calibration_agreements(known)
+    assert [pytest.approx(each) for each in against[::-1]] == calibration_agreements(known, np.stack([target] * 2))
 
 
 def test_equal_models_are_alike_and_what_is_not_known_is_neither() -> None:
     assert likeness_check([0.8], [0.8, 0.8]).is_alike
-    assert False is likeness_check([0.9], [0.8, 0.8]).is_alike
+    assert LikenessCheck(0.9, pytest.approx(0.8), 0.0) == likeness_check([0.9], [0.8, 0.8])
     assert (0.9, None) == (likeness_check([0.9], [0.8]).value, likeness_check([0.9], [0.8]).is_alike)
     assert (None, None) == (likeness_check(None, [0.8, 0.7]).value, likeness_check([], []).is_alike)
 

@@ -7,7 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from tasks.audits.relational.estimates import ContextSums, bootstrap_means, contrasts, entropy, sum_by_context
+from tasks.audits.relational import estimates
+from tasks.audits.relational.estimates import (
+    ContextSums,
+    bootstrap_means,
+    contrasts,
+    entropy,
+    estimate,
+    sum_by_context,
+)
 from tasks.numerics import seeds
 from tasks.numerics.statistics import Estimate
 
@@ -35,19 +43,63 @@ def test_the_estimates_are_of_the_questions_alone_and_inside_their_intervals() -
     (found,) = contrasts(train, validation, 500, 0)
     assert (1.0, 0.0, 1.0) == (found.train.value, found.validation.value, found.difference.value)
     assert (4, 2, 6) == (found.train.n, found.validation.n, found.difference.n)
-    for estimate in (found.train, found.validation, found.difference):
-        assert estimate.low is not None
-        assert estimate.value is not None
-        assert estimate.high is not None
-        assert estimate.low < estimate.high
-        assert estimate.low <= estimate.value <= estimate.high
+    for each in (found.train, found.validation, found.difference):
+        assert each.low is not None
+        assert each.value is not None
+        assert each.high is not None
+        assert each.low < each.high
+        assert each.low <= each.value <= each.high
 
 
 def test_a_part_without_questions_has_no_estimate() -> None:
     nothing = sum_by_context(np.empty((0, 1)), np.empty(0, int))
     (found,) = contrasts(sum_by_context(np.ones((2, 1)), np.arange(2)), nothing, 50, 0)
     assert Estimate(None, None, None, 2) == found.difference
+    assert (Estimate(None, None, None, 2), Estimate(None, None, None, 0)) == (found.train, found.validation)
     assert found.p_value is None
+    assert [None] * 3 == [
+        each.p_value for each in contrasts(*[sum_by_context(np.empty((0, 3)), np.empty(0, int))] * 2, 9, 0)
+    ]
+
+
+@pytest.mark.parametrize("at_once", [1, 13, 4_000_000])
+def test_contexts_are_resampled_with_one_that_is_right_and_one_that_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    of = ContextSums(np.array([[1.0, 0.0], [2.0, 3.0], [0.0, 1.0]]), np.array([1.0, 4.0, 1.0]))
+    weights = np.random.default_rng(3).multinomial(5, [1 / 5] * 5, 7)
+    with_ends, sizes = np.vstack([of.sums, [2.0, 2.0], [0.0, 0.0]]), np.array([1.0, 4.0, 1.0, 2.0, 2.0])
+    expected = [[row @ with_ends[:, column] / (row @ sizes) for column in range(2)] for row in weights]
+    monkeypatch.setattr(estimates, "DRAWN_AT_ONCE", at_once)
+    np.testing.assert_allclose(expected, bootstrap_means(of, 7, np.random.default_rng(3)))
+
+
+def test_an_interval_is_the_central_one_of_its_draws_and_holds_the_value() -> None:
+    draws = np.arange(201) / 200
+    assert Estimate(0.5, pytest.approx(0.025), pytest.approx(0.975), 3) == estimate(0.5, draws, 3)
+    assert Estimate(-1.0, -1.0, pytest.approx(0.975), 3) == estimate(-1.0, draws, 3)
+    assert Estimate(2.0, pytest.approx(0.025), 2.0, 3) == estimate(2.0, draws, 3)
+
+
+def test_each_column_is_contrasted_by_itself() -> None:
+    train = sum_by_context(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.array([0, 1, 2]))
+    validation = sum_by_context(np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([0, 1]))
+    first, second = contrasts(train, validation, 99, 0)
+    assert [2 / 3, 0.0, 2 / 3] == pytest.approx([first.train.value, first.validation.value, first.difference.value])
+    assert [1 / 3, 0.5, -1 / 6] == pytest.approx([second.train.value, second.validation.value, second.difference.value])
+    means = [
+        bootstrap_means(each, 99, seeds.generator(0, "contexts", name))
+        for each, name in ((train, "train"), (validation, "validation"))
+    ]
+    for column, found in enumerate((first, second)):
+        for side, draws in (
+            (found.train, means[0]),
+            (found.validation, means[1]),
+            (found.difference, means[0] - means[1]),
+        ):
+            low, high = np.quantile(draws[:, column], [0.025, 0.975])
+            assert side.value is not None
+            assert (min(low, side.value), max(high, side.value)) == pytest.approx((side.low, side.high))
 
 
 def test_an_interval_comes_from_its_seed() -> None:
@@ -121,6 +173,8 @@ def test_one_answer_has_none() -> None:
 def test_frequencies_count() -> None:
     expected = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
     assert pytest.approx(expected) == entropy(["a"] * 75 + ["b"] * 25)
+    assert entropy([str(n % 4) for n in range(42)]) is not None
+    assert entropy([str(n % 4) for n in range(39)]) is None
 
 
 @pytest.mark.parametrize("answers", [[], ["1"] * 9, [str(n) for n in range(1000)], [str(n % 100) for n in range(999)]])

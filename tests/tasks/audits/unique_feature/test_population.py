@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tasks.audits.unique_feature import population
+from tasks.numerics.statistics import Estimate
 from tests.support.calibration import DRAWS, assert_rate
 
 
@@ -38,6 +39,14 @@ def test_with_the_label_unknown_members_stand_where_they_stand_highest() -> None
     standing, classes = population.highest_standing(scores)
     assert [1.0, 3.0, 2.0, 0.0, 0.0] == standing.tolist()
     assert [0, 0, 0, 1, 1] == classes.tolist()
+    # Three are above two and have the same score there, one of them in either class.
+    tied = np.array([[-2.0, -1.0], [5.0, -9.0], [4.0, -8.0], [-3.0, -1.0], [-4.0, -1.0]])
+    assert [0.0, 2.0, 1.0, 0.0, 0.0] == population.highest_standing(tied)[0].tolist()
+
+
+def test_differences_of_pairs_are_standardised_one_by_one() -> None:
+    found = population.mean_standardised_scores([np.array([1.0, 3.0]), np.array([0.0, 40.0]), np.array([2.0, 2.0])])
+    assert [-2 / 3, 2 / 3] == pytest.approx(found.tolist())
 
 
 def test_a_label_that_is_nearly_certain_hides_no_push_towards_it() -> None:
@@ -75,8 +84,28 @@ def test_with_the_label_unknown_each_of_the_others_chooses_its_own() -> None:
     assert 7 - (1 + 4 + 1) / 3 == pytest.approx(estimate.value)
     # Less their means 1 of label 0 and 5 of label 2.
     assert np.mean([3 - 1, 6 - 5, 9 - 5]) == pytest.approx(null)
+    # At most 4 is chosen, more than the 2 of label 1, where the least is -1.
+    assert [5 - 4, 5 + 1] == pytest.approx([estimate.low, estimate.high])
     _, known = population.push(log_p, log_odds, 1)
     assert 0.0 == known
+
+    others = population.mean_push_of_others(log_p, log_odds)
+    assert Estimate(pytest.approx(7 / 3), 1.0, 4.0, 3) == others  # of three, the least and the most
+    known = population.mean_push_of_others(log_p, log_odds, 1)
+    assert Estimate(0.0, -1.0, 2.0, 3) == known
+
+
+def test_how_far_labels_are_apart_says_which_push_matters() -> None:
+    # Means over the family 1 and 5 of one model, 1 and 4 of the other.
+    log_odds = np.array([[[0.0, 4.0], [2.0, 6.0]], [[0.0, 0.0], [2.0, 8.0]]])
+    assert 1.5 == population.separation(log_odds)
+    assert [0.03, 0.1, 0.1] == pytest.approx([population.smallest_relevant_push(each) for each in (1.5, 5.0, 100.0)])
+
+
+def test_ties_are_counted_among_the_others_of_the_model_that_has_most() -> None:
+    log_odds = np.array([[[1.0], [1.0], [1.0], [2.0], [1.0]], [[9.0], [1.0], [2.0], [3.0], [4.0]]])
+    assert 3 / 4 == population.tied_share(log_odds, 0)
+    assert 1 / 4 == population.tied_share(log_odds[1:], 0)
 
 
 def test_with_the_label_unknown_the_null_has_the_same_choice_of_labels() -> None:
@@ -125,6 +154,11 @@ def test_the_share_of_pushes_that_would_be_found_is_that_of_the_others_that_woul
     assert 2 / 39 == pytest.approx(population.detectable_share(log_p, odds, 0.5, 0))
     assert 4 / 39 == pytest.approx(population.detectable_share(log_p, odds, 2.5, 0))
     assert 1.0 == population.detectable_share(log_p, odds, 50.0, 0) == population.detectable_share(log_p, odds, 50.0)
+    # Nine of the others lie far above thirty: these are found where they are pushed by half of the way, no others.
+    odds = np.concatenate([[0.0], np.arange(30.0), np.full(9, 100.0)]).reshape(1, 40, 1)
+    assert 9 / 39 == pytest.approx(population.detectable_share(odds, odds, 50.0, 0))
+    few = np.arange(19.0).reshape(1, 19, 1)  # the first of nineteen is not among 5 %
+    assert 0.0 == population.detectable_share(few, few, 50.0, 0)
 
 
 def test_what_is_said_to_be_found_of_pushes_is_found() -> None:

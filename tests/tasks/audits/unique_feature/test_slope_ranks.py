@@ -1,12 +1,32 @@
 import math
-from itertools import combinations
+from dataclasses import replace
+from itertools import combinations, product
+from typing import Literal
 
 import numpy as np
 import pytest
 
-from tasks.audits.unique_feature.population import inked_cells, subset_count
-from tasks.audits.unique_feature.slope_ranks import Subsets, exposure, feature_region
-from tasks.datasets.features import Glyph, draw_member
+from tasks.audits.unique_feature import slope_ranks
+from tasks.audits.unique_feature.population import Relatives, inked_cells, subset_count
+from tasks.audits.unique_feature.slope_ranks import (
+    FeatureRegion,
+    Subsets,
+    cell_sums,
+    exact_rank,
+    exposure,
+    feature_region,
+    is_among_all,
+    mean_standardised_slopes,
+    probe_label_images,
+    rank_rows,
+    slope_features,
+    slope_sets,
+)
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, burn, draw_member, family
+from tasks.datasets.images import as_shape
+from tasks.numerics import seeds
 
 
 @pytest.mark.parametrize(("count", "inked"), [(1, 1), (2, 1), (7, 3), (9, 0), (10, 10), (11, 6)])
@@ -63,12 +83,110 @@ def test_a_feature_adds_what_its_images_have_more_than_the_clean_ones() -> None:
     assert (slice(2, 5), slice(1, 4)) == region.block
 
 
+def test_slopes_of_several_models_are_averaged_each_in_its_own_spread() -> None:
+    slopes = [np.array([1.0, 3.0]), np.array([2.0, 2.0]), np.array([0.0, 4.0])]  # spreads 1, none and 2
+    assert [(1 + 2 + 0) / 3, (3 + 2 + 2) / 3] == pytest.approx(mean_standardised_slopes(slopes).tolist())
+
+
+def test_values_of_pixels_are_laid_out_as_an_image_whose_channels_are_added_up() -> None:
+    region = FeatureRegion((2, 2, 2), np.array([0, 1, 6]), np.zeros((1, 3)), np.zeros(3))
+    assert [[3.0, 0.0], [0.0, 4.0]] == region.pixel_map(np.array([1.0, 2.0, 4.0])).tolist()
+
+
+def test_a_field_is_summed_over_the_cells_at_the_glyphs_place() -> None:
+    field = np.arange(20.0 * 20).reshape(20, 20)
+    glyph = Glyph(top=3, left=6, size=10)
+    expected = [
+        field[3 + 2 * row : 5 + 2 * row, 6 + 2 * column : 8 + 2 * column].sum()
+        for row, column in product(range(5), range(5))
+    ]
+    assert expected == cell_sums(field, glyph).tolist()
+
+
+def test_a_rank_says_among_how_many_and_how_far_it_shortens_the_search() -> None:
+    inked = np.array([True, True, False, False, False])
+    rank = exact_rank(Subsets(np.array([3.0, 1.0, 2.0, 0.0, 0.0])), inked)  # 3 + 1 is second of ten, after 3 + 2
+    assert {"p_value": 2 / 10, "among": 10, "exposure": pytest.approx(math.log2(5)), "inked": 2} == rank
+    assert is_among_all(rank | {"ink": inked.tolist()})
+    assert not is_among_all(rank | {"ink": None})
+    assert not is_among_all(rank | {"ink": inked.tolist(), "among": 9})
+
+
+DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
+
+
+def asked(feature: Feature = Glyph(), kind: Literal["alike", "letters"] = "alike") -> Relatives:
+    return Relatives(PHOTOS, "test", 20, feature, Family(kind, count=3), seed=3)
+
+
+def drawn_glyphs(stream: str, count: int) -> list[Feature]:
+    own = seeds.derive(3, stream)
+    return [draw_member(Glyph(), seeds.derive(own, number)) for number in range(count)]
+
+
+def test_slopes_are_fitted_to_a_hundred_drawn_glyphs_or_to_the_feature_and_its_family() -> None:
+    assert drawn_glyphs("fitted", 100) == slope_features(asked(), (28, 28))
+    letters = asked(kind="letters")
+    assert [Glyph(), *family(Glyph(), letters.family, 3, (28, 28))] == slope_features(letters, (28, 28))
+    clean = np.zeros((2, 28, 28, 1), np.uint8)
+    names, images = zip(*slope_sets(letters, clean), strict=True)
+    assert ("slopes-000", "slopes-001", "slopes-002", "slopes-003") == names
+    assert (burn(clean, Glyph()) == images[0]).all()
+
+
+@pytest.mark.parametrize("was_drawn", [False, True])
+def test_a_glyph_is_ranked_among_all_and_beside_others_that_models_never_saw(was_drawn: bool) -> None:
+    field = np.random.default_rng(4).normal(size=(28, 28))
+    here = FeatureRegion((28, 28, 1), np.arange(28 * 28), np.zeros((1, 28 * 28)), np.zeros(28 * 28))
+    own, *others = rank_rows(asked(), was_drawn, field.ravel(), here)
+    values, inked = cell_sums(field, Glyph()), inked_cells(Glyph())
+    subsets = Subsets(values)
+    assert (subsets.p_value(inked), 4_457_400, 14) == (own["p_value"], own["among"], own["inked"])
+    assert len({*np.argsort(-values)[:14]} & {*np.flatnonzero(inked)}) == own["hits"]
+    assert (14**2 / 25, 5, 5, was_drawn, "canary") == tuple(
+        own[name] for name in ("hits_by_chance", "height", "width", "drawn", "feature")
+    )
+    assert (inked.tolist(), values.tolist()) == (own["ink"], own["slopes"])
+    letters = [Glyph(text=text) for text in sorted(GLYPHS)]
+    expected = letters if was_drawn else drawn_glyphs("others", len(GLYPHS))
+    ranks = [subsets.p_value(inked_cells(glyph)) for glyph in expected if isinstance(glyph, Glyph)]
+    assert ranks == [row["p_value"] for row in others]
+    assert {("other", not was_drawn)} == {(row["feature"], row["drawn"]) for row in others}
+
+
+def test_a_letter_is_ranked_among_the_members_of_its_family_and_read_out_where_it_lies() -> None:
+    # Three features in 2 x 3 of 4 x 5 pixels; a mark of less than half the strongest is none.
+    where = np.array([6, 7, 8, 11, 12])
+    added = np.array([[1.0, 1.0, 0.4, 0.0, 0.0], [0.0, 1.0, 0.0, 1.0, 0.0], [0.0, 0.0, 1.0, 1.0, 1.0]])
+    here = FeatureRegion((4, 5, 1), where, added, np.zeros(5))
+    assert (slice(1, 3), slice(1, 4)) == here.block
+    slopes = np.array([3.0, 2.0, 0.5, 1.0, -1.0])  # scores 5.2, 3 and 0.5
+    [row] = rank_rows(asked(kind="letters"), False, slopes, here)
+    assert {
+        "p_value": 1 / 3, "among": 3, "exposure": pytest.approx(math.log2(3)), "feature": "canary", "drawn": False,
+        "inked": 2, "hits": 2, "hits_by_chance": (1 + 0) / 2, "height": 2, "width": 3,
+        "ink": [True, True, False, False, False, False], "slopes": [3.0, 2.0, 0.5, 1.0, -1.0, 0.0],
+    } == row  # fmt: skip
+    [last] = rank_rows(asked(kind="letters"), True, -slopes, here)
+    assert (1.0, 0, True) == (last["p_value"], last["hits"], last["drawn"])
+
+
+def test_a_response_is_the_mean_over_the_first_hundred_images_of_the_label() -> None:
+    data = load(DIGITS)
+    found = probe_label_images(replace(asked(), probe=DIGITS), (28, 28, 1), 4)
+    of_label = data.test_images[data.test_labels == 4]
+    assert (100, min(100, len(of_label))) == (slope_ranks.IMAGES, len(found))
+    assert (as_shape(of_label[:100], (28, 28, 1)) == found).all()
+
+
 def _glyph(seed: int) -> Glyph:
     found = draw_member(Glyph(), seed)
     assert isinstance(found, Glyph)
     return found
 
 
-def test_more_cells_than_can_be_counted_are_refused() -> None:
+def test_more_cells_than_can_be_counted_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="there are 41 cells; the choices of more than 40 cannot be counted"):
         Subsets(np.zeros(41))
+    monkeypatch.setattr(slope_ranks, "sums_by_size", list)  # the sums of 20 cells each are a second's work
+    assert 40 == len(Subsets(np.zeros(40)).values)
