@@ -178,7 +178,7 @@ class Lines:
         self.run, self.key, self.page = place.run, place.key, place.page
         found = {
             name: audits.find(name).audit
-            for name in ("toys", "tunable", "unique_feature", "forgetting", "density", "relational", "deja_vu")
+            for name in ("toys", "tunable", "unique_feature", "forgetting", "density", "relational", "deja_vu", "membership")
         }
         self.fields = {name: list(_paths(audit.config)) for name, audit in found.items()}
         self.presets = {name: list(audit.presets) for name, audit in found.items()}

@@ -212,7 +212,7 @@ ROWS = dict(re.findall(r"^\| \[`(\w+)`\][^|]*\|[^|]*\| ([^,|]+),", (ROOT / "READ
 
 
 def test_every_audit_has_a_row() -> None:
-    assert {"unique_feature", "forgetting", "density", "relational", "deja_vu"} == set(ROWS) <= set(names())
+    assert {"unique_feature", "forgetting", "density", "relational", "deja_vu", "membership"} == set(ROWS) <= set(names())
 
 
 @pytest.mark.parametrize("audit", ROWS)
