@@ -176,10 +176,7 @@ class Lines:
     def __init__(self, chance: random.Random, place: Place) -> None:
         self.chance = chance
         self.run, self.key, self.page = place.run, place.key, place.page
-        found = {
-            name: audits.find(name).audit
-            for name in ("toys", "tunable", "unique_feature", "forgetting", "density", "relational", "deja_vu")
-        }
+        found = {name: audits.find(name).audit for name in audits.names()}
         self.fields = {name: list(_paths(audit.config)) for name, audit in found.items()}
         self.presets = {name: list(audit.presets) for name, audit in found.items()}
 

@@ -212,7 +212,8 @@ ROWS = dict(re.findall(r"^\| \[`(\w+)`\][^|]*\|[^|]*\| ([^,|]+),", (ROOT / "READ
 
 
 def test_every_audit_has_a_row() -> None:
-    assert {"unique_feature", "forgetting", "density", "relational", "deja_vu"} == set(ROWS) <= set(names())
+    ours = {path.stem for path in (ROOT / "tasks/audits").iterdir() if not path.name.startswith("_")}
+    assert ours == set(ROWS) <= set(names())
 
 
 @pytest.mark.parametrize("audit", ROWS)

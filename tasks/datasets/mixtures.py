@@ -111,6 +111,45 @@ class Share(Ranged):
         return rows[np.isin(groups, drawn)]
 
 
+@dataclass(frozen=True)
+class BalancedHalf(Ranged):
+    """The half of a part that model `number` of `models` is trained on; every record is in exactly half of the models.
+
+    Which half of the models has a record is drawn uniformly of all halves, and two records have opposite ones, so that
+    all models are trained on equally many. Equal seeds draw one design, of which each model has its half.
+    """
+
+    part: Part
+    models: int
+    number: int
+    seed: int
+
+    def conflicts(self) -> Iterator[str]:
+        if self.models < 2 or self.models % 2:
+            yield f"models is {self.models}; it must be an even number, at least 2"
+        elif not 0 <= self.number < self.models:
+            yield f"number is {self.number}; it must be from 0 to {self.models - 1}"
+
+    def rows(self, images: Images) -> Rows:
+        """The rows of this half, ascending; where images come in groups, each group is drawn as one record."""
+        rows = self.part.rows(images)
+        groups = groups_of(images, rows)
+        there = np.unique(groups)
+        member = draw_balanced_members(len(there), self.models, self.seed)[self.number]
+        return rows[np.isin(groups, there[member])]
+
+
+def draw_balanced_members(records: int, models: int, seed: int) -> NDArray[np.bool_]:
+    """Which records each model is trained on, (models, records): `BalancedHalf`."""
+    stream = seeds.generator(seed, "balanced halves")
+    one = np.arange(models) < models // 2
+    pairs = stream.permuted(np.tile(one, ((records + 1) // 2, 1)), axis=1)  # (pairs, models)
+    both = np.stack([pairs, ~pairs], axis=1).reshape(-1, models)[:records]
+    members = np.empty((records, models), dtype=bool)
+    members[stream.permutation(records)] = both
+    return members.T
+
+
 Digests = NDArray[np.uint8]  # (n, 32): a SHA-256 in each row
 
 

@@ -22,7 +22,7 @@ from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images, Pixels
-from tasks.datasets.mixtures import Part, Rows, Share
+from tasks.datasets.mixtures import BalancedHalf, Part, Rows, Share
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
 from tasks.training.chains import Linked, train_chains
@@ -50,7 +50,7 @@ class Mixture(Ranged):
     (epoch, factor): after so many epochs the learning rate is the first one times the factor.
     """
 
-    shares: tuple[Share, ...]
+    shares: tuple[Share | BalancedHalf, ...]
     validation: Dataset
     classes: Annotated[int, AtLeast(1)]
     network: Network = Network("cnn1")
@@ -79,7 +79,7 @@ class Mixture(Ranged):
 
 def batch_key(config: Mixture) -> Mixture:
     """What trainings must share to be computed together: all but the images, the seed and the learning rate."""
-    anything = (Share(Part(config.validation)),)
+    anything: tuple[Share | BalancedHalf, ...] = (Share(Part(config.validation)),)
     return dataclasses.replace(config, shares=anything, seed=0, learning_rate=1.0)
 
 
@@ -137,7 +137,7 @@ class Pool:
     sets: Mapping[Dataset, Images]
     begins: Mapping[Dataset, int]
 
-    def rows(self, shares: Sequence[Share]) -> Rows:
+    def rows(self, shares: Sequence[Share | BalancedHalf]) -> Rows:
         """The rows of these shares, one after another."""
         rows = [self.begins[share.part.data] + share.rows(self.sets[share.part.data]) for share in shares]
         return np.concatenate(rows)

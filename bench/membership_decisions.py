@@ -1,0 +1,148 @@
+"""What the audit of membership answers where it is known which records are exposed: simulated, without a training.
+
+    python bench/membership_decisions.py [--tiny] [--seed 7000] [--out bench/results/NAME.md]
+
+Log-odds are made up (`tests/tasks/audits/membership/made_up.py`): records differ in difficulty and in how much models
+disagree on them, and an exposed record gains so many nats by the models that were trained on it. Answers are by the
+audit's own rule.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+import torch
+
+from bench.measuring import here, parser, publish_counts
+from tasks.audits.membership.answer import verdict
+from tasks.audits.membership.config import About, Membership
+from tasks.audits.membership.measures import summary
+from tasks.audits.membership.measures.attacks import Matching, attacks
+from tasks.audits.membership.measures.records import ExactTest, records
+from tasks.numerics import statistics
+from tests.tasks.audits.membership.made_up import make_answers
+
+ANSWERS = ("memorised", "not seen", "undecided")
+LEVELS = (0.05, 0.01, 0.001)
+
+
+@dataclass(frozen=True)
+class Case:
+    """So many runs of models of records of which some are exposed by an effect, in nats."""
+
+    models: int
+    records: int
+    exposed: int
+    effect: float
+    runs: int
+
+
+CASES = (
+    Case(16, 2000, 0, 0.0, 50),
+    Case(32, 2000, 0, 0.0, 50),
+    Case(16, 2000, 20, 3.0, 20),
+    Case(16, 2000, 20, 5.0, 20),
+    Case(16, 2000, 200, 3.0, 20),
+    Case(32, 2000, 20, 3.0, 20),
+    Case(32, 2000, 2000, 0.5, 20),
+)
+TINY = (Case(8, 100, 0, 0.0, 3), Case(8, 100, 50, 6.0, 2))
+
+
+@dataclass
+class Counts:
+    """What came out of the runs of a case."""
+
+    case: Case
+    answers: Counter[str]
+    small: dict[float, int]  # records that are not exposed with p at most so much
+    others: int  # of so many
+    found: int  # exposed records that are found
+    false: int  # others that are
+    covered: Counter[str]  # by attack, runs whose interval of the area under the curve holds .5
+    worst: float  # of all attacks and runs, the least mean over targets of pairs won less a half, either way
+
+
+def count_answers(case: Case, first: int) -> Counts:
+    config = Membership(models=case.models, examples=case.records, negligible=0.02)
+    counts = Counts(case, Counter(), dict.fromkeys(LEVELS, 0), 0, 0, 0, Counter(), 0.0)
+    for run in range(case.runs):
+        tables = make_answers(case.models, case.records, case.effect, first + run, case.exposed)
+        tested = records(ExactTest(config.level, config.draws, first + run), tables)
+        attacked = attacks(Matching(first + run), tables)
+        rows = summary(About(config.level), [tested, attacked])
+        counts.answers[verdict(config, rows).answer] += 1
+        exposed = np.arange(case.records) < case.exposed
+        p_values, found = (tested[name].to_numpy(zero_copy_only=False) for name in ("p_value", "found"))
+        for level in LEVELS:
+            counts.small[level] += int((p_values[~exposed] <= level).sum())
+        counts.others += int((~exposed).sum())
+        counts.found += int(found[exposed].sum())
+        counts.false += int(found[~exposed].sum())
+        for row in rows.to_pylist():
+            if row["metric"] == "AUC" and row["low"] <= 0.5 <= row["high"]:
+                counts.covered[row["setting"]] += 1
+            if row["metric"] == "share of pairs won":
+                counts.worst = max(counts.worst, abs(row["estimate"] - 0.5))
+    return counts
+
+
+def markdown(counted: Sequence[Counts]) -> Iterator[str]:
+    small = " | ".join(f"p <= {level:g}" for level in LEVELS)
+    said = ", ".join(ANSWERS)
+    yield f"| models x records, exposed, runs | {said} | {small} | exposed found | others found | AUC holds .5 |"
+    yield "|---" * (5 + len(LEVELS)) + "|"
+    for counts in counted:
+        case = counts.case
+        exposed = f"{case.exposed:,} by {case.effect:g} nats" if case.exposed else "none"
+        shares = (
+            " | ".join(_share(counts.small[level], counts.others) for level in LEVELS) if counts.others else " | | "
+        )
+        found = _share(counts.found, case.exposed * case.runs) if case.exposed else ""
+        false = f"{counts.false:,} of {counts.found + counts.false:,} found"
+        covered = (
+            f"{min(counts.covered.values(), default=0)} to {max(counts.covered.values(), default=0)} of {case.runs}"
+        )
+        said = ", ".join(str(counts.answers[answer]) for answer in ANSWERS)
+        yield (
+            f"| {case.models} x {case.records:,}, {exposed}, {case.runs} | {said} | {shares} | {found} | {false} | "
+            f"{covered if not case.exposed else ''} |"
+        )
+    nulls = [counts.worst for counts in counted if not counts.case.exposed]
+    yield ""
+    yield (
+        "p-values are of records that are not exposed, with 95 % Wilson intervals. Where none is, the share of pairs "
+        f"won differs from a half by {max(nulls):.4f} at most, over all attacks and runs."
+    )
+
+
+def _share(some: int, of: int) -> str:
+    estimate = statistics.proportion(some, of)
+    return f"{100 * (estimate.value or 0):.3g} % [{100 * (estimate.low or 0):.3g}, {100 * (estimate.high or 0):.3g}]"
+
+
+def main() -> None:
+    given = parser(__doc__)
+    given.add_argument("--seed", type=int, default=7000, help="of the first run of each case")
+    options = given.parse_args()
+    setting: dict[str, Any] = here("made up", torch.device("cpu"))
+    begun = time.process_time()
+    counted = [count_answers(case, options.seed) for case in (TINY if options.tiny else CASES)]
+    setting["seeds"] = f"from {options.seed} on"
+    setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
+    publish_counts(
+        "What is answered of models whose exposed records are known", setting, "\n".join(markdown(counted)), options.out
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Can it be told from a model whether this very record was trained on?
+
+Models are trained, each on half of the records: every record is in exactly half of the models, and which half was drawn
+by the audit. Then each model is asked about all records.
+
+    phi = log p_y - log sum over y' != y of p_y'               the log-odds of a record's true label y, in nats
+
+Reading it. A record that has no influence on what models say of it leaves phi as it is, whichever models had it. So
+its observed effect, mean phi by models that were trained on it less that by the others, has a place among those of all
+halves that might have been drawn: an exact p-value, record by record. Records are found with control of false
+discoveries, and the answer rests on them. Beside it stand published attacks, each on every model in its turn: the area
+under the curve, and true- and false-positive rates at thresholds that were set on the other models.
+
+Source. The attacks are those of Yeom et al. 2018, Watson et al. 2022, Carlini et al. 2022 (LiRA) and Zarifzadeh et al.
+2024 (RMIA); mem is that of Feldman & Zhang 2020, eq. 1. The exact test, the balanced design, the pairs of models that
+are left out together and the answer are ours.
+
+What implementations get wrong, and what is done here. References without the target alone tell its membership by their
+numbers: the target's partner is left out, too. A tail of a fitted normal distribution is no p-value: it is a score
+here, and ranks are compared. LiRA's offline form is the paper's one-sided tail, and its fixed variance is about each
+record's own mean. Thresholds come from other models. Models are asked in evaluation mode.
+
+Cost. `models` trainings on half of the records. `quickstart` takes about a minute of two cores.
+"""
+
+from __future__ import annotations
+
+from tasks.audits.membership.answer import EFFECT, MEANINGS, RULES, SYMBOLS, certificate, verdict
+from tasks.audits.membership.config import About, Membership, tiny
+from tasks.audits.membership.measures import MEASURES, summary
+from tasks.audits.membership.presets import PRESETS, REPEATS, SITUATIONS
+from tasks.audits.membership.trainings import trainings
+from tasks.contract.audit import Audit, Wording
+from tasks.contract.job import Job, Roots
+from tasks.contract.measure import roots
+
+__all__ = ["AUDIT", "PRESETS", "Membership", "plan", "tiny"]
+
+
+def plan(config: Membership) -> Roots:
+    """The tables of the measures, and their `summary`."""
+    return roots(MEASURES, config, trainings(config), lambda read: Job(summary, About(config.level), read))
+
+
+def subject(config: Membership) -> str:
+    return f"records of {config.data.name}"
+
+
+AUDIT = Audit(
+    config=Membership,
+    plan=plan,
+    measures=MEASURES,
+    presets=PRESETS,
+    tiny=tiny,
+    verdict=verdict,
+    effect=EFFECT,
+    wording=Wording(
+        repeats=REPEATS,
+        situations=SITUATIONS,
+        rules=RULES,
+        answers=MEANINGS,
+        certificate=certificate,
+        symbols=SYMBOLS,
+        subject=subject,
+    ),
+)

@@ -1,0 +1,74 @@
+"""The config of the audit, and what its summary is told of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from tasks.contract import ranges
+from tasks.contract.ranges import AtLeast, Ranged
+from tasks.datasets.dataset import Dataset
+from tasks.models.catalog import Network
+from tasks.training.recipe import Count, OptimiserName, Rate
+
+TINY_RECORDS = 60
+
+
+@dataclass(frozen=True)
+class Membership(Ranged):
+    """How many models are trained on halves of which records, how, and how they are compared.
+
+    The defaults train as Carlini et al. train shadow models on MNIST-sized data, but for the network.
+    """
+
+    data: Dataset = Dataset("mnist")
+    """The images: each of the first `examples` training images is a record."""
+    network: Network = Network("cnn1")
+    """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
+    models: Annotated[int, AtLeast(4)] = 16
+    """Models, an even number; every record is in exactly half of them."""
+    examples: Annotated[int, AtLeast(0)] = 0
+    """The first so many training images; 0: all."""
+    epochs: Count = 20
+    """Epochs of training."""
+    batch: Count = 128
+    """Images in a minibatch."""
+    optimiser: OptimiserName = "adam"
+    """The optimiser."""
+    learning_rate: Rate = 1e-3
+    """The learning rate."""
+    augmentation: bool = False
+    """Whether images are shifted and turned in training; models are asked about them as they are."""
+    level: Annotated[float, ranges.Share(zero=False, one=False)] = 0.05
+    """Ours: at most this share of the records that are found may be false."""
+    draws: Annotated[int, AtLeast(99)] = 9999
+    """Ours: sets of models that are drawn for the exact test where all of them are more than 20,000."""
+    negligible: Annotated[float, ranges.Share(zero=False)] = 0.01
+    """Ours: an area under the curve this far above a half is negligible."""
+    unseen: bool = False
+    """Ours: ask about as many images that follow, on which no model was trained: a null."""
+    seed: Annotated[int, AtLeast(0)] = 0
+    """Ours: the only source of chance."""
+
+    def conflicts(self) -> Iterator[str]:
+        if self.models % 2:
+            yield f"models is {self.models}; it must be even, so that every record is in half of them"
+        if self.unseen and not self.examples:
+            yield "unseen is on and examples is 0; some images must be left that are not trained on"
+
+
+@dataclass(frozen=True)
+class About:
+    """What the summary is told of a run."""
+
+    level: float
+
+
+def tiny(config: Membership) -> Membership:
+    """The config's shape on embedded data, in seconds."""
+    few = min(config.examples or TINY_RECORDS, TINY_RECORDS)
+    return replace(
+        config, data=Dataset("digits"), network=Network("mlp1"), models=min(config.models, 8), examples=few, epochs=2,
+        batch=min(config.batch, 32), draws=min(config.draws, 99),
+    )  # fmt: skip

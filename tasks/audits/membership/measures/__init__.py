@@ -1,0 +1,19 @@
+"""The measures of the audit, and the summary of their tables in the schema that all audits share."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tasks.audits.membership.config import About
+from tasks.audits.membership.measures import attacks, records
+from tasks.contract.job import Inputs, task
+from tasks.contract.measure import Measure, summarise
+
+# In the order of their rows in the summary: the answer's first.
+MEASURES: tuple[Measure, ...] = (records.MEASURE, attacks.MEASURE)
+
+
+@task(version=1, name="membership.summary", gathers=True)
+def summary(config: About, inputs: Inputs) -> pa.Table:
+    """The rows of SUMMARY, from the tables that are present."""
+    return summarise(MEASURES, inputs, config)

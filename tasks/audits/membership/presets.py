@@ -1,0 +1,45 @@
+"""The settings with names, what they repeat, and the situation in which somebody needs the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tasks.audits.membership.config import Membership
+from tasks.contract.situation import Asked, Situation
+from tasks.datasets.dataset import Dataset
+from tasks.models.catalog import Network
+
+QUICKSTART = Membership(
+    data=Dataset("digits-on-photos"), network=Network("mlp1"), models=16, examples=400, epochs=20, batch=32,
+    negligible=0.03,
+)  # fmt: skip
+SMOKE = replace(QUICKSTART, data=Dataset("digits"), models=8, examples=100, epochs=3)
+MNIST = Membership(network=Network("mlp1"), models=32, examples=10_000)
+CIFAR = Membership(data=Dataset("cifar10"), network=Network("cnn2"), models=16, epochs=50, augmentation=True)
+
+PRESETS: Mapping[str, Membership | tuple[Membership, ...]] = {
+    "quickstart": QUICKSTART,
+    "null": replace(QUICKSTART, unseen=True),
+    "smoke": SMOKE,
+    "mnist": MNIST,
+    "cifar10": tuple(replace(CIFAR, models=models) for models in (16, 64, 256)),
+}
+REPEATS: Mapping[str, str] = {
+    "quickstart": "ours: 16 models on halves of 400 digits on photographs",
+    "null": "ours: the models of quickstart, asked about 400 other images",
+    "smoke": "ours: 8 small models on halves of 100 digits",
+    "mnist": "ours: 32 models on halves of 10,000 images of MNIST",
+    "cifar10": "Carlini et al. 2022, section VI: 16, 64 and 256 models on halves of CIFAR-10, with a smaller network",
+}
+SITUATIONS = (
+    Situation(
+        "data",
+        "unknown",
+        (
+            Asked("data", "Which images?", "folder:scans#64x64", "digits-on-photos", sets={"examples": 0}),
+            Asked("network", "Which classifier is trained on them?", "cnn1", "mlp1"),
+        ),
+        preset="quickstart",
+    ),
+)

@@ -1,0 +1,94 @@
+"""The models of a run, each trained on its half of the records, and what each says of all records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audits.membership.config import Membership
+from tasks.contract.job import Inputs, Job, task
+from tasks.datasets.catalog import load
+from tasks.datasets.mixtures import BalancedHalf, Part
+from tasks.numerics import seeds
+from tasks.training.mixed import Mixture, logits, train
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+ANSWERS = pa.schema(
+    [
+        ("row", pa.int64()),  # of the training split
+        ("member", pa.bool_()),  # whether the model was trained on it; of a null, whether it is taken to be
+        ("log_odds", pa.float64()),  # of the true label, in nats
+        ("correct", pa.bool_()),
+    ]
+)
+
+
+def trainings(config: Membership) -> tuple[Job, ...]:
+    """The answers of each model about all records; a DatasetError where the data have too few."""
+    images = load(config.data)
+    trained = Part(config.data, 0, config.examples)
+    asked = Part(config.data, config.examples, config.examples) if config.unseen else trained
+    asked.rows(images)
+    design = seeds.derive(config.seed, "design")
+    jobs = []
+    for number in range(config.models):
+        model = Mixture(
+            shares=(BalancedHalf(trained, config.models, number, design),),
+            validation=config.data,
+            classes=images.classes,
+            network=config.network,
+            augmentation=config.augmentation,
+            seed=seeds.derive(config.seed, "training", number),
+            epochs=config.epochs,
+            optimiser=config.optimiser,
+            learning_rate=config.learning_rate,
+            batch=config.batch,
+        )
+        half = BalancedHalf(asked, config.models, number, design)
+        jobs.append(Job(answers, half, (Job(train, model),)))
+    return tuple(jobs)
+
+
+@task(version=1, name="membership.answers")
+def answers(config: BalancedHalf, inputs: Inputs) -> pa.Table:
+    """What a model says of each record, in evaluation mode, and whether the record is in its half (ANSWERS)."""
+    from tasks.models.networks import architecture_of, weights_of_model
+
+    images = load(config.part.data)
+    rows = config.part.rows(images)
+    labels = images.train_labels[rows]
+    scores = logits(architecture_of(inputs[0]), weights_of_model(inputs[0]), images.train_images[rows])
+    member = np.isin(rows, config.rows(images))
+    return pa.table([rows, member, log_odds(scores, labels), scores.argmax(axis=1) == labels], schema=ANSWERS)
+
+
+def log_odds(scores: NDArray[np.float32], labels: NDArray[np.int64]) -> Array:
+    """log p_y - log sum over y' != y of p_y' of logits (records, classes), in float64 and nats, (records,)."""
+    logit = scores.astype(np.float64)
+    own = np.take_along_axis(logit, labels[:, None].astype(np.int64), axis=1)[:, 0]
+    others = logit.copy()
+    np.put_along_axis(others, labels[:, None].astype(np.int64), -np.inf, axis=1)
+    return own - np.logaddexp.reduce(others, axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The answers of all models, (models, records) each; `rows` are those of the records in the training split."""
+
+    rows: NDArray[np.int64]
+    member: Mask
+    phi: Array
+    correct: Mask
+
+
+def stack_answers(tables: Sequence[pa.Table]) -> Answers:
+    member, phi, correct = (
+        np.stack([table[name].to_numpy() for table in tables]) for name in ("member", "log_odds", "correct")
+    )
+    return Answers(tables[0]["row"].to_numpy(), member, phi, correct)
