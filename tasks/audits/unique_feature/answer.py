@@ -26,7 +26,7 @@ from tasks.audits.unique_feature.pair_answer import (
     is_null,
     read_pair_evidence,
 )
-from tasks.audits.unique_feature.panel_answer import NOT_JUDGED, Rank, read_panel_evidence
+from tasks.audits.unique_feature.panel_answer import LOOK_ALIKES, NOT_JUDGED, PARTLY, Rank, read_panel_evidence
 from tasks.audits.unique_feature.population import SMALLEST
 from tasks.contract.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
 from tasks.contract.objectives import Objective, Objectives, row_reader
@@ -37,6 +37,7 @@ from tasks.datasets.features import Feature, Picture, Words, describe_feature
 
 MEANINGS: Mapping[Answer, Meaning] = {
     **{answer: ANSWERS[answer] for answer in ("memorised", "not seen", "undecided")},
+    PARTLY: Meaning("the model knows this feature or one that shares a part with it; the evidence does not tell which"),
     NOT_JUDGED: Meaning("what was sent back is not what the model that was described says of these pictures"),
 }
 
@@ -72,6 +73,8 @@ SYMBOLS: Mapping[str, str] = {
     "P_r": "the probability of the canary’s label with a random patch in the image",
     "push": "how much more the feature raises the log odds of a label than the others of its family do, in nats",
     "family": "other features of the same kind, ink and place, none of which was trained on",
+    "look-alike": "a feature that differs from the one asked about in one part alone: a word of a name, a band of a "
+    "glyph or a picture",
     "rank": "the place of the feature among its family, 1 for the one that the model answers to most",
     "KL": "the Kullback–Leibler divergence, how far two answers of a model are apart, in nats",
     "probe": "images that no model was trained on, with which the models are asked",
@@ -197,6 +200,7 @@ def describe_place(config: UniqueFeature, answer: Answer, rank: Rank) -> str:
     number = f"about {chance:.0f}" if chance >= 1 else "fewer than 1"
     after = {
         "not seen": " A push that matters would have shown.",
+        PARTLY: " But one that shares a part with it would do the same, and it is not told from those.",
         "undecided": " A memory may be there all the same and not show.",
         NOT_JUDGED: " But what was sent back is not what the model that was described says of these pictures.",
     }.get(answer, "")
@@ -220,7 +224,7 @@ def panel_line(config: UniqueFeature, rank: Rank) -> NumberLine:
         null=(size + 1) / 2,
         null_words="the middle: its place on average, where nothing is memorised",
         usual=(last + 1, size) if last else None,
-        boundaries=(Boundary(last, f"memorised at place {last:,} and before"),) if last else (),
+        boundaries=(Boundary(last, f"memorised, at least in part, at place {last:,} and before"),) if last else (),
         logarithmic=True,
     )
 
@@ -236,6 +240,12 @@ def panel_steps(config: UniqueFeature, answer: Answer) -> tuple[str, ...]:
         return (
             "Keep this page with the files that it names.",
             "Ask in the same way for every other feature and place that you fear, and again when the model changes.",
+        )
+    if answer == PARTLY:
+        asked = f"Ask about its look-alikes, too: family.look_alikes={LOOK_ALIKES}."
+        return (
+            *(() if config.family.look_alikes else (asked,)),
+            "Ask the owner to search the training data for this feature and for those that share a part with it.",
         )
     if answer == NOT_JUDGED:
         return (

@@ -221,6 +221,11 @@ class UniqueFeature(Ranged):
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm), self.width)
         if self.given.there and self.width != 1:
             raise ValueError(f"width is {self.width:g} and models are given; it must be 1 where nothing is trained")
+        if self.family.look_alikes and not self.asks_models:
+            raise ValueError(
+                f"family.look_alikes is {self.family.look_alikes}; it must be 0 where pairs are trained, whose canaries "
+                "are known"
+            )
         if self.neighbours_left_out:
             self._check_left_out()
         if self.privacy is not None:

@@ -1,7 +1,7 @@
 """The answer of models that are asked alone: the evidence in their summary, the rules, and the verdict in words.
 
-It rests on the feature's rank among its family, or beside references where there are some, and on how far it pushes
-towards a label beside the others. Several models are one panel. A rank calls 5 % of the models that never saw the
+It rests on the feature's rank among its family, or beside references where there are some, on its ranks among its
+look-alikes, and on how far it pushes towards a label beside the others. Several models are one panel. A rank calls 5 % of the models that never saw the
 feature: exactly where it was drawn from those it is ranked among; of one that somebody chose, to the extent that it
 resembles the others.
 
@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.measures.exact_ranks import BESIDE
+from tasks.audits.unique_feature.measures.exact_ranks import BESIDE, BESIDE_PARTS
 from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, SAME, UPPER
+from tasks.audits.unique_feature.measures.look_alikes import RANK as PART_RANK
 from tasks.audits.unique_feature.measures.output_checks import LABELS, TWICE
 from tasks.audits.unique_feature.population import LEVEL, SMALLEST, Population, population_beside_references
 from tasks.contract.certificate import number_per_hundred
@@ -40,6 +41,8 @@ MISSED = 0.01  # a p-value of the accuracy that the owner states, below which a 
 ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
 HARDLY = 0.5  # of the family that say the same, from which on its spread is none
 NOT_JUDGED = "not judged"
+PARTLY = "partly memorised"
+LOOK_ALIKES = 100  # of each part, which the advice asks for
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,10 @@ class Rank:
     population: Population
     models: int
     references: int = 0
+
+    @property
+    def is_small(self) -> bool:
+        return self.p <= LEVEL
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,8 @@ class PanelEvidence:
     """What the answer rests on.
 
     `names` are the (metric, setting) of the rows that carry it, the one that decides first. `beside` is the rank beside
-    references, None without them. `same` is the largest share of the family of which a model says the same. `checks`
+    references, None without them. `parts` are the ranks among the look-alikes of each part, beside references where
+    there are some; none where they were not asked for. `same` is the largest share of the family of which a model says the same. `checks`
     are those of the tables that could be checked, of all that were sent but the `unchecked` ones, and `key` begins the
     SHA-256 of what was handed out. `lacks_references` says that the rank beside references is missing.
     """
@@ -121,6 +129,7 @@ class PanelEvidence:
     names: tuple[Name, ...]
     rank: Rank
     beside: Rank | None
+    parts: tuple[Rank, ...]
     push: Push
     same: float
     checks: tuple[TableCheck, ...]
@@ -133,10 +142,20 @@ class PanelEvidence:
         return self.rank if self.beside is None else self.beside
 
     @property
+    def differing_parts(self) -> tuple[int, ...]:
+        """The parts, from 1, by which the feature is not told from its look-alikes."""
+        return tuple(number for number, rank in enumerate(self.parts, start=1) if not rank.is_small)
+
+    @property
+    def is_told_apart(self) -> bool:
+        """Whether the feature is told from the look-alikes of every part."""
+        return bool(self.parts) and not self.differing_parts
+
+    @property
     def is_clear(self) -> bool:
         """Whether no rank is small, and a push that matters is excluded and would have been found."""
         ranks = (self.rank, self.beside) if self.beside is not None else (self.rank,)
-        if self.lacks_references or any(rank.p <= LEVEL for rank in ranks):
+        if self.lacks_references or any(rank.is_small for rank in ranks):
             return False
         return self.same < HARDLY and self.push.is_excluded and self.push.power >= ENOUGH
 
@@ -161,6 +180,7 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
         names=tuple(name_of(row) for row in (beside, rank, push, others) if row is not None),
         rank=Rank(round(rank["estimate"]), rank["p_value"], Population(others["n"] + 1), rank["n"]),
         beside=None if beside is None else read_rank_beside(beside),
+        parts=tuple(map(read_part_rank, select_rows(rows, BESIDE_PARTS if has_references(config) else PART_RANK))),
         push=Push(
             value=push["estimate"],
             label=None if setting["label known"] else setting["label"],
@@ -181,6 +201,12 @@ def read_rank_beside(row: Row) -> Rank:
     setting = read_setting(row)
     population = Population.from_setting(setting)
     return Rank(round(row["estimate"]), row["p_value"], population, row["n"], setting["references"])
+
+
+def read_part_rank(row: Row) -> Rank:
+    setting = read_setting(row)
+    population = Population(setting["others"] + 1)
+    return Rank(round(row["estimate"]), row["p_value"], population, row["n"], setting.get("references", 0))
 
 
 def read_checks(rows: Rows) -> tuple[tuple[TableCheck, ...], str]:
@@ -210,14 +236,23 @@ def reads_tables(config: UniqueFeature) -> bool:
     return bool(config.given.outputs)
 
 
+TOLD_APART = (
+    ", and the same holds among the look-alikes that differ from it in one part alone, whichever part that is (p at most "
+    "{p} for each)"
+)
 ERROR = (
-    "Of 100 models that never saw the feature, about {%s} are called so: exactly if it was drawn at random from those "
-    "that it is ranked among; for a feature that somebody chose, to the extent that it resembles the others."
+    "Of 100 models that never saw the feature but one that has other contents in some part, at most about {%s} are "
+    "called so: exactly if the feature was drawn at random from those that it is ranked among; for one that somebody "
+    "chose, to the extent that it resembles the others."
+)
+PART_ERROR = (
+    "Of 100 models that saw neither the feature nor one that shares a part with it, about {%s} are called so or "
+    "memorised."
 )
 BY_RANK = Rule[PanelEvidence](
     "memorised",
-    "among its family the feature stands {place} (a test on one side, p at most {p})",
-    lambda evidence: evidence.rank.p <= LEVEL,
+    "among its family the feature stands {place} (a test on one side, p at most {p})" + TOLD_APART,
+    lambda evidence: evidence.rank.is_small and evidence.is_told_apart,
     ERROR % "called",
     scope="models that are asked alone",
     applies=asks_one_family,
@@ -225,11 +260,20 @@ BY_RANK = Rule[PanelEvidence](
 BY_RANK_BESIDE = Rule[PanelEvidence](
     "memorised",
     "beside the references the feature stands {place_beside} among {all_beside} (a test on one side, p at most {p}), "
-    "whatever its rank among the family",
-    lambda evidence: evidence.beside is not None and evidence.beside.p <= LEVEL,
+    "whatever its rank among the family" + TOLD_APART,
+    lambda evidence: evidence.beside is not None and evidence.beside.is_small and evidence.is_told_apart,
     ERROR % "called_beside",
     scope="models that are asked beside references",
     applies=has_references,
+)
+BY_PART = Rule[PanelEvidence](
+    PARTLY,
+    "the rank by which it is judged is as small, but that among the look-alikes of some part is not or was not asked "
+    "for: the model knows this feature or one that shares a part with it, and the evidence does not tell which",
+    lambda evidence: evidence.deciding_rank.is_small and not evidence.lacks_references,
+    PART_ERROR % "called_at_all",
+    scope="models that are asked alone or beside references",
+    applies=lambda config: config.asks_models,
 )
 ALTERED = Rule[PanelEvidence](
     NOT_JUDGED,
@@ -242,6 +286,7 @@ ALTERED = Rule[PanelEvidence](
 RULES = (
     BY_RANK,
     BY_RANK_BESIDE,
+    BY_PART,
     ALTERED,
     Rule[PanelEvidence](
         "not seen",
@@ -257,12 +302,14 @@ RULES = (
 
 def thresholds(config: UniqueFeature) -> Mapping[str, str]:
     family, beside = Population(config.family.count + 1), population_beside_references(config)
+    judged = beside if has_references(config) else family
     return {
         "p": f"{LEVEL:g}",
         "place": describe_last_place(family),
         "called": number_per_hundred(family.last_called / family.size),
         "place_beside": describe_last_place(beside),
         "called_beside": number_per_hundred(beside.last_called / beside.size),
+        "called_at_all": number_per_hundred(judged.last_called / judged.size),
         "all_beside": beside.describe(),
         "missed": f"{100 * MISSED:g}",
         "enough": f"{100 * ENOUGH:g}",
@@ -328,7 +375,20 @@ def describe_panel(config: UniqueFeature, evidence: PanelEvidence) -> str:
         f"{rank.place} of {size} (rank {p_in_words(rank.p)}); {raised} the log odds of {towards} by "
         f"{push.value:.4g} nats more than the mean of the others{others}"
     )
-    return told if evidence.beside is None else f"{told}; {describe_rank_beside(evidence.beside)}"
+    if evidence.beside is not None:
+        told += f"; {describe_rank_beside(evidence.beside)}"
+    return f"{told}{describe_parts(evidence.parts)}" if evidence.deciding_rank.is_small else told
+
+
+def describe_parts(parts: tuple[Rank, ...]) -> str:
+    """The places among the look-alikes of each part; empty where there are none."""
+    if not parts:
+        return ""
+    places = [
+        f"number {rank.place:,} of {rank.population.size:,} (p = {rank.p:.2g}) where part {number} differs"
+        for number, rank in enumerate(parts, start=1)
+    ]
+    return f"; among look-alikes that share all parts with it but one, it is {' and '.join(places)}"
 
 
 def describe_rank_beside(rank: Rank) -> str:
@@ -344,13 +404,15 @@ def describe_reason(rule: Rule[PanelEvidence], evidence: PanelEvidence) -> str:
     push = evidence.push
     if rule.answer == "memorised":
         return ""
+    if rule is BY_PART:
+        return f"; {describe_resemblance(evidence)}"
     if rule is ALTERED:
         return f"; but {evidence.describe_doubts()}"
     if rule.answer == "not seen":
         return f"; more than {push.upper:.4g} nats is unlikely"
     if evidence.lacks_references:
         return "; its rank beside the references, by which it is judged, is missing: run the same command again"
-    if evidence.rank.p <= LEVEL:
+    if evidence.rank.is_small:
         return ", by which alone it is judged: ask more models of the same data"
     if evidence.same >= HARDLY:
         return f"; the same is said of {100 * evidence.same:.0f} % of the family, so that a memory could not show"
@@ -359,3 +421,11 @@ def describe_reason(rule: Rule[PanelEvidence], evidence: PanelEvidence) -> str:
     else:
         doubt = f"as much as {'any' if push.upper is None else f'{push.upper:.4g}'} nats cannot be excluded"
     return f"; {doubt}: ask more models of the same data"
+
+
+def describe_resemblance(evidence: PanelEvidence) -> str:
+    """Why the feature is not told from its look-alikes."""
+    either = "so this feature or another that shares a part with it was trained on"
+    if evidence.parts:
+        return f"{either}, which may differ in part {' or '.join(map(str, evidence.differing_parts))}"
+    return f"{either}: family.look_alikes={LOOK_ALIKES} asks about those, too"

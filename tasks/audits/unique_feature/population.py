@@ -23,7 +23,7 @@ from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature
 from tasks.audits.unique_feature.evaluation import Predictor, burn_family, probe_images
 from tasks.audits.unique_feature.scores import Array, divergence, log_odds
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Feature, Glyph, burn, glyph_pixels
+from tasks.datasets.features import Family, Feature, Glyph, burn, glyph_pixels, look_alikes
 from tasks.datasets.features.kinds import CELLS
 from tasks.datasets.images import Pixels
 from tasks.numerics import seeds
@@ -165,6 +165,16 @@ def set_name(member: int) -> str:
     return f"family-{member:03d}" if member else "feature"
 
 
+def look_alike_image_sets(clean: Pixels, config: Relatives) -> Iterator[tuple[int, int, str, Pixels]]:
+    """Of each look-alike its part and its number, both from 1, the name of its set of images, and the images."""
+    if not config.family.look_alikes:
+        return
+    parts = look_alikes(config.feature, config.family, config.seed, clean.shape[1:3])
+    for part, patches in enumerate(parts, start=1):
+        for number, patch in enumerate(patches, start=1):
+            yield part, number, f"look-alike-{part}-{number:03d}", patch.burn_into(clean)
+
+
 @dataclass(frozen=True, eq=False)
 class ModelFamily:
     """One model's outputs for the members of a family, the evaluated feature first.
@@ -291,6 +301,16 @@ def highest_standing(scores: Array) -> tuple[Array, NDArray[np.int64]]:
     here = np.where(above == place[:, None], scores, -np.inf)
     _, standing = np.unique(np.stack([place, here.max(axis=1)], axis=1), axis=0, return_inverse=True)
     return standing.reshape(-1).astype(np.float64), here.argmax(axis=1)
+
+
+def shared_label(log_p: Array, look_alikes: Array) -> int:
+    """The label towards which the look-alikes (models, members, classes) push most, the feature among them.
+
+    In units of the spread of its family (models, members, classes). It is the same whichever of them is the feature.
+    """
+    centre, spread = log_p.mean(axis=1), log_p.std(axis=1)  # (models, classes)
+    shift = look_alikes.mean(axis=1) - centre
+    return int(np.divide(shift, spread, out=np.zeros_like(shift), where=spread > 0).mean(axis=0).argmax())
 
 
 def favoured_label(log_p: Array, label: int | None = None) -> int:

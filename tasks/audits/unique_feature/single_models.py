@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.config import RandomKind, Shape, UniqueFeature
 from tasks.audits.unique_feature.evaluation import Burning, Predictor, network_predictor, probe_set_triples
-from tasks.audits.unique_feature.population import Relatives, clean_images, member_image_sets, relatives
+from tasks.audits.unique_feature.population import (
+    Relatives,
+    clean_images,
+    look_alike_image_sets,
+    member_image_sets,
+    relatives,
+)
 from tasks.audits.unique_feature.slope_ranks import probe_label_images, slope_sets
 from tasks.contract.job import Inputs
 from tasks.datasets.catalog import load
@@ -121,6 +127,8 @@ def image_sets(config: SingleModelConfig) -> Iterator[tuple[str, Pixels]]:
     yield "clean", clean
     yield "random", probe_set_triples(clean, burning(config)).random
     for _, name, images in member_image_sets(clean, config.relatives):
+        yield name, images
+    for _, _, name, images in look_alike_image_sets(clean, config.relatives):
         yield name, images
     if config.references and config.label is not None:
         yield from slope_sets(config.relatives, probe_label_images(config.relatives, config.shape, config.label))

@@ -24,6 +24,7 @@ from tasks.audits.unique_feature.population import (
     Relatives,
     inked_cells,
     is_counted,
+    look_alike_image_sets,
     rank_p_value,
     subset_count,
 )
@@ -32,10 +33,12 @@ from tasks.contract.summaries import Row
 from tasks.datasets.catalog import load
 from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, burn, draw_member, family
 from tasks.datasets.features.kinds import CELLS
+from tasks.datasets.features.look_alikes import bands
 from tasks.datasets.images import Pixels, as_shape
 from tasks.numerics import seeds
 
 FITTED = 100  # glyphs, from the responses to which the slopes in their 25 cells are fitted
+LOOK_ALIKE = "look-alike"  # of a row: the feature's rank among those that differ from it in the next part alone
 OTHERS = len(GLYPHS)  # glyphs that the canary did not carry, of which its models are asked too
 
 
@@ -172,6 +175,13 @@ def rank_among_members(asked: Relatives, was_drawn: bool, slopes: Array, here: F
     }
 
 
+def rank_glyph_parts(glyph: Glyph, field: Array) -> Iterator[Row]:
+    """For each band of the glyph its rank among all glyphs that differ from it there alone."""
+    values, inked = cell_sums(field, glyph), inked_cells(glyph)
+    for band in bands(inked[:, None]):
+        yield exact_rank(Subsets(values[band]), inked[band]) | {"feature": LOOK_ALIKE, "drawn": False}
+
+
 def cell_sums(field: Array, glyph: Glyph) -> Array:
     """The sums of a field (h, w) over the pixels of each cell at the glyph's place: (25,)."""
     step = glyph.size // CELLS
@@ -254,3 +264,12 @@ def slope_sets(asked: Relatives, clean: Pixels) -> Iterator[tuple[str, Pixels]]:
     """The images with each feature to which slopes are fitted, by the names of these sets."""
     for number, feature in enumerate(slope_features(asked, clean.shape[1:3])):
         yield f"slopes-{number:03d}", burn(clean, feature)
+    for _, name, images in slope_look_alikes(asked, clean):
+        yield name, images
+
+
+def slope_look_alikes(asked: Relatives, clean: Pixels) -> Iterator[tuple[int, str, Pixels]]:
+    """The part of each look-alike, and its set of images; none of a glyph, whose look-alikes are counted."""
+    if not is_counted(asked):
+        for part, _, name, images in look_alike_image_sets(clean, asked):
+            yield part, f"slopes-{name}", images

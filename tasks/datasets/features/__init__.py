@@ -3,6 +3,7 @@
 from tasks.datasets.features.burning import burn, burn_random, check_fits, describe_feature
 from tasks.datasets.features.family import Family, draw_member, family
 from tasks.datasets.features.kinds import GLYPHS, Feature, Glyph, Picture, Words, glyph_pixels
+from tasks.datasets.features.look_alikes import look_alikes
 
 __all__ = [
     "GLYPHS",
@@ -18,4 +19,5 @@ __all__ = [
     "draw_member",
     "family",
     "glyph_pixels",
+    "look_alikes",
 ]

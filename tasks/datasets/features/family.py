@@ -11,11 +11,12 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 import numpy as np
 
+from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.features.kinds import GLYPHS, Feature, Glyph, Picture, Words
 from tasks.datasets.features.names import names
@@ -54,6 +55,10 @@ class Family(Ranged):
     """How many other features."""
     names: File | None = None
     """A file with one name a line."""
+    look_alikes: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
+    """How many others that differ from the feature in one part alone, for each part (the words of a name, the bands of
+    a glyph or a picture), models that are asked alone are asked about; 0: none, and the feature is not told from one
+    that shares a part with it."""
 
     def conflicts(self) -> Iterator[str]:
         if self.kind == "letters" and self.count >= len(GLYPHS):
@@ -118,7 +123,7 @@ def members(feature: Feature, config: Family, generator: np.random.Generator) ->
     if config.names is not None:
         if not isinstance(feature, Words):
             raise ValueError(f"kind is names, but {feature.describe()} is no words; it must be alike")
-        listed = lines(config.names, feature.words)
+        listed = listed_words(config.names, feature.words)
         return (replace(feature, words=listed[at]) for at in generator.permutation(len(listed)))
     match feature:
         case Glyph():
@@ -134,7 +139,7 @@ def endless() -> Iterator[None]:
         yield None
 
 
-def lines(file: File, words: str) -> list[str]:
+def listed_words(file: File, words: str) -> list[str]:
     """The file's lines, each once, sorted; in capitals, or small letters, where the words are."""
     try:
         text = read(file).decode("utf-8-sig")
@@ -158,27 +163,39 @@ def alike(feature: Words, count: int, generator: np.random.Generator) -> Iterato
     none would stand out, and the ranks would not be exact. The letters have their frequencies in English, or equal ones
     in runs below RARELY_EQUAL letters.
     """
+    lengths = listed_lengths(feature, count)
+
+    def other(match: re.Match[str]) -> str:
+        return other_run(match.group(), lengths, generator)
+
+    return (replace(feature, words=RUN.sub(other, feature.words)) for _ in endless())
+
+
+def listed_lengths(feature: Words, count: int) -> set[int]:
+    """The lengths of runs that are names from the list in all of the feature's family.
+
+    ValueError where the words have no family of other names.
+    """
     runs = [run.group() for run in RUN.finditer(feature.words)]
     foreign = next((letter for letter in feature.words if letter.isalpha() and not is_latin(letter)), None)
     if foreign is not None or not runs:
         what = f"{foreign!r} is no Latin letter" if runs else "it has no letter or digit"
         raise ValueError(f"words is {feature.words!r}: {what}; its family must be given, by kind names")
-    listed = named_lengths(tuple(runs), count)
+    return named_lengths(tuple(runs), count)
 
-    def other(match: re.Match[str]) -> str:
-        run = match.group()
-        if run[0].isdigit():
-            return "".join(str(digit) for digit in generator.integers(10, size=len(run)))
-        if len(run) in listed:
-            choices = names()[len(run)]
-            replaced = choices[generator.integers(len(choices))]
-        else:
-            # Among few texts, common ones would be drawn first too often for the ranks to be exact.
-            shares = None if len(run) < RARELY_EQUAL else np.array(FREQUENCIES) / sum(FREQUENCIES)
-            replaced = "".join(LETTER[at] for at in generator.choice(len(LETTER), len(run), p=shares))
-        return "".join(new.upper() if old.isupper() else new for old, new in zip(run, replaced, strict=True))
 
-    return (replace(feature, words=RUN.sub(other, feature.words)) for _ in endless())
+def other_run(run: str, lengths: set[int], generator: np.random.Generator) -> str:
+    """Another run in place of this one: digits, a name from the list where it is of one of the lengths, or letters."""
+    if run[0].isdigit():
+        return "".join(str(digit) for digit in generator.integers(10, size=len(run)))
+    if len(run) in lengths:
+        choices = names()[len(run)]
+        replaced = choices[generator.integers(len(choices))]
+    else:
+        # Among few texts, common ones would be drawn first too often for the ranks to be exact.
+        shares = None if len(run) < RARELY_EQUAL else np.array(FREQUENCIES) / sum(FREQUENCIES)
+        replaced = "".join(LETTER[at] for at in generator.choice(len(LETTER), len(run), p=shares))
+    return "".join(new.upper() if old.isupper() else new for old, new in zip(run, replaced, strict=True))
 
 
 def named_lengths(runs: tuple[str, ...], count: int) -> set[int]:

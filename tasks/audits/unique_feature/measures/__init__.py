@@ -18,6 +18,7 @@ from tasks.audits.unique_feature.measures import (
     influence,
     latents,
     learning_curve,
+    look_alikes,
     output_checks,
     panels,
     private_ranks,
@@ -30,6 +31,7 @@ from tasks.contract.measure import Measure, summarise
 # In the order of the summary's rows, the answer's first.
 MEASURES: tuple[Measure, ...] = (
     family.SINGLE_MEASURE,
+    look_alikes.MEASURE,
     exact_ranks.REFERENCE_MEASURE,
     divergences.SINGLE_MEASURE,
     output_checks.MEASURE,

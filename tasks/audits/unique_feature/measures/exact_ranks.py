@@ -38,17 +38,30 @@ import pyarrow as pa
 from tasks.audits.unique_feature.canary_selection import RankedImage, canary_row
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import check_label, network_predictor
+from tasks.audits.unique_feature.measures.look_alikes import look_alike_row
 from tasks.audits.unique_feature.measures.units import first_trainings, group_by, share_seeds
-from tasks.audits.unique_feature.population import Population, Relatives, clean_images, is_counted, relatives
+from tasks.audits.unique_feature.population import (
+    Population,
+    Relatives,
+    clean_images,
+    is_counted,
+    rank_p_value,
+    relatives,
+)
 from tasks.audits.unique_feature.single_models import SingleModelConfig, predictor
 from tasks.audits.unique_feature.slope_ranks import (
     IMAGES,
+    LOOK_ALIKE,
+    FeatureRegion,
     feature_region,
     is_among_all,
     mean_standardised_slopes,
     probe_label_images,
+    rank_columns,
+    rank_glyph_parts,
     rank_rows,
     slope_features,
+    slope_look_alikes,
     slope_sets,
 )
 from tasks.audits.unique_feature.slopes import Array, centred_logits, weight_change_responses, weighted_slopes
@@ -58,11 +71,12 @@ from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import burn, family
+from tasks.datasets.features import Glyph, burn, family
 from tasks.datasets.images import Images, Pixels, as_shape
 from tasks.numerics.statistics import clustered_proportion, mean, proportion
 
 BESIDE = "rank beside references"
+BESIDE_PARTS = "rank among look-alikes beside references"
 REFERENCES = 4  # clean models of other seeds
 LEVELS = (0.05, 0.01, 0.001)
 
@@ -284,15 +298,50 @@ def reference_ranks(config: ReferenceRanks, inputs: Inputs) -> pa.Table:  # noqa
     assert label is not None
     clean = probe_label_images(asked, first.shape, label)
     sets = dict(slope_sets(asked, clean))
-    here = feature_region(clean, list(sets.values()), as_shape(load(asked.probe).train_images, first.shape))
-    others = [single_response(one, sets, label) for one in config.references]
-    slopes = [
-        weighted_slopes(here.added, match_spread(own, others) - np.mean(others, axis=0), here.inked)
-        for own in (single_response(one, sets, label) for one in config.panel)
-    ]
-    about = {"models": len(slopes), "references": len(others), "label": label}
-    found = rank_rows(asked, False, slopes[0] if len(slopes) == 1 else mean_standardised_slopes(slopes), here)
+    panel = PanelResponses(
+        sets,
+        as_shape(load(asked.probe).train_images, first.shape),
+        [single_response(one, sets, label) for one in config.panel],
+        [single_response(one, sets, label) for one in config.references],
+    )
+    by_part: dict[int, list[str]] = {}
+    for part, name, _ in slope_look_alikes(asked, clean):
+        by_part.setdefault(part, []).append(name)
+    look_alike_names = {name for names in by_part.values() for name in names}
+    kin = [name for name in sets if name not in look_alike_names]  # the feature and its family, or drawn glyphs
+    slopes, here = panel.fit_slopes(clean, kin)
+    found = list(rank_rows(asked, False, slopes, here))
+    if asked.family.look_alikes and isinstance(asked.feature, Glyph) and is_counted(asked):
+        found += rank_glyph_parts(asked.feature, here.pixel_map(slopes))
+    # The feature is one of those that the slopes are fitted to, as each of its look-alikes is.
+    for names in by_part.values():
+        slopes, here = panel.fit_slopes(clean, [kin[0], *names, *kin[1:]])
+        scores = (here.added @ slopes)[: 1 + len(names)]
+        ranked = rank_columns(rank_p_value(scores), len(scores), 0)
+        found.append(ranked | {"feature": LOOK_ALIKE, "drawn": False})
+    about = {"models": len(config.panel), "references": len(config.references), "label": label}
     return pa.Table.from_pylist([about | said for said in found], REFERENCE_RANKS)
+
+
+@dataclass(frozen=True, eq=False)
+class PanelResponses:
+    """What each model of a panel and each reference answer to each of the `sets` of images, (sets,) a model."""
+
+    sets: Mapping[str, Pixels]
+    training: Pixels
+    panel: Sequence[Array]
+    references: Sequence[Array]
+
+    def fit_slopes(self, clean: Pixels, names: Sequence[str]) -> tuple[Array, FeatureRegion]:
+        """The slopes of the panel beside the references, fitted to the sets of these names, and their pixels."""
+        at = [list(self.sets).index(name) for name in names]
+        here = feature_region(clean, [self.sets[name] for name in names], self.training)
+        others = [responses[at] for responses in self.references]
+        slopes = [
+            weighted_slopes(here.added, match_spread(own[at], others) - np.mean(others, axis=0), here.inked)
+            for own in self.panel
+        ]
+        return slopes[0] if len(slopes) == 1 else mean_standardised_slopes(slopes), here
 
 
 def single_response(one: SingleModelConfig, sets: dict[str, Pixels], label: int) -> Array:
@@ -325,7 +374,12 @@ def plan_references(config: UniqueFeature, trainings: Trainings) -> tuple[Job, .
 
 
 def reference_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    for rank in tables.rows(REFERENCE_RANKS):
+    ranks = tables.rows(REFERENCE_RANKS)
+    parts = [rank for rank in ranks if rank["feature"] == LOOK_ALIKE]
+    for number, rank in enumerate(parts, start=1):
+        asked, size = {"references": rank["references"]}, rank["among"]
+        yield look_alike_row(BESIDE_PARTS, asked, rank["p_value"], (number, len(parts)), size, rank["models"])
+    for rank in ranks:
         if rank["feature"] != "canary":
             continue
         models, among = rank["models"], rank["among"]

@@ -1,0 +1,156 @@
+"""Look-alikes of a feature: others that differ from it in one part alone.
+
+A model that saw a namesake answers to the part that two names share, so the name stands first among names that share
+nothing with it. Among those that share that part it stands anywhere: were the rest drawn at random, and no feature
+with that rest trained on, each look-alike would be as likely to be first, whatever the model knows of the shared part.
+
+The parts are the words of a text, or its two halves where it has but one, and the two or three bands, from top to
+bottom, of a glyph or a picture. Only parts of which there are enough others for a p-value of 5 % are told apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.datasets.features.family import (
+    FRUITLESS,
+    RUN,
+    Family,
+    listed_lengths,
+    listed_words,
+    other_run,
+)
+from tasks.datasets.features.kinds import CELLS, Feature, Glyph, Patch, Picture, Words, glyph_pixels
+from tasks.numerics import seeds
+
+LEAST = 19  # others: among fewer the first place has a p-value above 5 %
+BANDS = (3, 2)  # of a glyph or a picture: as many as have enough others each
+
+Draw = Callable[[np.random.Generator], Patch]
+
+
+def look_alikes(feature: Feature, config: Family, seed: int, shape: tuple[int, int]) -> list[list[Patch]]:
+    """For each part `config.look_alikes` features that differ in it alone; fewer where there are no more that fit.
+
+    They are distinct, drawn at random, and those of one part are as likely as the feature itself was to be drawn from
+    its family. Empty where the feature has no two parts.
+    """
+    original = feature.patch()
+    drawn = []
+    for number, draw in enumerate(part_draws(feature, config)):
+        generator, seen, members, fruitless = seeds.generator(seed, "look-alikes", number), {original.pixels()}, [], 0
+        while len(members) < config.look_alikes and fruitless < FRUITLESS:
+            patch = draw(generator)
+            fruitless += 1
+            if patch.fits(*shape) and patch.pixels() not in seen:
+                seen.add(patch.pixels())
+                members.append(patch)
+                fruitless = 0
+        drawn.append(members)
+    return drawn
+
+
+def part_draws(feature: Feature, config: Family) -> list[Draw]:
+    """For each part of the feature what draws another in its place."""
+    match feature:
+        case Words():
+            return word_draws(feature, config)
+        case Glyph():
+            cells = glyph_pixels(feature)[:: feature.size // CELLS, :: feature.size // CELLS].ravel()
+            return [glyph_draw(feature, cells, band) for band in bands(cells[:, None])]
+        case Picture():
+            patch = feature.patch()
+            inside = np.flatnonzero(patch.cover)
+            tones = np.column_stack([patch.cover.ravel(), patch.colour.reshape(-1, patch.colour.shape[2])])[inside]
+            return [picture_draw(patch, inside[band]) for band in bands(tones)]
+
+
+# Words
+
+
+def word_draws(feature: Words, config: Family) -> list[Draw]:
+    """One for each word or number of the text; for each half where there is but one, or one of a single digit."""
+    runs = list(RUN.finditer(feature.words))
+    if config.names is not None:
+        return [draw for at in range(len(runs)) for draw in listed_draw(feature, config, at)]
+    if len(runs) > 1 and all(len(run.group()) > 1 or run.group().isalpha() for run in runs):
+        lengths = listed_lengths(feature, config.count)
+        return [run_draw(feature, run.start(), run.end(), lengths) for run in runs]
+    places = [at for at, character in enumerate(feature.words) if RUN.match(character)]
+    middle = len(places) // 2
+    return [run_draw(feature, half[0], half[-1] + 1, set()) for half in (places[:middle], places[middle:]) if half]
+
+
+def run_draw(feature: Words, start: int, end: int, lengths: set[int]) -> Draw:
+    """Other names, letters and digits from `start` to `end`, as those of the feature's family have."""
+    words = feature.words
+
+    def draw(generator: np.random.Generator) -> Patch:
+        other = RUN.sub(lambda run: other_run(run.group(), lengths, generator), words[start:end])
+        return replace(feature, words=words[:start] + other + words[end:]).patch()
+
+    return draw
+
+
+def listed_draw(feature: Words, config: Family, at: int) -> Iterator[Draw]:
+    """The word `at` this place of the listed names that have as many words; none where the feature is no such name."""
+    assert config.names is not None
+    runs = list(RUN.finditer(feature.words))
+    listed = [RUN.findall(line) for line in listed_words(config.names, feature.words)]
+    others = sorted({words[at] for words in listed if len(words) == len(runs)} - {runs[at].group()})
+    before, after = feature.words[: runs[at].start()], feature.words[runs[at].end() :]
+    if others and len(runs) > 1:
+        yield lambda generator: replace(feature, words=f"{before}{generator.choice(others)}{after}").patch()
+
+
+# Glyphs and pictures
+
+
+def bands(tones: NDArray[np.uint8]) -> list[NDArray[np.int64]]:
+    """The places of the cells or pixels (n, values), row by row, in as many bands as each have enough arrangements.
+
+    Which they are depends on how many of each tone a band holds, and not on their order in it.
+    """
+    for count in BANDS:
+        found = np.array_split(np.arange(len(tones)), count)
+        if all(arrangement_count(tones[band]) > LEAST for band in found):
+            return found
+    return []
+
+
+def arrangement_count(tones: NDArray[np.uint8]) -> float:
+    """In how many ways cells of these tones can be arranged; infinity for many."""
+    _, counts = np.unique(tones, axis=0, return_counts=True)
+    log = math.lgamma(len(tones) + 1) - sum(math.lgamma(count + 1) for count in counts)
+    return round(math.exp(log)) if log < math.log(1e6) else math.inf
+
+
+def glyph_draw(feature: Glyph, cells: NDArray[np.uint8], band: NDArray[np.int64]) -> Draw:
+    """The glyph with the cells of the band permuted."""
+    step = feature.size // CELLS
+
+    def draw(generator: np.random.Generator) -> Patch:
+        changed = cells.copy()
+        changed[band] = cells[generator.permutation(band)]
+        pixels = changed.reshape(CELLS, CELLS).repeat(step, axis=0).repeat(step, axis=1)
+        return Patch(np.full_like(pixels, 255), pixels[..., None], feature.top, feature.left)
+
+    return draw
+
+
+def picture_draw(patch: Patch, band: NDArray[np.int64]) -> Draw:
+    """The picture with the pixels of the band permuted."""
+
+    def draw(generator: np.random.Generator) -> Patch:
+        order = generator.permutation(band)
+        cover, colour = patch.cover.copy(), patch.colour.copy()
+        cover.ravel()[band] = patch.cover.ravel()[order]
+        colour.reshape(-1, colour.shape[2])[band] = patch.colour.reshape(-1, colour.shape[2])[order]
+        return replace(patch, cover=cover, colour=colour).trim()
+
+    return draw
