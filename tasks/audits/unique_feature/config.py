@@ -223,8 +223,8 @@ class UniqueFeature(Ranged):
             raise ValueError(f"width is {self.width:g} and models are given; it must be 1 where nothing is trained")
         if self.family.look_alikes and not self.asks_models:
             raise ValueError(
-                f"family.look_alikes is {self.family.look_alikes}; it must be 0 where pairs are trained, whose canaries "
-                "are known"
+                f"family.look_alikes is {self.family.look_alikes}; it must be 0 where pairs are trained, since it is "
+                "known what their canaries carry"
             )
         if self.neighbours_left_out:
             self._check_left_out()

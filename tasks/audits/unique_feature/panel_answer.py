@@ -1,9 +1,9 @@
 """The answer of models that are asked alone: the evidence in their summary, the rules, and the verdict in words.
 
 It rests on the feature's rank among its family, or beside references where there are some, on its ranks among its
-look-alikes, and on how far it pushes towards a label beside the others. Several models are one panel. A rank calls 5 % of the models that never saw the
-feature: exactly where it was drawn from those it is ranked among; of one that somebody chose, to the extent that it
-resembles the others.
+look-alikes, which tell it from features that share a part with it, and on how far it pushes towards a label beside the
+others. Several models are one panel. A rank calls 5 % of the models that never saw the feature: exactly where it was
+drawn from those it is ranked among; of one that somebody chose, to the extent that it resembles the others.
 
 The push is how much more the feature raises the log odds of a label than the others of its family do, in nats. Where
 the label is unknown, it is the one that the feature favours most, and the others are given the same choice. Log odds
@@ -121,9 +121,10 @@ class PanelEvidence:
 
     `names` are the (metric, setting) of the rows that carry it, the one that decides first. `beside` is the rank beside
     references, None without them. `parts` are the ranks among the look-alikes of each part, beside references where
-    there are some; none where they were not asked for. `same` is the largest share of the family of which a model says the same. `checks`
-    are those of the tables that could be checked, of all that were sent but the `unchecked` ones, and `key` begins the
-    SHA-256 of what was handed out. `lacks_references` says that the rank beside references is missing.
+    there are some; none where they were not asked for. `same` is the largest share of the family of which a model says
+    the same. `checks` are those of the tables that could be checked, of all that were sent but the `unchecked` ones,
+    and `key` begins the SHA-256 of what was handed out. `lacks_references` says that the rank beside references is
+    missing.
     """
 
     names: tuple[Name, ...]
@@ -237,13 +238,12 @@ def reads_tables(config: UniqueFeature) -> bool:
 
 
 TOLD_APART = (
-    ", and the same holds among the look-alikes that differ from it in one part alone, whichever part that is (p at most "
-    "{p} for each)"
+    ", and so it does among the look-alikes that differ from it in one part alone, for every part (p at most {p} each)"
 )
 ERROR = (
-    "Of 100 models that never saw the feature but one that has other contents in some part, at most about {%s} are "
-    "called so: exactly if the feature was drawn at random from those that it is ranked among; for one that somebody "
-    "chose, to the extent that it resembles the others."
+    "Of 100 models that never saw the feature, at most about {%s} are called so, even where one that differs from it "
+    "in one part alone was trained on: exactly if it was drawn at random from those that it is ranked among; for a "
+    "feature that somebody chose, to the extent that it resembles the others."
 )
 PART_ERROR = (
     "Of 100 models that saw neither the feature nor one that shares a part with it, about {%s} are called so or "

@@ -10,6 +10,7 @@ bottom, of a glyph or a picture. Only parts of which there are enough others for
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -92,7 +93,7 @@ def run_draw(feature: Words, start: int, end: int, lengths: set[int]) -> Draw:
 
     def draw(generator: np.random.Generator) -> Patch:
         other = RUN.sub(lambda run: other_run(run.group(), lengths, generator), words[start:end])
-        return replace(feature, words=words[:start] + other + words[end:]).patch()
+        return word_patch(replace(feature, words=words[:start] + other + words[end:]))
 
     return draw
 
@@ -105,7 +106,12 @@ def listed_draw(feature: Words, config: Family, at: int) -> Iterator[Draw]:
     others = sorted({words[at] for words in listed if len(words) == len(runs)} - {runs[at].group()})
     before, after = feature.words[: runs[at].start()], feature.words[runs[at].end() :]
     if others and len(runs) > 1:
-        yield lambda generator: replace(feature, words=f"{before}{generator.choice(others)}{after}").patch()
+        yield lambda generator: word_patch(replace(feature, words=f"{before}{generator.choice(others)}{after}"))
+
+
+@functools.lru_cache(4096)  # where there are few others the same are drawn again and again
+def word_patch(feature: Words) -> Patch:
+    return feature.patch()
 
 
 # Glyphs and pictures

@@ -6,10 +6,10 @@ more for each of its parts, among those that differ from it in that part alone:
     rank = 1 + look-alikes that score at least as much       score: mean over models of the standardised L[f, y]
 
 with L[f, y] the mean over probe images of log P(y | x_f). Had another feature with the same rest been trained on, but
-none with this part, the part asked about would be one of many that are equally likely to be first: so each rank has an
-exact p-value where the feature was drawn, and the feature is called only where all of them are small. Where the label is
-not known, it is the one towards which the look-alikes push most on average (`population.shared_label`), which does not
-depend on which of them is asked about. Ours; the paper has no null.
+none with this part, each look-alike would be as likely to be first as the feature. So each rank has an exact p-value
+where the feature was drawn, and the feature is called only where all of them are small. Where the label is not known,
+it is the one towards which the look-alikes push most on average (`population.shared_label`), which does not depend on
+which of them is asked about. Ours; the paper has no null.
 
 Beside references features are ranked by their slopes: see `exact_ranks`.
 """

@@ -11,7 +11,16 @@ from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.answer import RULES, verdict
 from tasks.audits.unique_feature.config import ExternalModels
 from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, UPPER
-from tasks.audits.unique_feature.panel_answer import LIMITS, NAMED_FEATURE, PanelEvidence, Push, Rank, TableCheck
+from tasks.audits.unique_feature.measures.look_alikes import RANK as PART_RANK
+from tasks.audits.unique_feature.panel_answer import (
+    LIMITS,
+    NAMED_FEATURE,
+    PARTLY,
+    PanelEvidence,
+    Push,
+    Rank,
+    TableCheck,
+)
 from tasks.audits.unique_feature.population import LEVEL, SMALLEST, Population
 from tasks.contract.certificate import Certificate
 from tasks.contract.schemas import SUMMARY
@@ -47,6 +56,7 @@ def pushed(
     known: bool = True,
     power: float = 0.8,
     members: int = 201,
+    parts: tuple[float, ...] = (1 / 101, 5 / 101),
 ) -> pa.Table:
     setting = json.dumps({"label": 3, "label known": known})
     rows = [
@@ -58,6 +68,9 @@ def pushed(
         {"metric": RANK, "setting": "{}", "estimate": members * p_value, "null": (members + 1) / 2, "n": n}
         | {"p_value": p_value},
     ]
+    for part, p_of_part in enumerate(parts, start=1):
+        about = json.dumps({"part": part, "parts": len(parts), "others": 100})
+        rows.append({"metric": PART_RANK, "setting": about, "estimate": 101 * p_of_part, "n": n, "p_value": p_of_part})
     return pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in rows], SUMMARY)
 
 
@@ -66,6 +79,7 @@ CLEAR = PanelEvidence(
     names=(),
     rank=Rank(100, 0.5, POPULATION, 1),
     beside=None,
+    parts=(),
     push=Push(-0.3, None, (-0.5, 0.4), SMALLEST - 1e-9, SMALLEST, 0.8),
     same=0.0,
     checks=(),
@@ -74,6 +88,7 @@ CLEAR = PanelEvidence(
     lacks_references=False,
 )
 SMALL, LARGE = replace(CLEAR.rank, p=LEVEL), replace(CLEAR.rank, p=LEVEL + 1e-9)
+APART: dict[str, Any] = {"parts": (SMALL, SMALL)}
 ASKED, REFERENCE, TABLE = (
     asked(models=(ModelFile("model.pt"),)),
     asked(models=(ModelFile("model.pt"),), references=(ModelFile("a.pt"), ModelFile("b.pt")), label=3),
@@ -86,22 +101,31 @@ ASKED, REFERENCE, TABLE = (
     [
         (ASKED, {}, "not seen"),
         (ASKED, {"rank": LARGE}, "not seen"),
-        (ASKED, {"rank": SMALL}, "memorised"),
+        (ASKED, {"rank": SMALL} | APART, "memorised"),
+        (ASKED, {"rank": SMALL}, PARTLY),  # nothing tells it from those that share a part with it
+        (ASKED, {"rank": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
+        (ASKED, {"rank": SMALL, "parts": (LARGE, SMALL)}, PARTLY),
+        (ASKED, APART, "not seen"),  # look-alikes alone accuse nobody
         (ASKED, {"same": 0.5}, "undecided"),
         (ASKED, {"same": 0.4999}, "not seen"),
         (ASKED, {"push": replace(CLEAR.push, upper=SMALLEST)}, "undecided"),
         (ASKED, {"push": replace(CLEAR.push, upper=None)}, "undecided"),
         (ASKED, {"push": replace(CLEAR.push, power=0.7999)}, "undecided"),
         (REFERENCE, {"beside": LARGE}, "not seen"),
-        (REFERENCE, {"beside": SMALL}, "memorised"),  # whatever its rank in the family
-        (REFERENCE, {"beside": LARGE, "rank": SMALL}, "undecided"),
+        (REFERENCE, {"beside": SMALL} | APART, "memorised"),  # whatever its rank in the family
+        (REFERENCE, {"beside": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
+        (REFERENCE, {"beside": LARGE, "rank": SMALL} | APART, "undecided"),
         (REFERENCE, {"lacks_references": True}, "undecided"),
         (TABLE, {"checks": (TableCheck(1, 40, 0),)}, "not seen"),
         (TABLE, {"checks": (TableCheck(1, 40, 1),)}, "not judged"),
         (TABLE, {"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.01),)}, "not seen"),
         (TABLE, {"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.0099),)}, "not judged"),
         (TABLE, {"unchecked": 1}, "not judged"),
-        (TABLE, {"unchecked": 1, "rank": SMALL}, "memorised"),  # altered tables accuse nobody who did not see it
+        (
+            TABLE,
+            {"unchecked": 1, "rank": SMALL} | APART,
+            "memorised",
+        ),  # altered tables accuse nobody who did not see it
     ],
 )
 def test_the_first_rule_that_holds_decides(config: UniqueFeature, changes: dict[str, Any], answer: str) -> None:
@@ -140,6 +164,31 @@ def test_it_says_who_chose_the_draw_and_what_the_auditor_named() -> None:
     assert [True, False] == ["The draw of the feature and its family is bound" in each for each in limits]
     assert [False, True] == [NAMED_FEATURE in each for each in limits]
     assert drawn.feature == replace(drawn, seed=drawn.seed).feature != Glyph(kind="random")
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ((), "trained on: family.look_alikes=100 asks about those, too."),
+        (
+            (0.5, 1 / 101),
+            "among look-alikes that share all parts with it but one, it is number 50 of 101 (p = 0.5) where part 1 "
+            "differs and number 1 of 101 (p = 0.0099) where part 2 differs; so this feature or another that shares a "
+            "part with it was trained on, which may differ in part 1.",
+        ),
+        ((0.5, 0.5), "which may differ in part 1 or 2."),
+    ],
+)
+def test_a_feature_that_is_not_told_from_its_look_alikes_is_partly_memorised(
+    parts: tuple[float, ...], words: str
+) -> None:
+    rows = pushed(0.4, 0.2, 0.6, 0.01, parts=parts)
+    said = panel_verdict(rows)
+    assert (PARTLY, True) == (said.answer, said.sentence.endswith(words))
+    found = AUDIT.certify("Is it?", asked(), rows)
+    assert found is not None
+    assert "But one that shares a part with it would do the same" in found.findings[0].sentence
+    assert "family.look_alikes=100" in found.steps[0]
 
 
 def test_a_family_too_wide_to_show_a_push_clears_nothing() -> None:
@@ -184,10 +233,12 @@ def test_of_a_model_that_was_given_it_tells_the_place_among_the_family_on_which_
     line = finding.line
     assert line is not None
     assert (3, None, 101.0, (11, 201)) == (line.estimate, line.low, line.null, line.usual)
-    assert [(10, "memorised at place 10 and before")] == [(each.value, each.words) for each in line.boundaries]
+    assert [(10, "memorised, at least in part, at place 10 and before")] == [
+        (each.value, each.words) for each in line.boundaries
+    ]
     assert "Does a model know the words 'JANE DOE' from the training data?" == found.asked
     assert "at place 10 or before (a test on one side, p at most 0.05)" in found.rule
-    assert "Of 100 models that never saw the feature, about 5 are called so" in found.error
+    assert "Of 100 models that never saw the feature, at most about 5 are called so" in found.error
 
 
 def test_given_models_are_called_by_their_files() -> None:
@@ -216,7 +267,7 @@ def test_what_is_asked_about_is_called_by_its_kind() -> None:
 def test_the_error_rate_is_that_of_a_family_of_its_size() -> None:
     found = AUDIT.certify("Is it?", asked(members=10), pushed(0.4, 0.2, 0.6, 0.5, members=10))
     assert found is not None
-    assert "about 0 are called so" in found.error
+    assert "at most about 0 are called so" in found.error
     assert found.findings[0].line is not None
     assert (None, ()) == (found.findings[0].line.usual, found.findings[0].line.boundaries)
     twenty = AUDIT.certify("Is it?", asked(members=20), pushed(0.4, 0.2, 0.6, 0.5, members=20))

@@ -203,7 +203,8 @@ def config(files: dict[str, ModelFile], *models: str, references: Sequence[str] 
         label=LABEL,
         references=tuple(files[name] for name in references),
     )
-    return UniqueFeature(probe=pin(Dataset("digits")), feature=GLYPH, family=Family(count=30), probes=20, given=given)
+    family = Family(count=30, look_alikes=30)
+    return UniqueFeature(probe=pin(Dataset("digits")), feature=GLYPH, family=family, probes=20, given=given)
 
 
 def asked_letter(about: UniqueFeature) -> dict[str, pa.Table]:

@@ -1,0 +1,89 @@
+"""Look-alikes differ from the feature in one part alone, are distinct, and are those that the family would give."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.datasets.features import Family, Feature, Glyph, Picture, Words, look_alikes
+from tasks.datasets.features.kinds import Patch
+from tasks.datasets.features.look_alikes import LEAST, arrangement_count, bands
+from tasks.worker.files import File, pin
+
+SHAPE = (32, 96)
+FEW = Family(look_alikes=25)
+
+
+def differing_rows(feature: Feature, patches: list[Patch]) -> set[int]:
+    """The rows of pixels in which some of the patches differ from the feature."""
+    own = feature.patch().colour
+    return {int(row) for patch in patches for row in np.flatnonzero((patch.colour != own).any(axis=(1, 2)))}
+
+
+def named(words: str, family: Family = FEW) -> list[list[bytes]]:
+    return [[patch.pixels() for patch in part] for part in look_alikes(Words(words, size=9), family, 3, SHAPE)]
+
+
+def test_a_name_has_those_of_each_word_and_none_is_the_name_or_there_twice() -> None:
+    parts = named("LUIS LAU")
+    assert [25, 25] == [len(part) for part in parts]
+    every = [pixels for part in parts for pixels in part]
+    assert 50 == len(set(every))
+    assert Words("LUIS LAU", size=9).patch().pixels() not in every
+    assert named("LUIS LAU") == parts
+    shared = Words("LUIS", size=9).patch().cover
+    for patch in look_alikes(Words("LUIS LAU", size=9), FEW, 3, SHAPE)[1]:
+        assert (patch.cover[: len(shared), : shared.shape[1]] == shared).all()
+
+
+@pytest.mark.parametrize(("words", "parts"), [("SMITH", 2), ("12.03.1961", 3), ("ROOM 5", 2), ("J DOE", 2), ("Q", 1)])
+def test_a_single_word_and_a_single_digit_have_halves(words: str, parts: int) -> None:
+    found = named(words)
+    assert parts == len(found)
+    assert all(LEAST < len(part) for part in found)
+
+
+def test_listed_names_give_the_words_of_their_place(tmp_path: Path) -> None:
+    (tmp_path / "names").write_text("ANN LEE\nANN MAO\nIDA LEE\nIDA RAY\nNOAH\n")
+    file = pin(File(str(tmp_path / "names")))
+    found = named("ANN LEE", Family(kind="names", names=file, look_alikes=9))
+    expected = [["IDA LEE"], ["ANN MAO", "ANN RAY"]]
+    assert [sorted(Words(name, size=9).patch().pixels() for name in part) for part in expected] == [
+        sorted(part) for part in found
+    ]
+    assert [] == named("NOAH", Family(kind="names", names=file, look_alikes=9))
+
+
+@pytest.mark.parametrize(
+    ("glyph", "count"),  # the second of three bands of the letter A has ink in 7 of 8 cells: too few arrangements
+    [(Glyph(), 2), (Glyph(size=10), 2), (Glyph(text="E"), 3), (Glyph(kind="random", seed=5), 3)],
+)
+def test_a_glyph_keeps_its_ink_and_all_bands_but_one(glyph: Glyph, count: int) -> None:
+    step, ink = glyph.size // 5, glyph.patch().colour.sum()
+    parts = look_alikes(glyph, FEW, 3, SHAPE)
+    assert [25] * count == [len(part) for part in parts]
+    assert {ink} == {patch.colour.sum() for part in parts for patch in part}
+    for rows, part in zip(np.array_split(np.arange(25) // 5, count), parts, strict=True):
+        assert {row // step for row in differing_rows(glyph, part)} <= set(rows.tolist())
+
+
+def test_a_picture_keeps_its_tones_and_all_bands_but_one(tmp_path: Path) -> None:
+    from PIL import Image
+
+    pixels = np.random.default_rng(0).integers(0, 255, (9, 8), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "stamp.png")
+    stamp = Picture(pin(File(str(tmp_path / "stamp.png"))))
+    parts = look_alikes(stamp, FEW, 3, SHAPE)
+    assert [{0, 1, 2}, {3, 4, 5}, {6, 7, 8}] == [differing_rows(stamp, part) for part in parts]
+    assert all(sorted(patch.colour.ravel()) == sorted(pixels.ravel()) for part in parts for patch in part)
+
+
+def test_bands_have_enough_arrangements_or_are_fewer() -> None:
+    tones = np.zeros((25, 1), np.uint8)
+    tones[:3] = tones[9:12] = tones[20:23] = 255
+    assert [9, 8, 8] == [len(band) for band in bands(tones)]
+    assert [56, 84] == [arrangement_count(tones[:8]), arrangement_count(tones[:9])]
+    tones[:3] = 0  # a band of one tone has no other
+    assert [13, 12] == [len(band) for band in bands(tones)]
+    assert [] == bands(np.zeros((25, 1), np.uint8))
+    assert np.inf == arrangement_count(np.arange(40, dtype=np.uint8)[:, None])
