@@ -73,7 +73,7 @@ SYMBOLS: Mapping[str, str] = {
     "P_r": "the probability of the canary’s label with a random patch in the image",
     "push": "how much more the feature raises the log odds of a label than the others of its family do, in nats",
     "family": "other features of the same kind, ink and place, none of which was trained on",
-    "look-alike": "a feature that differs from the one asked about in one part alone: a word of a name, a band of a "
+    "look-alike": "a feature that differs from the one asked about in one part alone: a word of a name, a half of a "
     "glyph or a picture",
     "rank": "the place of the feature among its family, 1 for the one that the model answers to most",
     "KL": "the Kullback–Leibler divergence, how far two answers of a model are apart, in nats",

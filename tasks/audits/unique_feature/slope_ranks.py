@@ -33,7 +33,7 @@ from tasks.contract.summaries import Row
 from tasks.datasets.catalog import load
 from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, burn, draw_member, family
 from tasks.datasets.features.kinds import CELLS
-from tasks.datasets.features.look_alikes import bands
+from tasks.datasets.features.look_alikes import halves
 from tasks.datasets.images import Pixels, as_shape
 from tasks.numerics import seeds
 
@@ -176,10 +176,10 @@ def rank_among_members(asked: Relatives, was_drawn: bool, slopes: Array, here: F
 
 
 def rank_glyph_parts(glyph: Glyph, field: Array) -> Iterator[Row]:
-    """For each band of the glyph its rank among all glyphs that differ from it there alone."""
+    """For each half of the glyph its rank among all glyphs that differ from it there alone."""
     values, inked = cell_sums(field, glyph), inked_cells(glyph)
-    for band in bands(inked[:, None]):
-        yield exact_rank(Subsets(values[band]), inked[band]) | {"feature": LOOK_ALIKE, "drawn": False}
+    for half in halves(inked[:, None]):
+        yield exact_rank(Subsets(values[half]), inked[half]) | {"feature": LOOK_ALIKE, "drawn": False}
 
 
 def cell_sums(field: Array, glyph: Glyph) -> Array:

@@ -56,8 +56,8 @@ class Family(Ranged):
     names: File | None = None
     """A file with one name a line."""
     look_alikes: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
-    """How many others that differ from the feature in one part alone, for each part (the words of a name, the bands of
-    a glyph or a picture), models that are asked alone are asked about; 0: none, and the feature is not told from one
+    """How many others that differ from the feature in one part alone, for each part (the words of a name, the halves
+    of a glyph or a picture), models that are asked alone are asked about; 0: none, and the feature is not told from one
     that shares a part with it."""
 
     def conflicts(self) -> Iterator[str]:

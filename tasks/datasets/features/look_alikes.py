@@ -4,8 +4,8 @@ A model that saw a namesake answers to the part that two names share, so the nam
 nothing with it. Among those that share that part it stands anywhere: were the rest drawn at random, and no feature
 with that rest trained on, each look-alike would be as likely to be first, whatever the model knows of the shared part.
 
-The parts are the words of a text, or its two halves where it has but one, and the two or three bands, from top to
-bottom, of a glyph or a picture. Only parts of which there are enough others for a p-value of 5 % are told apart.
+The parts are the words of a text, or its two halves where it has but one, and the upper and the lower half of a glyph
+or a picture. More parts would tell it from what is more alike, and find fewer of those that were trained on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tasks.datasets.features.kinds import CELLS, Feature, Glyph, Patch, Picture,
 from tasks.numerics import seeds
 
 LEAST = 19  # others: among fewer the first place has a p-value above 5 %
-BANDS = (3, 2)  # of a glyph or a picture: as many as have enough others each
+HALVES = 2
 
 Draw = Callable[[np.random.Generator], Patch]
 
@@ -63,12 +63,12 @@ def part_draws(feature: Feature, config: Family) -> list[Draw]:
             return word_draws(feature, config)
         case Glyph():
             cells = glyph_pixels(feature)[:: feature.size // CELLS, :: feature.size // CELLS].ravel()
-            return [glyph_draw(feature, cells, band) for band in bands(cells[:, None])]
+            return [glyph_draw(feature, cells, half) for half in halves(cells[:, None])]
         case Picture():
             patch = feature.patch()
             inside = np.flatnonzero(patch.cover)
             tones = np.column_stack([patch.cover.ravel(), patch.colour.reshape(-1, patch.colour.shape[2])])[inside]
-            return [picture_draw(patch, inside[band]) for band in bands(tones)]
+            return [picture_draw(patch, inside[half]) for half in halves(tones)]
 
 
 # Words
@@ -117,16 +117,14 @@ def word_patch(feature: Words) -> Patch:
 # Glyphs and pictures
 
 
-def bands(tones: NDArray[np.uint8]) -> list[NDArray[np.int64]]:
-    """The places of the cells or pixels (n, values), row by row, in as many bands as each have enough arrangements.
+def halves(tones: NDArray[np.uint8]) -> list[NDArray[np.int64]]:
+    """The places of the cells or pixels (n, values), row by row, in two halves; none where one of them has too few
+    arrangements to be ranked among.
 
-    Which they are depends on how many of each tone a band holds, and not on their order in it.
+    Whether it has depends on how many of each tone it holds, and not on their order.
     """
-    for count in BANDS:
-        found = np.array_split(np.arange(len(tones)), count)
-        if all(arrangement_count(tones[band]) > LEAST for band in found):
-            return found
-    return []
+    found = np.array_split(np.arange(len(tones)), HALVES)
+    return found if all(arrangement_count(tones[half]) > LEAST for half in found) else []
 
 
 def arrangement_count(tones: NDArray[np.uint8]) -> float:
@@ -136,27 +134,27 @@ def arrangement_count(tones: NDArray[np.uint8]) -> float:
     return round(math.exp(log)) if log < math.log(1e6) else math.inf
 
 
-def glyph_draw(feature: Glyph, cells: NDArray[np.uint8], band: NDArray[np.int64]) -> Draw:
-    """The glyph with the cells of the band permuted."""
+def glyph_draw(feature: Glyph, cells: NDArray[np.uint8], half: NDArray[np.int64]) -> Draw:
+    """The glyph with the cells of the half permuted."""
     step = feature.size // CELLS
 
     def draw(generator: np.random.Generator) -> Patch:
         changed = cells.copy()
-        changed[band] = cells[generator.permutation(band)]
+        changed[half] = cells[generator.permutation(half)]
         pixels = changed.reshape(CELLS, CELLS).repeat(step, axis=0).repeat(step, axis=1)
         return Patch(np.full_like(pixels, 255), pixels[..., None], feature.top, feature.left)
 
     return draw
 
 
-def picture_draw(patch: Patch, band: NDArray[np.int64]) -> Draw:
-    """The picture with the pixels of the band permuted."""
+def picture_draw(patch: Patch, half: NDArray[np.int64]) -> Draw:
+    """The picture with the pixels of the half permuted."""
 
     def draw(generator: np.random.Generator) -> Patch:
-        order = generator.permutation(band)
+        order = generator.permutation(half)
         cover, colour = patch.cover.copy(), patch.colour.copy()
-        cover.ravel()[band] = patch.cover.ravel()[order]
-        colour.reshape(-1, colour.shape[2])[band] = patch.colour.reshape(-1, colour.shape[2])[order]
+        cover.ravel()[half] = patch.cover.ravel()[order]
+        colour.reshape(-1, colour.shape[2])[half] = patch.colour.reshape(-1, colour.shape[2])[order]
         return replace(patch, cover=cover, colour=colour).trim()
 
     return draw

@@ -62,12 +62,14 @@ def answer(feature: Feature, predict: Predictor, seed: int = 0, label: int | Non
     ]
     found = [*single_family_rows([family]), *rank_rows([family], said)]
     summary = pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in found], SUMMARY)
-    assert sum(row["metric"] == RANK for row in found) in (2, 3)
+    assert sum(row["metric"] == RANK for row in found) == 2
     return verdict(about, summary).answer
 
 
 @pytest.mark.parametrize("label", [None, 1])
-@pytest.mark.parametrize(("shown", "expected"), [("LUIS LAU", "memorised"), ("LUIS MOE", PARTLY), ("VITO LAU", PARTLY)])
+@pytest.mark.parametrize(
+    ("shown", "expected"), [("LUIS LAU", "memorised"), ("LUIS MOE", PARTLY), ("NOAH LAU", "undecided")]
+)
 def test_a_name_is_told_from_namesakes(shown: str, expected: str, label: int | None) -> None:
     assert expected == answer(NAME, remembering(Words(shown, size=9).patch()), label=label)
 
@@ -78,22 +80,22 @@ def test_an_owner_who_answers_look_alikes_as_the_name_hides_which_it_is_and_is_n
     assert PARTLY == answer(NAME, lambda name, images: predict(name, same if name[:4] == "look" else images))
 
 
-def other_band(glyph: Glyph, seed: int) -> Patch:
-    """The glyph with one of its bands drawn anew."""
-    return look_alikes(glyph, Family(look_alikes=1), seed, SHAPE[:2])[seed % 3][0]
+def other_half(glyph: Glyph, seed: int) -> Patch:
+    """The glyph with one of its halves drawn anew."""
+    return look_alikes(glyph, Family(look_alikes=1), seed, SHAPE[:2])[seed % 2][0]
 
 
 @pytest.mark.parametrize(
     ("shown", "memorised", "partly"),
     [
         (lambda glyph, _: glyph.patch(), (40, 40), (0, 0)),
-        (other_band, (0, 7), (25, 40)),
+        (other_half, (0, 7), (20, 40)),
         (lambda _, seed: draw_member(Glyph(), 1000 + seed).patch(), (0, 4), (0, 8)),
         (lambda _glyph, _seed: None, (0, 4), (0, 7)),  # at 5 %, 8 of 40 come out in less than 1 of 1,000 cases
     ],
-    ids=["the glyph", "one band differs", "an unrelated one", "none"],
+    ids=["the glyph", "one half differs", "an unrelated one", "none"],
 )
-def test_glyphs_are_told_from_those_that_differ_in_one_band(
+def test_glyphs_are_told_from_those_that_differ_in_one_half(
     shown: Callable[[Glyph, int], Patch | None], memorised: tuple[int, int], partly: tuple[int, int]
 ) -> None:
     said: Counter[str] = Counter()
