@@ -4,8 +4,9 @@
 
 Names: the hospital of `examples/hospital`, an X-ray set, a name and a network for each seed. One training image shows
 the name asked about, another with the same first name, another with the same surname, an unrelated name, or none; the
-model is asked alone. Glyphs: digits with one drawn glyph in one image, or one that differs from the glyph asked about
-in one of its bands; the model is asked beside clean references. Names and glyphs are drawn, so that ranks are exact.
+model is asked alone. Glyphs (`--glyphs`): 100 digits, of which one carries the drawn glyph asked about, one that
+differs from it in one half, an unrelated one, or none; the model is asked beside clean references. Names and glyphs are
+drawn, so that ranks are exact.
 Every model is asked by the audit's own scores and rules: before, without look-alikes, and after. Intervals are those of
 Clopper and Pearson.
 """
@@ -13,6 +14,7 @@ Clopper and Pearson.
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,21 +33,31 @@ from bench.measuring import here, parser, publish_counts
 from tasks.audits.unique_feature.answer import verdict
 from tasks.audits.unique_feature.config import ExternalModels, UniqueFeature
 from tasks.audits.unique_feature.evaluation import Predictor
+from tasks.audits.unique_feature.measures.exact_ranks import PanelResponses, mean_response
 from tasks.audits.unique_feature.measures.family import single_family_rows
 from tasks.audits.unique_feature.measures.look_alikes import rank_rows
 from tasks.audits.unique_feature.panel_answer import PARTLY
 from tasks.audits.unique_feature.population import (
+    LEVEL,
+    Relatives,
     family_from_rows,
     family_rows,
     look_alike_image_sets,
     relatives,
 )
 from tasks.audits.unique_feature.scores import log_probabilities
+from tasks.audits.unique_feature.slope_ranks import IMAGES, rank_glyph_parts, slope_sets
+from tasks.audits.unique_feature.slope_ranks import rank_rows as slope_rank_rows
 from tasks.contract.schemas import SUMMARY
-from tasks.datasets.features import Family, Words, draw_member
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Family, Feature, Glyph, Picture, Words, draw_member, look_alikes
 from tasks.datasets.images import Pixels
 from tasks.external.model_file import ModelFile
 from tasks.numerics import seeds
+from tasks.training.classifier import Burnt, Training, train_many
+from tasks.worker.files import File
+from tasks.worker.files import pin as pin_file
 
 SIDE = 64  # pixels of an X-ray
 PATTERN = Words("JANE DOE", size=10)
@@ -161,6 +173,59 @@ def panel_answers(config: UniqueFeature, clean: Pixels, models: Sequence[Predict
         yield ("memorised" if before == PARTLY else before), after  # as it was called where nothing told them apart
 
 
+# Glyphs
+
+
+CANARY = 3  # the row that carries the glyph
+REFERENCES = 4
+GLYPH_CASES = ("the glyph itself", "one that differs in one half", "an unrelated glyph", "none")
+
+
+def glyph_answers(size: Size, seed: int) -> Iterator[Answered]:
+    """What the models of all owners are said to know of a glyph each, beside clean models that all share."""
+    digits = pin(Dataset("digits"))
+    data, clean = load(digits), Training(digits, examples=100, epochs=20, patience=0, batch=32, learning_rate=1e-3)
+    label = int(data.train_labels[CANARY])
+    glyphs = [draw_member(Glyph(), seeds.derive(seed, "glyph", owner)) for owner in range(size.owners)]
+    trainings = [replace(clean, seed=seed + at) for at in range(REFERENCES)]
+    with tempfile.TemporaryDirectory() as folder:
+        for owner, glyph in enumerate(glyphs):
+            for case, feature in enumerate(shown_glyphs(Path(folder), glyph, seeds.derive(seed, "shown", owner))):
+                burnt = (Burnt(CANARY, feature),) if feature is not None else ()
+                trainings.append(replace(clean, seed=seeds.derive(seed, "model", owner, case) % 2**31, burnt=burnt))
+        found = dict(train_many(trainings, [()] * len(trainings)))
+    probes = data.test_images[data.test_labels == label][:IMAGES]
+    asked = Relatives(digits, "test", 0, Glyph(), size.family, seed)
+    sets = dict(slope_sets(asked, probes))  # glyphs drawn without regard to the one asked about
+    models = [model for _, model in sorted(found.items()) if isinstance(model, pa.Table)]
+    responses = [mean_response(model, list(sets.values()), label) for model in models]
+    references, owned = responses[:REFERENCES], iter(responses[REFERENCES:])
+    for glyph in glyphs:
+        for shown in GLYPH_CASES:
+            slopes, here = PanelResponses(sets, data.train_images, [next(owned)], references).fit_slopes(
+                probes, list(sets)
+            )
+            whole, *_ = slope_rank_rows(replace(asked, feature=glyph), True, slopes, here)
+            assert isinstance(glyph, Glyph)
+            parts = list(rank_glyph_parts(glyph, here.pixel_map(slopes)))
+            is_small = whole["p_value"] <= LEVEL
+            is_told_apart = bool(parts) and all(row["p_value"] <= LEVEL for row in parts)
+            after = "memorised" if is_small and is_told_apart else PARTLY if is_small else "undecided"
+            yield Answered(shown, "memorised" if is_small else "undecided", after)
+
+
+def shown_glyphs(folder: Path, glyph: Feature, seed: int) -> tuple[Feature | None, ...]:
+    """What the canary carries in each case."""
+    from PIL import Image
+
+    halves = look_alikes(glyph, Family(look_alikes=1), seed, (28, 28))
+    patch = halves[seed % len(halves)][0]
+    file = folder / f"{seed}.png"
+    Image.fromarray(patch.colour[..., 0]).save(file)
+    like = Picture(pin_file(File(str(file))), top=patch.top, left=patch.left)
+    return glyph, like, draw_member(Glyph(), seed), None
+
+
 def table(found: Sequence[Answered]) -> str:
     """The answers in each case, the share that is called memorised before and after, with exact intervals."""
     lines = [
@@ -186,11 +251,17 @@ if __name__ == "__main__":
     given = parser(__doc__)
     given.add_argument("--seed", type=int, default=9000, help="of the first owner; the others follow")
     given.add_argument("--owners", type=int, help="how many; 20 unless given")
+    given.add_argument("--glyphs", action="store_true", help="count glyphs beside references instead of names")
     asked_for = given.parse_args()
     size = TINY if asked_for.tiny else FULL
     size = replace(size, owners=asked_for.owners or size.owners)
     torch.set_num_threads(1)
     setting = here("examples/hospital", torch.device("cpu")) | {"seed": str(asked_for.seed)}
+    if asked_for.glyphs:
+        setting["data"] = "digits"
+        found = list(glyph_answers(size, asked_for.seed))
+        publish_counts("Glyphs and those like them", setting, table(found), asked_for.out)
+        sys.exit()
     found: list[Answered] = []
     for seed in range(asked_for.seed, asked_for.seed + size.owners):
         found += hospital_answers(size, seed)
