@@ -50,6 +50,7 @@ ROUTES = {
     "panel of files": "model_file.yaml",
     "trained here": "trained_here.yaml",
 }
+ANSWERS = ("memorised", "partly memorised", "undecided", "not seen")
 PANELS = ("panel of files", "trained here")
 SEEDS = 1000  # of a hospital's models
 SIZE = 64
@@ -167,8 +168,8 @@ def quietly(main: Callable[[Sequence[str]], None], *arguments: object) -> None:
 def rates(rows: list[dict[str, str]]) -> str:
     """How often each route gives each answer, as a Markdown table."""
     lines = [
-        "| route | name in the data | hospitals | memorised | undecided | not seen |",
-        "|---|---|---|---|---|---|",
+        f"| route | name in the data | hospitals | {' | '.join(ANSWERS)} |",
+        f"|{'---|' * (3 + len(ANSWERS))}",
     ]
     for route in dict.fromkeys(row["route"] for row in rows):
         for shown in ("True", "False"):
@@ -176,7 +177,7 @@ def rates(rows: list[dict[str, str]]) -> str:
             if not here:
                 continue
             cells = []
-            for each in ("memorised", "undecided", "not seen"):
+            for each in ANSWERS:
                 share = proportion(here.count(each), len(here))
                 cells.append(f"{here.count(each)} ({share.low:.0%} to {share.high:.0%})")
             lines.append(f"| {route} | {'yes' if shown == 'True' else 'no'} | {len(here)} | {' | '.join(cells)} |")
