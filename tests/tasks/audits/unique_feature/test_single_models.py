@@ -110,7 +110,7 @@ def test_a_model_that_remembers_the_letter_is_found_and_one_that_does_not_is_not
         config = UniqueFeature(
             probe=pin(Dataset("photos")),
             probes=PROBES,
-            family=Family(count=MEMBERS),
+            family=Family(count=MEMBERS, look_alikes=MEMBERS),
             given=ExternalModels(models=(saved(folder, strength),), shape=SHAPE, label=label),
         )
         summary = computed(config)

@@ -5,6 +5,7 @@ task's version and write the new numbers below.
 """
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,7 @@ from tasks.audits.unique_feature.measures.influence import InfluenceChange
 from tasks.audits.unique_feature.measures.influence import influence_change as retrace
 from tasks.audits.unique_feature.measures.latents import Latents, latents
 from tasks.audits.unique_feature.measures.learning_curve import History, LearningCurve, history, learning_curve
+from tasks.audits.unique_feature.measures.look_alikes import LookAlikes, ask_look_alikes
 from tasks.audits.unique_feature.measures.panels import Panels, exact_panels, panels
 from tasks.audits.unique_feature.measures.regularisation import regularisation
 from tasks.audits.unique_feature.population import Relatives
@@ -103,6 +105,13 @@ def of_one_alone() -> pa.Table:
 
 def of_ones_family() -> pa.Table:
     return ask_family(SingleModelConfig(relatives(), "noise", (28, 28, 1)), [made_up.reads_the_letter(3.0)])
+
+
+def of_its_look_alikes() -> pa.Table:
+    asked = replace(relatives(), family=Family(count=9, look_alikes=4))
+    config = LookAlikes(SingleModelConfig(asked, "noise", (28, 28, 1)))
+    said = ask_look_alikes(config, [made_up.reads_the_letter(3.0)])
+    return pa.table({"log_p": said["log_p"].combine_chunks().flatten()})
 
 
 def families() -> list[pa.Table]:
@@ -181,6 +190,7 @@ test_a_task_computes_what_its_version_says = version_test(
         (exact_panels, 2, of_exact_panels, 6, 23.0481687),
         (ask, 1, of_one_alone, 50, -233.7207815),
         (ask_family, 2, of_ones_family, 10, 0.7917960758),
+        (ask_look_alikes, 1, of_its_look_alikes, 80, -222.1363611),
         (detection, 5, of_detection, 72, 100.8245881),
         (canary_verdicts, 2, of_canaries, 6, 19.3368669),
         (exact_verdicts, 1, of_exact_verdicts, 3, 156.0466307),
