@@ -259,8 +259,8 @@ if __name__ == "__main__":
     setting = here("examples/hospital", torch.device("cpu")) | {"seed": str(asked_for.seed)}
     if asked_for.glyphs:
         setting["data"] = "digits"
-        found = list(glyph_answers(size, asked_for.seed))
-        publish_counts("Glyphs and those like them", setting, table(found), asked_for.out)
+        counted = table(list(glyph_answers(size, asked_for.seed)))
+        publish_counts("Glyphs and those like them", setting, counted, asked_for.out)
         sys.exit()
     found: list[Answered] = []
     for seed in range(asked_for.seed, asked_for.seed + size.owners):

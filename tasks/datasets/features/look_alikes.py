@@ -14,6 +14,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,8 @@ def look_alikes(feature: Feature, config: Family, seed: int, shape: tuple[int, i
     original = feature.patch()
     drawn = []
     for number, draw in enumerate(part_draws(feature, config)):
-        generator, seen, members, fruitless = seeds.generator(seed, "look-alikes", number), {original.pixels()}, [], 0
+        generator, seen, fruitless = seeds.generator(seed, "look-alikes", number), {original.pixels()}, 0
+        members: list[Patch] = []
         while len(members) < config.look_alikes and fruitless < FRUITLESS:
             patch = draw(generator)
             fruitless += 1
@@ -117,7 +119,7 @@ def word_patch(feature: Words) -> Patch:
 # Glyphs and pictures
 
 
-def halves(tones: NDArray[np.uint8]) -> list[NDArray[np.int64]]:
+def halves(tones: NDArray[Any]) -> list[NDArray[np.int64]]:
     """The places of the cells or pixels (n, values), row by row, in two halves; none where one of them has too few
     arrangements to be ranked among.
 
@@ -127,7 +129,7 @@ def halves(tones: NDArray[np.uint8]) -> list[NDArray[np.int64]]:
     return found if all(arrangement_count(tones[half]) > LEAST for half in found) else []
 
 
-def arrangement_count(tones: NDArray[np.uint8]) -> float:
+def arrangement_count(tones: NDArray[Any]) -> float:
     """In how many ways cells of these tones can be arranged; infinity for many."""
     _, counts = np.unique(tones, axis=0, return_counts=True)
     log = math.lgamma(len(tones) + 1) - sum(math.lgamma(count + 1) for count in counts)

@@ -59,7 +59,7 @@ def pushed(
     parts: tuple[float, ...] = (1 / 101, 5 / 101),
 ) -> pa.Table:
     setting = json.dumps({"label": 3, "label known": known})
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"metric": "M", "setting": "{}", "estimate": 9.0},
         {"metric": PUSH, "setting": setting, "estimate": estimate, "n": n, "null": 0.25, "p_value": p_value},
         {"metric": OTHERS, "setting": setting, "estimate": 0.25, "low": low, "high": 0.375, "n": members - 1},
