@@ -105,11 +105,13 @@ def unlearning_job(config: Forgetting, target: Target, kind: Kind, replicate: in
     That model is the one of the target without unlearning.
     """
     assert target.unlearning is not None
-    before = training_job(config, replace(target, unlearning=None), kind, replicate)
+    whole = replace(target, unlearning=None)
+    before = training_job(config, whole, kind, replicate)
     trained: Mixture = before.config
+    shares = tuple(target_shares(config, whole, kind, replicate))
     how = Unlearning(
-        kept=tuple(share for share in trained.shares if share.part != config.query_part),
-        forgotten=tuple(share for share in trained.shares if share.part == config.query_part),
+        kept=tuple(share for share in shares if share.part != config.query_part),
+        forgotten=tuple(share for share in shares if share.part == config.query_part),
         method=config.unlearning.method_named(target.unlearning),
         validation=trained.validation,
         classes=trained.classes,

@@ -74,7 +74,8 @@ def log_odds(scores: NDArray[np.float32], labels: NDArray[np.int64]) -> Array:
     own = np.take_along_axis(logit, labels[:, None].astype(np.int64), axis=1)[:, 0]
     others = logit.copy()
     np.put_along_axis(others, labels[:, None].astype(np.int64), -np.inf, axis=1)
-    return own - np.logaddexp.reduce(others, axis=1)
+    odds: Array = own - np.logaddexp.reduce(others, axis=1)
+    return odds
 
 
 @dataclass(frozen=True, eq=False)

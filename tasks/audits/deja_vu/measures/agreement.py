@@ -21,7 +21,6 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, row
 from tasks.datasets.catalog import load_with_boxes
-from tasks.external.encoders import SAME
 from tasks.numerics.statistics import proportion
 from tasks.worker.files import File
 
@@ -50,6 +49,7 @@ def agreement(config: Repeats, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - re
 
     Two embeddings are one where no coordinate is further apart than SAME of the largest coordinate of both.
     """
+    from tasks.external.encoders import SAME
     from tasks.external.sent_table import read_embeddings
 
     pictures = load_with_boxes(config.attack.data, config.attack.correlation)
