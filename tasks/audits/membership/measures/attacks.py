@@ -8,6 +8,7 @@ trained on: those fitted to the target's own records overstate what an attacker 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, row
 from tasks.numerics import seeds, statistics
+from tasks.numerics.statistics import Estimate
 
 KINDS = {"TPR": "true-positive rate", "FPR": "false-positive rate"}
 RATES = {"0.1 %": 0.001, "1 %": 0.01}  # nominal false-positive rates
@@ -119,15 +121,28 @@ COLUMNS: tuple[tuple[str, str, float, dict[str, str]], ...] = (
 )
 
 
+def mean_over_targets(values: Array) -> Estimate:
+    """The mean with its t interval, widened by the square root of 2; n counts the targets.
+
+    Targets share records and references. In simulated nulls the mean of the area under online LiRA's curve varies 1.4
+    times as much as for independent targets (16 models), and that of the others less: partners tell the same twice.
+    """
+    whole = statistics.mean(values)
+    if whole.value is None or whole.low is None:
+        return whole
+    half = math.sqrt(2) * (whole.value - whole.low)
+    return Estimate(whole.value, whole.value - half, whole.value + half, whole.n)
+
+
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - attacks know no level
-    """The means over targets, with t intervals: targets are trained apart, though on overlapping halves."""
+    """The means over targets."""
     table = tables.one(SCORES)
     if table is None:
         return
     by_attack = {attack: table.filter(np.asarray(table["attack"]) == attack) for attack in ATTACKS}
     for column, metric, null, more in COLUMNS:
         for attack, lines in by_attack.items():
-            yield row(metric, {"attack": attack, **more}, statistics.mean(lines[column].to_numpy()), "training", null)
+            yield row(metric, {"attack": attack, **more}, mean_over_targets(lines[column].to_numpy()), "training", null)
 
 
 MEASURE = Measure("attacks", SCORES, plan, rows)
