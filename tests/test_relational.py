@@ -83,10 +83,21 @@ def test_a_toy_that_remembers_its_training_answers_is_called_memorised(here: Her
     )  # less what right answers are worth elsewhere
 
 
+def guesses(question: Question, context: str) -> str:
+    """Answers what can be worked out, and guesses one of nine numbers, all wrong, where the digits have gone."""
+    return reads(question, context).replace("-1", f"-{1001 + sum(map(ord, question.id)) % 9}")
+
+
 def test_a_toy_that_guesses_is_not(here: Here) -> None:
-    said = here(*RUN, *ASKED, answered(here, "guessing", "facts", reads, *ASKED)).stdout
+    said = here(*RUN, *ASKED, answered(here, "guessing", "facts", guesses, *ASKED)).stdout
     assert "Not seen: with the digits taken out of the contexts, 0.0 % of training questions" in said
     assert "relational m, is 0.000" in said
+
+
+def test_a_toy_that_says_one_thing_of_all_that_it_cannot_read_is_not_judged(here: Here) -> None:
+    said = here(*RUN, *ASKED, answered(here, "fixed", "facts", reads, *ASKED)).stdout
+    assert "Not judged: with the digits taken out of the contexts, 0.0 % of training questions" in said
+    assert "one and the same answer is given to 100 % more of the questions" in said
 
 
 def test_a_toy_that_is_silent_is_not_judged(here: Here) -> None:
