@@ -30,7 +30,7 @@ REPEATS: Mapping[str, str] = {
     "null": "ours: the models of quickstart, asked about 400 other images",
     "smoke": "ours: 8 small models on halves of 100 digits",
     "mnist": "ours: 32 models on halves of 10,000 images of MNIST",
-    "cifar10": "Carlini et al. 2022, section VI: 16, 64 and 256 models on halves of CIFAR-10, with a smaller network",
+    "cifar10": "ours: 16, 64 and 256 models on halves of CIFAR-10, as Carlini et al. 2022, with a smaller network",
 }
 SITUATIONS = (
     Situation(
