@@ -169,9 +169,10 @@ def test_a_large_gpu_is_shared_by_more_calls_than_a_small_one_beside_it(
     driver = Driver(store, lambda: executor, lambda event: None, Stop())
     driver.drive(plan, set())
     rows = [store.read(key).to_pylist()[0] for key in plan.roots["summary"]]
-    assert {"T4": {1, 2}, "A100": {1, 4}} == {
-        name: {row["sharers"] for row in rows if row["type"] == name} for name in ("T4", "A100")
-    }
+    small, large = ({row["sharers"] for row in rows if row["type"] == name} for name in ("T4", "A100"))
+    # On a busy machine the large one may take all jobs before a second call comes to the small one.
+    assert small in ({1}, {1, 2})
+    assert {1, 4} == large
 
 
 def test_where_machines_come_by_themselves_calls_wait_for_as_many_gpus_as_the_plan_is_worth(
