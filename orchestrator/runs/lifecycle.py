@@ -231,8 +231,8 @@ def _drive_to_end(driver: Driver, session: Session, tolerate: int) -> set[str] |
     Returns the keys whose results verify; None if it was stopped before they were verified.
     """
     progress = driver.progress
-    for round in range(1 + MENDED):
-        driver.drive(session.plan, session.store.keys() if round else set(session.stored))
+    for mended in range(1 + MENDED):
+        driver.drive(session.plan, session.store.keys() if mended else set(session.stored))
         if 0 < len(progress.failed) <= tolerate and not driver.stopped:
             session.tolerate(set(progress.failed))
             driver.drive(session.plan, session.store.keys())
