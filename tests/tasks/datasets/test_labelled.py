@@ -244,7 +244,11 @@ def test_options_go_with_every_set() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("digits#gray", "data set 'digits' has no option #gray; the options are #HEIGHTxWIDTH, #grey and #rgb; did"),
+        (
+            "digits#gray",
+            "data set 'digits' has no option #gray; the options are #HEIGHTxWIDTH, #grey and #rgb, and #inverted10, "
+            "#mislabelled10 and #duplicated10 (or another number); did you mean #grey?",
+        ),
         ("digits#0x5", "data set 'digits' has no option #0x5; the options are #HEIGHTxWIDTH, #grey and #rgb"),
         ("folder:nowhere#64", "data set 'folder:nowhere' has no option #64; the options are"),
         ("digits#5x5#6x6", "data set 'digits#5x5' has two sizes, #5x5 and #6x6; give one"),

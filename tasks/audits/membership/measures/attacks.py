@@ -53,8 +53,10 @@ def plan(config: Membership, trainings: tuple[Job, ...]) -> Job:
 
 @task(version=1, name="membership.attacks", gathers=True)
 def attacks(config: Matching, inputs: Inputs) -> pa.Table:
-    """Each attack on each target (SCORES). Records that are not in half of the models are left out."""
+    """Each attack on each target (SCORES), by `balanced_records`; no row where these do not suffice."""
     answers = balanced_records(stack_answers(inputs))
+    if answers is None:
+        return SCORES.empty_table()
     partners = pair_models(answers.member, config.seed)
     scores = score_targets(answers, partners)  # by attack, (models, records)
     lines = []
@@ -67,15 +69,17 @@ def attacks(config: Matching, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(SCORES.names, line, strict=True)) for line in lines], SCORES)
 
 
-def balanced_records(answers: Answers) -> Answers:
-    """The answers about records that are in exactly half of the models, which all are unless trainings are missing."""
-    half = 2 * answers.member.sum(axis=0) == len(answers.member)
-    if len(answers.member) < 4 or not half.any():
-        raise ValueError(
-            f"{len(answers.member)} models are there, and {int(half.sum())} records in half of them; attacks need at "
-            "least 4 models, an even number, and a record"
-        )
-    return Answers(answers.rows[half], answers.member[:, half], answers.phi[:, half], answers.correct[:, half])
+def balanced_records(answers: Answers) -> Answers | None:
+    """The answers about records that are in exactly half of the models, which all are unless trainings are missing.
+
+    Of an odd number of models the last is left out. None where fewer than four models or no such record are left.
+    """
+    models = len(answers.member) // 2 * 2
+    half = 2 * answers.member[:models].sum(axis=0) == models
+    if models < 4 or not half.any():
+        return None
+    member, phi, correct = (each[:models, half] for each in (answers.member, answers.phi, answers.correct))
+    return Answers(answers.rows[half], member, phi, correct)
 
 
 def score_targets(answers: Answers, partners: NDArray[np.int64]) -> dict[str, Array]:
@@ -137,7 +141,7 @@ def mean_over_targets(values: Array) -> Estimate:
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - attacks know no level
     """The means over targets."""
     table = tables.one(SCORES)
-    if table is None:
+    if table is None or not table.num_rows:
         return
     by_attack = {attack: table.filter(np.asarray(table["attack"]) == attack) for attack in ATTACKS}
     for column, metric, null, more in COLUMNS:

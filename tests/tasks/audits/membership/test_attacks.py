@@ -8,8 +8,11 @@ from scipy import stats
 
 from tasks.audits.membership import attacks
 from tasks.audits.membership.attacks import ATTACKS, References, fit_variance_prior, leave_pairs_out, pair_models
-from tasks.audits.membership.measures.attacks import area_under_curve, measure_rates
+from tasks.audits.membership.measures.attacks import Matching, area_under_curve, balanced_records, measure_rates
+from tasks.audits.membership.measures.attacks import attacks as attacks_table
+from tasks.audits.membership.trainings import stack_answers
 from tasks.datasets.mixtures import draw_balanced_members
+from tests.tasks.audits.membership.made_up import make_answers
 
 NAN = np.nan
 ONE = References(
@@ -105,3 +108,14 @@ def test_thresholds_are_those_of_other_targets() -> None:
     assert (first[0], first[2]) == (0.001, 0.01)
     assert (first[1], first[3]) == (1.0, 1.0)
     assert (second[0], second[2]) == (0.001, 0.01)
+
+
+def test_without_a_model_attacks_are_measured_on_records_that_half_of_the_others_have() -> None:
+    tables = make_answers(8, 40, 3.0, 1)
+    member = np.stack([table["member"].to_numpy() for table in tables])
+    found = balanced_records(stack_answers(tables[1:]))
+    assert found is not None
+    assert (6, (member[0] != member[7]).sum()) == found.member.shape  # the eighth is left out, too
+    assert (3 == found.member.sum(axis=0)).all()
+    assert 6 * len(ATTACKS) == attacks_table(Matching(0), tables[1:]).num_rows
+    assert 0 == attacks_table(Matching(0), tables[:3]).num_rows

@@ -16,6 +16,7 @@ from tasks.audits.unique_feature.measures import summary
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, white_box_rows
 from tasks.audits.unique_feature.measures.canary_verdicts import count_rows
 from tasks.audits.unique_feature.measures.units import effect_row, units
+from tasks.audits.unique_feature.panel_answer import PARTLY
 from tasks.audits.unique_feature.population import SMALLEST, Population
 from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.contract.schemas import SUMMARY
@@ -88,5 +89,7 @@ def test_the_rank_of_a_feature_that_no_model_saw_is_called_at_the_level_that_the
         called = 0
         for asked in range(41):
             table = summary(PublishedCell(), [family(None, {"canary": np.roll(log_p, -asked, axis=0)}, label)])
-            called += verdict(UniqueFeature(canaries=0), table).answer == "memorised"
+            called += (
+                verdict(UniqueFeature(canaries=0), table).answer == PARTLY
+            )  # as its look-alikes are not asked about
         assert 2 == called
