@@ -78,8 +78,8 @@ def balanced_records(answers: Answers) -> Answers | None:
     half = 2 * answers.member[:models].sum(axis=0) == models
     if models < 4 or not half.any():
         return None
-    member, phi, correct = (each[:models, half] for each in (answers.member, answers.phi, answers.correct))
-    return Answers(answers.rows[half], member, phi, correct)
+    kept = np.s_[:models, half]
+    return Answers(answers.rows[half], answers.member[kept], answers.phi[kept], answers.correct[kept])
 
 
 def score_targets(answers: Answers, partners: NDArray[np.int64]) -> dict[str, Array]:
