@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.numerics import seeds
-from tasks.numerics.statistics import Estimate, jackknife, mean
+from tasks.numerics.statistics import Estimate, area_under_curve, jackknife, mean
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -211,7 +211,11 @@ def privleak(target: Array, retrained: Array, is_control: NDArray[np.bool_]) -> 
     """
     if not len(target) or not len(retrained) or not is_control.any() or is_control.all():
         return Estimate(None, None, None, 0)
-    own, theirs = (np.array([auc(model, is_control) for model in models]) for models in (target, retrained))
+    own, theirs = (
+        # P[the loss of an image of D_Q is above that of a control image].
+        np.array([area_under_curve(model[is_control], model[~is_control]) for model in models])
+        for models in (target, retrained)
+    )
     if not theirs.mean():
         return Estimate(None, None, None, 0)
     value = float(own.mean() / theirs.mean() - 1)
@@ -228,12 +232,3 @@ def privleak(target: Array, retrained: Array, is_control: NDArray[np.bool_]) -> 
     freedom = variance**2 / sum(part**2 / df for part, df in zip(parts, freedom_of, strict=True))
     half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(variance)
     return Estimate(value, value - half, value + half, len(own))
-
-
-def auc(confidences: Array, is_control: NDArray[np.bool_]) -> float:
-    """P(the loss of an image of D_Q is above that of a control image), ties counted half."""
-    control = np.sort(confidences[is_control])
-    asked = confidences[~is_control]
-    above = len(control) - np.searchsorted(control, asked, side="right")
-    equal = np.searchsorted(control, asked, side="right") - np.searchsorted(control, asked, side="left")
-    return float((above + equal / 2).mean() / len(control))

@@ -12,6 +12,7 @@ from tasks.numerics.statistics import (
     Comparison,
     Correlation,
     Estimate,
+    area_under_curve,
     clustered_proportion,
     correlation,
     difference,
@@ -525,3 +526,7 @@ def test_the_lower_limit_of_a_proportion_is_where_so_many_successes_are_as_rare_
     assert 0.05 ** (1 / 9) == pytest.approx(proportion_at_least(9, 9))
     low = proportion_at_least(3, 12, 0.9)
     assert 0.1 == pytest.approx(stats.binom.sf(2, 12, low))
+
+
+def test_the_area_under_the_curve_counts_pairs_and_ties_half() -> None:
+    assert (3 + 0.5) / 4 == area_under_curve(np.array([3.0, 1.0]), np.array([1.0, 0.0]))

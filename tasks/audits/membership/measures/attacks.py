@@ -58,14 +58,14 @@ def attacks(config: Matching, inputs: Inputs) -> pa.Table:
     if answers is None:
         return SCORES.empty_table()
     partners = pair_models(answers.member, config.seed)
-    scores = score_targets(answers, partners)  # by attack, (models, records)
+    by_attack = score_targets(answers, partners)  # (models, records) each
     lines = []
-    for attack, by_target in scores.items():
+    for attack, by_target in by_attack.items():
         for target, rates in enumerate(measure_rates(by_target, answers.member)):
-            mine = answers.member[target]
+            scores, mine = by_target[target], answers.member[target]
             partner = np.take_along_axis(by_target, partners[[target]], axis=0)[0]
-            won = float(((by_target[target] > partner) + 0.5 * (by_target[target] == partner))[mine].mean())
-            lines.append((attack, target, area_under_curve(by_target[target], mine), won, *rates))
+            won = float(((scores > partner) + 0.5 * (scores == partner))[mine].mean())
+            lines.append((attack, target, statistics.area_under_curve(scores[mine], scores[~mine]), won, *rates))
     return pa.Table.from_pylist([dict(zip(SCORES.names, line, strict=True)) for line in lines], SCORES)
 
 
@@ -90,15 +90,6 @@ def score_targets(answers: Answers, partners: NDArray[np.int64]) -> dict[str, Ar
         for attack, score in ATTACKS.items():
             scores[attack][target] = score(references)
     return scores
-
-
-def area_under_curve(scores: Array, member: Mask) -> float:
-    """P[a member scores higher than another record], ties a half: Mann and Whitney's U as a share."""
-    from scipy import stats
-
-    ranks = stats.rankdata(scores)
-    members, others = int(member.sum()), int((~member).sum())
-    return float((ranks[member].sum() - members * (members + 1) / 2) / (members * others))
 
 
 def measure_rates(scores: Array, member: Mask) -> Iterator[tuple[float, ...]]:

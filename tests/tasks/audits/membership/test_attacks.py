@@ -8,7 +8,7 @@ from scipy import stats
 
 from tasks.audits.membership import attacks
 from tasks.audits.membership.attacks import ATTACKS, References, fit_variance_prior, leave_pairs_out, pair_models
-from tasks.audits.membership.measures.attacks import Matching, area_under_curve, balanced_records, measure_rates
+from tasks.audits.membership.measures.attacks import Matching, balanced_records, measure_rates
 from tasks.audits.membership.measures.attacks import attacks as attacks_table
 from tasks.audits.membership.trainings import stack_answers
 from tasks.datasets.mixtures import draw_balanced_members
@@ -94,10 +94,6 @@ def test_where_nothing_is_remembered_members_win_half_of_their_pairs_record_by_r
     assert {name: pytest.approx(0.5, abs=4.5 * 0.00625) for name in ATTACKS} == {
         name: np.mean(shares) for name, shares in won.items()
     }
-
-
-def test_the_area_under_the_curve_counts_pairs_and_ties_half() -> None:
-    assert (3 + 0.5) / 4 == area_under_curve(np.array([3.0, 1.0, 1.0, 0.0]), np.array([True, True, False, False]))
 
 
 def test_thresholds_are_those_of_other_targets() -> None:
