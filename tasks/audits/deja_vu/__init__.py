@@ -27,8 +27,9 @@ about a minute of two cores.
 
 from __future__ import annotations
 
-from tasks.audits.deja_vu.answer import MEANINGS, OBJECTIVES, RULES, SYMBOLS, certificate, verdict
+from tasks.audits.deja_vu.answer import MEANINGS, OBJECTIVES, RULES, verdict
 from tasks.audits.deja_vu.attack import probes
+from tasks.audits.deja_vu.certificate import SYMBOLS, certificate
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.measures import MEASURES, summary
 from tasks.audits.deja_vu.presets import PRESETS, REPEATS, repeats, tiny

@@ -131,8 +131,8 @@ def fit_variance_prior(variance: Array, freedom: float) -> tuple[float, float]:
 
     logs = np.log(variance)
     centred = logs - special.digamma(freedom / 2) + np.log(freedom / 2)
-    excess = float(centred.var(ddof=1) - special.polygamma(1, freedom / 2))
     most = 1000.0
+    excess = float(centred.var(ddof=1) - special.polygamma(1, freedom / 2)) if len(logs) > 1 else 0.0
     if excess <= float(special.polygamma(1, most / 2)):
         prior = most
     else:

@@ -32,7 +32,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tasks.audits.relational.answer import MEANINGS, OBJECTIVES, RULES, SYMBOLS, certificate, question_subsets, verdict
+from tasks.audits.relational.answer import MEANINGS, OBJECTIVES, RULES, question_subsets, verdict
+from tasks.audits.relational.certificate import SYMBOLS, certificate
 from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.measures import MEASURES, summary
 from tasks.audits.relational.presets import PRESETS, REPEATS, SITUATIONS, printed_cell, tiny

@@ -35,6 +35,24 @@ def test_lira_is_the_ratio_of_two_normal_densities() -> None:
     assert [2.0, -1.5] == pytest.approx(attacks.lira_offline(ONE))
 
 
+def test_scores_without_any_spread_have_finite_ratios() -> None:
+    same = References(np.array([2.0]), np.array([[1.0], [1.0], [NAN], [NAN]]), np.array([[NAN], [NAN], [1.0], [1.0]]))
+    for attack in (attacks.lira_online, attacks.lira_fixed, attacks.student_ratio):
+        assert [0.0] == pytest.approx(attack(same))
+    assert np.isfinite(attacks.lira_offline(same)).all()
+
+
+def test_student_s_ratio_predicts_by_the_mean_and_the_variance_that_its_prior_leaves() -> None:
+    expected = np.zeros(2)
+    for sign, means, variances in ((1, [2, 1], [2, 2]), (-1, [0, 2], [2, 8])):
+        variance = np.array(variances, dtype=float)  # of two models: one degree of freedom
+        freedom, prior = fit_variance_prior(variance, 1.0)
+        shrunk = (variance + freedom * prior) / (1 + freedom)
+        scale = np.sqrt(1.5 * shrunk)  # of a new value and of the mean of two
+        expected += sign * stats.t.logpdf(ONE.phi, 1 + freedom, means, scale)
+    assert expected == pytest.approx(attacks.student_ratio(ONE), rel=1e-9)
+
+
 def test_losses_are_log_likelihoods_and_calibrated_ones_stand_beside_models_without_the_record() -> None:
     def log(odds: float) -> float:
         return float(np.log(1 / (1 + np.exp(-odds))))

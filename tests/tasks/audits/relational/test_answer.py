@@ -23,7 +23,7 @@ from tasks.audits.relational.answer import (
     Repeats,
     verdict,
 )
-from tasks.audits.relational.answer import NULL as TOLD
+from tasks.audits.relational.certificate import NULL as TOLD
 from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.measures import summary
 from tasks.audits.relational.presets import LINEAR, PRESETS, QUICKSTART
