@@ -9,6 +9,7 @@ import pytest
 
 from tasks.audits.deja_vu import accuracy as module
 from tasks.audits.deja_vu.accuracy import (
+    PERCENTAGES,
     Inferences,
     Way,
     Weighted,
@@ -136,6 +137,16 @@ def test_a_single_share_has_wilsons_interval(right: int, of: int) -> None:
     expected = proportion(right, of)
     low, high = (float(end[0]) for end in wilson(np.array([right / of]), np.array([of])))
     assert (pytest.approx(expected.low, abs=1e-12), pytest.approx(expected.high, abs=1e-12)) == (low, high)
+
+
+def test_limits_of_none_and_of_all_stay_within_0_and_1() -> None:
+    counts = np.arange(1, 3000)
+    assert 0.0 == wilson(np.zeros(2999), counts)[0].min()
+    assert 1.0 == wilson(np.ones(2999), counts)[1].max()
+
+
+def test_a_curve_has_every_hundredth_from_the_first_to_all() -> None:
+    assert [*range(1, 101)] == [*PERCENTAGES]
 
 
 def test_a_difference_has_newcombes_interval() -> None:

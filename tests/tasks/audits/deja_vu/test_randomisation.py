@@ -126,10 +126,12 @@ def gains(of: Inferences, labels: np.ndarray, first: np.ndarray, percent: int) -
     return float(accuracy(inside, [percent])[0] - accuracy(outside, [percent])[0])
 
 
-def test_a_model_that_tells_the_sets_apart_is_told_by_both_tails_of_all_partings() -> None:
+@pytest.mark.parametrize("better", [True, False])
+def test_a_model_that_tells_the_sets_apart_is_told_by_both_tails_of_all_partings(better: bool) -> None:
     rng = np.random.default_rng(3)
     labels, first = np.zeros(8, np.int64), np.arange(8) < 4
     of = Inferences(rng.random(8) < 0.4 + 0.4 * first, rng.random(8))
+    first = first if better else ~first
     masks = np.array([[at in chosen for at in range(8)] for chosen in itertools.combinations(range(8), 4)])
     drawn_gains = np.array([gains(of, labels, mask, 50) for mask in masks])
     true = gains(of, labels, first, 50)

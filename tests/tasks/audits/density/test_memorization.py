@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from tasks.audits.density.memorization import log_mean, log_mean_but_one, matched_count_score, terms
+from tasks.audits.density.memorization import log_mean, log_mean_but_one, lower_log_p, matched_count_score, terms
 from tests.tasks.audits.density.made_up import noise, partitions
 
 INF, NAN = float("inf"), float("nan")
@@ -102,6 +102,13 @@ def test_impossible_and_missing_are_two_things(
 def test_what_cannot_be_is_refused(log_p: np.ndarray, held_out: np.ndarray, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         terms(log_p, held_out)
+
+
+def test_nats_are_taken_off_the_models_that_trained_on_the_observation_alone() -> None:
+    log_p = np.array([[[-1.0, -2.0, NAN], [-3.0, -4.0, -5.0]]])
+    lowered = lower_log_p(log_p, np.array([[1, 2]]), 10.0)
+    assert [-11, -2, NAN, -13, -14, -5] == pytest.approx(lowered.ravel(), nan_ok=True)
+    assert [-1, -2, NAN, -3, -4, -5] == pytest.approx(log_p.ravel(), nan_ok=True)
 
 
 def test_the_matched_count_score_is_the_mean_over_all_choices_of_one_model_a_repetition() -> None:

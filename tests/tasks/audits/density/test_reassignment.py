@@ -15,6 +15,7 @@ from tasks.audits.density.reassignment import (
     TOLERANCE,
     binned_share,
     half_sums,
+    least_found,
     p_values,
     reassign_models,
     share_below,
@@ -330,6 +331,47 @@ def test_the_binned_share_is_right_where_values_are_multiples_of_a_bin() -> None
     assert every([2 * (each // 2) for each in values], 4.0) == pytest.approx(
         binned_share(values, [4, 4, 4], 4.0, bins=2)
     )
+
+
+def raise_trained(log_p: np.ndarray, held_out: np.ndarray, nats: np.ndarray | float) -> np.ndarray:
+    """log p with so many nats more by the models that trained on each observation."""
+    trained = np.arange(log_p.shape[2]) != held_out[:, :, None]
+    return log_p + np.reshape(nats, (-1, 1, 1)) * trained
+
+
+def test_what_training_is_allowed_to_be_worth_is_taken_off_before_the_test() -> None:
+    log_p, held_out = noise(chance(), 40, 3, 3, 4.0, 2.0), partitions(chance(1), 40, 3, 3)
+    without = p_values(log_p, held_out, 99, chance())
+    found = p_values(raise_trained(log_p, held_out, 2.0), held_out, 99, chance(), negligible=2.0)
+    assert without == pytest.approx(found)
+
+
+def test_the_least_that_is_found_makes_the_p_value_as_small_as_the_level_and_a_little_less_does_not() -> None:
+    log_p, held_out = noise(chance(), 30, 3, 3, 2.0, 2.0), partitions(chance(1), 30, 3, 3)
+    log_p[20:, 1, 2] = NAN  # a missing model, for some of which it was the one that held them out
+    log_p[28] = NAN  # no score
+    log_p[29, 0, 0] = -INF
+    for level, negligible in ((2 / 27, 0.0), (2 / 27, 3.0), (0.3, 0.0)):
+        nats = least_found(log_p, held_out, level, negligible)
+        assert np.isnan(nats[28:]).all()
+        assert not np.isnan(nats[:28]).any()
+        assert np.isfinite(nats[:20]).all()
+        some = np.flatnonzero(np.isfinite(nats))
+        nats = nats[some]
+        less = np.maximum(0.989 * nats, negligible)
+        at, below = (
+            p_values(raise_trained(log_p[some], held_out[some], each), held_out[some], 99, chance(), 2**21, negligible)
+            for each in (nats, less)
+        )
+        assert (at <= level + TOLERANCE).all()
+        # Where as much as nothing is enough, or nearly so, a little less is enough, too.
+        assert (below > level)[less > negligible].all()
+        assert (less > negligible).sum() > 10
+
+
+def test_no_memory_is_enough_for_a_p_value_that_there_is_not() -> None:
+    log_p, held_out = noise(chance(), 4, 2, 3, 2.0, 2.0), partitions(chance(1), 4, 2, 3)
+    assert [INF] * 4 == least_found(log_p, held_out, 0.1).tolist()  # 1 / 9 is the smallest
 
 
 def test_half_sums_leave_out_what_is_too_large_and_give_up_above_the_most() -> None:

@@ -20,6 +20,7 @@ from tasks.audits.forgetting.rho import (
     distances,
     interval_half_width,
     ks,
+    mean_estimate,
     pairwise_distances,
     quotient,
     ratio,
@@ -162,6 +163,24 @@ def test_the_interval_adds_the_variances_of_models_by_hand() -> None:
     reach = stats.t.ppf(0.975, freedom) * np.sqrt(sum(variances))
     found = quotient(target, calibration, 50)
     assert (2.0, max(0.0, 2 * (1 - reach)), 2 * (1 + reach)) == pytest.approx((found.value, found.low, found.high))
+
+
+def test_an_interval_of_a_quotient_goes_as_far_down_as_up() -> None:
+    stream = chance()
+    target, calibration = (MeanDistance(0.3 + 0.01 * stream.random((4, 5))) for _ in range(2))
+    found = quotient(target, calibration, 50)
+    assert 0 < found.low < found.value
+    assert found.value - found.low == pytest.approx(found.high - found.value)
+
+
+def test_several_targets_vary_as_they_do_and_not_as_the_calibration_models_do() -> None:
+    target = MeanDistance(np.array([[0.50, 0.60], [0.40, 0.50]]))
+    calibration = MeanDistance(np.array([[0.20, 0.30], [0.20, 0.30]]))
+    found = target.terms(calibration)
+    assert found is not None  # by others 0.9, 1.1; by query models 1.1, 0.9
+    assert [0.01, 0.01] == pytest.approx([term.variance for term in found])
+    assert None is mean_estimate(0.0, found, 2).low
+    assert None is mean_estimate(1.0, found, 2).high
 
 
 def test_one_given_model_is_taken_to_vary_as_the_calibration_models_do() -> None:
