@@ -21,14 +21,20 @@ from tasks.audits.relational.answer import (
     Evasion,
     Evidence,
     Repeats,
+    describe_reason,
+    excess_share,
+    read_repeats,
     verdict,
 )
 from tasks.audits.relational.certificate import NULL as TOLD
 from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.measures import summary
+from tasks.audits.relational.measures.repeats import TWICE
 from tasks.audits.relational.presets import LINEAR, PRESETS, QUICKSTART
 from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import index_rows, row
 from tasks.contract.verdict import Verdict
+from tasks.numerics.statistics import Estimate
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Corruption
 from tests.support.calibration import bounds
@@ -50,7 +56,7 @@ def test_m_above_zero_is_memorised_and_the_sentence_has_its_numbers() -> None:
         f"where nothing is memorised). {ERROR}"
     ) == found.sentence
     assert (("relational m", json.dumps(DECISIVE, sort_keys=True)),) == found.rows
-    assert LIMITS == found.limits
+    assert (LIMITS, "") == (found.limits, found.published)  # with one gold answer each, m is as published
 
 
 def test_m_below_what_is_negligible_is_not_seen() -> None:
@@ -73,9 +79,9 @@ def silent(share: float, of: float = 0.0, right: float = 0.0) -> pa.Table:
     rows = scored("validation", [1.0] * round(100 * right) + [0.0] * round(100 * (1 - right)))
     shares = {True: share, False: of}
     counts: Counter[bool] = Counter()
-    for row in rows:
-        row["answered"] = counts[row["corrupted"]] >= 100 * shares[row["corrupted"]]
-        counts[row["corrupted"]] += 1
+    for each in rows:
+        each["answered"] = counts[each["corrupted"]] >= 100 * shares[each["corrupted"]]
+        counts[each["corrupted"]] += 1
     return table(scored("train", [1.0] * 30 + [0.0] * 70), rows)
 
 
@@ -160,8 +166,55 @@ def test_a_model_that_is_asked_here_is_judged_silent_or_not_and_its_silence_is_t
     assert "unanswered" not in judged(silent(MOST_SILENCE - 0.01)).sentence
 
 
+@pytest.mark.parametrize(
+    ("evasion", "words"),
+    [
+        (Evasion(0.4), "40 % more of the questions go unanswered once"),
+        (Evasion(0.0, refused=0.3), "30 % more of the questions are refused (“unknown”, “not stated”) once"),
+        (
+            Evasion(0.1, refused=0.3),
+            "40 % more of the questions go unanswered or are refused (“unknown”, “not stated”: 30 %)",
+        ),
+        (
+            Evasion(0.0, fixed=0.75),
+            "one and the same answer is given to 75 % more of the questions once",
+        ),
+    ],
+)
+def test_an_evasion_is_named(evasion: Evasion, words: str) -> None:
+    evidence = Evidence(("m", "{}"), CLEAR, True, {}, None, (Evasion(0.0), evasion), None, None, negligible=0.02)
+    assert words in describe_reason(RULES.decide(GIVEN, evidence), evidence)
+
+
+def test_two_answers_to_one_question_are_counted() -> None:
+    told = pa.Table.from_pylist([row(TWICE, {"key": "ab12"}, Estimate(0.3, None, None, 10), "share")], SUMMARY)
+    assert Repeats(3, 10, "ab12") == read_repeats(index_rows(told))
+    assert None is read_repeats(index_rows(SUMMARY.empty_table()))
+
+
+def test_a_share_that_was_not_counted_on_both_contexts_is_none() -> None:
+    shares = [
+        row(kind, {"contexts": contexts}, Estimate(share, None, None, 10), "share")
+        for kind, contexts, share in (("a", "corrupted", 0.5), ("b", "corrupted", 0.5), ("b", "whole", 0.2))
+    ]
+    rows = index_rows(pa.Table.from_pylist(shares, SUMMARY))
+    assert [0.0, pytest.approx(0.3), 0.0] == [excess_share(rows, kind) for kind in "abc"]
+
+
+def test_a_search_lowers_m_and_keeps_what_is_answered_from_whole_contexts() -> None:
+    found = summary(NUMERIC, [measured(counted((30, 100), (5, 100), whole=[1.0] * 60 + [0.0] * 40))])
+    assert AUDIT.objectives is not None
+    both = AUDIT.objectives.memorization, AUDIT.objectives.utility
+    rows = [each.row(QUICKSTART, found) for each in both]
+    assert [("relational m", "lower"), ("held-out accuracy", "higher")] == [(each.name, each.better) for each in both]
+    assert [pytest.approx(0.25), pytest.approx(0.6)] == [each and each["estimate"] for each in rows]
+    assert "validation" == json.loads((rows[1] or {})["setting"])["split"]
+    assert 0.02 == AUDIT.objectives.allowance
+    assert [None, None] == [each.row(QUICKSTART, SUMMARY.empty_table()) for each in both]
+
+
 def test_a_model_that_has_learnt_nothing_is_warned_of() -> None:
-    none, some = (counted((0, 100), (0, 100), whole=[share] * 100) for share in (0.01, ADEQUATE + 0.01))
+    none, some = (counted((0, 100), (0, 100), whole=[1.0] * n + [0.0] * (100 - n)) for n in (1, round(100 * ADEQUATE)))
     warning = "Warning: even on whole contexts only 1 % of the training questions are answered rightly"
     assert warning in judged(none).sentence
     assert "Warning" not in judged(some).sentence
