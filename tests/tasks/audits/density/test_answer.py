@@ -110,6 +110,53 @@ def said(*rows: dict[str, Any], config: Density = Density()) -> str:  # noqa: B0
     return verdict(config, table(*rows)).sentence
 
 
+def test_the_words_of_all_together_change_where_its_rule_does() -> None:
+    words = "show no more than chance", "do not show at 0.1 %", "show that at least 600 are"
+    for p, which in ((0.051, 0), (0.05, 1), (0.0011, 1), (0.001, 2)):
+        sentence = said(called(), beyond(p, 0.01), NONE, found())
+        assert [each in sentence for each in words] == [at == which for at in range(3)]
+    assert "observations together" not in said(called(), beyond(None), NONE, found())
+
+
+def test_what_is_not_known_is_not_told() -> None:
+    for rows in ((called(3), beyond(), found()), (called(3), beyond(), gap(None, None, None, None), found())):
+        assert "generalisation gap" not in said(*rows)
+    some = row(row_name(OF_CALLED, statistic="highest"), 9.0)
+    assert "matched-count M" not in said(called(3), beyond(), NONE, found(), some)
+
+
+def test_one_partition_is_no_several() -> None:
+    for n, words in ((1, "over 1 random partition into"), (2, "over 2 random partitions into")):
+        assert words in said(called(3), beyond(), gap(0.01, -0.05, 0.099, 0.4, n), found())
+
+
+def test_only_where_some_are_called_it_says_why_a_single_one_could_not_have_been() -> None:
+    because = "An observation can be called here because many have small p-values."
+    assert [True, False] == [because in said(called(n), beyond(), NONE, found(None)) for n in (3, 0)]
+
+
+def test_permutations_are_asked_for_only_where_there_are_too_few() -> None:
+    wanted = "permutations are not counted together"
+    rows = (called(), NONE, found(None)), (called(), beyond(), NONE, found(None))
+    assert [True, False] == [wanted in said(*each) for each in rows]
+    assert wanted not in said(*rows[0], config=ALONE)
+
+
+def test_the_training_on_all_data_is_missed_only_where_there_would_be_one() -> None:
+    whole = row(row_name("loss", models="whole", split="train"), 100.0)
+    missing = "The training on all data is missing"
+    assert [False, True] == [missing in said(*MEMORISED, *more) for more in ((whole,), ())]
+    assert missing not in said(*MEMORISED, config=ALONE)
+
+
+def test_a_search_lowers_the_score_by_nats_and_may_give_up_one_of_the_loss() -> None:
+    objectives = AUDIT.objectives
+    assert objectives is not None
+    names = [(each.name, each.unit, each.better) for each in (objectives.memorization, objectives.utility)]
+    assert [("mean matched-count M", "nats", "lower"), ("test loss", "nats", "lower")] == names
+    assert 1.0 == objectives.allowance
+
+
 def test_negligible_is_one_number_for_observations_and_for_the_gap() -> None:
     rows = called(), beyond(), gap(0.2, 0.1, 0.4, 0.3), found()
     assert ["undecided", "not seen"] == [verdict(Density(negligible=n), table(*rows)).answer for n in (0.4, 0.5)]

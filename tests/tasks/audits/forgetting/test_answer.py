@@ -136,6 +136,30 @@ def test_several_targets_are_judged_together(several: tuple[tuple[float, ...], .
     assert {f'{{"target": "target {at}"}}' for at in range(len(several))} == {setting for _, setting in found.rows}
 
 
+def test_one_that_may_hold_nothing_is_not_likened_to_models_that_hold_some() -> None:
+    found = said(*target("D_C", 0.001, 0.0, 1.0)).sentence
+    assert "nobody was given (p = 0.001, 1 model). Of 1,000" in found
+
+
+def test_targets_of_an_unknown_training_are_not_counted_as_right_or_wrong() -> None:
+    assert "are decided rightly" not in said(*target("a", *CLEARED), *target("b", *HELD)).sentence
+
+
+def test_a_single_triple_of_the_published_rule_is_not_told() -> None:
+    for triples, told in ((1, ""), (2, "theirs 1 of 2.")):
+        rule = row("published rule says forgotten", {"target": "theirs"}, proportion(1, triples), "share")
+        found = said(*target("theirs", *CLEARED), rule).published
+        assert (not told) == (not found)
+        assert found.endswith(told)
+
+
+def test_a_given_file_is_quoted_where_several_are_told_apart() -> None:
+    config = replace(QUICKSTART, given=ExternalTargets(outputs=(File("/far/away/ours.parquet"),)))
+    found = said(*target("ours.parquet", *CLEARED), *target("D_C", *HELD), config=config).sentence
+    assert "'ours' is forgotten: " in found
+    assert "; D_C is not forgotten: " in found
+
+
 def test_of_many_targets_the_first_are_told_one_by_one() -> None:
     found = said(*(each for at in range(MAX_LISTED + 3) for each in target(f"target {at}", *HELD)))
     assert f"of {MAX_LISTED + 3} targets" in found.sentence
