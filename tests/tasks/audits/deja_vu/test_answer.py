@@ -12,10 +12,18 @@ import pyarrow.compute as pc
 import pytest
 
 from tasks.audits.deja_vu import AUDIT
-from tasks.audits.deja_vu.answer import LIMITS, LIMITS_OF_GIVEN, RULES, Evidence, verdict
+from tasks.audits.deja_vu.answer import (
+    LIMITS,
+    LIMITS_OF_GIVEN,
+    RULES,
+    Evidence,
+    describe_confidence,
+    remarks,
+    verdict,
+)
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.measures import summary
-from tasks.audits.deja_vu.measures.scores import Scoring, categories, scores
+from tasks.audits.deja_vu.measures.scores import BOTH, SCORE, Scoring, categories, scores
 from tasks.audits.deja_vu.presets import QUICKSTART
 from tasks.contract.certificate import Certificate, number_per_hundred
 from tasks.contract.job import NoSettings
@@ -90,6 +98,41 @@ def test_the_certificate_has_the_rules_that_apply_and_their_errors() -> None:
     assert "(two-sided randomisation test, p at most 0.01)" in given.rule
     assert "Otherwise it is “memorised” where a randomisation test finds the corrected deja vu score" in given.rule
     assert "Of 100 encoders that keep nothing of single pictures" in given.error
+
+
+def test_a_score_that_is_not_known_decides_nothing() -> None:
+    name = json.dumps(SETTING)
+    rows = [dict.fromkeys(SUMMARY.names) | {"metric": metric, "setting": name, "n": 0} for metric in (SCORE, "k")]
+    found = verdict(CONFIG, pa.Table.from_pylist(rows, SUMMARY))
+    assert ("undecided", ((SCORE, name),)) == (found.answer, found.rows)
+    assert "Undecided: the labels of too few pictures were inferred." == found.sentence
+
+
+def test_all_pictures_are_no_surest_ones() -> None:
+    assert " by majority" == describe_confidence(replace(CONFIG, confident=100))
+    assert " of the 99 % of pictures" in describe_confidence(replace(CONFIG, confident=99))
+
+
+def test_backgrounds_that_name_more_than_half_of_the_objects_are_told_of() -> None:
+    for share, words in ((0.5, []), (0.505, ["A model that never saw the pictures names 50.5 % of the objects"])):
+        evidence = Evidence((), NOTHING, {("reference", BOTH): share}, None, None, negligible=0.02)
+        told = list(remarks(CONFIG, evidence))
+        assert len(words) == len(told)
+        assert all(told[0].startswith(each) for each in words)
+
+
+def test_a_search_lowers_the_score_and_keeps_what_a_probe_tells() -> None:
+    objectives = AUDIT.objectives
+    assert objectives is not None
+    both = objectives.memorization, objectives.utility
+    assert [("deja vu score", "lower"), ("probe accuracy", "higher")] == [(each.name, each.better) for each in both]
+    assert 0.01 == objectives.allowance
+    probe = json.dumps({"epoch": 5, "layer": 3, "split": "validation"})
+    names = ((SCORE, json.dumps(SETTING)), ("probe accuracy", probe))
+    rows = [dict.fromkeys(SUMMARY.names) | {"metric": metric, "setting": name} for metric, name in names]
+    table = pa.Table.from_pylist(rows, SUMMARY)
+    config = replace(CONFIG, layers=(3, 0))
+    assert rows == [each.row(config, table) for each in both]
 
 
 def test_memory_is_memorised_and_the_sentences_have_its_numbers() -> None:

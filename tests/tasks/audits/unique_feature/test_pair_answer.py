@@ -85,6 +85,32 @@ def test_without_scores_there_is_no_answer_yet(nothing: pa.Table) -> None:
     assert "undecided" == pair_verdict(nothing).answer
 
 
+def test_without_scores_ranks_are_told_beside_their_lack() -> None:
+    nothing = table(None, None, None, 0)
+    ranked = table(None, None, None, 0, *calls(0.0, 12, p_value=0.5))
+    assert pair_verdict(nothing).sentence.startswith("Undecided: no pair of trainings has been scored")
+    said = pair_verdict(ranked).sentence
+    assert said.startswith("Undecided: no pair of trainings has been scored. 0 of 12 canaries are called")
+    called_alone = pair_verdict(table(None, None, None, 0, *calls(0.5, 12))).sentence
+    assert called_alone.startswith("Memorised: 6 of 12 canaries are called")
+
+
+@pytest.mark.parametrize(("unit", "words"), [("training seed", "training seed"), ("pair", "pair of trainings")])
+def test_what_is_alone_is_named(unit: str, words: str) -> None:
+    (only,) = table(5.0, None, None, 1).to_pylist()
+    said = pair_verdict(pa.Table.from_pylist([only | {"unit": unit}], SUMMARY)).sentence
+    assert f"one {words} has no interval" in said
+
+
+def test_how_many_must_be_called_together_is_told_where_one_could_not_be() -> None:
+    for n, told in ((10, False), (12, True)):  # among 201: .05 of 10 places, and more than that of 12
+        said = pair_verdict(table(0.02, -0.03, 0.07, n, *calls(0.0, n, p_value=0.5))).sentence
+        assert told == ("could not have been called" in said)
+    unknown, small = calls(0.0, 12)
+    for rows in ((unknown,), (unknown, small | {"p_value": None})):
+        assert "chance brings" not in pair_verdict(table(0.02, -0.03, 0.07, 12, *rows)).sentence
+
+
 def test_it_says_how_often_the_published_test_accuses_the_innocent() -> None:
     said = pair_verdict(table(0.4, 0.2, 0.6, 12, called("canary", 0.25), called("twin", 1 / 12)))
     assert "calls 3 of 12 canary models memorised, and 1 of 12 of their twins" in said.published

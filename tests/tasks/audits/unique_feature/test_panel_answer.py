@@ -13,6 +13,7 @@ from tasks.audits.unique_feature.config import ExternalModels
 from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, UPPER
 from tasks.audits.unique_feature.measures.look_alikes import RANK as PART_RANK
 from tasks.audits.unique_feature.panel_answer import (
+    GUESSED,
     LIMITS,
     NAMED_FEATURE,
     PARTLY,
@@ -72,6 +73,20 @@ def pushed(
         about = json.dumps({"part": part, "parts": len(parts), "others": 100})
         rows.append({"metric": PART_RANK, "setting": about, "estimate": 101 * p_of_part, "n": n, "p_value": p_of_part})
     return pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in rows], SUMMARY)
+
+
+def test_an_owner_who_could_guess_the_order_is_told_of_and_models_speak_together() -> None:
+    sent = asked(Glyph(), outputs=(File("o.csv"),))
+    secret = replace(sent, given=replace(sent.given, secret="s" * 16))
+    table = pushed(0.4, 0.2, 0.6, 0.5, n=2)
+    assert [False, False] == [GUESSED in verdict(config, table).limits for config in (asked(Glyph()), secret)]
+    assert GUESSED in verdict(sent, table).limits
+    assert [True, False] == ["they raise" in panel_verdict(pushed(0.4, 0.2, 0.6, 0.5, n=n)).sentence for n in (2, 1)]
+
+
+def test_beside_references_the_error_is_that_of_their_population() -> None:
+    config = asked(models=(ModelFile("model.pt"),), references=(ModelFile("a.pt"), ModelFile("b.pt")), label=3)
+    assert "at most about 5 are called so" in RULES.explain_errors(config)
 
 
 POPULATION = Population(201)
