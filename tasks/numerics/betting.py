@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-# Fixed before any data. A smaller one decides a little earlier where most ranks are small, and less often where few are.
+# Fixed before any data. A smaller one decides a little earlier where most ranks are small, less often where few are.
 EXPONENT = 0.3
 
 

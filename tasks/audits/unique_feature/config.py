@@ -278,7 +278,8 @@ class UniqueFeature(Ranged):
             )
         if self.choice != "random":
             raise ValueError(
-                f"{self._stopping} and choice is {self.choice}; choice must be random: more canaries move it"
+                f"{self._stopping} and choice is {self.choice}; choice must be random, so that fewer canaries are the "
+                "first of more"
             )
         if self.seeds != 1 or self.one_seed:
             raise ValueError(f"{self._stopping}; seeds must be 1 and one_seed off, so that every pair is a sample")

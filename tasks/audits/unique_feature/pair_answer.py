@@ -3,7 +3,8 @@
 It rests on rows that were chosen beforehand: the canary's effect on M_w over the probe images, and the canaries that
 are called one by one by their ranks, among all glyphs of their ink where `ranks` is measured, else among the members of
 their family. In a run that ends once it is decided the bets on these ranks alone accuse, since an interval and a count
-are for a number of pairs that was fixed beforehand; the effect clears at the planned number. M, its published test and the training images are supporting evidence and do not enter the decision.
+are for a number of pairs that was fixed beforehand; the effect clears at the planned number. M, its published test and
+the training images are supporting evidence and do not enter the decision.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class Bets:
-    """The largest product of the bets on the ranks of the first 1, 2, ... `n` pairs, which accuses from 1 / level on."""
+    """The largest product of the bets on the ranks of the first 1, 2, ... `n` pairs; it accuses from 1 / level on."""
 
     largest: float
     level: float
@@ -332,6 +333,8 @@ def describe_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
     factor = f"a factor of {math.exp(effect['estimate']):.3g} in probability"
     over = f"95 % interval {low:.4g} to {high:.4g} over {describe_sample(effect)}"
     told = f"{moved} ({over}; {factor}; 0 where nothing is memorised)"
+    if evidence.bets is not None and evidence.bets.accuse:
+        return told
     if n < LEAST:
         return f"{told}; so few decide nothing: train at least {LEAST} canaries"
     if evidence.effect_is_above:
