@@ -71,10 +71,11 @@ def outline(title: str, paragraphs: Sequence[str], rows: Sequence[dict[str, Any]
 class Report:
     """A run or sweep as `orchestrator.run` returns it, and `orchestrator.open` finds it.
 
-    jobs: `planned`; `stored`, in the store now, and verified unless the run stopped before, which it did not if it is
-    `finished` or `decided`; `done`, computed by this start, or by the last one; `failed`. `page` is the file of the report page, `mlflow` the
-    address of the tracked run; None if there is none. A sweep has its runs in `cells`, and a search those of its
-    trials, with its settings and trials in `search`; the tables of a search are `trials` and `front`.
+    jobs: `planned`; `stored`, in the store now, and verified unless the run stopped before, which one that is
+    `finished` or `decided` did not; `done`, computed by this start, or by the last one; `failed`. `page` is the file of
+    the report page, `mlflow` the address of the tracked run; None if there is none. A sweep has its runs in `cells`,
+    and a search those of its trials, with its settings and trials in `search`; the tables of a search are `trials` and
+    `front`.
 
     What is asked for raises EngramError, or SpecError for a name that there is not, as the command line does.
     """

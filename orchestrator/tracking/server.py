@@ -31,12 +31,8 @@ from orchestrator.tracking.facts import Point, ProgressLog
 from orchestrator.tracking.tracking_store import ARTIFACTS, DATABASE, FOLDER, LOCK, Target, rehome
 
 METRICS, PARAMS = 1000, 100  # in one request at most
-STATUS = {
-    "running": "RUNNING",
-    "finished": "FINISHED",
-    "decided": "FINISHED",
-    "failed": "FAILED",
-}  # anything else was KILLED
+# Anything else was KILLED.
+STATUS = {"running": "RUNNING", "failed": "FAILED", **dict.fromkeys(COMPLETE, "FINISHED")}
 # The name in MLflow's list, which may be changed there, and the one that we gave it last.
 NAME, SHOWN = "mlflow.runName", "engram.name"
 # MLflow shows what begins with `system/` apart from the results.
