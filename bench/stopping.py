@@ -74,7 +74,7 @@ def count_decisions(case: Case, seed: int) -> Counts:
 
 
 def markdown(counted: Sequence[Counts]) -> Iterator[str]:
-    yield f"| p at most 5 %, audits | decided within {MOST} pairs | pairs on average | 9 of 10 by | Fisher at that number |"
+    yield f"| p at most 5 %, audits | decided within {MOST} | pairs on average | 9 of 10 by | Fisher at that number |"
     yield "|---" * 5 + "|"
     for counts in counted:
         case = counts.case

@@ -20,6 +20,7 @@ from bench import (
     held_shares,
     membership_decisions,
     own_data,
+    stopping,
     unlearning_methods,
 )
 from bench.cheating_owners import CHEATS, OWNERS, Desk
@@ -266,3 +267,12 @@ def test_records_are_counted_by_whether_they_are_exposed() -> None:
     assert (2, 80) == (some.answers["memorised"], min(some.found, 80))
     (line, *_) = [line for line in membership_decisions.markdown([none, some]) if line.startswith("| 8 x 100, 50 by 6")]
     assert f"{some.false} of {some.found + some.false} found" in line
+
+
+def test_audits_with_an_effect_are_decided_early_and_those_without_are_not() -> None:
+    some, none = (stopping.count_decisions(case, 3) for case in stopping.TINY)
+    assert 20 == some.decided
+    assert none.decided <= 3
+    assert some.pairs < 4 < none.pairs
+    (line,) = [line for line in stopping.markdown([some, none]) if line.startswith("| 80 % of canaries, 20 |")]
+    assert "20 (100 %" in line
