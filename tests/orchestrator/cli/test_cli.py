@@ -366,8 +366,8 @@ def test_probes_that_cannot_be_had_are_one_line(engram: Here, arguments: tuple[s
         (("plan", "toys", "--until", "decided", "--alpha", "1"), "alpha is 1; it must be between 0 and 1"),
         (("run", "toys", "--until", "decided", "--most", "0"), "most is 0; it must be at least 1"),
         (("run", "toys", "level=0.1", "--until", "decided"), "level is given, and --until decided sets it"),
-        (("run", "forgetting", "--until", "decided"), "forgetting cannot end once it is decided"),
-        (("run", "membership", "--until", "decided"), "membership cannot end once it is decided"),
+        (("plan", "forgetting", "--until", "decided"), "forgetting cannot end once it is decided"),
+        (("plan", "membership", "--until", "decided"), "membership cannot end once it is decided"),
         (("run", "nowhere.yaml"), "there is no file nowhere.yaml"),
         (("run", "corrupt.yaml"), "corrupt.yaml, line 2"),
         (("run", "unsafe.yaml"), "could not determine a constructor for the tag"),
@@ -694,6 +694,6 @@ def test_a_run_until_decided_ends_early_says_so_and_goes_on_with_more(engram: He
     said = "decided after 6 of at most 12 pairs of trainings, at an error rate of 0.05; the other 6 jobs are not needed"
     assert said in more.stderr
     assert " decided: 8 of 14 jobs stored, 3 done now, 0 failed" in more.stdout.splitlines()[-1]
-    (run,) = [run for run in engram.json("runs") if run["state"] == "decided"]
+    (run,) = [run for run in engram.json("runs")["runs"] if run["state"] == "decided"]
     assert said in engram("status", run["run"]).stdout
     assert "decided: 8 jobs not needed" in engram("logs", run["run"]).stdout

@@ -198,7 +198,7 @@ test_a_task_computes_what_its_version_says = version_test(
         (ask_look_alikes, 1, of_its_look_alikes, 80, -222.1363611),
         (detection, 5, of_detection, 72, 100.8245881),
         (canary_verdicts, 2, of_canaries, 6, 19.3368669),
-        (evidence, 1, of_bets, 6, 0.0),
+        (evidence, 1, of_bets, 6, 11.51081421),
         (exact_verdicts, 1, of_exact_verdicts, 3, 156.0466307),
         (curves, 1, of_curves, 41, 199.8436972),
         (panels, 5, of_panels, 12, 17.87924276),
