@@ -17,6 +17,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.deciding import with_more_pairs
 from orchestrator.runs.lifecycle import resume, start
 from orchestrator.runs.report import Report
+from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.rounds import Rounds
 from orchestrator.spec.resolve import Cell
 from orchestrator.store import Store
@@ -108,11 +109,22 @@ def test_a_pair_that_failed_before_the_end_keeps_the_later_ones_from_counting(st
     assert "decided" == resume(failed.run, store, HERE).state
 
 
-def test_a_pair_beyond_the_end_may_fail_and_nobody_needs_it(store: Store, tmp_path: Path) -> None:
-    config = replace(ASKED, trouble="raise", at=27, folder=str(tmp_path))
-    run(store, replace(config, level=0.0))  # what other runs compute of it
-    report = run(store, config)
+def test_a_pair_beyond_the_end_may_fail_and_nobody_needs_it(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Driver, "slots", lambda _: 12)  # a round of all pairs
+    report = run(store, replace(ASKED, trouble="raise", at=27, folder=str(tmp_path)))
+    assert set(range(20, 32)) == computed(tmp_path).keys()
     assert ("decided", ()) == (report.state, report.failures)
+    assert [float(sum(range(20, 26)))] == summed(report)
+
+
+@pytest.mark.parametrize("earlier", [(20, 3), (21, 9), (29, 3), (24, 2)])
+def test_whatever_was_stored_before_the_end_is_the_same(store: Store, earlier: tuple[int, int]) -> None:
+    first, parts = earlier
+    run(store, toys.Config(parts=parts, first=first))  # of the same pairs, as a start that was killed leaves them
+    report = run(store)
+    assert ("decided", [float(sum(range(20, 26)))]) == (report.state, summed(report))
 
 
 def test_a_damaged_table_of_a_pair_is_computed_again_and_the_end_stays(store: Store) -> None:
