@@ -31,7 +31,7 @@ DURABLE_BY = {"ext4": Names.FILE, "xfs": Names.FILE, "nfs": Names.NOTHING, "nfs4
 
 def names_in(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> Names:
     """What names in a folder wait for; the folder's sync wherever that is not known."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, IndexError):
         device = os.stat(folder).st_dev
         number = f"{os.major(device)}:{os.minor(device)}"
         for mount in (line.split() for line in mounts.read_text(errors="replace").splitlines()):

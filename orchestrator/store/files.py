@@ -21,7 +21,7 @@ def read_all(handle: int) -> pa.Buffer:
     if len(start) < MOST and start.endswith(entry.MAGIC):
         return pa.py_buffer(start)
     data = pa.allocate_buffer(max(len(start), os.fstat(handle).st_size))
-    view = memoryview(data)
+    view = memoryview(data).cast("B")
     view[: len(start)] = start
     view = view[len(start) :]
     while view:

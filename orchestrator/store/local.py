@@ -334,7 +334,8 @@ class LocalStore:
                     inode = os.fstat(handle).st_ino
                 raise
             finally:
-                os.close(handle)
+                with files.reading(path):
+                    os.close(handle)
 
     def _set_aside(self, path: Path, inode: int, why: str) -> None:
         """Move a damaged file to quarantine, unless another process has done so and perhaps stored a sound one."""
