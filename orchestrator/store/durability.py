@@ -7,7 +7,7 @@ ext4 and XFS keep one ordered journal of names and inodes. The sync of a file br
 the disk: the file's own names, and the folders above them.
 
 An NFS client's creations, links and removals have reached the server's disk when they return; to sync a folder does
-nothing there (`nfs_fsync_dir`, RFC 1813 4.8).
+nothing there (`nfs_fsync_dir`; RFC 1813, "Synchronous modifying operations").
 """
 
 from __future__ import annotations

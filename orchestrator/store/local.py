@@ -5,7 +5,7 @@ failures/<key>.txt                           the traceback of a job that failed
 states/<key>.state                           the state at the end of a training's link, while a later link needs it
 quarantine/                                  damaged files, never deleted, each with a note why
 conflicts/                                   results of a key that already had another one
-tmp/                                         files being written; linked into their place once synced
+tmp/                                         files being written, which are then linked into their place
 engram-store.json                            marks this folder as a store, with its format
 """
 
