@@ -29,9 +29,9 @@ from bench.measuring import here, parser, publish_counts
 from tasks.numerics import statistics
 from tasks.numerics.epsilon import (
     Mask,
-    bets_reject,
     best_of_guesses,
     betting_bound,
+    betting_p_value,
     gaussian_excess,
     gaussian_mu,
     guess_counts,
@@ -56,7 +56,8 @@ class Mechanism:
         """Whether each canary is in, likeliest first."""
         inside = stream.random(self.canaries) < 0.5
         if self.gaussian:
-            return inside[np.argsort(stream.normal(size=self.canaries) - gaussian_mu(self.epsilon, self.delta) * inside)]
+            mu = gaussian_mu(self.epsilon, self.delta)
+            return inside[np.argsort(stream.normal(size=self.canaries) - mu * inside)]
         truly = stream.random(self.canaries) < special.expit(self.epsilon)
         given_away = stream.random(self.canaries) < self.delta
         score = np.where(truly, inside, ~inside) + np.where(given_away, 2.0 * inside - 1.0, 0.0) * 2
@@ -72,7 +73,7 @@ class Mechanism:
 def rejecting_bounds(mechanism: Mechanism, inside: Mask) -> Iterator[str]:
     """The bounds that exceed the true epsilon."""
     epsilon, delta, canaries = mechanism.epsilon, mechanism.delta, mechanism.canaries
-    if bets_reject(epsilon, inside, delta, LEVEL):
+    if betting_p_value(epsilon, inside, delta) <= LEVEL:
         yield "bets"
     counts = guess_counts(canaries)
     correct = [(count, int(inside[:count].sum())) for count in counts]
@@ -161,8 +162,8 @@ def markdown(sizes: Sequence[int], powered: Sequence[int], runs: int, fewer: int
     yield "|---" * (2 + len(BOUNDS)) + "|"
     for canaries in powered:
         for shift in (1.0, 2.0, 4.0):
-            means = mean_bounds(shift, canaries, fewer, first)
-            yield f"| {shift:g} | {canaries:,} | " + " | ".join(f"{values.mean():.2f}" for values in means.values()) + " |"
+            means = [f"{values.mean():.2f}" for values in mean_bounds(shift, canaries, fewer, first).values()]
+            yield f"| {shift:g} | {canaries:,} | " + " | ".join(means) + " |"
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Lower bounds on epsilon: how private a mechanism can be at most, judged by which records an attack finds.
 
-Everywhere a fair coin decided for each canary whether it is in the training data, independently of the others, and an
-attack ranks the canaries or guesses which are in. A bound exceeds the true epsilon in at most a share `level` of audits.
-Records are neighbours by addition and removal, as in DP-SGD with Poisson sampling.
+A fair coin decided for each canary whether it is in the training data, independently of the others, and an attack ranks
+the canaries or guesses which are in. A bound exceeds the true epsilon in at most a share `level` of audits. Records are
+neighbours by addition and removal, as in DP-SGD with Poisson sampling.
 
 A threshold that was chosen because it gives the largest bound makes the bound wrong more often than that. So the number
 of guesses is fixed beforehand, `guess_counts` share the level among a few of them, or the bets of `betting_bound` hold
@@ -78,36 +78,33 @@ def gaussian_excess(mu: float, canaries: int, guesses: int, correct: int, level:
 
 def betting_bound(inside: Mask, delta: float, level: float) -> float:
     """Epsilon from below by betting down a ranking; `inside` says whether each canary is in, likeliest first."""
-    return largest_rejected(lambda epsilon: bets_reject(epsilon, inside, delta, level))
+    return largest_rejected(lambda epsilon: betting_p_value(epsilon, inside, delta) <= level)
 
 
-def bets_reject(epsilon: float, inside: Mask, delta: float, level: float) -> bool:
-    """Whether bets on a ranking win so much as happens by (epsilon, delta)-private training in a share `level` at most.
+def betting_p_value(epsilon: float, inside: Mask, delta: float) -> float:
+    """The chance that bets on a ranking ever win as much by one (epsilon, delta)-private training, at most.
 
     Given all before it, each canary is in with a probability of at most q = e^epsilon / (1 + e^epsilon). So a bettor
     who stakes the share c on "in" multiplies the stake by 1 - c + c / q after a hit and by 1 - c after a miss, and
     expects to gain nothing. The wealth with c uniform in (0, 1), which is the mean over all theta = q + c (1 - q) of
-    (theta / q)^hits ((1 - theta) / (1 - q))^misses, reaches 1 / level at any time in a share `level` of audits at most
-    (Ville 1939). It falls as epsilon rises, so that what is rejected is an interval from 0.
+    (theta / q)^hits ((1 - theta) / (1 - q))^misses, reaches w at any time with a probability of at most 1 / w (Ville
+    1939). It falls as epsilon rises, so that what is rejected is an interval from 0.
 
     With a delta the probability exceeds q now and then. The excess, added up over canaries, is m delta / (2 (1 +
     e^epsilon)) on average at most. That of one canary is (a - e^epsilon b)+ / ((a + b) (1 + e^epsilon)), where a and b
     are the chances of what was released with it and without it, given the coins of those before it; what is released
     has the weight (a + b) / 2; and (a - e^epsilon b)+ adds up to delta at most, however many of the other coins are
-    given (Jensen). So m delta / 4 is taken off the level.
+    given (Jensen). So m delta / 4 is added to the p-value.
     """
     from scipy import special
 
-    spared = level - len(inside) * delta / 4
-    if spared <= 0:
-        return False
     hits = np.cumsum(inside, dtype=np.float64)
     misses = np.arange(1, len(inside) + 1) - hits
     q, rest = special.expit(epsilon), special.expit(-epsilon)
     with np.errstate(divide="ignore"):  # a part of the integral that is too small for a float is no wealth
         part = np.log(special.betainc(misses + 1, hits + 1, rest))
     wealth = special.betaln(hits + 1, misses + 1) + part - hits * np.log(q) - (misses + 1) * np.log(rest)
-    return bool(wealth.max(initial=0.0) >= -math.log(spared))
+    return min(1.0, math.exp(-float(wealth.max(initial=0.0))) + len(inside) * delta / 4)
 
 
 def guess_counts(canaries: int) -> tuple[int, ...]:
