@@ -1,7 +1,8 @@
 """How much privacy can the training have at most, and is that less than its accountant says?
 
-Canaries are ranked by the log-odds of the label that they are trained with. How many of the first ones are in the
-training data bounds epsilon from below (`tasks.numerics.epsilon`), with the confidence CONFIDENCE for each bound by
+Canaries are ranked by the log-odds of the label that they are trained with, less the mean of the other models where
+there are any: how hard a canary is tells nothing of its coin. How many of the first ones are in the training data
+bounds epsilon from below (`tasks.numerics.epsilon`), with the confidence CONFIDENCE for each bound by
 itself:
 
 - bets: the wealth of a bettor who goes down the ranking, which is valid wherever the bettor stops. The answer rests on
@@ -9,7 +10,8 @@ itself:
 - one run: correct guesses among the first half of the canaries, a quarter, and so on. Steinke et al. 2023.
 - one run, Gaussian: the same, if the training leaks as a Gaussian mechanism does. Mahloujifar et al. 2025.
 
-Several models are ranked together: each has coins of its own, so that they count as one run with as many canaries.
+Several models are ranked together. Each has coins of its own, all of them independent, so that they count as one run
+with as many canaries; and the ranking is made of nothing but what the models say.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tasks.audits.membership.canaries import CANARIES, canary_jobs
 from tasks.audits.membership.config import About, Membership
@@ -36,6 +39,7 @@ from tasks.numerics.epsilon import (
 from tasks.numerics.statistics import area_under_curve
 from tasks.training.recipe import Privacy
 
+Array = NDArray[np.float64]
 CONFIDENCE = 0.95
 LEVEL = 1 - CONFIDENCE
 BETS = "bets"
@@ -75,7 +79,8 @@ def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
     if not tables:
         return EPSILON.empty_table()
     asked = pa.concat_tables(tables)
-    inside, scores = asked["inside"].to_numpy(), asked["log_odds"].to_numpy()
+    inside = asked["inside"].to_numpy()
+    scores = less_the_others(np.stack([table["log_odds"].to_numpy() for table in tables])).ravel()
     ranking: Mask = inside[np.argsort(-scores, kind="stable")]
     spent = asked["spent"].drop_null().to_pylist()
     common = {
@@ -93,6 +98,12 @@ def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
         "one run, Gaussian": best_of_guesses(gaussian_one_run_bound, ranking, config.delta, LEVEL),
     }
     return pa.Table.from_pylist([{"bound": name, "epsilon": low, **common} for name, low in bounds.items()], EPSILON)
+
+
+def less_the_others(scores: Array) -> Array:
+    """Each model's scores less the mean of the other models, (models, canaries); of one model they stay as they are."""
+    models = len(scores)
+    return scores if models == 1 else (scores - scores.mean(axis=0)) * models / (models - 1)
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a bound has a confidence of its own
