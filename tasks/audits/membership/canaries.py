@@ -16,8 +16,9 @@ CANARIES = pa.schema(
     [
         ("model", pa.int64()),
         ("row", pa.int64()),  # of the training split
+        ("label", pa.int64()),  # which a model that is trained on the canary is taught
         ("inside", pa.bool_()),  # whether the model is trained on it
-        ("log_odds", pa.float64()),  # of its label in the training data, in nats
+        ("log_odds", pa.float64()),  # of that label, in nats
         ("spent", pa.float64()),  # epsilon by the accountant; null where training was not private
     ]
 )
@@ -27,7 +28,7 @@ def canary_jobs(config: Membership) -> tuple[Job, ...]:
     """The table of canaries of each model; a DatasetError where the data have too few records."""
     part, seed, jobs = Part(config.data, 0, config.examples), seeds.derive(config.seed, "canaries"), []
     for number in range(config.models):
-        coined = CoinedCanaries(part, config.canaries, number, seed)
+        coined = CoinedCanaries(part, config.canaries, number, seed, config.mislabelled)
         coined.canary_rows(load(config.data))
         jobs.append(Job(canary_answers, coined, (training(config, coined, number),)))
     return tuple(jobs)
@@ -41,10 +42,10 @@ def canary_answers(config: CoinedCanaries, inputs: Inputs) -> pa.Table:
     (model,) = inputs
     images = load(config.part.data)
     rows = config.canary_rows(images)
-    labels = images.train_labels[rows]
+    labels = config.labels(images)[rows]
     scores = logits(architecture_of(model), weights_of_model(model), images.train_images[rows])
     spent = max(model["epsilons"][0].as_py()) if "epsilons" in model.column_names else None
     number, accounted = (
         pa.array([value] * len(rows), kind) for value, kind in ((config.number, pa.int64()), (spent, pa.float64()))
     )
-    return pa.table([number, rows, config.is_inside(), log_odds(scores, labels), accounted], schema=CANARIES)
+    return pa.table([number, rows, labels, config.is_inside(), log_odds(scores, labels), accounted], schema=CANARIES)

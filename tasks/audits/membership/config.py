@@ -53,7 +53,9 @@ class Membership(Ranged):
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""
     canaries: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
-    """Ours: so many of the first records are put into the training data of each model by a fair coin. 0: halves."""
+    """Ours: records that a fair coin puts into the training data of each model, beside all others. 0: halves."""
+    mislabelled: bool = field(default=False, metadata={ADDED_LATER: True})
+    """Ours: whether canaries have a wrong label, which is remembered sooner than a right one."""
     privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
     """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
 
@@ -66,6 +68,8 @@ class Membership(Ranged):
             yield "canaries are given and unseen is on; canaries that are left out are the null already"
         if self.canaries > self.examples > 0:
             yield f"canaries is {self.canaries}; it must be at most examples, which is {self.examples}"
+        if self.mislabelled and not self.canaries:
+            yield "mislabelled is on and canaries is 0; only canaries are mislabelled"
         if self.privacy is not None:
             check_private(
                 self.network, False, Recipe(self.epochs, self.batch, self.learning_rate, 0, (), self.optimiser)

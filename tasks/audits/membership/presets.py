@@ -21,7 +21,7 @@ CIFAR = Membership(data=Dataset("cifar10"), network=Network("cnn2"), models=16, 
 
 # Every step sees all images, so that the noise is that of a Gaussian mechanism, from which a ranking learns most.
 ONE_RUN = Membership(
-    data=Dataset("digits#mislabelled700"), network=Network("mlp1"), models=1, canaries=700, epochs=60, batch=1437,
+    data=Dataset("digits"), network=Network("mlp1"), models=1, canaries=700, mislabelled=True, epochs=60, batch=1437,
     learning_rate=1e-2,
 )  # fmt: skip
 LADDER = (ONE_RUN, *(replace(ONE_RUN, privacy=Privacy(epsilon)) for epsilon in (16.0, 4.0, 1.0)))

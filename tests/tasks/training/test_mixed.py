@@ -114,7 +114,7 @@ def test_a_cropped_network_learns_from_squares_and_is_asked_about_central_ones()
     assert (said.argmax(1) == images.train_labels[:100]).mean() == rows(trained)["train_accuracy"]
 
 
-COINED = CoinedCanaries(Part(DIGITS, 0, 60), 30, number=0, seed=3)
+COINED = CoinedCanaries(Part(DIGITS, 0, 60), 30, number=0, seed=3, mislabelled=True)
 PRIVATE = replace(ONE, shares=(COINED,), epochs=2, batch=60, privacy=Privacy(8.0))
 
 
@@ -131,6 +131,18 @@ def test_a_private_training_spends_the_same_whatever_its_coins() -> None:
 def test_what_was_added_later_is_not_in_the_text_of_checkpoints() -> None:
     assert "privacy" not in mixed.chain_state(ONE).training  # else a chain that was begun before would begin anew
     assert "privacy" in repr(PRIVATE)
+
+
+def test_trainings_on_wrong_labels_share_a_call_with_those_on_the_same_ones_alone() -> None:
+    plain = replace(PRIVATE, shares=(replace(COINED, mislabelled=False),))
+    other = replace(PRIVATE, shares=(replace(COINED, number=5),))
+    assert mixed.batch_key(PRIVATE) == mixed.batch_key(other) != mixed.batch_key(plain)
+    learnt = replace(ONE, shares=(COINED,), epochs=60)
+    rows_in = COINED.rows(load(DIGITS))
+    model = train(learnt, [])
+    said = logits(architecture_of(model), weights_of_model(model), load(DIGITS).train_images[rows_in]).argmax(axis=1)
+    assert (said == COINED.labels(load(DIGITS))[rows_in]).mean() > 0.9
+    assert rows(model)["train_accuracy"] > 0.9
 
 
 def test_a_network_that_has_no_private_form_is_refused() -> None:

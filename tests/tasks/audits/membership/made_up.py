@@ -38,6 +38,6 @@ def make_canaries(
         inside = stream.random(canaries) < 0.5
         odds = difficulty + stream.normal(size=canaries) + shift * inside
         same = [pa.array([value] * canaries, kind) for value, kind in ((number, pa.int64()), (spent, pa.float64()))]
-        columns = [same[0], np.arange(canaries), inside, odds, same[1]]
+        columns = [same[0], np.arange(canaries), np.zeros(canaries, np.int64), inside, odds, same[1]]
         tables.append(pa.table(columns, schema=CANARIES))
     return tables
