@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
+from tasks.audits.membership.canary_answer import (
+    BROKEN,
+    BROKEN_MEANING,
+    CANARY_RULES,
+    canary_certificate,
+    canary_thresholds,
+    canary_verdict,
+    has_canaries,
+)
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.exact_test import smallest_p_value
 from tasks.audits.membership.measures.attacks import AUC
+from tasks.audits.membership.measures.epsilon import AT_LEAST
 from tasks.audits.membership.measures.records import FOUND
 from tasks.contract.certificate import STEPS as PLAIN_STEPS
 from tasks.contract.certificate import Certificate, Finding, chances, steps_of_null
@@ -18,7 +29,10 @@ from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, p_in_words, read_setting, select_rows
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
-MEANINGS: Mapping[Answer, Meaning] = {name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")}
+MEANINGS: Mapping[Answer, Meaning] = {
+    **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},
+    BROKEN: BROKEN_MEANING,
+}
 RESOLUTION = 100  # a single record's smallest p-value must be so many times smaller than the level
 
 
@@ -63,11 +77,19 @@ def thresholds(config: Membership) -> Mapping[str, str]:
         "level": f"{100 * config.level:g}",
         "auc": f"{0.5 + config.negligible:g}",
         "smallest": f"{config.level / RESOLUTION:g}",
+        **canary_thresholds(),
     }
 
 
-RULES = Rules[Evidence](
+def asks_halves(config: Membership) -> bool:
+    return not has_canaries(config)
+
+
+HALVES = "halves of the records"
+# Rules about canaries see their evidence, the others that of halves.
+RULES = Rules[Any](
     (
+        *CANARY_RULES,
         Rule(
             "memorised",
             "at least one record is found: its p-value in the exact test, adjusted for the number of records, is at "
@@ -75,6 +97,8 @@ RULES = Rules[Evidence](
             lambda evidence: evidence.found["p_value"] <= evidence.level,
             "Of 100 audits of models on which no record has an influence, at most {level} are called so; among the "
             "records that are found, at most {level} % are expected to be false.",
+            scope=HALVES,
+            applies=asks_halves,
         ),
         Rule(
             "not seen",
@@ -85,6 +109,8 @@ RULES = Rules[Evidence](
                 and evidence.attack is not None
                 and evidence.attack["high"] < 0.5 + evidence.negligible
             ),
+            scope=HALVES,
+            applies=asks_halves,
         ),
         undecided(),
     ),
@@ -100,6 +126,8 @@ NULL = "This is a null: no model was trained on the records that were asked abou
 
 def verdict(config: Membership, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
+    if has_canaries(config):
+        return canary_verdict(config, summary, RULES)
     evidence = read_evidence(config, summary)
     if evidence is None:
         return Verdict("undecided", "Undecided: no record was tested.", LIMITS, ())
@@ -130,6 +158,8 @@ def describe_evidence(evidence: Evidence) -> str:
 
 def certificate(config: Membership, summary: pa.Table, verdict: Verdict) -> Certificate:
     """The answer for somebody who knows no machine learning."""
+    if has_canaries(config):
+        return canary_certificate(config, summary, verdict, RULES, MEANINGS[verdict.answer])
     evidence = read_evidence(config, summary)
     line = None if evidence is None else chances(evidence.found["p_value"], evidence.level)
     proper = "unseen=false"
@@ -143,15 +173,19 @@ def certificate(config: Membership, summary: pa.Table, verdict: Verdict) -> Cert
     )
 
 
-def found_records(_config: Membership, summary: pa.Table) -> Row | None:
-    return first_row(index_rows(summary), FOUND)
+def effect(config: Membership, summary: pa.Table) -> Row | None:
+    """The row of the records that are found; of canaries that of the bound on epsilon."""
+    return first_row(index_rows(summary), AT_LEAST if has_canaries(config) else FOUND)
 
 
-EFFECT = Objective("records found", "record", "lower", found_records)
+EFFECT = Objective("records found", "record", "lower", effect)
 SYMBOLS: Mapping[str, str] = {
     "effect": "by how much a record's own log-odds rise when a model is trained on it, in nats",
     "mem": "by how much more often a record's label is told rightly by models that were trained on it",
     "AUC": "the chance that an attack scores a member higher than another record",
     "share of pairs won": "how often a record scores higher by the model trained on it than by its partner",
+    "epsilon, at least": "a lower bound on epsilon: no more private than this",
+    "epsilon by the accountant": "the epsilon that the accountant of private training says was spent",
+    "bound": "how epsilon is bounded: by bets on the ranking of canaries, or by guesses about one run",
     "nominal": "the false-positive rate at which the threshold was set, on other models",
 }

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from tasks.contract import ranges
+from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import Network
-from tasks.training.recipe import Count, OptimiserName, Rate
+from tasks.training.classifier import check_private
+from tasks.training.recipe import Count, OptimiserName, Privacy, Rate, Recipe
 
 TINY_RECORDS = 60
 
@@ -26,8 +28,8 @@ class Membership(Ranged):
     """The images: each of the first `examples` training images is a record."""
     network: Network = Network("cnn1")
     """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
-    models: Annotated[int, AtLeast(4)] = 16
-    """Models, an even number; every record is in exactly half of them."""
+    models: Annotated[int, AtLeast(1)] = 16
+    """Models, an even number from 4 on; every record is in exactly half of them. With canaries: any number."""
     examples: Annotated[int, AtLeast(0)] = 0
     """The first so many training images; 0: all."""
     epochs: Count = 20
@@ -50,10 +52,28 @@ class Membership(Ranged):
     """Ours: ask about as many images that follow, on which no model was trained: a null."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""
+    canaries: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
+    """Ours: records that a fair coin puts into the training data of each model, beside all others. 0: halves."""
+    mislabelled: bool = field(default=False, metadata={ADDED_LATER: True})
+    """Ours: whether canaries have a wrong label, which is remembered sooner than a right one."""
+    privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
+    """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
 
     def conflicts(self) -> Iterator[str]:
-        if self.models % 2:
+        if self.models < 4 and not self.canaries:
+            yield f"models is {self.models}; it must be at least 4 where there are no canaries"
+        if self.models % 2 and not self.canaries:
             yield f"models is {self.models}; it must be even, so that every record is in half of them"
+        if self.canaries and self.unseen:
+            yield "canaries are given and unseen is on; canaries that are left out are the null already"
+        if self.canaries > self.examples > 0:
+            yield f"canaries is {self.canaries}; it must be at most examples, which is {self.examples}"
+        if self.mislabelled and not self.canaries:
+            yield "mislabelled is on and canaries is 0; only canaries are mislabelled"
+        if self.privacy is not None:
+            check_private(
+                self.network, False, Recipe(self.epochs, self.batch, self.learning_rate, 0, (), self.optimiser)
+            )
         if self.unseen and not self.examples:
             yield "unseen is on and examples is 0; some images must be left that are not trained on"
 
@@ -68,6 +88,7 @@ class About:
 def tiny(config: Membership) -> Membership:
     """The config's shape on embedded data, in seconds."""
     few = min(config.examples or TINY_RECORDS, TINY_RECORDS)
+    config = replace(config, canaries=min(config.canaries, few // 2))
     return replace(
         config, data=Dataset("digits"), network=Network("mlp1"), models=min(config.models, 8), examples=few, epochs=2,
         batch=min(config.batch, 32), draws=min(config.draws, 99),
