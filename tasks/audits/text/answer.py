@@ -56,7 +56,8 @@ RULES = Rules[Evidence](
     (
         Rule(
             "memorised",
-            "at least one secret is found: the p-value of its rank, adjusted for the number of secrets, is at most {level} %",
+            "at least one secret is found: the p-value of its rank, adjusted for the number of secrets, is at most "
+            "{level} %",
             lambda evidence: evidence.found["p_value"] <= evidence.level,
             "Of 100 audits of models that were told none of the secrets, at most {both} are called so by either rule; "
             "among the secrets that are found, at most {level} % are expected to be false.",
@@ -106,8 +107,9 @@ def describe_evidence(evidence: Evidence) -> str:
     interval = "" if beaten["low"] is None else f", 95 % interval {beaten['low']:.3f} to {beaten['high']:.3f}"
     return (
         f"of {found['n']:,} secrets {found['estimate']:,.0f} are found among the likeliest of their space (false "
-        f"discoveries at most {100 * evidence.level:g} %; that any is known: {p_in_words(found['p_value'])}); on average a secret beats {beaten['estimate']:.3f} of the others of its "
-        f"space (.5 where nothing is known{interval}; all together: {p_in_words(beaten['p_value'])})."
+        f"discoveries at most {100 * evidence.level:g} %; that any is known: {p_in_words(found['p_value'])}); on "
+        f"average a secret beats {beaten['estimate']:.3f} of the others of its space (.5 where nothing is known"
+        f"{interval}; all together: {p_in_words(beaten['p_value'])})."
     )
 
 

@@ -91,7 +91,7 @@ def rank_first(scores: np.ndarray) -> int:
 
 
 def candidates(space: SecretSpace, secret: str, references: int, chance: np.random.Generator) -> Iterator[str]:
-    """The secret, and those among which it is ranked: all others where these are few enough, else `references` draws."""
+    """The secret, and then those among which it is ranked: all others if these are few, else `references` draws."""
     yield secret
     if space.size <= references + 1:
         yield from space.all_others(secret)
