@@ -3,8 +3,8 @@
     python bench/drawn_secrets.py [--tiny] [--seed 8000] [--pairs 10] [--out bench/results/drawn-secrets-cpu.md]
 
 Pairs of small GPTs, each with secrets of its own: of as many pairs again other secrets of the format stand in the
-texts, which is the innocent look-alike. Each pair is an audit by itself, with the audit's own rule. What the twins say, which
-were not told a secret, is a third null.
+texts, which is the innocent look-alike. Each pair is an audit by itself, with the audit's own rule. What the twins say,
+which were not told a secret, is a third null.
 """
 
 from __future__ import annotations

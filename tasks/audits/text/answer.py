@@ -91,7 +91,7 @@ def verdict(config: Text, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
     evidence = read_evidence(config, summary)
     if evidence is None:
-        return Verdict("undecided", "Undecided: no pair of models is complete, so no secret was ranked.", LIMITS, ())
+        return Verdict("undecided", "Undecided: no secret was ranked.", LIMITS, ())
     rule = RULES.decide(config, evidence)
     rows = (evidence.found, evidence.beaten)
     if rule is RULES.cases[1]:

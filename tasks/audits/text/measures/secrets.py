@@ -28,13 +28,14 @@ from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics import statistics
 
+Array = NDArray[np.float64]
 SECRETS = pa.schema(
     [
         ("pair", pa.int64()),
         ("secret", pa.int64()),  # its number, from 1
         ("repetitions", pa.int64()),  # in the training data of the model that was told it
         ("candidates", pa.int64()),  # among which it is ranked, itself among them
-        ("effect", pa.float64()),  # in nats
+        ("effect", pa.float64()),  # in nats; null, like the twin's exposure, where the twin is missing
         ("rank", pa.int64()),  # by the model that was told it
         ("p_value", pa.float64()),
         ("q_value", pa.float64()),
@@ -59,8 +60,11 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job:
 
 @task(version=1, name="text.secrets", gathers=True)
 def secrets(config: Ranking, inputs: Inputs) -> pa.Table:
-    """Each secret's rank by the model that was told it, and by its twin (SECRETS); of pairs that are complete."""
-    models: dict[tuple[int, int], dict[bool, NDArray[np.float64]]] = {}
+    """Each secret's rank by the model that was told it, and by its twin (SECRETS).
+
+    A secret whose model is missing has no row, and one whose twin is missing no effect.
+    """
+    models: dict[tuple[int, int], dict[bool, Array]] = {}
     times: dict[tuple[int, int], int] = {}
     for table in inputs:
         for each in table.to_pylist():
@@ -68,9 +72,9 @@ def secrets(config: Ranking, inputs: Inputs) -> pa.Table:
             models.setdefault(name, {})[each["inserted"]] = np.array(each["log_p"])
             times[name] = each["repetitions"]
     rows = [
-        {"pair": name[0], "secret": name[1], "repetitions": times[name]} | rank_secret(both[True], both[False])
+        {"pair": name[0], "secret": name[1], "repetitions": times[name]} | rank_secret(both[True], both.get(False))
         for name, both in models.items()
-        if len(both) == 2
+        if True in both
     ]
     q_values = statistics.false_discovery_control(np.array([each["p_value"] for each in rows]))
     found = [
@@ -79,18 +83,15 @@ def secrets(config: Ranking, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(found, SECRETS)
 
 
-def rank_secret(told: NDArray[np.float64], twin: NDArray[np.float64]) -> Row:
+def rank_secret(told: Array, twin: Array | None) -> Row:
     """What log p of all candidates, the secret's first, says of it: by the model that was told it and by its twin."""
-    difference, size = told - twin, len(told)
-    rank = rank_first(told)
-    return {
-        "candidates": size,
-        "effect": float(difference[0] - difference[1:].mean()),
-        "rank": rank,
-        "p_value": rank / size,
-        "exposure": exposure(rank, size),
-        "exposure_twin": exposure(rank_first(twin), size),
-    }
+    size, rank = len(told), rank_first(told)
+    ranked: Row = {"candidates": size, "rank": rank, "p_value": rank / size, "exposure": exposure(rank, size)}
+    if twin is not None:
+        difference = told - twin
+        effect = float(difference[0] - difference[1:].mean())
+        ranked |= {"effect": effect, "exposure_twin": exposure(rank_first(twin), size)}
+    return ranked
 
 
 def combine(p_values: Sequence[float]) -> float:
@@ -117,9 +118,13 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
         yield row("share found", setting, statistics.proportion(count_found(some), len(some)), "secret", 0.0)
         null = mean_exposure_of_uniform_ranks(some[0]["candidates"])
         for by, column in (("told", "exposure"), ("twin", "exposure_twin")):
-            bits = statistics.mean([each[column] for each in some])
+            bits = statistics.mean(known_values(some, column))
             yield row("exposure in bits", setting | {"by": by}, bits, "secret", null)
-        yield row("effect in nats", setting, statistics.mean([each["effect"] for each in some]), "secret", 0.0)
+        yield row("effect in nats", setting, statistics.mean(known_values(some, "effect")), "secret", 0.0)
+
+
+def known_values(ranked: Sequence[Row], column: str) -> list[float]:
+    return [each[column] for each in ranked if each[column] is not None]
 
 
 def count_found(ranked: Sequence[Row]) -> int:

@@ -40,11 +40,16 @@ def test_a_secret_is_ranked_by_the_model_that_was_told_it_and_by_its_twin() -> N
     assert 3.0 - 1 / 3 == pytest.approx(found["effect"])
 
 
-def test_a_pair_that_lacks_a_model_says_nothing() -> None:
-    assert 0 == rank(make_scores(5.0, 0)[:1]).num_rows
-    assert "undecided" == answer(make_scores(5.0, 0)[:1])
-    both = [*make_scores(5.0, 0)[:1], *make_scores(5.0, 1, pair=1)]
-    assert {1} == set(rank(both)["pair"].to_pylist())
+def test_without_its_twin_a_model_is_asked_about_what_it_was_told() -> None:
+    tables = make_scores(8.0, 0)
+    whole, alone = rank(tables), rank(tables[:1])
+    told = tables[0].filter(tables[0]["inserted"])["secret"].to_pylist()
+    assert told == alone["secret"].to_pylist()
+    ranks = dict(zip(whole["secret"].to_pylist(), whole["rank"].to_pylist(), strict=True))
+    assert [ranks[secret] for secret in told] == alone["rank"].to_pylist()
+    assert [len(told)] * 2 == [alone[name].null_count for name in ("effect", "exposure_twin")]
+    assert "memorised" == answer(tables[:1])
+    assert "undecided" == answer([])
 
 
 def test_p_values_are_combined_by_fishers_method() -> None:
