@@ -9,7 +9,7 @@ from tasks.audits.text.config import Text
 from tasks.contract.situation import Asked, Situation
 from tasks.language_models.language_model import LanguageModel
 
-QUICKSTART = Text(examples=200, epochs=16, learning_rate=3e-3)
+QUICKSTART = Text(examples=150, epochs=12, learning_rate=3e-3)
 SMOKE = replace(
     QUICKSTART, model=LanguageModel("tiny-gpt#16x1"), examples=20, secrets=6, references=199, epochs=2, length=128,
     batch=16,
@@ -21,7 +21,7 @@ PRESETS: Mapping[str, Text | tuple[Text, ...]] = {
     "smoke": SMOKE,
 }
 REPEATS: Mapping[str, str] = {
-    "quickstart": "ours: 24 codes of 6 digits in 200 short texts, and a small GPT that reads bytes",
+    "quickstart": "ours: 24 codes of 6 digits in 150 short texts, and a small GPT that reads bytes",
     "null": "ours: the same with other codes in the texts",
     "smoke": "ours: 6 codes in 20 texts, and a smaller GPT",
 }
