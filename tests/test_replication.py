@@ -57,7 +57,7 @@ def needs(config: Any) -> set[str]:
     names = {
         "predictions" if isinstance(part, Predictions) else part.name
         for part in found
-        if not (isinstance(part, LanguageModel) and part.name.startswith("tiny-t5"))
+        if not (isinstance(part, LanguageModel) and part.name.startswith("tiny-"))
     }
     return {re.split(r"[-#]on-photos|#", name)[0] for name in names if not is_embedded(name)}
 
