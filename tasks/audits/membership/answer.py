@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.exact_test import smallest_p_value
+from tasks.audits.membership.given_answer import (
+    GIVEN_RULES,
+    NOT_JUDGED,
+    given_steps,
+    given_thresholds,
+    given_verdict,
+    is_given,
+)
 from tasks.audits.membership.measures.attacks import AUC
+from tasks.audits.membership.measures.given import FOUND_GIVEN
 from tasks.audits.membership.measures.records import FOUND
 from tasks.contract.certificate import STEPS as PLAIN_STEPS
 from tasks.contract.certificate import Certificate, Finding, chances, steps_of_null
@@ -18,7 +28,10 @@ from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, p_in_words, read_setting, select_rows
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
-MEANINGS: Mapping[Answer, Meaning] = {name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")}
+MEANINGS: Mapping[Answer, Meaning] = {
+    **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},
+    NOT_JUDGED: Meaning("the given model cannot be compared with those trained here, so nothing follows"),
+}
 RESOLUTION = 100  # a single record's smallest p-value must be so many times smaller than the level
 
 
@@ -63,11 +76,19 @@ def thresholds(config: Membership) -> Mapping[str, str]:
         "level": f"{100 * config.level:g}",
         "auc": f"{0.5 + config.negligible:g}",
         "smallest": f"{config.level / RESOLUTION:g}",
+        **given_thresholds(),
     }
 
 
-RULES = Rules[Evidence](
+def is_trained_here(config: Membership) -> bool:
+    return not is_given(config)
+
+
+TRAINED_HERE = "models trained here"
+# The rules for a given model see its evidence, the others that of the models trained here.
+RULES = Rules[Any](
     (
+        *GIVEN_RULES,
         Rule(
             "memorised",
             "at least one record is found: its p-value in the exact test, adjusted for the number of records, is at "
@@ -75,6 +96,8 @@ RULES = Rules[Evidence](
             lambda evidence: evidence.found["p_value"] <= evidence.level,
             "Of 100 audits of models on which no record has an influence, at most {level} are called so; among the "
             "records that are found, at most {level} % are expected to be false.",
+            scope=TRAINED_HERE,
+            applies=is_trained_here,
         ),
         Rule(
             "not seen",
@@ -85,11 +108,14 @@ RULES = Rules[Evidence](
                 and evidence.attack is not None
                 and evidence.attack["high"] < 0.5 + evidence.negligible
             ),
+            scope=TRAINED_HERE,
+            applies=is_trained_here,
         ),
         undecided(),
     ),
     thresholds,
 )
+STATED = ("memorised", "not seen")  # answers after which the common steps follow
 LIMITS = (
     "The audit speaks of models that were trained here, each on half of the records, and of what they say of a record "
     "itself. A record may help to recognise its near copies without being found. A record that is not found may still "
@@ -100,6 +126,8 @@ NULL = "This is a null: no model was trained on the records that were asked abou
 
 def verdict(config: Membership, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
+    if is_given(config):
+        return given_verdict(config, summary, RULES)
     evidence = read_evidence(config, summary)
     if evidence is None:
         return Verdict("undecided", "Undecided: no record was tested.", LIMITS, ())
@@ -130,6 +158,10 @@ def describe_evidence(evidence: Evidence) -> str:
 
 def certificate(config: Membership, summary: pa.Table, verdict: Verdict) -> Certificate:
     """The answer for somebody who knows no machine learning."""
+    if is_given(config):
+        steps = PLAIN_STEPS[MEANINGS[verdict.answer].tone] if verdict.answer in STATED else given_steps(verdict.answer)
+        finding = Finding(verdict.answer, verdict.sentence, None)
+        return RULES.certify(config, verdict, "Was the given model trained on these records?", (finding,), steps)
     evidence = read_evidence(config, summary)
     line = None if evidence is None else chances(evidence.found["p_value"], evidence.level)
     proper = "unseen=false"
@@ -143,8 +175,8 @@ def certificate(config: Membership, summary: pa.Table, verdict: Verdict) -> Cert
     )
 
 
-def found_records(_config: Membership, summary: pa.Table) -> Row | None:
-    return first_row(index_rows(summary), FOUND)
+def found_records(config: Membership, summary: pa.Table) -> Row | None:
+    return first_row(index_rows(summary), FOUND_GIVEN if is_given(config) else FOUND)
 
 
 EFFECT = Objective("records found", "record", "lower", found_records)

@@ -47,7 +47,9 @@ class Matching:
     seed: int
 
 
-def plan(config: Membership, trainings: tuple[Job, ...]) -> Job:
+def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
+    if not trainings:  # a given model alone
+        return ()
     return Job(attacks, Matching(seeds.derive(config.seed, "matching")), trainings)
 
 

@@ -47,7 +47,9 @@ class ExactTest:
     seed: int
 
 
-def plan(config: Membership, trainings: tuple[Job, ...]) -> Job:
+def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
+    if not trainings:  # a given model alone
+        return ()
     return Job(records, ExactTest(config.level, config.draws, seeds.derive(config.seed, "exact test")), trainings)
 
 

@@ -1,0 +1,248 @@
+"""Where does a given model stand among the models trained here, record by record, and is it one of their kind?
+
+    p(i) = (1 + #(models without i that score i as high as the given one)) / (1 + #(models without i))
+
+If the given model was trained as they were, but without i, it is as likely to have any place among them: p is exact,
+without a model of scores. q is p adjusted for the number of records (Benjamini & Hochberg 1995); a record is found
+where q is at most `level`. What is compared is the log-odds of the true label; confidences where a table gives no more,
+those of the models rounded as the table prints them; or whether the label is right, where a table gives labels alone.
+
+Was it trained as they were? Nobody was trained on the images that follow the records. There the given model and the
+others are ranked together. A model's distance is that of its ranks from even ones (Cramer & von Mises),
+
+    D = 1 / (12 n) + sum over k of (u_(k) - (2 k - 1) / (2 n))^2
+
+and the given model's place among all distances is an exact p-value that it is one of their kind. Each of the models is
+also taken for the given one in its turn, and ranked among the others: the share in which a record is found is what such
+an audit finds of a model that was trained on half of the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audits.membership.config import About, Membership
+from tasks.audits.membership.exact_test import Array, Mask
+from tasks.audits.membership.given import SCORES, ask_given, check_table, question
+from tasks.audits.membership.trainings import ANSWERS, Answers, ask_models, stack_answers
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.external.blinding import SAME
+from tasks.external.confidences import round_confidences
+from tasks.numerics import statistics
+
+RANKS = pa.schema(
+    [
+        ("row", pa.int64()),  # of the training split
+        ("score", pa.float64()),  # of the given model
+        ("kind", pa.string()),  # of score: SCORES
+        ("models", pa.int64()),  # trained here without the record
+        ("p_value", pa.float64()),  # null, like q_value and found, where there are none
+        ("q_value", pa.float64()),
+        ("found", pa.bool_()),
+    ]
+)
+KINSHIP = pa.schema(
+    [
+        ("given", pa.bool_()),  # else it is one of the models trained here
+        ("distance", pa.float64()),  # of its ranks from even ones, on images that nobody was trained on
+        ("found", pa.int64()),  # records that are found when it is taken for the given model
+        ("found_unseen", pa.int64()),  # the same of images that nobody was trained on
+        ("differing", pa.float64()),  # share of the pictures handed out twice that it answers differently; null: none
+        ("repeats", pa.int64()),  # such pictures
+    ]
+)
+FOUND_GIVEN, DISTANCE = "records found in the given model", "distance on unseen images"
+POWER, FALSE_ALARMS = "share of own models found out", "share of own models accused by unseen images"
+DIFFERING = "share of repeated pictures answered differently"
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """At which level records are found, and the first row of the images that follow them."""
+
+    level: float
+    first_unseen: int
+
+
+def plan_inputs(config: Membership, trainings: tuple[Job, ...]) -> tuple[Ranking, tuple[Job, ...]] | None:
+    """What both measures read: the given model's scores and the others' answers; ValueError for a useless table."""
+    if not config.given.there:
+        return None
+    ask = question(config)
+    check_table(ask)
+    return Ranking(config.level, ask.unseen.first), (Job(ask_given, ask), *trainings, *ask_models(config, ask.unseen))
+
+
+def plan_ranks(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
+    planned = plan_inputs(config, trainings)
+    return () if planned is None else Job(ranks, *planned)
+
+
+def plan_kinship(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
+    planned = plan_inputs(config, trainings)
+    return () if planned is None or not trainings else Job(kinship, *planned)
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Scores of one kind: the given model's (records,) and the others' (models, records), with who was trained on what.
+
+    `inside` is None without other models.
+    """
+
+    rows: NDArray[np.int64]
+    given: Array
+    others: Array
+    inside: Mask
+
+
+def compare(scores: pa.Table, answers: list[pa.Table], record: bool) -> Compared:
+    """The scores of the records, or of the images that follow them, on which no model was trained."""
+    own = scores.filter(np.asarray(scores["record"]) == record)
+    given, rows = own["score"].to_numpy(), own["row"].to_numpy()
+    if not answers:
+        none = np.empty((0, len(rows)))
+        return Compared(rows, given, none, none.astype(bool))
+    stacked = stack_answers(answers)
+    others = scores_alike(stacked, own["kind"][0].as_py(), own["resolution"][0].as_py())
+    return Compared(rows, given, others, stacked.member if record else np.zeros_like(stacked.member))
+
+
+def scores_alike(answers: Answers, kind: str, resolution: float) -> Array:
+    """The models' scores of this kind, (models, records), printed as the given model's are."""
+    match kind:
+        case "label":
+            return answers.correct.astype(np.float64)
+        case "confidence":
+            return round_confidences(np.exp(-np.logaddexp(0.0, -answers.phi)), resolution)
+        case _:
+            return answers.phi
+
+
+@task(version=1, name="membership.given_ranks", gathers=True)
+def ranks(config: Ranking, inputs: Inputs) -> pa.Table:
+    """Each record's place in the given model among the models without it (RANKS)."""
+    scores, of_records, _ = split_inputs(config, inputs)
+    compared = compare(scores, of_records, record=True)
+    outside = (~compared.inside).sum(axis=0)
+    p_values = np.where(outside > 0, rank_p_values(compared.given, compared.others, ~compared.inside), np.nan)
+    q_values = statistics.false_discovery_control(p_values)
+    found = pa.array(q_values <= config.level, mask=np.isnan(p_values))
+    kind = pa.repeat(scores["kind"][0], len(compared.rows))
+    numbers = [pa.array(each, from_pandas=True) for each in (p_values, q_values)]
+    return pa.table([compared.rows, compared.given, kind, outside, *numbers, found], schema=RANKS)
+
+
+@task(version=1, name="membership.given_kinship", gathers=True)
+def kinship(config: Ranking, inputs: Inputs) -> pa.Table:
+    """The given model and each of the others, as one of their kind and as one to be found out (KINSHIP)."""
+    scores, of_records, of_unseen = split_inputs(config, inputs)
+    records, unseen = compare(scores, of_records, record=True), compare(scores, of_unseen, record=False)
+    distances = rank_distances(np.vstack([unseen.given[None], unseen.others]))
+    found = [found_in_turn(side, config.level) for side in (records, unseen)]
+    models = 1 + min(map(len, found))
+    differing, repeats = differing_repeats(scores)
+    columns = [
+        np.arange(models) == 0,
+        distances[:models],
+        *(pa.array([None, *side[: models - 1]], pa.int64()) for side in found),
+        pa.array([differing, *[None] * (models - 1)], pa.float64()),
+        pa.array([repeats, *[0] * (models - 1)], pa.int64()),
+    ]
+    return pa.table(columns, schema=KINSHIP)
+
+
+def split_inputs(config: Ranking, inputs: Inputs) -> tuple[pa.Table, list[pa.Table], list[pa.Table]]:
+    """The given model's scores, and the answers of the others about the records and about the images that follow."""
+    (scores,) = (table for table in inputs if table.schema.equals(SCORES))
+    answers = [table for table in inputs if table.schema.equals(ANSWERS)]
+    seen = [table["row"][0].as_py() < config.first_unseen for table in answers]
+    of_records, of_unseen = (
+        [table for table, first in zip(answers, seen, strict=True) if first == side] for side in (True, False)
+    )
+    return scores, of_records, of_unseen
+
+
+def rank_p_values(target: Array, others: Array, among: Mask) -> Array:
+    """The p-value of each record that the target scores it higher than the models of `among`, (records,).
+
+    `others` and `among` are (models, records). Equal scores count against the target.
+    """
+    p_values: Array = (1 + ((others >= target) & among).sum(axis=0)) / (1 + among.sum(axis=0))
+    return p_values
+
+
+def rank_distances(scores: Array) -> Array:
+    """Of each model, Cramer and von Mises's distance of its ranks from even ones; scores are (models, images)."""
+    from scipy import stats
+
+    models, images = scores.shape
+    places = np.sort((stats.rankdata(scores, axis=0) - 0.5) / models, axis=1)
+    even = (2 * np.arange(1, images + 1) - 1) / (2 * images)
+    distances: Array = 1 / (12 * images) + ((places - even) ** 2).sum(axis=1)
+    return distances
+
+
+def found_in_turn(compared: Compared, level: float) -> list[int]:
+    """How many records are found in each of the models when it is taken for the given one."""
+    found = []
+    for target, scores in enumerate(compared.others):
+        among = ~compared.inside
+        among[target] = False
+        q_values = statistics.false_discovery_control(rank_p_values(scores, compared.others, among))
+        found.append(int((q_values <= level).sum()))
+    return found
+
+
+def differing_repeats(scores: pa.Table) -> tuple[float | None, int]:
+    """The share of the pictures handed out twice whose two answers differ, and how many there are."""
+    twice = scores.filter(scores["again"].is_valid())
+    if not twice.num_rows:
+        return None, 0
+    once, again = twice["score"].to_numpy(), twice["again"].to_numpy()
+    # As far apart as the log-odds of one device from another's, at a confidence of a half; or a printed place.
+    return float((np.abs(once - again) > max(SAME / 4, twice["resolution"][0].as_py() * (1 + 1e-6))).mean()), len(once)
+
+
+def rank_rows(tables: Tables, about: About) -> Iterator[Row]:
+    """How many records are found in the given model, with the p-value that any is."""
+    table = tables.one(RANKS)
+    tested = None if table is None else table.filter(table["p_value"].is_valid())
+    if tested is None or not tested.num_rows:
+        return
+    found = int(np.count_nonzero(tested["found"].to_numpy(zero_copy_only=False)))
+    setting = {"level": about.level, "score": tested["kind"][0].as_py()}
+    any_p = float(tested["q_value"].to_numpy().min())
+    yield row(FOUND_GIVEN, setting, alone(float(found), tested.num_rows), "record", 0.0, any_p)
+
+
+def kinship_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the level is in the table
+    """Whether the given model is one of the others' kind, and in how many of these records are found."""
+    table = tables.one(KINSHIP)
+    if table is None:
+        return
+    given = np.asarray(table["given"])
+    distances = table["distance"].to_numpy()
+    among = float((distances >= distances[given][0]).mean())
+    distance = alone(float(distances[given][0]), len(distances))
+    yield row(DISTANCE, {}, distance, "training", float(np.median(distances[~given])), among)
+    for metric, column in ((POWER, "found"), (FALSE_ALARMS, "found_unseen")):
+        some = np.asarray(table[column].filter(pa.array(~given))) > 0
+        yield row(metric, {}, statistics.proportion(int(some.sum()), len(some)), "training")
+    repeats = table["repeats"].to_numpy()[given][0]
+    if repeats:
+        share = table["differing"].filter(pa.array(given))[0].as_py()
+        yield row(DIFFERING, {}, statistics.proportion(round(share * repeats), int(repeats)), "picture", 0.0)
+
+
+MEASURES = (
+    Measure("given_ranks", RANKS, plan_ranks, rank_rows),
+    Measure("given_kinship", KINSHIP, plan_kinship, kinship_rows),
+)
