@@ -96,10 +96,10 @@ class Membership(Ranged):
             yield "a model is given and examples is 0; some images must be left that it was not trained on"
         if self.given.there and self.unseen:
             yield "a model is given and unseen is on; unseen is for models which are all trained here"
-        if self.given.there and self.models and self.level * (self.models / 2 + 1) < 1:
+        if self.given.there and self.models and self.level * (self.models + 1) < 1:
             yield (
-                f"models is {self.models} and a model is given; a record's p-value is then at least 1 of "
-                f"{self.models // 2 + 1}, which is above level ({self.level:g}): train more models"
+                f"models is {self.models} and a model is given; its p-value among them is at least 1 of "
+                f"{self.models + 1}, which is above level ({self.level:g}): train more models"
             )
 
 

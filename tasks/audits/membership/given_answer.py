@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tasks.audits.membership.config import Membership
-from tasks.audits.membership.measures.given import DIFFERING, DISTANCE, FOUND_GIVEN, POWER
+from tasks.audits.membership.measures.given import DIFFERING, DISTANCE, FOUND_GIVEN, LEAD, POWER
 from tasks.contract.rules import Rule, Rules
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, numerator, p_in_words, read_setting
 from tasks.contract.verdict import Verdict
@@ -23,11 +23,13 @@ ENOUGH_POWER = 0.8  # lower limit of the share of own models that are found out
 class GivenEvidence:
     """What the answer rests on: rows of the summary, None where they are missing.
 
-    `found` counts the records found in the given model, `distance` compares it with the others on images that nobody
-    was trained on, `power` is the share of those in which a record is found, `differing` the share of pictures handed
-    out twice whose answers differ.
+    `lead` says how much higher the given model ranks the records than images that nobody was trained on, compared with
+    the others, of which `power` is the share that are found out so. `found` counts records that are found one by one.
+    `distance` compares the given model with the others on those images; `differing` is the share of pictures handed out
+    twice whose answers differ.
     """
 
+    lead: Row | None
     found: Row | None
     distance: Row | None
     power: Row | None
@@ -37,11 +39,13 @@ class GivenEvidence:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        return tuple(row for row in (self.found, self.distance, self.power, self.differing) if row is not None)
+        return tuple(
+            row for row in (self.lead, self.found, self.distance, self.power, self.differing) if row is not None
+        )
 
     @property
     def has_references(self) -> bool:
-        return self.found is not None and self.distance is not None
+        return self.lead is not None and self.found is not None
 
     @property
     def is_alike(self) -> bool:
@@ -60,8 +64,15 @@ class GivenEvidence:
 
 def read_given_evidence(config: Membership, summary: pa.Table) -> GivenEvidence:
     rows = index_rows(summary)
-    found, distance, power, differing = (first_row(rows, name) for name in (FOUND_GIVEN, DISTANCE, POWER, DIFFERING))
-    return GivenEvidence(found, distance, power, differing, config.level, config.given.outputs is not None)
+    return GivenEvidence(
+        lead=first_row(rows, LEAD),
+        found=first_row(rows, FOUND_GIVEN),
+        distance=first_row(rows, DISTANCE),
+        power=first_row(rows, POWER),
+        differing=first_row(rows, DIFFERING),
+        level=config.level,
+        is_sent=config.given.outputs is not None,
+    )
 
 
 def given_thresholds() -> Mapping[str, str]:
@@ -102,9 +113,10 @@ GIVEN_RULES: tuple[Rule[GivenEvidence], ...] = (
     ),
     Rule(
         "memorised",
-        "at least one record is found in it: its rank among the models that were trained here without the record, as a "
-        "p-value adjusted for the number of records, is at most {level} %",
-        lambda evidence: evidence.found is not None and evidence.found["p_value"] <= evidence.level,
+        "it ranks the records higher than the images that follow, among the models trained here without each, by more "
+        "than these models do of records that they were not trained on (place of its lead among theirs, p at most "
+        "{level} %)",
+        lambda evidence: evidence.lead is not None and evidence.lead["p_value"] <= evidence.level,
         "Of 100 models that were trained as those here are, but on none of the records, at most {level} are called so; "
         "of another training this is not known.",
         scope=SCOPE,
@@ -145,18 +157,19 @@ def given_verdict(config: Membership, summary: pa.Table, rules: Rules[GivenEvide
 
 def describe_given(rule: Rule[GivenEvidence], evidence: GivenEvidence) -> str:
     """The evidence in sentences, as far as it means anything."""
-    if evidence.found is None or rule is ALONE:
+    if evidence.lead is None or evidence.found is None or rule is ALONE:
         return (
             "no models were trained here to rank the given one among; a low loss of a record is no evidence, since "
             "nobody knows what it were without the record."
         )
     if rule is UNLIKE_OTHERS:
         return describe_difference(evidence)
-    found = evidence.found
+    lead, found = evidence.lead, evidence.found
     words = (
-        f"of {found['n']:,} records {found['estimate']:,.0f} are found in the given model (rank among models trained "
-        f"here without the record, false discoveries at most {100 * evidence.level:g} %; that any is: "
-        f"{p_in_words(found['p_value'])})"
+        f"among models trained here without each of {found['n']:,} records, the given model ranks them "
+        f"{100 * lead['estimate']:.1f} percentage points higher than images that nobody was trained on (0 where nothing "
+        f"is memorised; {p_in_words(lead['p_value'])} among these models); {found['estimate']:,.0f} records are found "
+        f"one by one (false discoveries at most {100 * evidence.level:g} %)"
     )
     labels = f" {LABELS_ALONE}" if read_setting(found)["score"] == "label" else ""
     return f"{words}{describe_power(evidence)}.{labels}"
@@ -179,7 +192,7 @@ def describe_difference(evidence: GivenEvidence) -> str:
 
 
 def describe_power(evidence: GivenEvidence) -> str:
-    """In how many of the models trained here a record is found, each taken for the given one."""
+    """How many of the models trained here are found out, each taken for the given one."""
     if evidence.power is None:
         return ""
     return (
@@ -197,6 +210,6 @@ def given_steps(answer: str) -> tuple[str, ...]:
             "Take the model's own outputs, from its file where possible, unchanged and with all digits.",
         )
     return (
-        "Train more models (models=128): a record's p-value is no smaller than 1 of half their number, and 1.",
+        "Train more models (models=128), and give more records.",
         "Compare the share of own models that are found out.",
     )

@@ -7,14 +7,21 @@ without a model of scores. q is p adjusted for the number of records (Benjamini 
 where q is at most `level`. What is compared is the log-odds of the true label; confidences where a table gives no more,
 those of the models rounded as the table prints them; or whether the label is right, where a table gives labels alone.
 
-Was it trained as they were? Nobody was trained on the images that follow the records. There the given model and the
-others are ranked together. A model's distance is that of its ranks from even ones (Cramer & von Mises),
+Few models can find no record: with 64 of them p is at least 1 of 33. All records together tell more. A model's lead is
+its mean rank over the records, less that over the images that follow, on which nobody was trained; the rank of an image
+is the share of models without it that score it lower, ties counted half. The second mean takes away what a training
+that is surer of everything has in common. The given model's lead is compared with that of each own model over the
+records that this one was not trained on:
+
+    p = (1 + #(own models with as large a lead)) / (1 + #(own models))
+
+Was it trained as they were? On the images that follow the given model and the others are ranked together. A model's
+distance is that of its ranks from even ones (Cramer & von Mises),
 
     D = 1 / (12 n) + sum over k of (u_(k) - (2 k - 1) / (2 n))^2
 
-and the given model's place among all distances is an exact p-value that it is one of their kind. Each of the models is
-also taken for the given one in its turn, and ranked among the others: the share in which a record is found is what such
-an audit finds of a model that was trained on half of the records.
+and the given model's place among all distances is an exact p-value that it is one of their kind. Each own model is also
+taken for the given one in its turn, to see in how many the lead over all records tells that half were trained on.
 """
 
 from __future__ import annotations
@@ -52,14 +59,14 @@ KINSHIP = pa.schema(
     [
         ("given", pa.bool_()),  # else it is one of the models trained here
         ("distance", pa.float64()),  # of its ranks from even ones, on images that nobody was trained on
-        ("found", pa.int64()),  # records that are found when it is taken for the given model
-        ("found_unseen", pa.int64()),  # the same of images that nobody was trained on
+        ("lead", pa.float64()),  # over all records
+        ("unseen_lead", pa.float64()),  # over the records that it was not trained on; of the given model null
         ("differing", pa.float64()),  # share of the pictures handed out twice that it answers differently; null: none
         ("repeats", pa.int64()),  # such pictures
     ]
 )
-FOUND_GIVEN, DISTANCE = "records found in the given model", "distance on unseen images"
-POWER, FALSE_ALARMS = "share of own models found out", "share of own models accused by unseen images"
+FOUND_GIVEN, LEAD = "records found in the given model", "lead of records in the given model"
+DISTANCE, POWER = "distance on unseen images", "share of own models found out"
 DIFFERING = "share of repeated pictures answered differently"
 
 
@@ -142,17 +149,18 @@ def ranks(config: Ranking, inputs: Inputs) -> pa.Table:
 
 @task(version=1, name="membership.given_kinship", gathers=True)
 def kinship(config: Ranking, inputs: Inputs) -> pa.Table:
-    """The given model and each of the others, as one of their kind and as one to be found out (KINSHIP)."""
+    """The given model and each of the others: their ranks on the records, and on images that nobody saw (KINSHIP)."""
     scores, of_records, of_unseen = split_inputs(config, inputs)
     records, unseen = compare(scores, of_records, record=True), compare(scores, of_unseen, record=False)
     distances = rank_distances(np.vstack([unseen.given[None], unseen.others]))
-    found = [found_in_turn(side, config.level) for side in (records, unseen)]
-    models = 1 + min(map(len, found))
+    (over_all, over_unseen), (following, _) = mean_ranks(records), mean_ranks(unseen)
+    models = min(len(over_all), len(following))  # without a table of answers, which models are left does not matter
     differing, repeats = differing_repeats(scores)
     columns = [
         np.arange(models) == 0,
         distances[:models],
-        *(pa.array([None, *side[: models - 1]], pa.int64()) for side in found),
+        over_all[:models] - following[:models],
+        pa.array(over_unseen[:models] - following[:models], from_pandas=True),
         pa.array([differing, *[None] * (models - 1)], pa.float64()),
         pa.array([repeats, *[0] * (models - 1)], pa.int64()),
     ]
@@ -190,15 +198,26 @@ def rank_distances(scores: Array) -> Array:
     return distances
 
 
-def found_in_turn(compared: Compared, level: float) -> list[int]:
-    """How many records are found in each of the models when it is taken for the given one."""
-    found = []
-    for target, scores in enumerate(compared.others):
+def mean_ranks(compared: Compared) -> tuple[Array, Array]:
+    """Of the given model and then of the others the mean rank over all records, and over those not trained on.
+
+    The first of the second is NaN: nobody knows what the given model was trained on.
+    """
+    over_all, over_unseen = [], []
+    for target, scores in enumerate(np.vstack([compared.given[None], compared.others]), -1):
         among = ~compared.inside
-        among[target] = False
-        q_values = statistics.false_discovery_control(rank_p_values(scores, compared.others, among))
-        found.append(int((q_values <= level).sum()))
-    return found
+        if target >= 0:
+            among[target] = False
+        lower, equal = ((side & among).sum(axis=0) for side in (compared.others < scores, compared.others == scores))
+        rank = (lower + equal / 2) / among.sum(axis=0)
+        over_all.append(rank.mean())
+        over_unseen.append(np.nan if target < 0 else rank[~compared.inside[target]].mean())
+    return np.array(over_all), np.array(over_unseen)
+
+
+def lead_p_value(lead: float, others: Array) -> float:
+    """The p-value of a lead among those of own models over records that they were not trained on."""
+    return float((1 + (others >= lead).sum()) / (1 + len(others)))
 
 
 def differing_repeats(scores: pa.Table) -> tuple[float | None, int]:
@@ -223,19 +242,21 @@ def rank_rows(tables: Tables, about: About) -> Iterator[Row]:
     yield row(FOUND_GIVEN, setting, alone(float(found), tested.num_rows), "record", 0.0, any_p)
 
 
-def kinship_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the level is in the table
-    """Whether the given model is one of the others' kind, and in how many of these records are found."""
+def kinship_rows(tables: Tables, about: About) -> Iterator[Row]:
+    """The given model's lead, whether it is one of the others' kind, and in how many of these the lead tells."""
     table = tables.one(KINSHIP)
     if table is None:
         return
     given = np.asarray(table["given"])
-    distances = table["distance"].to_numpy()
+    distances, leads, unseen = (table[name].to_numpy() for name in ("distance", "lead", "unseen_lead"))
+    p_value = lead_p_value(leads[given][0], unseen[~given])
+    yield row(LEAD, {}, alone(float(leads[given][0]), int(given.sum())), "model", 0.0, p_value)
     among = float((distances >= distances[given][0]).mean())
     distance = alone(float(distances[given][0]), len(distances))
     yield row(DISTANCE, {}, distance, "training", float(np.median(distances[~given])), among)
-    for metric, column in ((POWER, "found"), (FALSE_ALARMS, "found_unseen")):
-        some = np.asarray(table[column].filter(pa.array(~given))) > 0
-        yield row(metric, {}, statistics.proportion(int(some.sum()), len(some)), "training")
+    own = np.flatnonzero(~given)
+    told = sum(lead_p_value(leads[model], unseen[own[own != model]]) <= about.level for model in own)
+    yield row(POWER, {}, statistics.proportion(told, len(own)), "training")
     repeats = table["repeats"].to_numpy()[given][0]
     if repeats:
         share = table["differing"].filter(pa.array(given))[0].as_py()
