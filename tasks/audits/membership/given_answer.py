@@ -167,9 +167,9 @@ def describe_given(rule: Rule[GivenEvidence], evidence: GivenEvidence) -> str:
     lead, found = evidence.lead, evidence.found
     words = (
         f"among models trained here without each of {found['n']:,} records, the given model ranks them "
-        f"{100 * lead['estimate']:.1f} percentage points higher than images that nobody was trained on (0 where nothing "
-        f"is memorised; {p_in_words(lead['p_value'])} among these models); {found['estimate']:,.0f} records are found "
-        f"one by one (false discoveries at most {100 * evidence.level:g} %)"
+        f"{100 * lead['estimate']:.1f} percentage points higher than images that nobody was trained on (0 where "
+        f"nothing is memorised; {p_in_words(lead['p_value'])} among these models); {found['estimate']:,.0f} records "
+        f"are found one by one (false discoveries at most {100 * evidence.level:g} %)"
     )
     labels = f" {LABELS_ALONE}" if read_setting(found)["score"] == "label" else ""
     return f"{words}{describe_power(evidence)}.{labels}"

@@ -233,11 +233,14 @@ def differing_repeats(scores: pa.Table) -> tuple[float | None, int]:
 def rank_rows(tables: Tables, about: About) -> Iterator[Row]:
     """How many records are found in the given model, with the p-value that any is."""
     table = tables.one(RANKS)
-    tested = None if table is None else table.filter(table["p_value"].is_valid())
-    if tested is None or not tested.num_rows:
+    if table is None:
+        return
+    setting = {"level": about.level, "score": table["kind"][0].as_py()}
+    tested = table.filter(table["p_value"].is_valid())
+    if not tested.num_rows:  # no models were trained to rank it among
+        yield row(FOUND_GIVEN, setting, alone(None), "record", 0.0)
         return
     found = int(np.count_nonzero(tested["found"].to_numpy(zero_copy_only=False)))
-    setting = {"level": about.level, "score": tested["kind"][0].as_py()}
     any_p = float(tested["q_value"].to_numpy().min())
     yield row(FOUND_GIVEN, setting, alone(float(found), tested.num_rows), "record", 0.0, any_p)
 
