@@ -96,7 +96,7 @@ SCOPE = "a given model"
 GIVEN_RULES: tuple[Rule[GivenEvidence], ...] = (
     Rule(
         NOT_JUDGED,
-        "no models were trained here, among which it could be ranked: a low loss alone is no evidence of any record",
+        "no models were trained here among which it could be ranked: a low loss alone is no evidence of any record",
         lambda evidence: not evidence.has_references,
         scope=SCOPE,
         applies=is_given,

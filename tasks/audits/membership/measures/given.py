@@ -135,8 +135,10 @@ def scores_alike(answers: Answers, kind: str, resolution: float) -> Array:
 
 @task(version=1, name="membership.given_ranks", gathers=True)
 def ranks(config: Ranking, inputs: Inputs) -> pa.Table:
-    """Each record's place in the given model among the models without it (RANKS)."""
+    """Each record's place in the given model among the models without it (RANKS); no row without its scores."""
     scores, of_records, _ = split_inputs(config, inputs)
+    if scores is None:
+        return RANKS.empty_table()
     compared = compare(scores, of_records, record=True)
     outside = (~compared.inside).sum(axis=0)
     p_values = np.where(outside > 0, rank_p_values(compared.given, compared.others, ~compared.inside), np.nan)
@@ -149,27 +151,32 @@ def ranks(config: Ranking, inputs: Inputs) -> pa.Table:
 
 @task(version=1, name="membership.given_kinship", gathers=True)
 def kinship(config: Ranking, inputs: Inputs) -> pa.Table:
-    """The given model and each of the others: their ranks on the records, and on images that nobody saw (KINSHIP)."""
+    """The given model and each of the others: their ranks on the records, and on images that nobody saw (KINSHIP).
+
+    No row where a model answered about one of these alone, since tables do not say whose they are.
+    """
     scores, of_records, of_unseen = split_inputs(config, inputs)
+    if scores is None or not of_records or len(of_records) != len(of_unseen):
+        return KINSHIP.empty_table()
     records, unseen = compare(scores, of_records, record=True), compare(scores, of_unseen, record=False)
     distances = rank_distances(np.vstack([unseen.given[None], unseen.others]))
     (over_all, over_unseen), (following, _) = mean_ranks(records), mean_ranks(unseen)
-    models = min(len(over_all), len(following))  # without a table of answers, which models are left does not matter
+    models = len(over_all)
     differing, repeats = differing_repeats(scores)
     columns = [
         np.arange(models) == 0,
-        distances[:models],
-        over_all[:models] - following[:models],
-        pa.array(over_unseen[:models] - following[:models], from_pandas=True),
+        distances,
+        over_all - following,
+        pa.array(over_unseen - following, from_pandas=True),
         pa.array([differing, *[None] * (models - 1)], pa.float64()),
         pa.array([repeats, *[0] * (models - 1)], pa.int64()),
     ]
     return pa.table(columns, schema=KINSHIP)
 
 
-def split_inputs(config: Ranking, inputs: Inputs) -> tuple[pa.Table, list[pa.Table], list[pa.Table]]:
-    """The given model's scores, and the answers of the others about the records and about the images that follow."""
-    (scores,) = (table for table in inputs if table.schema.equals(SCORES))
+def split_inputs(config: Ranking, inputs: Inputs) -> tuple[pa.Table | None, list[pa.Table], list[pa.Table]]:
+    """The given model's scores, if they are there, and the others' answers: about records, and images that follow."""
+    scores = next((table for table in inputs if table.schema.equals(SCORES)), None)
     answers = [table for table in inputs if table.schema.equals(ANSWERS)]
     seen = [table["row"][0].as_py() < config.first_unseen for table in answers]
     of_records, of_unseen = (
@@ -233,7 +240,7 @@ def differing_repeats(scores: pa.Table) -> tuple[float | None, int]:
 def rank_rows(tables: Tables, about: About) -> Iterator[Row]:
     """How many records are found in the given model, with the p-value that any is."""
     table = tables.one(RANKS)
-    if table is None:
+    if table is None or not table.num_rows:
         return
     setting = {"level": about.level, "score": table["kind"][0].as_py()}
     tested = table.filter(table["p_value"].is_valid())
@@ -248,7 +255,7 @@ def rank_rows(tables: Tables, about: About) -> Iterator[Row]:
 def kinship_rows(tables: Tables, about: About) -> Iterator[Row]:
     """The given model's lead, whether it is one of the others' kind, and in how many of these the lead tells."""
     table = tables.one(KINSHIP)
-    if table is None:
+    if table is None or not table.num_rows:
         return
     given = np.asarray(table["given"])
     distances, leads, unseen = (table[name].to_numpy() for name in ("distance", "lead", "unseen_lead"))

@@ -75,6 +75,15 @@ def test_many_models_find_records_one_by_one() -> None:
     assert pytest.approx(1 / 61) == min(table["p_value"].to_pylist())
 
 
+def test_where_a_models_answers_are_missing_nothing_is_judged() -> None:
+    tables = make_given(24, RECORDS, 3.0, 6, knows=0.5)
+    for left in (tables[1:], tables[:-1]):
+        measured = [measure(Ranking(0.05, RECORDS), left) for measure in (ranks, kinship)]
+        assert 0 == measured[1].num_rows
+        config = Membership(models=24, examples=RECORDS, given=FILE)
+        assert "not judged" == verdict(config, summary(About(0.05), measured)).answer
+
+
 @pytest.mark.parametrize(
     "made",
     [
