@@ -87,7 +87,7 @@ GIVEN = (
     GivenCase("trained on half, two decimals", 0.5, made={"kind": "confidence", "resolution": 0.01}, is_file=False),
     GivenCase("trained on half, labels alone", 0.5, made={"kind": "label"}, is_file=False),
 )
-GIVEN_MODELS, GIVEN_RECORDS, GIVEN_RUNS = 64, 400, 50
+GIVEN_MODELS, GIVEN_RECORDS, GIVEN_RUNS = 32, 400, 50
 
 
 def count_given_answers(case: GivenCase, models: int, records: int, runs: int, first: int) -> Counter[str]:
