@@ -33,9 +33,9 @@ from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import Question
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import LanguageModel
-from tasks.language_models.pretrained import prepare_model, quiet
+from tasks.language_models.pretrained import prepare_model, quiet, training_texts
 from tasks.language_models.sequence_model import EncoderDecoder
-from tasks.language_models.training import FineTuner, decode_answers
+from tasks.language_models.training import FineTuner, decode_answers, encode_questions
 from tasks.training.fit import read_losses
 from tasks.worker import hardware
 
@@ -69,10 +69,11 @@ class Bench:
             Dataset("facts"), LanguageModel(size.model), batch=size.batch, length=LENGTH, answer_length=ANSWER
         )
         self.questions: Sequence[Question] = Facts("facts").questions().train[: size.questions]
-        self.model = prepare_model(self.config, self.questions, place)
+        texts = training_texts(self.questions)
+        self.model = prepare_model(self.config, texts, place)
         assert isinstance(self.model, EncoderDecoder)
-        self.training = FineTuner(self.config, self.model, self.questions)
-        self.theirs = prepare_model(self.config, self.questions, place)
+        self.training = FineTuner(self.config, self.model, encode_questions(self.config, self.model, self.questions))
+        self.theirs = prepare_model(self.config, texts, place)
         self.epoch = 0
 
     @property

@@ -5,7 +5,7 @@
 System calls are counted by strace on runs of trivial jobs in one process: those of a run of so many jobs, less those of
 one of half as many. The commands are whole processes, with `--json`, on a finished run of so many results, which is
 made without waiting for the disk. What counts is the processor's seconds, the median over rounds, since they say the
-same on a busy machine. With `--against`, the code of another checkout runs in turn with this one's.
+same on a busy machine. With `--against`, the code of another checkout does the same in turn with this one's.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from orchestrator.runs.lifecycle import start
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
 from orchestrator.store import open_store
+from orchestrator.store.durability import names_in
 
 CALL = re.compile(r"\d+ +(\w+)\(")
 # What is shown of the system calls, and those that count for each.
@@ -44,21 +45,29 @@ COMMANDS = ("status", "results RUN summary", "verify", "gc", "resume RUN")
 ROUNDS = 3
 
 
-def count_calls(jobs: int, folder: Path) -> Counter[str]:
+def environment(checkout: Path) -> dict[str, str]:
+    """The environment in which `python -m orchestrator` runs a checkout's code, with the toys."""
+    paths = [str(checkout), str(checkout / TOYS.relative_to(ROOT))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def count_calls(jobs: int, folder: Path, checkout: Path) -> Counter[str]:
     """The system calls of a run of so many trivial jobs, by name."""
     trace = folder / f"{jobs}.trace"
     command = [shutil.which("strace") or "strace", "-f", "-o", str(trace), sys.executable, "-m", "orchestrator", "run"]
     command += ["toys", f"parts={jobs}", "--store", str(folder / str(jobs)), "--address", "none"]
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, check=True, capture_output=True, cwd=checkout, env=environment(checkout))
     with trace.open(errors="replace") as lines:
         return Counter(match[1] for line in lines if (match := CALL.match(line)))
 
 
-def calls_per_job(jobs: int, folder: Path) -> dict[str, float]:
-    few, many = count_calls(jobs // 2, folder), count_calls(jobs, folder)
+def calls_per_job(jobs: int, folder: Path, checkout: Path) -> dict[str, float]:
+    folder.mkdir()
+    few, many = (count_calls(number, folder, checkout) for number in (jobs // 2, jobs))
     per_job = {name: (many[name] - few[name]) / (jobs - jobs // 2) for name in many}
     kinds = {kind: sum(per_job.pop(name, 0.0) for name in names) for kind, names in KINDS.items()}
-    return {**kinds, "others": sum(per_job.values())}
+    others = {"others": sum(per_job.values())}
+    return {**kinds, **others, "all": sum(kinds.values()) + sum(others.values())}
 
 
 def fill_store(results: int, folder: Path) -> str:
@@ -75,13 +84,12 @@ def fill_store(results: int, folder: Path) -> str:
 
 def processor_seconds(words: Sequence[str], checkout: Path) -> float:
     """The processor's seconds, of user and system, that a command of this checkout's code takes."""
-    paths = [str(checkout), str(checkout / TOYS.relative_to(ROOT))]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [sys.executable, "-m", "orchestrator", *words, "--json"],
         check=True,
         cwd=checkout,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"},
+        env=environment(checkout),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -101,15 +109,14 @@ def time_commands(run: str, folder: Path, checkouts: Sequence[Path]) -> dict[str
 
 
 def markdown(
-    about: Mapping[str, str], calls: Mapping[str, float], results: int, seconds: Mapping[str, Sequence[float]]
+    about: Mapping[str, str], calls: Sequence[Mapping[str, float]], results: int, seconds: Mapping[str, Sequence[float]]
 ) -> str:
     lines = [f"- {name}: {value}" for name, value in about.items()]
-    lines += ["", "| system calls | per no-op job |", "|---|---|"]
-    lines += [f"| {kind} | {value:.1f} |" for kind, value in calls.items()]
-    lines += [f"| all | {sum(calls.values()):.1f} |", ""]
-    versions = len(next(iter(seconds.values())))
+    lines += ["", f"| system calls | per no-op job |{' against |' * (len(calls) - 1)}", "|---" * (len(calls) + 1) + "|"]
+    lines += [f"| {kind} | {' | '.join(f'{each[kind]:.1f}' for each in calls)} |" for kind in calls[0]]
+    versions = len(calls)
     heads = [f"command on {results:,} results", "CPU s", *["against, CPU s", "ratio"] * (versions - 1)]
-    lines += [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    lines += ["", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for command, (now, *before) in seconds.items():
         cells = [f"`engram {command}`", f"{now:.1f}"]
         cells += [cell for each in before for cell in (f"{each:.1f}", f"{each / now:.1f}")]
@@ -130,11 +137,12 @@ def main() -> None:
     about = setting(jobs, 1, 1)
     os.environ |= {"MLFLOW_TRACKING_URI": "off", "ENGRAM_REPORT": "no", "OMP_NUM_THREADS": "1"}
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(TOYS), os.environ.get("PYTHONPATH", "")])
+    checkouts = [ROOT] if options.against is None else [ROOT, options.against.resolve()]
     with tempfile.TemporaryDirectory(prefix="engram-bench-") as name:
-        calls = calls_per_job(jobs, Path(name))
+        about["a result's name is durable after"] = names_in(Path(name)).value
+        calls = [calls_per_job(jobs, Path(name, str(at)), each) for at, each in enumerate(checkouts)]
         full = options.folder or Path(name) / "full"
         run = fill_store(results, full)
-        checkouts = [ROOT] if options.against is None else [ROOT, options.against.resolve()]
         text = markdown(about, calls, results, time_commands(run, full, checkouts))
     print(text, end="")
     if options.out:

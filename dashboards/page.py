@@ -219,6 +219,8 @@ def _progress_notices(run: Run) -> Iterator[str]:
         told = search.notice(run.search, run.status.state)
         yield from [told] if told else []
         return
+    if run.status.state == "decided" and run.status.note:
+        yield f"{run.status.note[0].upper()}{run.status.note[1:]}."
     planned, stored, failed = (run.status.jobs[name] for name in ("planned", "stored", "failed"))
     absent = planned - stored - failed
     if failed and _tolerated_keys(run):
@@ -228,7 +230,7 @@ def _progress_notices(run: Run) -> Iterator[str]:
         line = f"{format_count(failed, 'job')} failed"
         line += f", and {absent} could not be computed without them" if absent else ""
         yield f"{line}. They are listed under Failed jobs."
-    if absent and not failed and run.status.state != "finished":
+    if absent and not failed and not run.status.finished:
         running = run.status.state == "running"
         further = "it was running when this page was drawn" if running else f"`engram resume {run.name}` goes on"
         yield (

@@ -52,7 +52,7 @@ def _start(events: list[Event], planned: int) -> Start:
     ends = [event["event"] for event in events if event["event"] in ENDS and "key" not in event]
     return Start(
         began=events[0]["time"],
-        ended=min(ends, key=("paused", "interrupted", "failed", "finished").index) if ends else "",
+        ended=min(ends, key=("paused", "interrupted", "failed", "decided", "finished").index) if ends else "",
         progress=progress,
         damaged=names.count("damaged"),
         conflicting=names.count("differs"),

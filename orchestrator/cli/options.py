@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from orchestrator.cli import completion
+from orchestrator.errors import SpecError
 from orchestrator.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
@@ -105,6 +106,10 @@ Nonce = Annotated[
     typer.Option(metavar="TEXT", help="What the other party named once it had the commitment.", show_default=False),
 ]
 NonceBy = Annotated[str | None, typer.Option(metavar="WHO", help="Who named the nonce.", show_default=False)]
+More = Annotated[
+    int | None,
+    typer.Option("--most", metavar="N", help="Of a run that ends once it is decided: go on up to so many pairs."),
+]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")]
 
 
@@ -207,6 +212,43 @@ class RunOptions:
 
 
 NO_OPTIONS = RunOptions()
+
+
+@dataclass(frozen=True)
+class StoppingOptions:
+    """When a run ends before its plan does: each field is an option of `plan` and `run`."""
+
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="decided",
+            help="End once the ranks of drawn features accuse, however often one looks; all pairs are needed to clear.",
+        ),
+    ] = None
+    alpha: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="With --until decided: how often it accuses wrongly, at most. [default: 0.05]"),
+    ] = None
+    most: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="With --until decided: the pairs to train at most. [default: as configured]"),
+    ] = None
+
+    def apply(self, spec: Spec) -> Spec:
+        """The specification with the fields by which its audit ends early."""
+        from orchestrator.spec.stopping import stop_when_decided
+
+        if self.until is None:
+            for name in ("alpha", "most"):
+                if getattr(self, name) is not None:
+                    raise SpecError(f"--{name} is given without --until; it must go with --until decided")
+            return spec
+        if self.until != "decided":
+            raise SpecError(f"until is {self.until!r}; it must be decided")
+        return stop_when_decided(spec, self.alpha, self.most)
+
+
+TO_THE_END = StoppingOptions()
 BUDGET = ("max_gpu_hours", "max_cost", "prices")  # of a run; a search has --budget
 
 

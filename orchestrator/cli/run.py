@@ -8,16 +8,19 @@ from contextlib import ExitStack
 from orchestrator.cli.options import (
     BUDGET,
     NO_OPTIONS,
+    TO_THE_END,
     AuditOrFile,
     Commit,
     Fields,
     Json,
+    More,
     Nonce,
     NonceBy,
     OptionalRun,
     Preset,
     ProbesFolder,
     RunOptions,
+    StoppingOptions,
     StoreOption,
     Sweep,
     command_line_spec,
@@ -38,6 +41,7 @@ def plan(
     fields: Fields = None,
     preset: Preset = None,
     sweep: Sweep = None,
+    stopping: StoppingOptions = TO_THE_END,
     store: StoreOption = None,
     options: RunOptions = NO_OPTIONS,
     json: Json = False,
@@ -48,7 +52,7 @@ def plan(
     """
     from orchestrator.inspection.preview import preview
 
-    seen = preview(command_line_spec(what, fields, preset, sweep, store, options))
+    seen = preview(stopping.apply(command_line_spec(what, fields, preset, sweep, store, options)))
     if json:
         emit(seen)
         return
@@ -67,6 +71,7 @@ def run(
     fields: Fields = None,
     preset: Preset = None,
     sweep: Sweep = None,
+    stopping: StoppingOptions = TO_THE_END,
     store: StoreOption = None,
     options: RunOptions = NO_OPTIONS,
     json: Json = False,
@@ -88,7 +93,7 @@ def run(
         observe = shown.enter_context(watching())
         with report_interrupt():
             observe({"event": "step", "step": "reading data"})
-            asked = command_line_spec(what, fields, preset, sweep, store, options)
+            asked = stopping.apply(command_line_spec(what, fields, preset, sweep, store, options))
             cells, how = resolve_cells(asked), specification.execution(asked)
             # Pinned before a store is created, so that no empty store is left behind if data is missing.
             known: dict[str, str] = {}
@@ -113,6 +118,7 @@ def run(
 @take_run_options("again", "all_cells")
 def resume(
     run: OptionalRun = None,
+    most: More = None,
     store: StoreOption = None,
     options: RunOptions = NO_OPTIONS,
     json: Json = False,
@@ -120,13 +126,15 @@ def resume(
     """Continue a run, sweep or search where it stopped.
 
     The newest unfinished one, if none is named; of a search's trials, the search. A search goes on as by engram search
-    --resume.
+    --resume. With --most a run that ends once it is decided goes on with more pairs, as a run of its own that has the
+    same first ones.
     """
     from orchestrator.cli import search, verdict
     from orchestrator.cli.progress import watching
     from orchestrator.inspection import status
     from orchestrator.inspection.search_results import is_search
     from orchestrator.runs import lifecycle
+    from orchestrator.runs.deciding import with_more_pairs
     from orchestrator.spec import specification
     from orchestrator.store import list_once
 
@@ -134,6 +142,10 @@ def resume(
     with command_store(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened, unfinished=True)
         if is_search(journal.about()):
+            if most is not None:
+                raise SpecError(
+                    f"--most is given, and {journal.run} is a search, whose trials train all of their pairs"
+                )
             for name in ("fail_fast", "stop_after", *BUDGET, "keep", "show_images", "dashboard"):
                 if getattr(options, name) is not None:
                     option = f"--{name.replace('_', '-')}"
@@ -142,7 +154,10 @@ def resume(
         name = journal.run
         with watching() as observe:
             observe({"event": "step", "step": "reading the run"})
-            ended = lifecycle.resume(name, opened, how, observe)
+            if most is None:
+                ended = lifecycle.resume(name, opened, how, observe)
+            else:
+                ended = lifecycle.start([with_more_pairs(journal, most)], opened, how, observe)
         with list_once():
             return verdict.display(ended, store, json)
 

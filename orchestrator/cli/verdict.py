@@ -66,6 +66,8 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
         )
     if report.state == "failed":
         say(f"{format_count(report.jobs['failed'], 'job')} failed; {_advice(report.failures, again)}")
+    elif report.state == "decided":
+        say(report.note)
     elif report.state != "finished":
         say(f"{report.state}{f': {report.note}' if report.note else ''}; go on with: {again}")
     if json:
@@ -119,7 +121,7 @@ def row(status: Status, answer: str) -> dict[str, Any]:
     state = status.state
     if status.search is not None:
         state += "" if state == "finished" else f", {describe_trials(status.search)}"
-    elif state not in ("finished", "unreadable"):
+    elif state not in ("finished", "unreadable"):  # of a decided run, too, how much less it took
         state += f", {jobs['stored']} of {format_count(jobs['planned'], 'job')}"
     if jobs["failed"]:
         state += f", {jobs['failed']} failed"

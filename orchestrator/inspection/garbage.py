@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orchestrator.errors import EngramError, StoreError
 from orchestrator.inspection import status
-from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.journal import REPLANNED, Journal
 from orchestrator.store import Store
 from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES
 
@@ -46,13 +46,13 @@ def find_garbage(store: Store) -> list[GarbageFile]:
 
 
 def _needed_keys(journal: Journal) -> Iterator[str]:
-    """The keys that a run plans, and those of tables that it made without failed jobs."""
+    """The keys that a run plans, and those of tables that it made without failed or unneeded jobs."""
     try:
         if "cells" in journal.about():
             return
         yield from journal.tasks()
         for event in journal.events():
-            if event["event"] == "tolerated":
+            if event["event"] in REPLANNED:
                 yield from event["instead"]
     except StoreError as error:
         raise EngramError(f"what {journal.run} needs is not known, so nothing is garbage for now: {error}") from None

@@ -117,6 +117,8 @@ def _describe(event: Event) -> str:
             return str(event["line"])
         case "tolerated":
             return f"tolerated: {format_count(len(event['keys']), 'job')} that failed"
+        case "curtailed":
+            return f"decided: {format_count(len(event['keys']), 'job')} not needed"
         case _ if kind in ENDS and "jobs" in event:
             jobs = event["jobs"]
             note = f": {event['note']}" if event.get("note") else ""

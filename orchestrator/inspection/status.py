@@ -14,13 +14,13 @@ from orchestrator.errors import SpecError, StoreError
 from orchestrator.inspection import pages, search_results
 from orchestrator.inspection.search_results import SearchResults
 from orchestrator.run_folder import notes, other_runs
-from orchestrator.run_folder.journal import ENDS, Journal, MergedLog
+from orchestrator.run_folder.journal import COMPLETE, ENDS, REPLANNED, Journal, MergedLog
 from orchestrator.run_folder.progress import Event, stored_results
 from orchestrator.spec.fields import nearest
 from orchestrator.store import Store, lease, stored_keys
 
-TOLD = ("started", "ready", "failed", "tolerated", *ENDS)  # events that a status is read from, beside those of jobs
-WORST = ("unreadable", "running", "paused", "interrupted", "failed", "finished")
+TOLD = ("started", "ready", "failed", *REPLANNED, *ENDS)  # events that a status is read from, beside those of jobs
+WORST = ("unreadable", "running", "paused", "interrupted", "failed", "decided", "finished")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ class Status:
 
     @property
     def finished(self) -> bool:
-        return self.state == "finished"
+        """Whether all is there that is needed."""
+        return self.state in COMPLETE
 
 
 def journals(store: Store) -> dict[str, Journal]:
@@ -120,8 +121,10 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
     holder = lease.holder(journal.folder)
     tasks = journal.tasks()
     last = journal.last_start(TOLD)
-    # Results computed without tolerated failed jobs have other keys than planned.
-    known = {*tasks, *(key for event in last if event["event"] == "tolerated" for key in event["instead"])}
+    # Results computed without failed jobs that are tolerated, or without unneeded ones, have other keys than planned.
+    replanned = [event for event in last if event["event"] in REPLANNED]
+    known = {*tasks, *(key for event in replanned for key in event["instead"])}
+    unneeded = {key for event in replanned if event["event"] == "curtailed" for key in event["keys"]}
     failed = {event["key"]: event for event in last if event["event"] == "failed" and "key" in event}
     failed = {key: event for key, event in failed.items() if key not in stored}
     jobs = {
@@ -138,6 +141,8 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
     state = end["event"] if end else "running" if holder else "interrupted"
     if state == "finished" and jobs["stored"] < jobs["planned"]:
         state = "interrupted"  # results were removed since; `resume` computes them again
+    if state == "decided" and not known - unneeded <= stored - unsound:
+        state = "interrupted"
     return Status(
         run=journal.run,
         audit=about["audit"],
@@ -152,7 +157,7 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
         failures=tuple((key, event.get("task", ""), event.get("error", "")) for key, event in failed.items()),
         unsound=unsound,
         driver=f"process {holder.pid} on {holder.host}" if holder else None,
-        note=(end or {}).get("note", "") if not holder else "",
+        note=(end or {}).get("note", "") if not holder or state == "decided" else "",
         page=pages.page(journal.folder),
         mlflow=_address(journal.folder),
         ray=_ray_pages(last) if holder else {},
@@ -169,9 +174,9 @@ def _left_out(about: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
-    """The keys behind each of a run's tables: as planned, or without the failed jobs that its last start tolerated."""
+    """The keys behind each of a run's tables: as planned, or without jobs that failed or that nobody needs."""
     current = journal.roots()
-    for event in journal.last_start(("tolerated",)):
+    for event in journal.last_start(REPLANNED):
         current = {name: tuple(keys) for name, keys in event["roots"].items()}
     return current
 

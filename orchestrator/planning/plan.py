@@ -155,6 +155,10 @@ class Plan:
         """How many networks these jobs train; all jobs by default."""
         return sum(self.trains.get(task, 0) * jobs for task, jobs in self.count(keys).items())
 
+    def below(self, keys: Iterable[str]) -> Plan:
+        """The plan of these jobs and of what they need."""
+        return Plan.from_roots({"": tuple(self.jobs[key] for key in keys)})
+
     def drop_keys(self, lost: Container[str]) -> Plan:
         """The plan of the jobs that can still be computed when these keys cannot.
 

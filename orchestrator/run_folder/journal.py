@@ -39,7 +39,9 @@ Disclose = Callable[[Path, dict[str, Any]], dict[str, Any]]
 STARTED = b'"event": "started"'  # in a line of the log; inside a text its quotes would be escaped
 KIND = re.compile(rb'\{"time": "[^"]*", "event": "(\w+)"')  # the beginning of a line
 DONE = re.compile(rb'^\{"time": "[^"\n]*", "event": "done", "key": "([0-9a-f]+)", .*\}$', re.MULTILINE)
-ENDS = ("finished", "failed", "interrupted", "paused")
+ENDS = ("finished", "decided", "failed", "interrupted", "paused")
+COMPLETE = ("finished", "decided")  # of these, those with all results that are needed
+REPLANNED = ("tolerated", "curtailed")  # events from which on other keys are behind the tables than planned
 SETTLED = 2.0  # seconds after which no cell's log can still get an event that the others have
 
 
@@ -276,19 +278,23 @@ def spec_description(spec: Spec | None) -> dict[str, Any]:
     return {"asked": {"preset": spec.preset, **fields, "tolerate": spec.execution.get("tolerate", 0)}}
 
 
+def reopen_cell(journal: Journal) -> Cell:
+    """The cell of a run from its folder."""
+    about = journal.about()
+    config = coerce(about.get("config", {}), audits.find(about["audit"]).audit.config, "config")
+    return Cell(about["audit"], config, about.get("preset"), about.get("setting") or {})
+
+
 def reopen_run(journal: Journal) -> tuple[Cell, Plan]:
     """The cell and plan of a run from its folder. Raises EngramError if today's code plans something else."""
-    about = journal.about()
-    registered = audits.find(about["audit"])
-    config = coerce(about.get("config", {}), registered.audit.config, "config")
-    cell = Cell(about["audit"], config, about.get("preset"), about.get("setting") or {})
+    cell = reopen_cell(journal)
     plan = plan_of(cell)
     before = journal.tasks()
     if set(before) != set(plan.jobs):
         other = sorted({plan.task(key) for key in plan.jobs if key not in before})
         raise EngramError(
             f"run {journal.run} was planned by other versions of {', '.join(other) or 'its tasks'}; "
-            f"its results stay as they are: start the audit anew with `engram run {about['audit']}`"
+            f"its results stay as they are: start the audit anew with `engram run {cell.audit}`"
         )
     return cell, plan
 

@@ -185,7 +185,7 @@ class RunProgress:
             case "damaged":
                 self._lose([event["key"]])
                 self._left.again(event.get("kind", event["task"]))
-            case "finished" | "failed" | "interrupted" | "paused":
+            case "finished" | "decided" | "failed" | "interrupted" | "paused":
                 self.end = self._time(event)
 
     @property

@@ -188,4 +188,5 @@ EVENTS: Mapping[str, Mapping[str, Check]] = {
     "missing": {"inputs": _texts},
     "damaged": {"key": _text},
     "tolerated": {"keys": _texts, "instead": _texts, "roots": _mapping_of(_texts)},
+    "curtailed": {"keys": _texts, "instead": _texts, "roots": _mapping_of(_texts)},
 }

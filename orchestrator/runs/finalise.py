@@ -13,6 +13,7 @@ from pathlib import Path
 
 from orchestrator.errors import EngramError, StoreError
 from orchestrator.inspection import pages
+from orchestrator.run_folder.journal import COMPLETE
 from orchestrator.runs.report import Report
 from orchestrator.runs.session import Session
 from orchestrator.scheduling.stop import Stop
@@ -86,9 +87,9 @@ def _draw_pages(report: Report, session: Session, execution: Execution) -> Repor
     for entry in (*report.cells, report):
         folder = session.store.folder("runs", entry.run)
         there = pages.page(folder)
-        fresh = there is not None and entry.state == "finished" and not report.jobs["done"] and not report.damaged
+        fresh = there is not None and entry.state in COMPLETE and not report.jobs["done"] and not report.damaged
         try:
-            if execution.report and entry.state in ("finished", "failed") and (execution.show_images or not fresh):
+            if execution.report and entry.state in (*COMPLETE, "failed") and (execution.show_images or not fresh):
                 session.step("writing the report")
                 there = pages.draw(session.store, entry.run, execution.show_images)
         except EngramError as error:

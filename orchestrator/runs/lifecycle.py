@@ -22,14 +22,15 @@ from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.run_folder import other_runs
 from orchestrator.run_folder.cancellation import Cancellation
-from orchestrator.run_folder.journal import Journal, cell_description, sweep_description
+from orchestrator.run_folder.journal import Journal, cell_description, reopen_cell, sweep_description
 from orchestrator.run_folder.other_runs import CheckpointGc, ConcurrentRuns
 from orchestrator.run_folder.recorded_plan import open_plan, record
-from orchestrator.runs import finalise
+from orchestrator.runs import deciding, finalise
 from orchestrator.runs.report import Report, session_report
 from orchestrator.runs.session import Session, SessionRun
 from orchestrator.scheduling.budget import Budget
 from orchestrator.scheduling.driver import Driver, Observer
+from orchestrator.scheduling.rounds import Rounds
 from orchestrator.scheduling.stop import Stop
 from orchestrator.scheduling.waiting import SYSTEM, Clock
 from orchestrator.spec.resolve import Cell, LeftOut, left_out_as_json, pinned_data
@@ -64,9 +65,12 @@ def start(
     plans = [plan_of(cell) for cell in cells]
     check_extras(Plan.union(plans), store.keys, execution.address)
     parts = [
-        SessionRun(plan, Journal(_folder(runs, run_id(cell.audit, list(plan.jobs)), execution.again)))
+        SessionRun(
+            plan, Journal(_folder(runs, run_id(cell.audit, list(plan.jobs)), execution.again)), Rounds.of(cell, plan)
+        )
         for cell, plan in zip(cells, plans, strict=True)
     ]
+    deciding.check_execution(parts, execution)
     if len({part.journal.run for part in parts}) < len(parts):
         raise SpecError("two cells of the sweep are the same; vary something that bears on the result")
     for cell, part in zip(cells, parts, strict=True):
@@ -97,11 +101,17 @@ def resume(
     about = journal.about()
     is_sweep = "cells" in about
     journals = [Journal(runs / name) for name in about["cells"]] if is_sweep else [journal]
-    parts = [SessionRun(open_plan(cell), cell) for cell in journals]
+    parts = [_reopen(cell) for cell in journals]
+    deciding.check_execution(parts, execution)
     plan, stored = Plan.union(part.plan for part in parts), store.keys()
     if plan.missing(stored):
         check_extras(plan, lambda: stored, execution.address)
     return _run(parts, store, execution, observe, journal if is_sweep else None, clock)
+
+
+def _reopen(journal: Journal) -> SessionRun:
+    plan = open_plan(journal)
+    return SessionRun(plan, journal, Rounds.of(reopen_cell(journal), plan))
 
 
 def _folder(runs: Path, run: str, again: bool) -> Path:
@@ -226,11 +236,13 @@ def _describe_dashboard(pages: Mapping[str, str]) -> str:
 
 
 def _drive_to_end(driver: Driver, session: Session, tolerate: int) -> set[str] | None:
-    """Drive until every planned result is stored and verified, or there is a reason to stop.
+    """Drive until every planned result that is needed is stored and verified, or there is a reason to stop.
 
     Returns the keys whose results verify; None if it was stopped before they were verified.
     """
     progress = driver.progress
+    if not deciding.drive_rounds(driver, session):
+        return None
     for mended in range(1 + MENDED):
         driver.drive(session.plan, session.store.keys() if mended else set(session.stored))
         if 0 < len(progress.failed) <= tolerate and not driver.stopped:

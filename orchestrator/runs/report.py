@@ -18,7 +18,7 @@ from orchestrator.inspection.answers import Answer
 from orchestrator.inspection.pages import DrawnFigure
 from orchestrator.inspection.search_results import SearchResults
 from orchestrator.quantities import format_count
-from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.journal import COMPLETE, Journal
 from orchestrator.runs.session import Session, SessionRun
 from orchestrator.scheduling.driver import Driver
 from orchestrator.spec.resolve import LeftOut
@@ -28,9 +28,16 @@ FIRST = 5  # rows of a summary
 HEIGHT = 620  # pixels of the certificate's frame, which scrolls
 HEAD = re.compile(r"<!doctype html>.*?</head>", re.DOTALL)
 CERTIFICATE = re.compile(r'<section aria-labelledby="certificate".*?</section>', re.DOTALL)
-State = Literal["finished", "running", "failed", "paused", "interrupted"]
+State = Literal["finished", "decided", "running", "failed", "paused", "interrupted"]
 # The worst last. A run that has a driver elsewhere has not ended, so no start of this process reports it.
-EXIT_CODES: Mapping[State, int] = {"finished": 0, "running": 1, "failed": 3, "paused": 1, "interrupted": 130}
+EXIT_CODES: Mapping[State, int] = {
+    "finished": 0,
+    "decided": 0,
+    "running": 1,
+    "failed": 3,
+    "paused": 1,
+    "interrupted": 130,
+}
 
 
 def certificate(page: Path) -> str | None:
@@ -64,10 +71,11 @@ def outline(title: str, paragraphs: Sequence[str], rows: Sequence[dict[str, Any]
 class Report:
     """A run or sweep as `orchestrator.run` returns it, and `orchestrator.open` finds it.
 
-    jobs: `planned`; `stored`, in the store now, and verified unless the run stopped before (always for `finished`);
-    `done`, computed by this start, or by the last one; `failed`. `page` is the file of the report page, `mlflow` the
-    address of the tracked run; None if there is none. A sweep has its runs in `cells`, and a search those of its
-    trials, with its settings and trials in `search`; the tables of a search are `trials` and `front`.
+    jobs: `planned`; `stored`, in the store now, and verified unless the run stopped before, which one that is
+    `finished` or `decided` did not; `done`, computed by this start, or by the last one; `failed`. `page` is the file of
+    the report page, `mlflow` the address of the tracked run; None if there is none. A sweep has its runs in `cells`,
+    and a search those of its trials, with its settings and trials in `search`; the tables of a search are `trials` and
+    `front`.
 
     What is asked for raises EngramError, or SpecError for a name that there is not, as the command line does.
     """
@@ -156,7 +164,7 @@ class Report:
     def _drawn_folder(self) -> Path:
         """The run's folder, with its page and figures drawn."""
         folder = self._journal.folder
-        if self.state != "finished" or pages.page(folder) is None:
+        if self.state not in COMPLETE or pages.page(folder) is None:
             pages.draw(self._store, self.run)
         return folder
 
@@ -204,7 +212,7 @@ def _report(part: SessionRun, driver: Driver, session: Session, stored: set[str]
     progress = driver.progress
     planned = part.journal.tasks()
     lost = [key for key in progress.failed if key in planned]
-    state: State = "failed" if lost else "finished"
+    state: State = "failed" if lost else "decided" if part.decision else "finished"
     whole = not session.lacking and sound.issuperset(part.plan.jobs)
     if not whole and (driver.stopped or not lost):
         state = "paused" if progress.paused else "interrupted"
@@ -216,7 +224,7 @@ def _report(part: SessionRun, driver: Driver, session: Session, stored: set[str]
         failures=tuple((key, planned[key], progress.failed[key].error) for key in lost),
         damaged=progress.damaged,
         differing=sum(key in planned for key in session.differing),
-        note=driver.stopped or "",
+        note=driver.stopped or part.decision,
         roots=part.plan.roots,
         store=session.store,
     )

@@ -15,6 +15,7 @@ from orchestrator.pricing.price import prices_by_group
 from orchestrator.run_folder import other_runs, tables
 from orchestrator.run_folder.journal import Journal
 from orchestrator.scheduling.driver import Event, Observer
+from orchestrator.scheduling.rounds import Rounds
 from orchestrator.store import Store
 from orchestrator.store.provenance import now, process
 
@@ -23,10 +24,15 @@ PUBLISH_SECONDS = 5.0  # between updates of the Parquet parts
 
 @dataclass
 class SessionRun:
-    """A run of the session: its journal, and its plan, which shrinks when failed jobs are tolerated."""
+    """A run of the session: its journal, and its plan, which shrinks when failed jobs are tolerated.
+
+    One that ends once it is decided has its pairs in `rounds`; its plan shrinks then, and `decision` says where.
+    """
 
     plan: Plan
     journal: Journal
+    rounds: Rounds | None = None
+    decision: str = ""
 
 
 class Session:
@@ -198,16 +204,22 @@ class Session:
 
     def tolerate(self, failed: set[str]) -> None:
         """Shrink the plans to what can be computed without these."""
-        self._finish_publishing()  # which iterates over what is made anew here
         for part in self.parts:
-            before = set(part.plan.jobs)
-            part.plan = part.plan.drop_keys(failed)
-            tolerated = {
-                "keys": sorted(failed & before),
-                "instead": sorted(set(part.plan.jobs) - before),
-                "roots": part.plan.roots,
-            }
-            self._log(part, [{"event": "tolerated", **tolerated}])
+            self._replan(part, part.plan.drop_keys(failed), "tolerated", failed)
+
+    def curtail(self, part: SessionRun, rounds: Rounds, pairs: int) -> None:
+        """Shrink the plan of a run that so many pairs have decided to that of these pairs."""
+        plan = rounds.first(pairs)
+        unneeded = part.plan.jobs.keys() - plan.jobs.keys()
+        part.decision = rounds.describe(pairs, len(part.plan.jobs) - len(plan.jobs))
+        self._replan(part, plan, "curtailed", unneeded)
+
+    def _replan(self, part: SessionRun, plan: Plan, event: str, dropped: Set[str]) -> None:
+        """Give a run another plan, and log the jobs that are dropped and those that come instead."""
+        self._finish_publishing()  # which iterates over what is made anew here
+        before, part.plan = set(part.plan.jobs), plan
+        keys = {"keys": sorted(dropped & before), "instead": sorted(set(plan.jobs) - before)}
+        self._log(part, [{"event": event, **keys, "roots": plan.roots}])
         self._renew()
         self._stored = self.store.keys() & self.plan.jobs.keys()
 

@@ -110,11 +110,8 @@ class Driver:
         """Run the jobs that are not stored until all possible ones are done, or until a stop or pause."""
         if not plan.missing(stored) or self.stop.reason:
             return
-        try:
-            executor = self._running_executor()
-        except ClusterError:
-            if self.stop.reason is None:
-                raise
+        executor = self._executor_unless_stopped()
+        if executor is None:
             return
         schedule = Schedule(
             plan,
@@ -175,6 +172,20 @@ class Driver:
             self._executor = self._open()
             self.progress.around += self._clock.monotonic() - began
         return self._executor
+
+    def _executor_unless_stopped(self) -> Executor | None:
+        """The executor; None if it cannot be opened because the run stops."""
+        try:
+            return self._running_executor()
+        except ClusterError:
+            if self.stop.reason is None:
+                raise
+            return None
+
+    def slots(self) -> int:
+        """How many calls run at a time, at least one."""
+        executor = self._executor_unless_stopped()
+        return 1 if executor is None else executor.slots
 
     def _send(self, schedule: Schedule, executor: Executor) -> None:
         now = self._clock.monotonic()

@@ -19,6 +19,7 @@ from orchestrator.spec.resolve import Cell, resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.contract.extras import OPTUNA, Extra
 from tasks.contract.objectives import Objectives
+from tasks.contract.stopping import Stopping
 
 SPAN = re.compile(r"(?P<log>log\()?\s*(?P<low>[^\s.,()][^\s,()]*?)\.\.(?P<high>[^\s,()]+?)\s*(?(log)\))")
 HOW = "write it as a,b,c, as low..high or as log(low..high)"
@@ -209,7 +210,7 @@ def build_search(spec: Spec, settings: Settings) -> Search:
     if len(cells) > 1:
         raise SpecError(f"preset {spec.preset} has {len(cells)} cells; a search begins from one config")
     _check(settings)
-    _check_fields(cells[0].config, settings)
+    _check_fields(cells[0].config, settings, audit.stopping)
     found = space(settings.over, {name: _number(audit.config, name.split(".")) for name in settings.over})
     searched = Search(spec, cells[0], found, settings)
     if settings.sampler == "grid":
@@ -270,7 +271,11 @@ def _check(settings: Settings) -> None:
         raise SpecError(f"rungs is {','.join(map(str, rungs))}; it must be two or more numbers of epochs, ascending")
 
 
-def _check_fields(config: Any, settings: Settings) -> None:
+def _check_fields(config: Any, settings: Settings, stopping: Stopping | None) -> None:
+    if stopping is not None and stopping.is_asked(config):
+        raise SpecError(
+            f"{stopping.level} is given; it must be 0 in a search, whose trials are compared by all of their pairs"
+        )
     if SEED in settings.over:
         raise SpecError("seed is searched; a search is over trainings, and the luckiest seed is none")
     if settings.rungs and EPOCHS in settings.over:

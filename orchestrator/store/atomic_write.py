@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from orchestrator.errors import StoreError, Unwritable
+from orchestrator.store.durability import Names, sync
 
 SUFFIX = ".unfinished"
 
@@ -36,32 +37,46 @@ _numbers = itertools.count()  # of the drafts of this process
 _process = ""  # this process, in their names
 
 
-def link(tmp: Path, path: Path, *parts: bytes | memoryview) -> bool:
+def link(tmp: Path, path: Path, *parts: bytes | memoryview, names: Names = Names.FOLDER) -> bool:
     """Create a file durably, unless it exists; return whether it was created.
 
     Linked, not renamed: of two writers the first wins, and what it wrote is never replaced.
+
+    Where the names wait for the sync of the file (`names`), the file is linked first, and one sync makes both last. A
+    power cut in between may leave the name without its bytes, so this is for files that verify themselves.
     """
-    draft = _write(tmp, parts)
+    with _draft(tmp, parts) as (draft, handle):
+        if names is not Names.FILE:
+            os.fsync(handle)
+        created = True
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            created = False
+        if created and names is Names.FILE:
+            _sync_linked(handle, path)
+    with suppress(OSError):
+        os.unlink(draft)
+    if created and names is Names.FOLDER:
+        sync(path.parent)
+    return created
+
+
+def _sync_linked(handle: int, path: Path) -> None:
+    """Sync a file that has its name already, which it loses if it cannot be brought to the disk."""
     try:
-        os.link(draft, path)
-    except FileExistsError:
-        return False
-    finally:
+        os.fsync(handle)
+    except OSError:
         with suppress(OSError):
-            os.unlink(draft)
-    sync(path.parent)
-    return True
+            os.unlink(path)
+        raise
 
 
 def replace(tmp: Path, path: Path, *parts: bytes | memoryview) -> None:
     """Write a file durably, replacing an existing one."""
-    draft = _write(tmp, parts)
-    try:
+    with _draft(tmp, parts) as (draft, handle):
+        os.fsync(handle)
         os.replace(draft, path)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(draft)
-        raise
     sync(path.parent)
 
 
@@ -80,21 +95,21 @@ def put_in_place(path: Path) -> Iterator[Path]:
             draft.unlink()
 
 
-def _write(tmp: Path, parts: tuple[bytes | memoryview, ...]) -> str:
-    """A new file in `tmp` with these bytes, synced; removed again if writing fails."""
+@contextmanager
+def _draft(tmp: Path, parts: tuple[bytes | memoryview, ...]) -> Iterator[tuple[str, int]]:
+    """A new file in `tmp` with these bytes, and its handle, closed at the end; the file is removed on failure."""
     draft = os.path.join(tmp, _draft_name())
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         try:
             write_all(handle, *parts)
-            os.fsync(handle)
+            yield draft, handle
         finally:
             os.close(handle)
     except BaseException:
         with suppress(OSError):
             os.unlink(draft)
         raise
-    return draft
 
 
 def write_all(handle: int, *parts: bytes | memoryview) -> None:
@@ -121,15 +136,6 @@ def _forget_process() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_process)
-
-
-def sync(folder: Path) -> None:
-    """Sync a folder, so that its entries survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def make_folder(root: Path, *parts: str) -> Path:

@@ -5,7 +5,7 @@ failures/<key>.txt                           the traceback of a job that failed
 states/<key>.state                           the state at the end of a training's link, while a later link needs it
 quarantine/                                  damaged files, never deleted, each with a note why
 conflicts/                                   results of a key that already had another one
-tmp/                                         files being written; linked into their place once synced
+tmp/                                         files being written, which are then linked into their place
 engram-store.json                            marks this folder as a store, with its format
 """
 
@@ -22,9 +22,10 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import Absent, Damaged, StoreError, Unreadable, Unwritable
-from orchestrator.store import atomic_write, entry, marker
+from orchestrator.store import atomic_write, entry, files, marker
 from orchestrator.store.atomic_write import file_lock
 from orchestrator.store.digests import Digests
+from orchestrator.store.durability import Folders, sync
 from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES, SUFFIX, content
 from orchestrator.store.interface import WriteEffect
 from orchestrator.store.lease import KEPT
@@ -34,7 +35,6 @@ FOLDERS = (RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, TMP)
 STALE = 3600.0  # seconds after which no process can still be writing a file in tmp/
 ATTEMPTS = 8  # a damaged file or another writer may be in the way for a while
 BATCH = 64  # results that one thread verifies at a time
-MOST = 64 * 1024  # bytes of a result that are read without asking for its size
 
 
 class LocalStore:
@@ -51,7 +51,7 @@ class LocalStore:
                 with atomic_write.writing(folder):
                     folder.mkdir(exist_ok=True)
         self._results, self._tmp = self._root / RESULTS, self._root / TMP
-        self._lasting: set[Path] = set()  # folders whose entries this process has synced
+        self._folders = Folders(self._root)
         for folder in (self._root, self._tmp):
             atomic_write.sweep(folder, STALE)
 
@@ -63,8 +63,8 @@ class LocalStore:
 
     def keys(self) -> set[str]:
         keys: set[str] = set()
-        for shard in _names(self._results):
-            names = _names(self._results / shard)
+        for shard in files.names(self._results):
+            names = files.names(self._results / shard)
             keys |= {name.removesuffix(SUFFIX) for name in names if name.startswith(shard) and name.endswith(SUFFIX)}
         return keys
 
@@ -83,18 +83,15 @@ class LocalStore:
         says = content(table)
         parts = entry.seal(table, {**record, "key": key, "content": says})
         for _ in range(ATTEMPTS):
-            there = self._content(key) if os.path.lexists(path) else None
-            if there == says:
-                with atomic_write.writing(path):
-                    self._last(path.parent)
-                    atomic_write.sync(path.parent)  # its writer may have died before it synced
-                return WriteEffect.SAME
-            place = path if there is None else self._root / entry.conflict_name(key, says)
-            placed = self._place(parts, place)
-            if there is not None:
-                return WriteEffect.CONFLICT
-            if placed:
+            if self._place(parts, path):
                 return WriteEffect.NEW
+            there = self._content(key)
+            if there == says:
+                self._last(path)
+                return WriteEffect.SAME
+            if there is not None:
+                self._place(parts, self._root / entry.conflict_name(key, says))
+                return WriteEffect.CONFLICT
         raise Unwritable(f"cannot write {path}: what lies there is neither a result nor can be set aside")
 
     def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
@@ -123,13 +120,7 @@ class LocalStore:
     def _is_sound(self, key: str) -> bool:
         """Whether a result is sound, found out without parsing it; if not, `record` says what it is."""
         try:
-            handle = os.open(f"{self.location}/{entry.result_name(key)}", os.O_RDONLY)
-            try:
-                data = os.read(handle, MOST)
-                if len(data) == MOST:
-                    data += os.read(handle, os.fstat(handle).st_size)
-            finally:
-                os.close(handle)
+            data = files.quick_read(f"{self.location}/{entry.result_name(key)}")
         except (OSError, StoreError):
             return False
         return entry.is_sound(data, key)
@@ -144,7 +135,7 @@ class LocalStore:
     def failure(self, key: str) -> str | None:
         path = self._failure(key)
         try:
-            with _reading(path):
+            with files.reading(path):
                 return path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return None
@@ -161,12 +152,12 @@ class LocalStore:
     @cached_property
     def _failed(self) -> set[str]:
         """Keys with a traceback at the first access: hardly any job has one."""
-        return entry.keys_of(_names(self._root / FAILURES), entry.FAILURE_SUFFIX)
+        return entry.keys_of(files.names(self._root / FAILURES), entry.FAILURE_SUFFIX)
 
     def state(self, key: str) -> bytes:
         path = self._state(key)
         try:
-            with _reading(path):
+            with files.reading(path):
                 return entry.unseal_state(key, memoryview(path.read_bytes()))
         except FileNotFoundError:
             raise Absent(f"no state {key} in {self.location}") from None
@@ -177,7 +168,7 @@ class LocalStore:
         path = self._state(key)
         parts = entry.seal_state(key, data)
         with atomic_write.writing(path, sum(map(len, parts))):
-            self._last(path.parent)
+            self._folders.make(path.parent)
             atomic_write.replace(self._tmp, path, *parts)
 
     def remove_state(self, key: str) -> None:
@@ -186,7 +177,7 @@ class LocalStore:
             path.unlink(missing_ok=True)
 
     def states(self) -> set[str]:
-        return entry.keys_of(_names(self._root / STATES), entry.STATE_SUFFIX)
+        return entry.keys_of(files.names(self._root / STATES), entry.STATE_SUFFIX)
 
     def read_run_file(self, run: str, name: str) -> bytes | None:
         path = self._run_file(run, name)
@@ -203,7 +194,7 @@ class LocalStore:
         path = self._run_file(run, name)
         for _ in range(ATTEMPTS):
             with atomic_write.writing(path, len(data)):
-                self._last(path.parent)
+                self._folders.make(path.parent)
                 if atomic_write.link(self._tmp, path, data):
                     return data
             if (there := self.read_run_file(run, name)) is not None:
@@ -253,7 +244,7 @@ class LocalStore:
         """Create a folder of the store and those above it durably, if they do not exist."""
         if folder != self._root:
             self._make_folders(folder.parent)
-            self._last(folder)
+            self._folders.make(folder)
 
     def remove(self, name: str) -> None:
         path = self._root / name
@@ -276,26 +267,17 @@ class LocalStore:
         return self._root / entry.state_name(key)
 
     def _place(self, parts: tuple[memoryview, bytes, memoryview], path: Path) -> bool:
-        """Write the file unless it exists; return whether it was written."""
+        """Write the file of a result, which verifies itself, unless it exists; return whether it was written."""
         with atomic_write.writing(path, sum(map(len, parts))):
-            self._last(path.parent)
-            return atomic_write.link(self._tmp, path, *parts)
+            self._folders.make(path.parent)
+            return atomic_write.link(self._tmp, path, *parts, names=self._folders.names)
 
-    def _last(self, folder: Path) -> None:
-        """Create a folder durably if it does not exist.
-
-        Another process may have created it, and its parent, and died before it synced them.
-        """
-        if folder in self._lasting:
-            return
-        if not folder.exists():
-            folder.mkdir(exist_ok=True)  # one level only: if the store itself has gone, it is not created again
-        above = folder.parent
-        if above != self._root and above not in self._lasting:
-            atomic_write.sync(above.parent)
-            self._lasting.add(above)
-        atomic_write.sync(above)
-        self._lasting.add(folder)
+    def _last(self, path: Path) -> None:
+        """Make a result durable that was found stored: its writer may have died before it had synced it."""
+        with atomic_write.writing(path):
+            self._folders.make(path.parent)
+            sync(path)
+            sync(path.parent)
 
     def _unchecked_record(self, key: str) -> Mapping[str, Any]:
         path = self._path(key)
@@ -334,7 +316,7 @@ class LocalStore:
         path = self._path(key)
         inode = 0
         with entry.reading_result(self, key, lambda why: self._set_aside(path, inode, why)):
-            with _reading(path):
+            with files.reading(path):
                 try:
                     handle = os.open(path, os.O_RDONLY)
                 except OSError as error:
@@ -342,21 +324,25 @@ class LocalStore:
                     if isinstance(error, FileNotFoundError) and path.is_symlink():
                         raise entry.CorruptError(f"it is a link to {os.readlink(path)}, which is not there") from None
                     raise
-                try:
-                    status = os.fstat(handle)
-                    inode = status.st_ino
-                    data = _bytes(handle, status.st_size)
-                finally:
+            try:
+                with files.reading(path):
+                    data = files.read_all(handle)
+                entry.check(memoryview(data))
+                yield data
+            except entry.CorruptError:
+                with files.reading(path):
+                    inode = os.fstat(handle).st_ino
+                raise
+            finally:
+                with files.reading(path):
                     os.close(handle)
-            entry.check(memoryview(data))
-            yield data
 
     def _set_aside(self, path: Path, inode: int, why: str) -> None:
         """Move a damaged file to quarantine, unless another process has done so and perhaps stored a sound one."""
         quarantine = self._root / QUARANTINE
         to = quarantine / f"{path.stem}.{time.time_ns()}{SUFFIX}"
         with atomic_write.writing(path), file_lock(quarantine / "lock"):
-            if not os.path.lexists(path) or inode not in (os.lstat(path).st_ino, _target_inode(path)):
+            if not os.path.lexists(path) or inode not in (os.lstat(path).st_ino, files.target_inode(path)):
                 return
             self._to_quarantine(path, to, why)
 
@@ -364,46 +350,5 @@ class LocalStore:
         path.rename(to)
         # The rest may fail: a full disk must not keep the damaged file in its place.
         with suppress(OSError):
-            atomic_write.sync(to.parent)
+            sync(to.parent)
             to.with_suffix(".txt").write_text(f"{path}\n{why}\n", encoding="utf-8")
-
-
-def _bytes(handle: int, size: int) -> pa.Buffer:
-    """So many bytes of an open file."""
-    data = pa.allocate_buffer(size)
-    view = memoryview(data)
-    while view:
-        got = os.readv(handle, [view])
-        if not got:
-            raise entry.CorruptError("it became shorter while it was read")
-        view = view[got:]
-    return data
-
-
-def _target_inode(path: Path) -> int | None:
-    """The inode of the file that a link leads to, or of the file itself; None if it leads nowhere."""
-    with suppress(OSError):
-        return os.stat(path).st_ino
-    return None
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise Unreadable(f"cannot read {folder}: {error.strerror}") from error
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Raise CorruptError if the disk cannot return the file's bytes, Unreadable for any other error of reading."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        if error.errno in atomic_write.LOST:
-            raise entry.CorruptError(f"it cannot be read ({error.strerror})") from error
-        raise Unreadable(f"cannot read {path}: {error.strerror}") from error

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orchestrator.errors import StoreError
 from orchestrator.store import atomic_write
+from orchestrator.store.durability import sync
 
 FORMAT = 1
 MARKER = "engram-store.json"
@@ -37,7 +38,7 @@ def _create(root: Path, marker: Path) -> None:
         above = [path for path in root.parents if not path.exists()]
         root.mkdir(parents=True, exist_ok=True)
         for path in (root, *above):  # before the marker: a marked store must be in durable folders
-            atomic_write.sync(path.parent)
+            sync(path.parent)
         foreign = _others(root)
     if marker.exists():
         return  # another process was quicker

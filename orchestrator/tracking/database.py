@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from orchestrator.store import atomic_write
+from orchestrator.store.durability import sync
 
 MAKING = ".making-"  # prefix of the folders in which a database is created
 OWED = "owed.json"  # beside it: names of runs that were in the database set aside
@@ -72,7 +73,7 @@ def make(path: Path, fill: Callable[[Path], None]) -> None:
             os.fsync(made.fileno())
         with suppress(FileExistsError):
             os.link(draft, path)
-        atomic_write.sync(path.parent)
+        sync(path.parent)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -92,7 +93,7 @@ def set_aside(path: Path, runs: Iterable[str]) -> Path:
         with suppress(FileNotFoundError):
             os.rename(f"{path}{suffix}", f"{place}{suffix}")
     os.rename(path, place)
-    atomic_write.sync(path.parent)
+    sync(path.parent)
     return place
 
 

@@ -25,6 +25,7 @@ FRONT = 20  # trials that are listed
 STATES = {
     "running": "It is running.",
     "finished": "All of its jobs are done.",
+    "decided": "It was decided before its plan's end; the jobs that are left are not needed.",
     "failed": "Some of its jobs failed.",
     "interrupted": "It was interrupted.",
     "paused": "It has paused.",

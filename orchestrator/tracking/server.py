@@ -21,7 +21,7 @@ from orchestrator.inspection import search_results
 from orchestrator.inspection.search_results import SearchResults
 from orchestrator.inspection.status import WORST
 from orchestrator.run_folder import notes
-from orchestrator.run_folder.journal import Journal, MergedLog
+from orchestrator.run_folder.journal import COMPLETE, Journal, MergedLog
 from orchestrator.run_folder.notes import Receipt
 from orchestrator.run_folder.progress import seconds_of
 from orchestrator.store import Store
@@ -31,7 +31,8 @@ from orchestrator.tracking.facts import Point, ProgressLog
 from orchestrator.tracking.tracking_store import ARTIFACTS, DATABASE, FOLDER, LOCK, Target, rehome
 
 METRICS, PARAMS = 1000, 100  # in one request at most
-STATUS = {"running": "RUNNING", "finished": "FINISHED", "failed": "FAILED"}  # anything else was KILLED
+# Anything else was KILLED.
+STATUS = {"running": "RUNNING", "failed": "FAILED", **dict.fromkeys(COMPLETE, "FINISHED")}
 # The name in MLflow's list, which may be changed there, and the one that we gave it last.
 NAME, SHOWN = "mlflow.runName", "engram.name"
 # MLflow shows what begins with `system/` apart from the results.
@@ -185,7 +186,7 @@ class Entry:
             self._end(state)
         seen = server.client.get_run(run_id)
         self._answer(seen.data.metrics)
-        if state == "finished":
+        if state in COMPLETE:
             self._learning_curves()
         tags = self._note(state) | facts.answer(self.journal, self.store, self.search)
         if files:

@@ -14,6 +14,7 @@ from tasks.contract.measure import Measure
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Rules
 from tasks.contract.situation import Situation
+from tasks.contract.stopping import Stopping
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ class Audit:
     `measures` are the measures that the plan is made of, if any. `handout` is what the owner of a model evaluates;
     None where nobody is asked. `objectives` are what a search over the config moves; None where nothing is trained that
     could be trained otherwise. `effect` is the number by which runs are compared, always the same row of the summary,
-    whichever rule decided; None for the memorization of `objectives`.
+    whichever rule decided; None for the memorization of `objectives`. `stopping` is how a run ends once it is decided;
+    None where nothing is drawn whose rank could be bet on.
     """
 
     config: type
@@ -93,6 +95,7 @@ class Audit:
     handout: Handout | None = None
     objectives: Objectives | None = None
     effect: Objective | None = None
+    stopping: Stopping | None = None
 
     def __post_init__(self) -> None:
         for name in self.presets:

@@ -33,6 +33,7 @@ Held = Literal["auto", "memory", "cache", "files"]
 SHARE = 0.5  # of the available memory, that a loaded set may take
 
 _loaded: dict[str, Images] = {}
+TEXT_SCHEMA = pa.schema([("id", pa.string()), pa.field("text", pa.string(), nullable=False)])
 _records: dict[tuple[str, str], Records] = {}  # by digest and schema
 _questions: dict[str, QuestionSet] = {}
 _boxed: dict[tuple[str, float], BoxedPictures] = {}  # by digest and correlation
@@ -124,6 +125,16 @@ def questions_of(dataset: Dataset, content: Content) -> QuestionSet:
         f"data set {dataset.name!r} holds images and no questions; facts, facts-stated, squad, drop, squad:PATH, "
         "drop:PATH and records:FILE hold them"
     )
+
+
+def load_texts(dataset: Dataset) -> tuple[str, ...]:
+    """The data set's texts: the field `text` of its records, or the contexts of its training questions, each once.
+
+    Raises DatasetError where their digest is not the pinned one, or where it holds neither.
+    """
+    if dataset.name.startswith("records:"):
+        return tuple(load_records(dataset, TEXT_SCHEMA).table["text"].to_pylist())
+    return tuple(dict.fromkeys(question.context for question in load_questions(dataset).train))
 
 
 def load_with_boxes(dataset: Dataset, correlation: float = 0.0) -> BoxedPictures:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tasks.contract import ranges
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.datasets.images import Images, Pixels
+from tasks.datasets.images import Images, Labels, Pixels
 from tasks.numerics import seeds
 
 Rows = NDArray[np.int64]
@@ -137,6 +137,51 @@ class BalancedHalf(Ranged):
         there = np.unique(groups)
         member = draw_balanced_members(len(there), self.models, self.seed)[self.number]
         return rows[np.isin(groups, there[member])]
+
+
+@dataclass(frozen=True)
+class CoinedCanaries(Ranged):
+    """A part of which a fair coin puts each of so many canaries into the training data of model `number`.
+
+    The canaries are drawn of the part once for all models of a seed; each model has coins of its own, and all are
+    independent. The other records are in all models. A mislabelled canary has a label drawn of all wrong ones: the
+    next class's would be a rule that a model can learn.
+    """
+
+    part: Part
+    canaries: Annotated[int, AtLeast(1)]
+    number: int
+    seed: int
+    mislabelled: bool = False
+
+    def canary_rows(self, images: Images) -> Rows:
+        """The rows of the canaries, ascending; a DatasetError where the part has fewer records."""
+        rows = self.part.rows(images)
+        if self.canaries > len(rows):
+            raise DatasetError(f"canaries is {self.canaries}; there are {len(rows)} records to draw them from")
+        return np.sort(seeds.generator(self.seed, "canaries").permutation(rows)[: self.canaries])
+
+    def is_inside(self) -> NDArray[np.bool_]:
+        """Whether each canary is in the training data, (canaries,)."""
+        return seeds.generator(self.seed, "coins", self.number).random(self.canaries) < 0.5
+
+    def rows(self, images: Images) -> Rows:
+        """The rows that the model is trained on, ascending."""
+        outside = self.canary_rows(images)[~self.is_inside()]
+        return np.setdiff1d(self.part.rows(images), outside)
+
+    def expected_count(self, images: Images) -> int:
+        """How many rows a model is trained on by design, whatever its coins."""
+        return len(self.part.rows(images)) - self.canaries // 2
+
+    def labels(self, images: Images) -> Labels:
+        """The labels of all training images, with those of mislabelled canaries."""
+        if not self.mislabelled:
+            return images.train_labels
+        labels, rows = images.train_labels.copy(), self.canary_rows(images)
+        shifts = seeds.generator(self.seed, "wrong labels").integers(1, images.classes, self.canaries)
+        labels[rows] = (labels[rows] + shifts) % images.classes
+        return labels
 
 
 def draw_balanced_members(records: int, models: int, seed: int) -> NDArray[np.bool_]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,7 +18,7 @@ from tasks.contract.extras import TRANSFORMERS
 from tasks.contract.job import Inputs, single_table, task
 from tasks.datasets.questions.question import QuestionSet, redrawn
 from tasks.language_models.fine_tuning_config import FineTuning
-from tasks.question_answering.question_sets import Selection
+from tasks.question_answering.question_sets import ANSWERS, Selection
 from tasks.training.members import TrainingError
 from tasks.worker import hardware
 from tasks.worker.work import Work
@@ -84,18 +85,29 @@ def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) 
     for a model or a set that the config cannot be had with.
     """
     check_installed()
-    from tasks.language_models.pretrained import prepare_model, quiet
-    from tasks.language_models.training import AnswerRecorder, FineTuner, PrivateFineTuner
+    from tasks.language_models.pretrained import prepare_model, quiet, training_texts
+    from tasks.language_models.training import (
+        AnswerRecorder,
+        FineTuner,
+        PrivateFineTuner,
+        encode_questions,
+        state_name,
+    )
 
     place = hardware.device()
     train = Selection(config.examples).select(questions)["train"]
     with hardware.exactly(place):
-        model = prepare_model(config, train, place)
-        asking = AnswerRecorder(config, model, questions)
+        model = prepare_model(config, training_texts(train), place)
+        asking, rows = AnswerRecorder(config, model, questions), list[dict[str, Any]]()
+
+        def record(epoch: int, loss: float | None) -> None:
+            rows.extend(asking.answer_rows(epoch, loss))
+
         kind = FineTuner if config.privacy is None else PrivateFineTuner
-        training = kind(config, model, train)
+        training = kind(config, model, encode_questions(config, model, train))
         with quiet():
-            return training.run(asking, index)
+            training.fit(state_name(config), record, index)
+    return pa.Table.from_pylist(rows, schema=ANSWERS)
 
 
 def check_installed() -> None:

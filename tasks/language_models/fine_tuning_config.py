@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 from tasks.contract.extras import PEFT, Extra
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
@@ -16,6 +16,39 @@ from tasks.training.recipe import Privacy
 
 Relation = Literal["kept", "redrawn"]
 Adaptation = Literal["full", "lora"]
+
+
+class Tuning(Protocol):
+    """What a training of a language model takes of a config, whatever its texts are."""
+
+    @property
+    def model(self) -> LanguageModel: ...
+    @property
+    def relation(self) -> Relation: ...
+    @property
+    def adaptation(self) -> Adaptation: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def epochs(self) -> int: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def accumulate(self) -> int: ...
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def dropout(self) -> float: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def answer_length(self) -> int: ...
+    @property
+    def privacy(self) -> Privacy | None: ...
+    @property
+    def asked(self) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True)

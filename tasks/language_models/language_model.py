@@ -2,7 +2,8 @@
 
 | written                | what it is                                                                     |
 |------------------------|--------------------------------------------------------------------------------|
-| `tiny-t5#WIDTHxLAYERS` | a T5 begun at random, with a tokenizer trained on the questions it is fine-tuned on |
+| `tiny-t5#WIDTHxLAYERS` | a T5 begun at random, with a tokenizer trained on the texts it is fine-tuned on |
+| `tiny-gpt#WIDTHxLAYERS` | a GPT-2 begun at random that reads bytes                                      |
 | `folder:PATH`          | any Hugging Face sequence model and its tokenizer, by their `save_pretrained`  |
 | `hub:NAME`             | one that the hub's cache on this machine holds, such as `hub:t5-small`         |
 
@@ -25,10 +26,10 @@ from tasks.worker import files
 from tasks.worker.files import DIGEST, File
 
 RULE = "language model: safetensors, config and tokenizer, 1"
-TINY_RULE = "tiny t5, 2"  # what is built from the sizes: another one changes this
-TINY = re.compile(r"tiny-t5(?:#([1-9]\d{0,3})x([1-9]\d?))?")
+TINY_RULES = {"t5": "tiny t5, 2", "gpt": "tiny gpt, 1"}  # what is built from the sizes: another one changes this
+TINY = re.compile(r"tiny-(t5|gpt)(?:#([1-9]\d{0,3})x([1-9]\d?))?")
 WIDTH, LAYERS = 64, 2
-HEAD = 16  # features of a head of a tiny T5
+HEAD = 16  # features of a head of a tiny model
 # What bears on a model's answers beside its weights: its config and its tokenizer.
 READ = (
     *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
@@ -43,14 +44,12 @@ class ModelError(Unavailable):
 
 
 @dataclass(frozen=True)
-class TinyT5:
-    """The sizes of a small T5: `width` features, and so many layers in its encoder and in its decoder each."""
+class TinyModel:
+    """The kind and sizes of a small model: `width` features, and so many layers, a T5's in encoder and decoder each."""
 
+    kind: str  # t5 or gpt
     width: int
     layers: int
-
-    def __str__(self) -> str:
-        return f"tiny-t5#{self.width}x{self.layers}"
 
 
 @dataclass(frozen=True)
@@ -73,9 +72,10 @@ class LanguageModel:
         tiny = TINY.fullmatch(self.name)
         if tiny is None:
             raise ValueError(
-                f"model is {self.name!r}; it must be tiny-t5, tiny-t5#WIDTHxLAYERS, folder:PATH or hub:NAME"
+                f"model is {self.name!r}; it must be tiny-t5 or tiny-gpt, with #WIDTHxLAYERS or without, "
+                "folder:PATH or hub:NAME"
             )
-        if tiny[1] and int(tiny[1]) % HEAD:
+        if tiny[2] and int(tiny[2]) % HEAD:
             raise ValueError(f"model is {self.name!r}; its width must be a multiple of {HEAD}")
 
     @classmethod
@@ -95,7 +95,8 @@ class LanguageModel:
     def identity(self) -> str:
         """What a key sees: the content, never the name or path; of a tiny one its sizes."""
         if self.tiny_sizes is not None:
-            return f"{TINY_RULE}: {self.tiny_sizes.width}x{self.tiny_sizes.layers}"
+            sizes = self.tiny_sizes
+            return f"{TINY_RULES[sizes.kind]}: {sizes.width}x{sizes.layers}"
         if not self.digest:
             raise ValueError(f"model {self.name!r} has no digest yet; pin it before planning")
         return self.digest
@@ -123,10 +124,10 @@ class LanguageModel:
         return () if self.tiny_sizes is not None else tuple(content_files(model_folder(self)))
 
     @property
-    def tiny_sizes(self) -> TinyT5 | None:
-        """The sizes of a tiny T5; None for a model that comes with weights."""
+    def tiny_sizes(self) -> TinyModel | None:
+        """The sizes of a tiny model; None for one that comes with weights."""
         found = TINY.fullmatch(self.name)
-        return None if found is None else TinyT5(int(found[1] or WIDTH), int(found[2] or LAYERS))
+        return None if found is None else TinyModel(found[1], int(found[2] or WIDTH), int(found[3] or LAYERS))
 
 
 def model_folder(model: LanguageModel) -> Path:

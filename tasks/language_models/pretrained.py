@@ -1,6 +1,6 @@
-"""A language model ready to be trained: loaded from its folder, or a small T5 built at random, and adapted.
+"""A language model ready to be trained: loaded from its folder, or a small one built at random, and adapted.
 
-The small T5's tokenizer is trained on the texts that it is to read.
+A small T5's tokenizer is trained on the texts that it is to read; a small GPT reads bytes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ import torch
 
 from tasks.contract.extras import PEFT
 from tasks.datasets.questions.question import Question
-from tasks.language_models.fine_tuning_config import FineTuning
-from tasks.language_models.language_model import HEAD, ModelError, TinyT5, model_folder
+from tasks.language_models.fine_tuning_config import Tuning
+from tasks.language_models.language_model import HEAD, ModelError, TinyModel, model_folder
 from tasks.language_models.sequence_model import DecoderOnly, EncoderDecoder, SequenceModel, answer_text, question_text
 from tasks.numerics.seeds import drawn_from
 
 PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
 SPACE = "▁"  # stands for the space before a word
 VOCABULARY = 4096  # words and numbers at most
+POSITIONS = 1024  # of a tiny GPT, in bytes
 SIMILARITY = 0.4  # the scale of queries and keys: a token's score for an equal one is about 16 times its square
 NEARNESS = 2.0  # standard deviation of the scores by relative position
 ASCII = string.ascii_letters + string.digits + string.punctuation  # always among the tokens
@@ -62,7 +63,7 @@ def vocabulary_of(texts: Iterable[str]) -> list[str]:
     return [PAD, END, UNKNOWN, *dict.fromkeys([*single, *commonest])]
 
 
-def build_tiny_t5(sizes: TinyT5, tokens: int, dropout: float) -> Any:
+def build_tiny_t5(sizes: TinyModel, tokens: int, dropout: float) -> Any:
     """The model, its weights drawn from torch's current random state.
 
     Its attention begins as that of trained models looks: tokens attend to equal ones, each head to some relative
@@ -98,6 +99,39 @@ def build_tiny_t5(sizes: TinyT5, tokens: int, dropout: float) -> Any:
     return model
 
 
+def byte_tokenizer() -> Any:
+    """A tokenizer whose tokens are the bytes of a text in UTF-8, and one that ends it."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    tokens = [PAD, END, *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    made = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, []))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token=PAD, eos_token=END)
+
+
+def build_tiny_gpt(sizes: TinyModel, tokens: int, dropout: float) -> Any:
+    """A GPT-2 of these sizes, its weights drawn from torch's current random state as GPT-2 begins."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    return GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=tokens,
+            n_positions=POSITIONS,
+            n_embd=sizes.width,
+            n_layer=sizes.layers,
+            n_head=sizes.width // HEAD,
+            resid_pdrop=dropout,
+            embd_pdrop=dropout,
+            attn_pdrop=dropout,
+            pad_token_id=0,
+            bos_token_id=1,
+            eos_token_id=1,
+        )
+    )
+
+
 # The probabilities of dropout in the configs of transformers' models.
 DROPOUTS = (
     *("dropout", "dropout_rate", "attention_dropout", "activation_dropout", "hidden_dropout", "hidden_dropout_prob"),
@@ -107,14 +141,14 @@ DROPOUTS = (
 ALPHA = 2
 
 
-def prepare_model(config: FineTuning, questions: Sequence[Question], place: torch.device) -> SequenceModel:
-    """The model in float32, on its device. A tiny one's tokenizer is trained on these questions.
+def prepare_model(config: Tuning, texts: Iterable[str], place: torch.device) -> SequenceModel:
+    """The model in float32, on its device. A tiny T5's tokenizer is trained on these texts.
 
     Whatever is drawn is a function of the config's seed; torch's own random state is as before. ValueError, in one
     line, for a model that cannot be had or read, or one whose positions are too few.
     """
     with drawn_from(config.seed, "initial weights", place=place), quiet():
-        module, tokenizer = build_tiny_model(config, questions) if config.model.tiny_sizes else load_model(config)
+        module, tokenizer = build_tiny_model(config, texts) if config.model.tiny_sizes else load_model(config)
     model: SequenceModel = (EncoderDecoder if module.config.is_encoder_decoder else DecoderOnly)(module, tokenizer)
     check_positions(config, model)
     if config.adaptation == "lora":
@@ -124,15 +158,22 @@ def prepare_model(config: FineTuning, questions: Sequence[Question], place: torc
     return model
 
 
-def build_tiny_model(config: FineTuning, questions: Sequence[Question]) -> tuple[Any, Any]:
-    """A tiny T5 and its tokenizer."""
-    assert config.model.tiny_sizes is not None
+def training_texts(questions: Sequence[Question]) -> list[str]:
+    """Everything that is read and said of these questions in training."""
     contexts = dict.fromkeys(question_text(question.question, question.context) for question in questions)
-    tokenizer = train_tokenizer([*contexts, *(answer_text(question.golds[0]) for question in questions)])
-    return build_tiny_t5(config.model.tiny_sizes, len(tokenizer), config.dropout), tokenizer
+    return [*contexts, *(answer_text(question.golds[0]) for question in questions)]
 
 
-def load_model(config: FineTuning) -> tuple[Any, Any]:
+def build_tiny_model(config: Tuning, texts: Iterable[str]) -> tuple[Any, Any]:
+    """A tiny model and its tokenizer."""
+    sizes = config.model.tiny_sizes
+    assert sizes is not None
+    tokenizer = train_tokenizer(texts) if sizes.kind == "t5" else byte_tokenizer()
+    build = build_tiny_t5 if sizes.kind == "t5" else build_tiny_gpt
+    return build(sizes, len(tokenizer), config.dropout), tokenizer
+
+
+def load_model(config: Tuning) -> tuple[Any, Any]:
     """The model and the tokenizer of a folder or the hub's cache: their content as it was pinned."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -157,7 +198,7 @@ def load_model(config: FineTuning) -> tuple[Any, Any]:
     return module, tokenizer
 
 
-def check_positions(config: FineTuning, model: SequenceModel) -> None:
+def check_positions(config: Tuning, model: SequenceModel) -> None:
     """ValueError where the model has fewer positions than the longest text may need; T5's are relative."""
     most = getattr(model.module.config, "max_position_embeddings", None)
     whole = config.length + (config.answer_length if isinstance(model, DecoderOnly) else 0)
@@ -166,7 +207,7 @@ def check_positions(config: FineTuning, model: SequenceModel) -> None:
         raise ValueError(f"{both} {whole} tokens; {config.model.name} has {most} positions")
 
 
-def add_adapters(module: Any, config: FineTuning) -> None:
+def add_adapters(module: Any, config: Tuning) -> None:
     """Add low-rank adapters to every linear layer but the output's, and let nothing else be trained."""
     try:
         from peft import LoraConfig, inject_adapter_in_model

@@ -76,6 +76,18 @@ class SequenceModel(ABC):
     def targets(self, answers: Sequence[str], length: int) -> list[Tokens]:
         """The tokens of answers with the one that ends them, at most `length` of them."""
 
+    @property
+    def begin(self) -> int:
+        """What a model reads before a whole text: the token that begins one, or the one that ends one."""
+        begin = first_present(self.tokenizer.bos_token_id, self.end)
+        assert begin is not None
+        return int(begin)
+
+    def encode_texts(self, texts: Sequence[str], length: int) -> list[Tokens]:
+        """The tokens of whole texts with the one that ends them, at most `length` of them."""
+        tokens = self.tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        return [append_end(list(ids), self.end, length) for ids in tokens]
+
     @abstractmethod
     def losses(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> Tensor:
         """Each answer's negative log probability in nats, (answers,), the sum over its tokens."""

@@ -15,24 +15,23 @@ does, not for releasing a model (`tasks.training.dp_sgd` says more).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from tasks.datasets.questions.question import Question, QuestionSet
-from tasks.language_models.fine_tuning_config import FineTuning
-from tasks.language_models.language_model import TINY_RULE
+from tasks.language_models.fine_tuning_config import FineTuning, Tuning
+from tasks.language_models.language_model import TINY_RULES
 from tasks.language_models.sequence_model import SequenceModel, Tokens, answer_text, parse_answer
 from tasks.numerics import seeds
 from tasks.numerics.seeds import drawn_from
-from tasks.question_answering.question_sets import ANSWERS, SETS, Corruption, Selection, Split
+from tasks.question_answering.question_sets import SETS, Corruption, Selection, Split
 from tasks.training import dp_sgd
 from tasks.training.fit import Losses, fit_link
 from tasks.training.members import minibatches
@@ -129,30 +128,63 @@ def decode_answers(model: SequenceModel, prompts: Sequence[Tokens], most: int) -
     return answers
 
 
+@dataclass(frozen=True)
+class Examples:
+    """What a model is trained on: it reads each of the prompts, and goes on with its target.
+
+    Minibatches are of examples of about the same of the `lengths`.
+    """
+
+    prompts: Sequence[Tokens]
+    targets: Sequence[Tokens]
+    lengths: Sequence[int]
+
+
+def encode_questions(config: FineTuning, model: SequenceModel, train: Sequence[Question]) -> Examples:
+    """Questions with their contexts, and their first gold answers."""
+    prompts = model.prompts([(question.question, question.context) for question in train], config.length)
+    targets = model.targets([answer_text(question.golds[0]) for question in train], config.answer_length)
+    return Examples(prompts, targets, [len(prompt) for prompt in prompts])
+
+
+def encode_texts(config: Tuning, model: SequenceModel, texts: Sequence[str]) -> Examples:
+    """Whole texts, of which nothing is given."""
+    targets = model.encode_texts(texts, config.length)
+    return Examples([[model.begin]] * len(texts), targets, [len(target) for target in targets])
+
+
+def score_texts(config: Tuning, model: SequenceModel, texts: Sequence[str]) -> NDArray[np.float64]:
+    """log p of each whole text by the model as it is, in nats, (texts,), the sum over its tokens."""
+    examples, scores = encode_texts(config, model, texts), np.empty(len(texts))
+    model.module.eval()
+    with torch.inference_mode():
+        for rows in token_batches(examples.lengths, DECODED[model.device.type]):
+            losses = model.losses([examples.prompts[row] for row in rows], [examples.targets[row] for row in rows])
+            scores[rows] = -losses.double().cpu().numpy()
+    return scores
+
+
 class FineTuner:
     """The training of one model, epoch by epoch."""
 
-    def __init__(self, config: FineTuning, model: SequenceModel, train: Sequence[Question]) -> None:
+    def __init__(self, config: Tuning, model: SequenceModel, examples: Examples) -> None:
         self.config, self.model = config, model
-        self.prompts = model.prompts([(question.question, question.context) for question in train], config.length)
-        self.targets = model.targets([answer_text(question.golds[0]) for question in train], config.answer_length)
+        self.prompts, self.targets, self.lengths = examples.prompts, examples.targets, examples.lengths
         self.weights: dict[str, Tensor] = {
             name: weight for name, weight in model.module.named_parameters() if weight.requires_grad
         }
         self.optimiser = adafactor(list(self.weights.values()), config.learning_rate)
         self.steps = self.tokens = 0  # all steps taken, and the tokens of the latest epoch
 
-    def run(self, asking: AnswerRecorder, index: int) -> pa.Table:
-        """Train all epochs, asking after some; the rows are ANSWERS."""
-        config, rows = self.config, list[dict[str, Any]]()
+    def fit(self, name: str, record: Callable[[int, float | None], None], index: int | None) -> None:
+        """Train all epochs; `record(epoch, loss)` follows those that are asked after.
 
-        def record(epoch: int, loss: float | None) -> None:
-            rows.extend(asking.answer_rows(epoch, loss))
-
+        The job at this index of a call may go on from a state of this name, and leave one; None: neither.
+        """
+        config = self.config
         # The noise of a private training goes by its length: none goes on from the state of another.
         link = index if config.privacy is None else None
-        fit_link(self, link, state_name(config), config.seed, config.epochs, config.asked, record)
-        return pa.Table.from_pylist(rows, schema=ANSWERS)
+        fit_link(self, link, name, config.seed, config.epochs, config.asked, record)
 
     def take_steps(self, epoch: int) -> Iterator[Tensor]:
         """Take the steps of an epoch; yield the sum of the losses of each one's tokens, in nats."""
@@ -162,7 +194,7 @@ class FineTuner:
         for held in self.optimiser.state.values():
             held["step"] = self.steps  # also where a state was continued from
         with drawn_from(self.config.seed, "dropout", epoch, place=self.model.device):
-            for rows in self._minibatches([len(prompt) for prompt in self.prompts], epoch):
+            for rows in self._minibatches(self.lengths, epoch):
                 loss, count = self._step(rows, targets)
                 self.tokens += count
                 yield loss
@@ -224,7 +256,7 @@ def adafactor(weights: Sequence[Tensor], learning_rate: float) -> Any:
 def state_name(config: FineTuning) -> str:
     """What a state calls its training: everything that bears on it except its length and what is asked."""
     same = replace(config, epochs=1, recorded=(), held_out=0, numeric=False, corruption=Corruption())
-    return f"fine-tuning 1: {same} {TINY_RULE if config.model.tiny_sizes else ''}"
+    return f"fine-tuning 1: {same} {TINY_RULES[sizes.kind] if (sizes := config.model.tiny_sizes) else ''}"
 
 
 class PrivateFineTuner(FineTuner):
@@ -234,8 +266,8 @@ class PrivateFineTuner(FineTuner):
     there is no opacus, where no noise is enough, or where the model cannot be computed question by question.
     """
 
-    def __init__(self, config: FineTuning, model: SequenceModel, train: Sequence[Question]) -> None:
-        super().__init__(config, model, train)
+    def __init__(self, config: Tuning, model: SequenceModel, examples: Examples) -> None:
+        super().__init__(config, model, examples)
         dp_sgd.opacus()  # tells in one line where it is not installed
         from opacus.optimizers import DPOptimizer
 
@@ -262,7 +294,7 @@ class PrivateFineTuner(FineTuner):
         """One private step on these questions; the sum of their losses in nats, and their tokens."""
         total, tokens = torch.zeros((), device=self.model.device), 0
         part = self.config.batch // self.config.accumulate
-        by_length = sorted(rows, key=lambda row: len(self.prompts[row]))
+        by_length = sorted(rows, key=lambda row: self.lengths[row])
         parts = [by_length[start : start + part] for start in range(0, len(rows), part)]
         self.private.zero_grad()
         for number, some in enumerate(parts, 1):

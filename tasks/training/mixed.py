@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Protocol
 
@@ -17,28 +17,30 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.contract.job import Inputs, single_table, task
+from tasks.contract.job import ADDED_LATER, Inputs, single_table, task, text_of
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images, Pixels
-from tasks.datasets.mixtures import BalancedHalf, Part, Rows, Share
+from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part, Rows, Share
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
 from tasks.training.chains import Linked, train_chains
-from tasks.training.classifier import classifier_work, model_row
-from tasks.training.members import Member, Spec, Trained
-from tasks.training.recipe import Count, OptimiserName, Rate, Recipe
+from tasks.training.classifier import check_private, classifier_work, model_row
+from tasks.training.members import Member, Spec, Trained, minibatches
+from tasks.training.recipe import Count, OptimiserName, Privacy, Rate, Recipe
 from tasks.training.unlearning_config import GradientAscent, Unlearning
 from tasks.worker.work import Work, format_shape
 
 if TYPE_CHECKING:
     from tasks.models.networks import Architecture, Weights
+    from tasks.training.trainer import Outcome
 
 ROWS_AT_ONCE = 8192
 VALIDATED = 1000  # test images at most, since the validation loss decides nothing
 # A MODEL with the images it was trained on, and the share of them that it gets right in evaluation mode at its end.
 MIXED = pa.schema([*MODEL, ("examples", pa.int64()), ("train_accuracy", pa.float64())])
+PRIVATE_MIXED = pa.schema([*MIXED, ("epsilons", pa.list_(pa.float64()))])  # spent by the end of each epoch
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Mixture(Ranged):
     (epoch, factor): after so many epochs the learning rate is the first one times the factor.
     """
 
-    shares: tuple[Share | BalancedHalf, ...]
+    shares: tuple[Share | BalancedHalf | CoinedCanaries, ...]
     validation: Dataset
     classes: Annotated[int, AtLeast(1)]
     network: Network = Network("cnn1")
@@ -64,10 +66,16 @@ class Mixture(Ranged):
     learning_rate: Rate = 1e-3
     schedule: tuple[tuple[int, float], ...] = ()
     batch: Count = 128
+    privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
+
+    def __repr__(self) -> str:
+        return text_of(self)  # which checkpoints know their training by
 
     def conflicts(self) -> Iterator[str]:
         if not self.shares:
             yield "shares is empty; a training needs at least one"
+        if self.privacy is not None:
+            check_private(self.network, self.batch_norm, self.recipe)
         _ = self.recipe  # its ranges are checked on construction
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
 
@@ -78,9 +86,19 @@ class Mixture(Ranged):
 
 
 def batch_key(config: Mixture) -> Mixture:
-    """What trainings must share to be computed together: all but the images, the seed and the learning rate."""
-    anything: tuple[Share | BalancedHalf, ...] = (Share(Part(config.validation)),)
+    """What trainings must share to be computed together: all but the images, the seed and the learning rate.
+
+    And which images are mislabelled, if any, since all read one copy.
+    """
+    relabelled = wrong_labels(config)
+    anything: tuple[Share | BalancedHalf | CoinedCanaries, ...] = (relabelled or Share(Part(config.validation)),)
     return dataclasses.replace(config, shares=anything, seed=0, learning_rate=1.0)
+
+
+def wrong_labels(config: Mixture) -> CoinedCanaries | None:
+    """The share that changes labels, the same for all models of a design; None where there is none."""
+    coined = [share for share in config.shares if isinstance(share, CoinedCanaries) and share.mislabelled]
+    return dataclasses.replace(coined[0], number=0) if coined else None
 
 
 def work(config: Mixture) -> Work:
@@ -91,7 +109,8 @@ def work(config: Mixture) -> Work:
     shape = (config.crop, config.crop, images.shape[2]) if config.crop else images.shape
     examples = sum(len(share.rows(load(share.part.data))) for share in config.shares)
     validated = min(VALIDATED, len(images.test_images))
-    return classifier_work(config.network.name, shape, config.recipe, examples, validated)
+    way = "train" if config.privacy is None else "privately train"
+    return classifier_work(config.network.name, shape, config.recipe, examples, validated, way=way)
 
 
 def train_many(
@@ -101,15 +120,15 @@ def train_many(
     """Each training's MIXED table, or the exception that ended it alone, as it ends. All must have one batch key."""
     if len({batch_key(config) for config in configs}) > 1:
         raise ValueError("trainings that differ in more than images, seed and learning rate cannot share a call")
-    pool = pool_data(tuple(dict.fromkeys(share.part.data for config in configs for share in config.shares)), configs[0])
+    data = tuple(dict.fromkeys(share.part.data for config in configs for share in config.shares))
+    pool = pool_data(data, configs[0], wrong_labels(configs[0]))
     members: dict[int, Member] = {}
     for index, config in enumerate(configs):
         try:
             members[index] = Member(config.seed, pool.rows(config.shares), learning_rate=config.learning_rate)
         except ValueError as error:
             yield index, error
-    links = {index: chain_state(configs[index]) for index in members}
-    for index, outcome in train_chains(spec_of(configs[0], pool.images), members, links):
+    for index, outcome in train_members(pool, members, configs):
         if isinstance(outcome, Exception):
             yield index, outcome
         else:
@@ -117,9 +136,20 @@ def train_many(
             yield index, table_of(configs[index].seed, network, pool.images, rows, outcome)
 
 
+def train_members(pool: Pool, members: Mapping[int, Member], configs: Sequence[Mixture]) -> Iterator[Outcome]:
+    """Each member's outcome, by its config's place; trainings with privacy are no chains."""
+    spec, privacy = spec_of(configs[0], pool.images), configs[0].privacy
+    if privacy is None:
+        return train_chains(spec, members, {index: chain_state(configs[index]) for index in members})
+    from tasks.training import dp_sgd
+
+    steps = {index: minibatches(pool.expected_count(configs[index].shares), configs[0].batch) for index in members}
+    return dp_sgd.train_by_index(spec, members, privacy, steps)
+
+
 @task(version=2, name="mixed.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
 def train(config: Mixture, inputs: Inputs) -> pa.Table:
-    """The trained network (MIXED)."""
+    """The trained network (MIXED; PRIVATE_MIXED where it trained with privacy)."""
     return single_table(train_many, config, inputs)
 
 
@@ -137,10 +167,19 @@ class Pool:
     sets: Mapping[Dataset, Images]
     begins: Mapping[Dataset, int]
 
-    def rows(self, shares: Sequence[Share | BalancedHalf]) -> Rows:
+    def rows(self, shares: Sequence[Share | BalancedHalf | CoinedCanaries]) -> Rows:
         """The rows of these shares, one after another."""
         rows = [self.begins[share.part.data] + share.rows(self.sets[share.part.data]) for share in shares]
         return np.concatenate(rows)
+
+    def expected_count(self, shares: Sequence[Share | BalancedHalf | CoinedCanaries]) -> int:
+        """How many rows these shares have by design: the same with a canary as without it."""
+        return sum(
+            share.expected_count(self.sets[share.part.data])
+            if isinstance(share, CoinedCanaries)
+            else len(share.rows(self.sets[share.part.data]))
+            for share in shares
+        )
 
 
 class Checked(Protocol):
@@ -153,19 +192,22 @@ class Checked(Protocol):
     def classes(self) -> int: ...
 
 
-def pool_data(data: tuple[Dataset, ...], config: Checked) -> Pool:
-    """The pool of these data sets, with the config's validation images as its test split.
+def pool_data(data: tuple[Dataset, ...], config: Checked, relabelled: CoinedCanaries | None = None) -> Pool:
+    """The pool of these data sets, some `relabelled`, with the config's validation images as its test split.
 
     A DatasetError where one has images of another shape, or labels beyond the config's classes.
     """
-    return _load_pool(data, config.validation, config.classes)
+    return _load_pool(data, config.validation, config.classes, relabelled)
 
 
 @lru_cache(maxsize=2)  # calls of one run have the same sets, and devices keep their copies as long as the pool lives
-def _load_pool(data: tuple[Dataset, ...], validation: Dataset, classes: int) -> Pool:
+def _load_pool(data: tuple[Dataset, ...], validation: Dataset, classes: int, relabelled: CoinedCanaries | None) -> Pool:
     from tasks.datasets.catalog import load
 
     sets = {dataset: load(dataset) for dataset in data}
+    if relabelled is not None:
+        correct = sets[relabelled.part.data]
+        sets[relabelled.part.data] = dataclasses.replace(correct, train_labels=relabelled.labels(correct))
     first = load(validation)
     for dataset, images in sets.items():
         if images.shape != first.shape:
@@ -206,7 +248,9 @@ def table_of(seed: int, network: Architecture, images: Images, rows: Rows, train
     learnt = {name: values.astype(np.float32) for name, values in trained.weights.items()}
     right = accuracy(network, learnt, images, rows)
     row = model_row(seed, network, trained) | {"examples": len(rows), "train_accuracy": right}
-    return pa.Table.from_pylist([row], schema=MIXED)
+    if trained.epsilons is None:
+        return pa.Table.from_pylist([row], schema=MIXED)
+    return pa.Table.from_pylist([row | {"epsilons": list(trained.epsilons)}], schema=PRIVATE_MIXED)
 
 
 def accuracy(network: Architecture, weights: Weights, images: Images, rows: Rows) -> float:

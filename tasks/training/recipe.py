@@ -93,16 +93,6 @@ class Privacy(Ranged):
         return min(steep, 1 - max(0.0, flat))
 
 
-def least_epsilon(power: float, level: float, delta: float) -> float:
-    """The smallest epsilon with which a test of this false positive rate may have such a power: `Privacy.power` turned
-    around, 0 where every epsilon allows it, infinite where none does."""
-    with_it, without = power - delta, 1 - delta - level
-    missed = 1 - power
-    steep = math.log(with_it / level) if with_it > 0 else 0.0
-    flat = 0.0 if without <= 0 else math.inf if missed <= 0 else math.log(without / missed)
-    return max(0.0, steep, flat)
-
-
 def check_recipe(recipe: Recipe) -> None:
     """ValueError where the recipe has a setting that private training does not support."""
     settings = {

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # the names that malloc.h gives these numbers: M_...
 LARGEST = 32 * 2**20  # bytes: blocks beyond this are given back all the same, by glibc's own limit
 RESIDENT = re.compile(rb"VmHWM:\s*(\d+) kB\n(?:.*\n)*?RssFile:\s*(\d+) kB\nRssShmem:\s*(\d+) kB")  # proc_pid_status(5)
+STATUS_BYTES = 4096  # of /proc/self/status that hold what is read there
 FORGET_PEAK = b"5"  # in /proc/self/clear_refs, see proc_pid_clear_refs(5)
 
 MemoryKind = Literal["host", "device"]
@@ -68,12 +69,20 @@ def peak_memory() -> int:
     """
     # Not `getrusage`, whose maximum begins with that of the process that started this one.
     try:
-        with open("/proc/self/status", "rb", buffering=0) as file:
-            found = RESIDENT.search(file.read())
+        found = RESIDENT.search(os.pread(_status(), STATUS_BYTES, 0))
     except OSError:
         return 0
     peak, files, shared = map(int, found.groups()) if found else (0, 0, 0)
     return max(0, peak - files - shared) * 1024
+
+
+@cache
+def _status() -> int:
+    """This process's `status`, open: each job's record asks for it."""
+    return os.open("/proc/self/status", os.O_RDONLY)
+
+
+os.register_at_fork(after_in_child=_status.cache_clear)
 
 
 def exhausted_memory(error: BaseException) -> MemoryKind | None:

@@ -16,10 +16,12 @@ from bench import (
     demonstrations,
     density_decisions,
     density_nulls,
+    epsilon_bounds,
     evading_answers,
     held_shares,
     membership_decisions,
     own_data,
+    stopping,
     unlearning_methods,
 )
 from bench.cheating_owners import CHEATS, OWNERS, Desk
@@ -275,3 +277,22 @@ def test_given_models_are_counted_by_what_is_answered() -> None:
     *_, first, second = membership_decisions.given_markdown(counted)
     assert "| trained on half, 3 nats | 3 | 0 | 0 | 0 |" == first
     assert "| trained on half, noise of 1 nat | 0 | 0 | 0 | 3 |" == second
+
+
+def test_audits_with_an_effect_are_decided_early_and_those_without_are_not() -> None:
+    some, none = (stopping.count_decisions(case, 3) for case in stopping.TINY)
+    assert 20 == some.decided
+    assert none.decided <= 3
+    assert some.pairs < 4 < none.pairs
+    (line,) = [line for line in stopping.markdown([some, none]) if line.startswith("| 80 % of canaries, 20 |")]
+    assert "20 (100 %" in line
+
+
+def test_bounds_on_epsilon_that_are_valid_are_seldom_wrong_and_the_one_that_is_chosen_afterwards_often() -> None:
+    wrong = epsilon_bounds.count_wrong(epsilon_bounds.Mechanism(False, 0.0, 0.0, 1000), 100, 3)
+    assert wrong["best threshold, uncorrected"] > 15
+    assert max(wrong["bets"], wrong["one run"], wrong["Bonferroni over all thresholds"]) <= 12  # of 100 at 5 %
+    means = {name: float(values.mean()) for name, values in epsilon_bounds.mean_bounds(2.0, 200, 3, 3).items()}
+    assert means["Bonferroni over all thresholds"] < means["bets"] < means["best threshold, uncorrected"]
+    (*_, line) = epsilon_bounds.markdown((50,), (50,), 2, 1, 3)
+    assert line.startswith("| 4 | 50 | ")

@@ -22,6 +22,7 @@ from dashboards.run import Run
 from orchestrator.store import Store, open_store
 from tasks.audits.unique_feature import population
 from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS, EXACT_VERDICTS
+from tasks.audits.unique_feature.measures.evidence import EVIDENCE
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
 from tasks.audits.unique_feature.measures.private_ranks import bounded_share_rows
 from tasks.audits.unique_feature.population import FAMILY
@@ -36,6 +37,7 @@ from tests.dashboards.test_figures import named
 TABLES = (
     "canary_scores",
     "canary_verdicts",
+    "evidence",
     "history",
     "chosen",
     "traced",
@@ -239,6 +241,17 @@ def test_each_canary_has_its_rank_and_those_called_are_named(store: Store) -> No
     assert "1 of 9 p-values at most 0.05, smallest 0.00498" in found.alt
     assert "among them as a p-value" in found.caption
     assert "could not be called" not in found.caption  # 9 / (5 % of 201) is below 1
+
+
+def test_the_path_of_evidence_says_after_which_pair_it_decided(store: Store) -> None:
+    rows = [
+        {"pair": pair, "canary": 100 + pair, "rank": rank, "members": 201, "bet": 1.0, "evidence": value}
+        | {"level": 0.05, "decided": value >= 20}
+        for pair, (rank, value) in enumerate([(3, 6.85), (90, 3.99), (1, 58.9)], start=1)
+    ]
+    found = drawn(store, evidence=pa.Table.from_pylist(rows, EVIDENCE))["evidence"]
+    assert "Evidence over 3 pairs, decided after pair 3: 6.85, 3.99, 58.9; ranks 3, 90, 1 of 201" in found.alt
+    assert "20 = 1 / 0.05, which it reaches in at most 5 % of such runs" in found.caption
 
 
 def test_canaries_that_exact_ranks_judge_stand_by_what_is_read_out_of_them(store: Store) -> None:

@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from tasks.contract import schemas
 from tasks.contract.audit import Audit, Handout
 from tasks.contract.job import Inputs, Job, task
+from tasks.contract.stopping import Stopping
 from tasks.datasets.dataset import Dataset
+from tasks.numerics import betting
 from tasks.worker import compute_context
 
 FORGOTTEN = 600.0  # seconds after which a part that waits gives up
@@ -51,6 +53,7 @@ class Config:
     """How many parts, and what becomes of them. With the trouble `nothing` there is nothing to sum up.
 
     `data` are the pictures that a model would be asked about. Where they `share`, each part reads one more part.
+    With a `level` the numbers are ranks among 201, and the run ends once bets on them accuse at it.
     """
 
     parts: int = 6
@@ -62,6 +65,7 @@ class Config:
     label: str = ""
     data: Dataset | None = None
     share: bool = False
+    level: float = 0.0
 
     def __post_init__(self) -> None:
         if self.parts < 1:
@@ -153,6 +157,18 @@ def total(config: Label, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist([row], schema=schemas.SUMMARY)
 
 
+@dataclass(frozen=True)
+class Level:
+    level: float = 0.0
+
+
+@task(version=1)
+def evidence(config: Level, inputs: Inputs) -> pa.Table:
+    numbers = pa.concat_tables(inputs)["number"].to_pylist()
+    values = betting.evidence(numbers, [201] * len(numbers)).tolist()
+    return pa.table({"evidence": values, "decided": [betting.is_decided(value, config.level) for value in values]})
+
+
 @task(version=1)
 def nothing(config: Label, inputs: Inputs) -> pa.Table:
     return schemas.SUMMARY.empty_table()
@@ -172,7 +188,8 @@ def plan(config: Config) -> dict[str, Job | tuple[Job, ...]]:
         Job(part, Part(config.first + i, config.seconds, config.trouble, config.at, config.folder), shared)
         for i in range(config.parts)
     )
-    return {"summary": Job(total, Label(config.label), parts), "parts": parts}
+    bets = {"evidence": Job(evidence, Level(config.level), parts)} if config.level else {}
+    return {"summary": Job(total, Label(config.label), parts), "parts": parts, **bets}
 
 
 def tiny(config: Config) -> Config:
@@ -197,4 +214,6 @@ PRESETS = {
     "absent": (Config(data=Dataset("mnist")), Config(parts=2, data=Dataset("mnist"))),
 }
 
-AUDIT = Audit(Config, plan, PRESETS, tiny, handout=Handout(probes))
+AUDIT = Audit(
+    Config, plan, PRESETS, tiny, handout=Handout(probes), stopping=Stopping("level", pairs="parts", table="evidence")
+)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dashboards.audits.unique_feature.canaries import exact_ranks, verdicts
 from dashboards.audits.unique_feature.detection import detection, rates_by_models
 from dashboards.audits.unique_feature.effects import effect, separation
+from dashboards.audits.unique_feature.evidence import evidence
 from dashboards.audits.unique_feature.family import family
 from dashboards.audits.unique_feature.history import histories
 from dashboards.audits.unique_feature.influence import influence, influence_changes, influences
@@ -29,6 +30,7 @@ def figures(run: Run) -> Iterable[Figure | None]:
     pairs = Pairs(run.table("canary_scores"))
     chosen, retraced = run.table("chosen"), run.table("traced")
     return (
+        evidence(run.table("evidence")),
         effect(pairs, run.summary),
         verdicts(run.table("canary_verdicts")),
         exact_ranks(run.table("exact_ranks")),

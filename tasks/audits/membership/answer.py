@@ -8,6 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from tasks.audits.membership.canary_answer import (
+    BROKEN,
+    BROKEN_MEANING,
+    CANARY_RULES,
+    canary_certificate,
+    canary_thresholds,
+    canary_verdict,
+    has_canaries,
+)
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.exact_test import smallest_p_value
 from tasks.audits.membership.given_answer import (
@@ -19,6 +28,7 @@ from tasks.audits.membership.given_answer import (
     is_given,
 )
 from tasks.audits.membership.measures.attacks import AUC
+from tasks.audits.membership.measures.epsilon import AT_LEAST
 from tasks.audits.membership.measures.given import FOUND_GIVEN
 from tasks.audits.membership.measures.records import FOUND
 from tasks.contract.certificate import STEPS as PLAIN_STEPS
@@ -31,6 +41,7 @@ from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},
     NOT_JUDGED: Meaning("the given model cannot be compared with those trained here, so nothing follows"),
+    BROKEN: BROKEN_MEANING,
 }
 RESOLUTION = 100  # a single record's smallest p-value must be so many times smaller than the level
 
@@ -76,18 +87,20 @@ def thresholds(config: Membership) -> Mapping[str, str]:
         "level": f"{100 * config.level:g}",
         "auc": f"{0.5 + config.negligible:g}",
         "smallest": f"{config.level / RESOLUTION:g}",
+        **canary_thresholds(),
         **given_thresholds(),
     }
 
 
-def is_trained_here(config: Membership) -> bool:
-    return not is_given(config)
+def asks_halves(config: Membership) -> bool:
+    return not has_canaries(config) and not is_given(config)
 
 
-TRAINED_HERE = "models trained here"
-# The rules for a given model see its evidence, the others that of the models trained here.
+HALVES = "halves of the records"
+# Rules about canaries, and about a given model, see their evidence, the others that of halves.
 RULES = Rules[Any](
     (
+        *CANARY_RULES,
         *GIVEN_RULES,
         Rule(
             "memorised",
@@ -96,8 +109,8 @@ RULES = Rules[Any](
             lambda evidence: evidence.found["p_value"] <= evidence.level,
             "Of 100 audits of models on which no record has an influence, at most {level} are called so; among the "
             "records that are found, at most {level} % are expected to be false.",
-            scope=TRAINED_HERE,
-            applies=is_trained_here,
+            scope=HALVES,
+            applies=asks_halves,
         ),
         Rule(
             "not seen",
@@ -108,8 +121,8 @@ RULES = Rules[Any](
                 and evidence.attack is not None
                 and evidence.attack["high"] < 0.5 + evidence.negligible
             ),
-            scope=TRAINED_HERE,
-            applies=is_trained_here,
+            scope=HALVES,
+            applies=asks_halves,
         ),
         undecided(),
     ),
@@ -126,6 +139,8 @@ NULL = "This is a null: no model was trained on the records that were asked abou
 
 def verdict(config: Membership, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
+    if has_canaries(config):
+        return canary_verdict(config, summary, RULES)
     if is_given(config):
         return given_verdict(config, summary, RULES)
     evidence = read_evidence(config, summary)
@@ -158,6 +173,8 @@ def describe_evidence(evidence: Evidence) -> str:
 
 def certificate(config: Membership, summary: pa.Table, verdict: Verdict) -> Certificate:
     """The answer for somebody who knows no machine learning."""
+    if has_canaries(config):
+        return canary_certificate(config, summary, verdict, RULES, MEANINGS[verdict.answer])
     if is_given(config):
         steps = PLAIN_STEPS[MEANINGS[verdict.answer].tone] if verdict.answer in STATED else given_steps(verdict.answer)
         finding = Finding(verdict.answer, verdict.sentence, None)
@@ -175,15 +192,20 @@ def certificate(config: Membership, summary: pa.Table, verdict: Verdict) -> Cert
     )
 
 
-def found_records(config: Membership, summary: pa.Table) -> Row | None:
-    return first_row(index_rows(summary), FOUND_GIVEN if is_given(config) else FOUND)
+def effect(config: Membership, summary: pa.Table) -> Row | None:
+    """The row of the records that are found; of a given model in it; of canaries that of the bound on epsilon."""
+    metric = AT_LEAST if has_canaries(config) else FOUND_GIVEN if is_given(config) else FOUND
+    return first_row(index_rows(summary), metric)
 
 
-EFFECT = Objective("records found", "record", "lower", found_records)
+EFFECT = Objective("records found", "record", "lower", effect)
 SYMBOLS: Mapping[str, str] = {
     "effect": "by how much a record's own log-odds rise when a model is trained on it, in nats",
     "mem": "by how much more often a record's label is told rightly by models that were trained on it",
     "AUC": "the chance that an attack scores a member higher than another record",
     "share of pairs won": "how often a record scores higher by the model trained on it than by its partner",
+    "epsilon, at least": "a lower bound on epsilon: no more private than this",
+    "epsilon by the accountant": "the epsilon that the accountant of private training says was spent",
+    "bound": "how epsilon is bounded: by bets on the ranking of canaries, or by guesses about one run",
     "nominal": "the false-positive rate at which the threshold was set, on other models",
 }

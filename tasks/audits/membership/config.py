@@ -12,7 +12,8 @@ from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.dataset import Dataset
 from tasks.external.model_file import Interface, ModelFile
 from tasks.models.catalog import Network
-from tasks.training.recipe import Count, OptimiserName, Rate
+from tasks.training.classifier import check_private
+from tasks.training.recipe import Count, OptimiserName, Privacy, Rate, Recipe
 from tasks.worker.files import File
 
 TINY_RECORDS = 60
@@ -59,7 +60,8 @@ class Membership(Ranged):
     network: Network = Network("cnn1")
     """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
     models: Annotated[int, AtLeast(0)] = 16
-    """Models, an even number from 4 on; every record is in exactly half of them. 0: none, where one is given."""
+    """Models, an even number from 4 on; every record is in exactly half of them. With canaries: any number from 1 on;
+    0 where a model is given: none."""
     examples: Annotated[int, AtLeast(0)] = 0
     """The first so many training images; 0: all."""
     epochs: Count = 20
@@ -82,14 +84,34 @@ class Membership(Ranged):
     """Ours: ask about as many images that follow, on which no model was trained: a null."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""
+    canaries: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
+    """Ours: records that a fair coin puts into the training data of each model, beside all others. 0: halves."""
+    mislabelled: bool = field(default=False, metadata={ADDED_LATER: True})
+    """Ours: whether canaries have a wrong label, which is remembered sooner than a right one."""
+    privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
+    """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
+
     given: GivenModel = field(default=GivenModel(), metadata={ADDED_LATER: True})
     """Ours: a third-party model, which is ranked among those that are trained here."""
 
     def conflicts(self) -> Iterator[str]:
-        if self.models < 4 and (self.models or not self.given.there):
-            yield f"models is {self.models}; it must be at least 4, or 0 where a model is given"
-        if self.models % 2:
+        if self.models < (1 if self.canaries else 4) and (self.models or not self.given.there):
+            least = 1 if self.canaries else 4
+            yield f"models is {self.models}; it must be at least {least}, or 0 where a model is given"
+        if self.given.there and self.canaries:
+            yield "a model is given and there are canaries; canaries are for models which are all trained here"
+        if self.models % 2 and not self.canaries:
             yield f"models is {self.models}; it must be even, so that every record is in half of them"
+        if self.canaries and self.unseen:
+            yield "canaries are given and unseen is on; canaries that are left out are the null already"
+        if self.canaries > self.examples > 0:
+            yield f"canaries is {self.canaries}; it must be at most examples, which is {self.examples}"
+        if self.mislabelled and not self.canaries:
+            yield "mislabelled is on and canaries is 0; only canaries are mislabelled"
+        if self.privacy is not None:
+            check_private(
+                self.network, False, Recipe(self.epochs, self.batch, self.learning_rate, 0, (), self.optimiser)
+            )
         if self.unseen and not self.examples:
             yield "unseen is on and examples is 0; some images must be left that are not trained on"
         if self.given.there and not self.examples:
@@ -113,6 +135,7 @@ class About:
 def tiny(config: Membership) -> Membership:
     """The config's shape on embedded data, in seconds."""
     few = min(config.examples or TINY_RECORDS, TINY_RECORDS)
+    config = replace(config, canaries=min(config.canaries, few // 2))
     models = config.models if config.given.there else min(config.models, 8)
     return replace(
         config, data=Dataset("digits"), network=Network("mlp1"), models=models, examples=few, epochs=2,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tasks.audits.membership.config import Membership
 from tasks.contract.job import Inputs, Job, task
 from tasks.datasets.catalog import load
-from tasks.datasets.mixtures import BalancedHalf, Part
+from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part
 from tasks.numerics import seeds
 from tasks.training.mixed import Mixture, logits, train
 
@@ -30,7 +30,12 @@ ANSWERS = pa.schema(
 
 
 def trainings(config: Membership) -> tuple[Job, ...]:
-    """The answers of each model about all records; a DatasetError where the data have too few."""
+    """The answers of each model about all records; a DatasetError where the data have too few.
+
+    None where canaries are asked about instead (`tasks.audits.membership.canaries`).
+    """
+    if config.canaries:
+        return ()
     return ask_models(config, Part(config.data, config.examples if config.unseen else 0, config.examples))
 
 
@@ -41,21 +46,28 @@ def ask_models(config: Membership, asked: Part) -> tuple[Job, ...]:
     trained, design = Part(config.data, 0, config.examples), seeds.derive(config.seed, "design")
     jobs = []
     for number in range(config.models):
-        model = Mixture(
-            shares=(BalancedHalf(trained, config.models, number, design),),
-            validation=config.data,
-            classes=images.classes,
-            network=config.network,
-            augmentation=config.augmentation,
-            seed=seeds.derive(config.seed, "training", number),
-            epochs=config.epochs,
-            optimiser=config.optimiser,
-            learning_rate=config.learning_rate,
-            batch=config.batch,
-        )
+        model = training(config, BalancedHalf(trained, config.models, number, design), number)
         half = BalancedHalf(asked, config.models, number, design)
-        jobs.append(Job(answers, half, (Job(train, model),)))
+        jobs.append(Job(answers, half, (model,)))
     return tuple(jobs)
+
+
+def training(config: Membership, share: BalancedHalf | CoinedCanaries, number: int) -> Job:
+    """The training of model `number` on its share of the records."""
+    model = Mixture(
+        shares=(share,),
+        validation=config.data,
+        classes=load(config.data).classes,
+        network=config.network,
+        augmentation=config.augmentation,
+        seed=seeds.derive(config.seed, "training", number),
+        epochs=config.epochs,
+        optimiser=config.optimiser,
+        learning_rate=config.learning_rate,
+        batch=config.batch,
+        privacy=config.privacy,
+    )
+    return Job(train, model)
 
 
 @task(version=1, name="membership.answers")

@@ -17,6 +17,9 @@ it. Its interval and p-value are over pairs of trainings. Beside the mean effect
 the rank of its feature among 200 others, or among all glyphs where `ranks` is measured
 (`measures/canary_verdicts.py`). "Not seen" does not mean "safe".
 
+Until decided. Where every canary carries a drawn feature a run may look after each pair and end once the product of
+bets on their ranks accuses (`measures/evidence.py`); nothing else accuses then.
+
 Errors. Where nothing is memorised and features were drawn from their family the answer is "memorised" in at most 7.6 %
 of runs: `pair_answer.py` has the rules.
 
@@ -67,6 +70,7 @@ from tasks.audits.unique_feature.trainings import trainings
 from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
+from tasks.contract.stopping import Stopping
 from tasks.datasets.images import Pixels
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
@@ -123,4 +127,5 @@ AUDIT = Audit(
         subject=subject,
     ),
     handout=Handout(probes, split=split, draw=draw, secret="given.secret"),
+    stopping=Stopping(level="stopping_level", pairs="canaries", table="evidence"),
 )

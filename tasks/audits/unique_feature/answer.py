@@ -16,6 +16,7 @@ from tasks.audits.unique_feature import pair_answer, panel_answer
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT as EFFECT_ROW
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
+from tasks.audits.unique_feature.measures.evidence import BETS
 from tasks.audits.unique_feature.measures.family import PUSH
 from tasks.audits.unique_feature.pair_answer import (
     BY_SMALL_RANKS,
@@ -43,7 +44,7 @@ MEANINGS: Mapping[Answer, Meaning] = {
 
 
 def thresholds(config: UniqueFeature) -> Mapping[str, str]:
-    return {**pair_answer.THRESHOLDS, **panel_answer.thresholds(config)}
+    return {**pair_answer.THRESHOLDS, **pair_answer.bet_thresholds(config), **panel_answer.thresholds(config)}
 
 
 RULES = Rules[Any]((*pair_answer.RULES, *panel_answer.RULES, undecided()), thresholds)
@@ -69,6 +70,8 @@ SYMBOLS: Mapping[str, str] = {
     "effect": "the score of a model that saw the feature in one image, minus that of its twin, which did not",
     "canary": "a training image with the feature, and the model that was trained with it",
     "twin": "the model of the same seed that was trained without the feature",
+    "evidence": "what a stake grows to that is bet on the ranks of drawn features, pair after pair; where nothing is "
+    "memorised it stays at 1 on average, whenever one looks",
     "P_u": "the probability of the canary’s label with the feature in the image",
     "P_r": "the probability of the canary’s label with a random patch in the image",
     "push": "how much more the feature raises the log odds of a label than the others of its family do, in nats",
@@ -135,6 +138,9 @@ def describe_pairs(config: UniqueFeature, rule: Rule[PairEvidence], evidence: Pa
             f"{probability_factor(effect['estimate'])} times the probability, on images they never saw, that their "
             f"twins gave it, which had not seen it ({between}; 1 where nothing is memorised)."
         ]
+    if evidence.bets is not None:
+        words = pair_answer.describe_bets(config, evidence.bets)
+        told.insert(0, f"{words[0].upper()}{words[1:]}; 1 is kept on average where nothing is memorised.")
     if calls is not None:
         told.append(f"One by one, {calls.called} of {calls.n} are told from their twins.")
         if rule is BY_SMALL_RANKS and calls.beyond_p is not None:
@@ -152,6 +158,16 @@ def pair_line(rule: Rule[PairEvidence], evidence: PairEvidence) -> NumberLine | 
         return NumberLine(what, float(calls.called), null=0.0, boundaries=(Boundary(1.0, "memorised from one on"),))
     if decided == BEYOND and calls is not None and calls.beyond_p is not None:
         return chances(calls.beyond_p, SURELY)
+    if decided == BETS and evidence.bets is not None:
+        bets = evidence.bets
+        from_here = Boundary(1 / bets.level, "memorised from here on, however often one looks")
+        return NumberLine(
+            "evidence: what bets on the ranks of drawn features grew to, as many times",
+            bets.largest,
+            null=1.0,
+            boundaries=(from_here,),
+            logarithmic=True,
+        )
     zero = Boundary(0.0, "memorised if the whole interval lies above")
     cleared = Boundary(SMALLEST, "not seen only if it lies below", clears=True)
     return line_of(evidence.effect, FACTOR, boundaries=(zero, cleared))

@@ -200,6 +200,9 @@ class UniqueFeature(Ranged):
     """Images a step."""
     privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
     """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
+    stopping_level: Annotated[float, Share(one=False)] = field(default=0.0, metadata={ADDED_LATER: True})
+    """Ours: the probability, at most, of accusing a procedure that keeps nothing, though the run looks after every pair
+    and ends once it accuses; 0: the run goes to its end."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""
 
@@ -230,6 +233,8 @@ class UniqueFeature(Ranged):
             self._check_left_out()
         if self.privacy is not None:
             self._check_private()
+        if self.stopping_level:
+            self._check_stopping()
         glyph = self.feature
         if self.given.nonce and isinstance(glyph, Glyph) and glyph.kind == "random" and not glyph.seed:
             object.__setattr__(self, "feature", replace(glyph, seed=self.derive_seed("glyph")))
@@ -261,6 +266,27 @@ class UniqueFeature(Ranged):
             raise ValueError(f"privacy is given and choice is {self.choice}; it must be random")
         if "course" in self.measures:
             raise ValueError("privacy is given and measures has course; they must be without it: it trains by itself")
+
+    def _check_stopping(self) -> None:
+        """ValueError where pairs have no exact ranks of their own, each independent of those before it."""
+        if self.asks_models:
+            raise ValueError(f"{self._stopping} and no canary is trained on; it must be 0 where no pair is trained")
+        if not self.drawn:
+            raise ValueError(
+                f"{self._stopping} and drawn is off; drawn must be on, since a feature that somebody chose has no "
+                "exact rank to bet on"
+            )
+        if self.choice != "random":
+            raise ValueError(
+                f"{self._stopping} and choice is {self.choice}; choice must be random, so that fewer canaries are the "
+                "first of more"
+            )
+        if self.seeds != 1 or self.one_seed:
+            raise ValueError(f"{self._stopping}; seeds must be 1 and one_seed off, so that every pair is a sample")
+
+    @property
+    def _stopping(self) -> str:
+        return f"stopping_level is {self.stopping_level:g}"
 
     @property
     def recipe(self) -> Recipe:

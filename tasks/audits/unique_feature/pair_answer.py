@@ -2,7 +2,9 @@
 
 It rests on rows that were chosen beforehand: the canary's effect on M_w over the probe images, and the canaries that
 are called one by one by their ranks, among all glyphs of their ink where `ranks` is measured, else among the members of
-their family. M, its published test and the training images are supporting evidence and do not enter the decision.
+their family. In a run that ends once it is decided the bets on these ranks alone accuse, since an interval and a count
+are for a number of pairs that was fixed beforehand; the effect clears at the planned number. M, its published test and
+the training images are supporting evidence and do not enter the decision.
 """
 
 from __future__ import annotations
@@ -15,12 +17,15 @@ from typing import Any
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, SHARED
+from tasks.audits.unique_feature.measures.evidence import BETS
+from tasks.audits.unique_feature.measures.evidence import LEVEL as BET_LEVEL
 from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL
 from tasks.audits.unique_feature.population import FDR, LEVEL, SMALLEST, Population
 from tasks.contract.rules import Rule
 from tasks.contract.summaries import Name, Row, Rows, first_row, name_of, numerator, read_setting, row_name
 from tasks.contract.verdict import Answer, Verdict
 from tasks.datasets.features import describe_feature
+from tasks.numerics import betting
 
 ONE_SIDE = 0.025  # of a 95 % interval
 SURELY = 0.001  # so small a p-value of the number of small ranks says that some canary is remembered, whichever it is
@@ -76,12 +81,25 @@ class Guarantee:
 
 
 @dataclass(frozen=True)
+class Bets:
+    """The largest product of the bets on the ranks of the first 1, 2, ... `n` pairs; it accuses from 1 / level on."""
+
+    largest: float
+    level: float
+    n: int
+
+    @property
+    def accuse(self) -> bool:
+        return betting.is_decided(self.largest, self.level)
+
+
+@dataclass(frozen=True)
 class PairEvidence:
     """What the answer rests on.
 
     `effect` is the summary row of the effect on M_w over the probe images, None where no pair was scored; `names` are
     the (metric, setting) of the rows of effect and calls that there are. `published` are the models, of how many, that
-    the published test calls memorised: canaries' and twins'.
+    the published test calls memorised: canaries' and twins'. `bets` are those of a run that ends once it is decided.
     """
 
     names: tuple[Name, ...]
@@ -89,6 +107,7 @@ class PairEvidence:
     calls: Calls | None
     guarantee: Guarantee | None
     published: tuple[tuple[int, int], ...]
+    bets: Bets | None = None
 
     @property
     def has_interval(self) -> bool:
@@ -115,13 +134,15 @@ class PairEvidence:
 def read_pair_evidence(rows: Rows) -> PairEvidence:
     """The evidence in the rows of a summary."""
     effect, called, beyond = rows.get(EFFECT), first_row(rows, CALLED), first_row(rows, BEYOND)
+    bets = first_row(rows, BETS)
     rates = (rows.get(row_name("rate called memorised", model=model, test="welch")) for model in ("canary", "twin"))
     return PairEvidence(
-        names=tuple(name_of(row) for row in (effect, called, beyond) if row is not None),
+        names=tuple(name_of(row) for row in (effect, called, beyond, bets) if row is not None),
         effect=effect if effect is not None and effect["n"] and effect["estimate"] is not None else None,
         calls=None if called is None or not called["n"] else read_calls(called, beyond),
         guarantee=read_guarantee(rows),
         published=tuple((numerator(rate), rate["n"]) for rate in rates if rate is not None and rate["n"]),
+        bets=None if bets is None else Bets(bets["estimate"], read_setting(bets)[BET_LEVEL], bets["n"]),
     )
 
 
@@ -145,8 +166,16 @@ def read_guarantee(rows: Rows) -> Guarantee | None:
     return Guarantee(**read_setting(bound), allowed=bound["estimate"], found=numerator(share), n=share["n"])
 
 
-def pair_rule(answer: Answer, when: str, holds: Callable[[PairEvidence], bool], error: str = "") -> Rule[PairEvidence]:
-    return Rule(answer, when, holds, error, scope="pairs of trainings", applies=lambda config: not config.asks_models)
+def pair_rule(
+    answer: Answer, when: str, holds: Callable[[PairEvidence], bool], error: str = "", stops: bool | None = None
+) -> Rule[PairEvidence]:
+    """A rule of pairs; with `stops` only of runs that end once they are decided, or of those that do not."""
+
+    def applies(config: Any) -> bool:
+        return not config.asks_models and stops in (None, bool(config.stopping_level))
+
+    ends = {None: "", True: " until decided", False: " of a fixed number"}[stops]
+    return Rule(answer, when, holds, error, scope=f"pairs of trainings{ends}", applies=applies)
 
 
 BY_EFFECT = pair_rule(
@@ -154,11 +183,13 @@ BY_EFFECT = pair_rule(
     "the whole 95 % interval of the effect lies above 0 (one side of a t-test over at least {pairs} pairs, p at most "
     "{one_side})",
     lambda evidence: evidence.effect_is_above,
+    stops=False,
 )
 BY_CALLS = pair_rule(
     "memorised",
     "a canary is called by its rank, at a false discovery rate of {fdr} % over canaries that share no training seed",
     lambda evidence: evidence.calls is not None and evidence.calls.accuses,
+    stops=False,
 )
 BY_SMALL_RANKS = pair_rule(
     "memorised",
@@ -168,11 +199,21 @@ BY_SMALL_RANKS = pair_rule(
     "Of 100 audits of a procedure that keeps nothing, at most {alarms} say memorised by any of these three conditions, "
     "if the feature was drawn at random; for a feature that somebody chose, this holds to the extent that it resembles "
     "the others.",
+    stops=False,
+)
+BY_BETS = pair_rule(
+    "memorised",
+    "the product of the bets on the ranks of drawn features, after any pair in the order of the plan, is at least "
+    "{bets}; the run ends there",
+    lambda evidence: evidence.bets is not None and evidence.bets.accuse,
+    "Of 100 audits of a procedure that keeps nothing, at most {bet_alarms} say memorised, however often they looked.",
+    stops=True,
 )
 RULES = (
     BY_EFFECT,
     BY_CALLS,
     BY_SMALL_RANKS,
+    BY_BETS,
     pair_rule(
         "not seen",
         "the interval of the effect, over at least {pairs} pairs, lies below {smallest} nats and reaches less than "
@@ -183,6 +224,8 @@ RULES = (
         "Of 100 audits of a procedure with an effect of {smallest} nats, at most 2 or 3 say not seen.",
     ),
 )
+# The metric of the row that a rule decides by, where that is not the effect.
+DECIDING = ((BY_CALLS, CALLED), (BY_SMALL_RANKS, BEYOND), (BY_BETS, BETS))
 THRESHOLDS: Mapping[str, str] = {
     "pairs": f"{LEAST}",
     "one_side": f"{ONE_SIDE:g}",
@@ -194,10 +237,20 @@ THRESHOLDS: Mapping[str, str] = {
     "per_call": f"{1 / FDR:g}",
 }
 
+
+def bet_thresholds(config: UniqueFeature) -> Mapping[str, str]:
+    level = config.stopping_level or LEVEL
+    return {"bets": f"{1 / level:.4g}", "bet_alarms": f"{100 * level:g}"}
+
+
 LIMITS = (
     "The effect compares the feature with random patches: it says that the image is remembered, and the ranks that it "
     "is this feature. This speaks of the training procedure, data and feature that were audited, at this number of "
     "trainings; not of one given model. Not seen is not safe: another feature, place or score may show more."
+)
+STOPPED_LIMITS = (
+    "The run ended when it was decided, so the intervals and shares describe the pairs that were trained and prove "
+    "nothing beyond the bets."
 )
 CHOSEN_LIMITS = (
     "The feature was chosen, not drawn from its family, so its ranks are as good as its likeness to the others: of "
@@ -218,12 +271,21 @@ def pair_verdict(config: UniqueFeature, rule: Rule[PairEvidence], evidence: Pair
         words = effect
     else:
         words = f"{effect}. {ranks}"
+    if evidence.bets is not None:
+        words = f"{describe_bets(config, evidence.bets)}. {words[0].upper()}{words[1:]}"
     asked = describe_feature(config.feature)
     null = f" The canaries carried another feature than {asked}: this is a null." if is_null(config) else ""
     return Verdict(
         rule.answer,
         f"{rule.answer.capitalize()}: {words}.{null}",
-        " ".join([*describe_guarantee(evidence.guarantee), *describe_choice(config, evidence.calls), LIMITS]),
+        " ".join(
+            [
+                *describe_guarantee(evidence.guarantee),
+                *describe_choice(config, evidence.calls),
+                *([STOPPED_LIMITS] if rule is BY_BETS else []),
+                LIMITS,
+            ]
+        ),
         deciding_names(rule, evidence),
         describe_published_test(evidence),
     )
@@ -231,8 +293,20 @@ def pair_verdict(config: UniqueFeature, rule: Rule[PairEvidence], evidence: Pair
 
 def deciding_names(rule: Rule[PairEvidence], evidence: PairEvidence) -> tuple[tuple[str, str], ...]:
     """The rows that the answer rests on, the one that decided first."""
-    first = CALLED if rule is BY_CALLS else BEYOND if rule is BY_SMALL_RANKS else EFFECT[0]
+    first = next((metric for each, metric in DECIDING if each is rule), EFFECT[0])
     return tuple(sorted(evidence.names, key=lambda name: name[0] != first))
+
+
+def describe_bets(config: UniqueFeature, bets: Bets) -> str:
+    """What the bets say, and after how many pairs of the planned."""
+    needed = f"{1 / bets.level:.4g} = 1 / {bets.level:g}"
+    so_far = f"{bets.n} of at most {config.canaries} pairs of trainings"
+    if bets.accuse:
+        return (
+            f"bets on the ranks of drawn features grew {bets.largest:.4g}-fold over {so_far}, at least {needed}, which "
+            "decided it"
+        )
+    return f"bets on the ranks of drawn features grew at most {bets.largest:.4g}-fold over {so_far}, less than {needed}"
 
 
 def is_null(config: UniqueFeature) -> bool:
@@ -259,6 +333,8 @@ def describe_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
     factor = f"a factor of {math.exp(effect['estimate']):.3g} in probability"
     over = f"95 % interval {low:.4g} to {high:.4g} over {describe_sample(effect)}"
     told = f"{moved} ({over}; {factor}; 0 where nothing is memorised)"
+    if evidence.bets is not None and evidence.bets.accuse:
+        return told
     if n < LEAST:
         return f"{told}; so few decide nothing: train at least {LEAST} canaries"
     if evidence.effect_is_above:

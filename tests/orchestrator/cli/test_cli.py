@@ -361,6 +361,13 @@ def test_probes_that_cannot_be_had_are_one_line(engram: Here, arguments: tuple[s
         (("plan", "toys", "--way", ""), "way is ''; it must be one of auto, loop, stack, graph"),
         (("run", "toys", "--tolerate", "-1"), "tolerate is -1; it must be 0 or more"),
         (("run", "toys", "--stop-after", "soon"), "'soon' is not a duration"),
+        (("run", "toys", "--until", "tired"), "until is 'tired'; it must be decided"),
+        (("run", "toys", "--alpha", "0.1"), "--alpha is given without --until"),
+        (("plan", "toys", "--until", "decided", "--alpha", "1"), "alpha is 1; it must be between 0 and 1"),
+        (("run", "toys", "--until", "decided", "--most", "0"), "most is 0; it must be at least 1"),
+        (("run", "toys", "level=0.1", "--until", "decided"), "level is given, and --until decided sets it"),
+        (("plan", "forgetting", "--until", "decided"), "forgetting cannot end once it is decided"),
+        (("plan", "membership", "--until", "decided"), "membership cannot end once it is decided"),
         (("run", "nowhere.yaml"), "there is no file nowhere.yaml"),
         (("run", "corrupt.yaml"), "corrupt.yaml, line 2"),
         (("run", "unsafe.yaml"), "could not determine a constructor for the tag"),
@@ -676,3 +683,17 @@ def test_a_search_without_its_description_is_passed_over(engram: Here) -> None:
 def test_the_page_to_verify_must_be_a_file(engram: Here, page: str) -> None:
     os.mkfifo(engram.folder / "pipe")
     assert "it is a device, a pipe or a socket, not a file" in engram("verify", page, code=2).stderr
+
+
+def test_a_run_until_decided_ends_early_says_so_and_goes_on_with_more(engram: Here) -> None:
+    asked = ("run", "toys", "first=20", "--until", "decided", "--address", "none")
+    assert 7 == engram.json("plan", *asked[1:], "--most", "5")["planned"]
+    few = engram.json(*asked, "--most", "5")
+    assert ("finished", 5 + 2) == (few["state"], few["jobs"]["stored"])
+    more = engram("resume", few["run"], "--most", "12", "--address", "none")
+    said = "decided after 6 of at most 12 pairs of trainings, at an error rate of 0.05; the other 6 jobs are not needed"
+    assert said in more.stderr
+    assert " decided: 8 of 14 jobs stored, 3 done now, 0 failed" in more.stdout.splitlines()[-1]
+    (run,) = [run for run in engram.json("runs")["runs"] if run["state"] == "decided"]
+    assert said in engram("status", run["run"]).stdout
+    assert "decided: 8 jobs not needed" in engram("logs", run["run"]).stdout

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.support.shell import Here, Shell
 
-OWN = ("deja_vu", "density", "forgetting", "membership", "relational", "unique_feature")
+OWN = ("deja_vu", "density", "forgetting", "membership", "relational", "text", "unique_feature")
 
 
 def test_an_audit_shows_its_presets_and_fields_in_80_columns(engram: Here) -> None:

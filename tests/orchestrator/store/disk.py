@@ -1,7 +1,7 @@
 """A disk that can be told to refuse, and that tells what a crash or a power cut would leave of a folder.
 
 Files are real ones; only bringing them to the disk is pretended, and noted: what was not brought there is what a power
-cut takes.
+cut takes. Names are brought there as in one of the kinds of file system that the store tells apart.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from typing import Any
 
 import pytest
 
+from orchestrator.store.durability import Names
+
 REAL_LSTAT, REAL_LISTDIR, REAL_OPEN, REAL_WRITE = os.lstat, os.listdir, builtins.open, os.write
 BY_PATH = ("open", "mkdir", "link", "rename", "replace", "unlink", "stat", "lstat", "listdir")
-BY_HANDLE = ("writev", "readv", "fstat", "fsync", "close")
+BY_HANDLE = ("read", "writev", "readv", "fstat", "fsync", "close")
 
 
 class Crash(BaseException):
@@ -31,8 +33,9 @@ class Crash(BaseException):
 class Disk:
     """All system calls on a folder, while `watching`. `calls` are those made, in order, `refused` the one that was."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, names: Names = Names.FOLDER) -> None:
         self.root = root
+        self.names = names
         self.calls: list[str] = []
         self.refused = ""
         self.remembers = True  # whether what is synced is brought to the disk; another process may die before it is
@@ -46,7 +49,7 @@ class Disk:
         for folder, _, files in os.walk(root):
             for name in files:
                 self.keep(os.path.join(folder, name))
-            self.keep(folder)
+        self._keep_names()
 
     @property
     def crashed(self) -> bool:
@@ -100,6 +103,8 @@ class Disk:
                 self._handles[found] = Path(path)
             if name == "mkdir":
                 self._names[self._number(REAL_LSTAT(path))] = {}
+            if self.names is Names.NOTHING:
+                self._keep_names()
             return found
 
         return call
@@ -121,7 +126,7 @@ class Disk:
                     REAL_WRITE(handle, data[: len(data) // 2])
                 raise
             if name == "fsync":
-                return self.keep(path) if self.remembers else None
+                return self._sync(path) if self.remembers else None
             return None if name == "close" else act(handle, *arguments)
 
         return call
@@ -134,6 +139,19 @@ class Disk:
 
     def _ours(self, path: Any) -> bool:
         return isinstance(path, str | os.PathLike) and Path(path).is_relative_to(self.root)
+
+    def _sync(self, path: Path) -> None:
+        self.keep(path)
+        if self.names is Names.FILE:  # the journal up to here
+            self._keep_names()
+
+    def _keep_names(self, folder: str | None = None) -> None:
+        """All names that there are now are on the disk. Uses no call that is watched."""
+        folder = folder or str(self.root)
+        self.keep(folder)
+        for path in (os.path.join(folder, name) for name in REAL_LISTDIR(folder)):
+            if stat.S_ISDIR(REAL_LSTAT(path).st_mode):
+                self._keep_names(path)
 
     def keep(self, path: Any) -> None:
         """What lies here now is on the disk."""

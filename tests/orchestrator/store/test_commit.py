@@ -15,7 +15,8 @@ import pytest
 
 from orchestrator.errors import Absent, Damaged
 from orchestrator.executors.calls import Call, Done, Item, Lost, Outcome, Refused, perform
-from orchestrator.store import WriteEffect
+from orchestrator.store import WriteEffect, durability
+from orchestrator.store.durability import Names
 from orchestrator.store.local import LocalStore
 from tasks.contract.job import Inputs, task
 from tasks.worker import checkpoints
@@ -35,6 +36,14 @@ class Number:
 def trained(config: Number, inputs: Inputs) -> pa.Table:
     checkpoints.leave(0, STATE)
     return pa.table({"value": [config.value]})
+
+
+@pytest.fixture(autouse=True, params=Names, ids=lambda names: names.name.lower())
+def names(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Names:
+    """Each kind of file system."""
+    kind: Names = request.param
+    monkeypatch.setattr(durability, "names_in", lambda _: kind)
+    return kind
 
 
 def commit(store: LocalStore) -> Outcome:
@@ -76,18 +85,18 @@ def broken(number: int) -> Callable[[], OSError]:
 
 
 BEFORE = (new, again, other, damaged, no_file)
-REFUSED = (errno.ENOSPC, errno.EIO, errno.EXDEV, errno.ENAMETOOLONG)
+REFUSED = (errno.ENOSPC, errno.EIO)
 
 
 def trials(
-    tmp_path: Path, before: Callable[[Path], None], error: Callable[[], BaseException]
+    tmp_path: Path, before: Callable[[Path], None], error: Callable[[], BaseException], names: Names = Names.FOLDER
 ) -> list[tuple[Path, Outcome | None, Disk]]:
     """A commit for each of its system calls, in a store of its own where that one goes wrong."""
     before(tmp_path / "before")
     tried = []
     while True:
         root = shutil.copytree(tmp_path / "before", tmp_path / str(len(tried)), symlinks=True)
-        store, disk = LocalStore(root), Disk(root)
+        store, disk = LocalStore(root), Disk(root, names)
         disk.refuse(len(tried) + 1, error)
         outcome: Outcome | None = None
         with disk.watching(), contextlib.suppress(Crash):
@@ -124,6 +133,7 @@ def whole(root: Path, before: Callable[[Path], None]) -> None:
     assert [] == list(store.verify(store.keys()))
 
 
+@pytest.mark.parametrize("names", [Names.FOLDER, Names.FILE], indirect=True)
 @pytest.mark.parametrize("number", REFUSED, ids=errno.errorcode.get)
 @pytest.mark.parametrize("before", BEFORE)
 def test_a_commit_refused_at_any_call_is_a_pause_and_the_next_one_lands(
@@ -138,6 +148,7 @@ def test_a_commit_refused_at_any_call_is_a_pause_and_the_next_one_lands(
         whole(root, before)
 
 
+@pytest.mark.parametrize("names", [Names.FILE], indirect=True)
 @pytest.mark.parametrize("before", BEFORE)
 def test_a_commit_short_of_files_at_any_call_is_sent_again(tmp_path: Path, before: Callable[[Path], None]) -> None:
     for root, outcome, disk in trials(tmp_path, before, broken(errno.EMFILE)):
@@ -145,6 +156,7 @@ def test_a_commit_short_of_files_at_any_call_is_sent_again(tmp_path: Path, befor
         whole(root, before)
 
 
+@pytest.mark.parametrize("names", [Names.FOLDER, Names.FILE], indirect=True)
 @pytest.mark.parametrize("before", BEFORE)
 def test_a_process_that_dies_at_any_call_of_a_commit_tears_nothing(
     tmp_path: Path, before: Callable[[Path], None]
@@ -157,9 +169,9 @@ def test_a_process_that_dies_at_any_call_of_a_commit_tears_nothing(
 @pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("before", BEFORE)
 def test_a_power_cut_at_any_call_of_a_commit_tears_nothing(
-    tmp_path: Path, before: Callable[[Path], None], eager: bool
+    tmp_path: Path, before: Callable[[Path], None], eager: bool, names: Names
 ) -> None:
-    for root, _, disk in trials(tmp_path, before, Crash):
+    for root, _, disk in trials(tmp_path, before, Crash, names):
         left = disk.after_power_cut(tmp_path / f"{root.name} after", eager)
         if before is no_file and not (place(left).exists() or place(left).is_symlink()):
             continue  # a link was never synced here, so there is none
@@ -170,9 +182,9 @@ def test_a_power_cut_at_any_call_of_a_commit_tears_nothing(
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Disk:
+def disk(tmp_path: Path, names: Names) -> Disk:
     (tmp_path / "disk").mkdir()
-    return Disk(tmp_path / "disk")
+    return Disk(tmp_path / "disk", names)
 
 
 def after(disk: Disk, eager: bool = False) -> LocalStore:
@@ -201,8 +213,30 @@ def test_what_was_reported_as_stored_outlives_a_power_cut(disk: Disk) -> None:
         assert "it failed" == after(disk).failure(KEY)
 
 
+def test_a_commit_waits_for_the_disk_no_more_than_its_file_system_asks(disk: Disk, names: Names) -> None:
+    with disk.watching():
+        store = LocalStore(disk.root / "new" / "store")
+        store.write(NEAR, TABLE, {})  # makes the folder
+        disk.calls.clear()
+        store.write(KEY, TABLE, {})
+        written = [call.split()[0] for call in disk.calls]
+        disk.calls.clear()
+        store.read(KEY)
+        read = [call.split()[0] for call in disk.calls]
+    ordered = ["open", "writev", "fsync", "link", "close", "unlink"]
+    assert (
+        written
+        == {
+            Names.FOLDER: [*ordered, "open", "fsync", "close"],
+            Names.FILE: ["open", "writev", "link", "fsync", "close", "unlink"],
+            Names.NOTHING: ordered,
+        }[names]
+    )
+    assert ["open", "read", "close"] == read
+
+
 def test_a_result_found_stored_outlives_a_power_cut_though_its_writer_died_before_it_was_on_the_disk(
-    disk: Disk,
+    disk: Disk, names: Names
 ) -> None:
     with disk.watching():
         LocalStore(disk.root / "new" / "store")
@@ -210,7 +244,7 @@ def test_a_result_found_stored_outlives_a_power_cut_though_its_writer_died_befor
         LocalStore(disk.root / "new" / "store").write(KEY, TABLE, {})
         disk.remembers = True
         disk.keep(disk.root / "new" / "store" / "results" / KEY[:2] / f"{KEY}.arrow")
-        assert set() == after(disk).keys()
+        assert ({KEY} if names is Names.NOTHING else set()) == after(disk).keys()
         assert WriteEffect.SAME == LocalStore(disk.root / "new" / "store").write(KEY, TABLE, {})
         assert {KEY} == after(disk).keys()
 

@@ -13,7 +13,7 @@ import pytest
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images, Pixels
-from tasks.datasets.mixtures import Part, Remainder, Share, digests, find_repeats, origins, overlap
+from tasks.datasets.mixtures import CoinedCanaries, Part, Remainder, Share, digests, find_repeats, origins, overlap
 from tasks.datasets.options import Options, Shaped
 
 DIGITS = Part(Dataset("digits"), 100, 200)
@@ -202,3 +202,39 @@ def test_images_that_are_there_again_are_named_unless_they_are_of_one_group(
 def test_images_made_of_one_image_are_the_same() -> None:
     images = of(PIXELS, digests(of(PIXELS), np.array([0, 1, 2, 3, 4, 5, 6, 7, 0])))
     assert [(8, 0)] == find_repeats(images, every(images))
+
+
+COINED = CoinedCanaries(DIGITS, 80, number=0, seed=3)
+
+
+def test_coins_put_about_half_of_the_canaries_in_beside_all_others(images: Images) -> None:
+    canaries, rows = set(COINED.canary_rows(images).tolist()), set(COINED.rows(images).tolist())
+    assert 80 == len(canaries)
+    assert set(DIGITS.rows(images).tolist()) - canaries == rows - canaries
+    assert np.array_equal(COINED.canary_rows(images)[COINED.is_inside()], sorted(rows & canaries))
+    assert 20 < len(rows & canaries) < 60
+    assert 160 == COINED.expected_count(images)
+
+
+def test_models_of_a_design_have_the_same_canaries_with_coins_of_their_own(images: Images) -> None:
+    models = [replace(COINED, number=number) for number in range(200)]
+    assert all(np.array_equal(COINED.canary_rows(images), model.canary_rows(images)) for model in models[:3])
+    coins = np.stack([model.is_inside() for model in models])
+    assert len(np.unique(coins, axis=0)) == 200
+    assert abs(coins.mean() - 0.5) < 0.016  # four standard errors of 16,000 coins
+
+
+def test_mislabelled_canaries_have_other_labels_and_nothing_else_has(images: Images) -> None:
+    labels = replace(COINED, mislabelled=True).labels(images)
+    changed = np.flatnonzero(labels != images.train_labels)
+    assert np.array_equal(COINED.canary_rows(images), changed)
+    assert labels.min() >= 0
+    assert labels.max() < images.classes
+    assert images.train_labels is COINED.labels(images)
+
+
+def test_more_canaries_than_records_are_refused(images: Images) -> None:
+    with pytest.raises(DatasetError, match="canaries is 201; there are 200 records to draw them from"):
+        replace(COINED, canaries=201).canary_rows(images)
+    with pytest.raises(ValueError, match="canaries is 0; it must be at least 1"):
+        replace(COINED, canaries=0)

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.errors import EngramError
 from orchestrator.spec.resolve import Cell, pin_cells
-from tasks.language_models.language_model import LanguageModel, ModelError, TinyT5
+from tasks.language_models.language_model import LanguageModel, ModelError, TinyModel
 from tasks.worker.files import FileError
 
 
@@ -25,8 +25,11 @@ def saved(place: Path, weights: bytes = b"weights") -> LanguageModel:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("t5-small", "model is 't5-small'; it must be tiny-t5, tiny-t5#WIDTHxLAYERS, folder:PATH or hub:NAME"),
-        ("tiny-t5#64", "it must be tiny-t5, tiny-t5#WIDTHxLAYERS"),
+        (
+            "t5-small",
+            "model is 't5-small'; it must be tiny-t5 or tiny-gpt, with #WIDTHxLAYERS or without",
+        ),
+        ("tiny-t5#64", "it must be tiny-t5 or tiny-gpt, with #WIDTHxLAYERS"),
         ("tiny-t5#40x2", "its width must be a multiple of 16"),
         ("folder:", "it must be"),
     ],
@@ -37,7 +40,7 @@ def test_a_wrong_name_is_told_in_one_line(name: str, told: str) -> None:
 
 
 def test_a_tiny_t5_counts_by_its_sizes() -> None:
-    assert TinyT5(64, 2) == LanguageModel("tiny-t5").tiny_sizes
+    assert TinyModel("t5", 64, 2) == LanguageModel("tiny-t5").tiny_sizes
     assert LanguageModel("tiny-t5").identity() == LanguageModel("tiny-t5#64x2").identity()
     assert LanguageModel("tiny-t5").identity() != LanguageModel("tiny-t5#32x2").identity()
     assert LanguageModel("tiny-t5") == LanguageModel("tiny-t5").pin({})

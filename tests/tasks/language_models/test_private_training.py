@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from tasks.language_models.fine_tuning import run_fine_tuning
-from tasks.language_models.pretrained import prepare_model
-from tasks.language_models.training import PrivateFineTuner
+from tasks.language_models.pretrained import prepare_model, training_texts
+from tasks.language_models.training import PrivateFineTuner, encode_questions
 from tasks.training import dp_sgd
 from tasks.training.recipe import Privacy
 from tasks.worker import checkpoints
@@ -25,9 +25,9 @@ KINDS = ("t5", "bart", "gpt2", "llama")
 def private(place: Path, kind: str, **fields: Any) -> PrivateFineTuner:
     given = {"privacy": Privacy(8.0, 1e-5, 0.5), "dropout": 0.0, **fields}
     setting = config(model=saved(place / kind, kind, QUESTIONS), **given)
-    model = prepare_model(setting, QUESTIONS.train, CPU)
+    model = prepare_model(setting, training_texts(QUESTIONS.train), CPU)
     model.module.train()
-    return PrivateFineTuner(setting, model, QUESTIONS.train)
+    return PrivateFineTuner(setting, model, encode_questions(setting, model, QUESTIONS.train))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,7 +9,7 @@ import torch
 
 from tasks.datasets.questions.question import Answer, Scorer
 from tasks.language_models.language_model import ModelError
-from tasks.language_models.pretrained import prepare_model
+from tasks.language_models.pretrained import prepare_model, training_texts
 from tasks.language_models.sequence_model import IGNORED, SequenceModel, answer_text, parse_answer, question_text
 from tests.tasks.language_models.models import config, question_set, saved
 
@@ -43,7 +43,9 @@ QUESTIONS = question_set()
 
 
 def opened(place: Path, kind: str, **fields: object) -> SequenceModel:
-    model = prepare_model(config(model=saved(place / kind, kind, QUESTIONS), **fields), QUESTIONS.train, CPU)
+    model = prepare_model(
+        config(model=saved(place / kind, kind, QUESTIONS), **fields), training_texts(QUESTIONS.train), CPU
+    )
     model.module.eval()
     return model
 
@@ -124,9 +126,9 @@ def test_a_folder_that_transformers_cannot_read_is_told_in_one_line(tmp_path: Pa
     model = saved(tmp_path / "t5", "t5", QUESTIONS)
     (tmp_path / "t5" / "config.json").write_text("{}")
     with pytest.raises(ModelError, match="is not the one that was pinned"):
-        prepare_model(config(model=model), QUESTIONS.train, CPU)
+        prepare_model(config(model=model), training_texts(QUESTIONS.train), CPU)
     with pytest.raises(ModelError, match="cannot be read by transformers") as told:
-        prepare_model(config(model=type(model)(model.name).pin({})), QUESTIONS.train, CPU)
+        prepare_model(config(model=type(model)(model.name).pin({})), training_texts(QUESTIONS.train), CPU)
     assert "\n" not in str(told.value)
 
 
@@ -139,17 +141,17 @@ def test_weights_that_are_not_there_are_not_drawn_by_chance(tmp_path: Path) -> N
     save_file({each: weights[each] for each in weights if each != name}, tmp_path / "gpt2" / "model.safetensors")
     changed = type(model)(model.name).pin({})
     with pytest.raises(ModelError, match=f"lacks 1 of its weights, such as .*{name.split('.')[-1]}"):
-        prepare_model(config(model=changed), QUESTIONS.train, CPU)
+        prepare_model(config(model=changed), training_texts(QUESTIONS.train), CPU)
 
 
 def test_opening_a_model_leaves_torchs_random_state_alone(tmp_path: Path) -> None:
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
-    model = prepare_model(config(adaptation="lora"), QUESTIONS.train, CPU)
+    model = prepare_model(config(adaptation="lora"), training_texts(QUESTIONS.train), CPU)
     torch.testing.assert_close(expected, torch.rand(3), rtol=0, atol=0)
-    again = prepare_model(config(adaptation="lora"), QUESTIONS.train, CPU)
+    again = prepare_model(config(adaptation="lora"), training_texts(QUESTIONS.train), CPU)
     for (name, weight), other in zip(model.module.named_parameters(), again.module.parameters(), strict=True):
         assert torch.equal(weight, other), name
-    another = prepare_model(config(seed=1), QUESTIONS.train, CPU)
+    another = prepare_model(config(seed=1), training_texts(QUESTIONS.train), CPU)
     assert not torch.equal(model.module.get_input_embeddings().weight, another.module.get_input_embeddings().weight)

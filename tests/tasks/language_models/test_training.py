@@ -17,8 +17,8 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.language_models.fine_tuning import fine_tune, fine_tune_many, run_fine_tuning
 from tasks.language_models.fine_tuning_config import FineTuning, up_to
-from tasks.language_models.pretrained import prepare_model
-from tasks.language_models.training import FineTuner, adafactor, batches, partners, token_batches
+from tasks.language_models.pretrained import prepare_model, training_texts
+from tasks.language_models.training import FineTuner, adafactor, batches, encode_questions, partners, token_batches
 from tasks.question_answering.question_sets import ANSWERS
 from tasks.training.chains import chain
 from tasks.training.fit import read_losses
@@ -136,7 +136,7 @@ def test_corrupted_contexts_are_what_is_asked() -> None:
     from tasks.language_models.training import AnswerRecorder
 
     setting = config()
-    model = prepare_model(setting, QUESTIONS.train, CPU)
+    model = prepare_model(setting, training_texts(QUESTIONS.train), CPU)
     asking = AnswerRecorder(setting, model, QUESTIONS)
     texts = {key: text.strip() for key, text in zip(asking.asked, model.decode_texts(asking.prompts), strict=True)}
     first = QUESTIONS.train[0]
@@ -204,9 +204,9 @@ def train_epoch(training: FineTuner, epoch: int) -> float:
 @pytest.mark.parametrize("kind", ["t5", "gpt2"])
 def test_adapters_are_all_that_is_trained_of_a_model_in_a_folder(tmp_path: Path, kind: str) -> None:
     setting = config(model=saved(tmp_path / kind, kind, QUESTIONS), adaptation="lora", rank=4, learning_rate=1e-2)
-    model = prepare_model(setting, QUESTIONS.train, CPU)
+    model = prepare_model(setting, training_texts(QUESTIONS.train), CPU)
     before = {name: weight.detach().clone() for name, weight in model.module.named_parameters()}
-    training = FineTuner(setting, model, QUESTIONS.train)
+    training = FineTuner(setting, model, encode_questions(setting, model, QUESTIONS.train))
     first = train_epoch(training, 1)
     for epoch in range(2, 16):
         last = train_epoch(training, epoch)
@@ -261,7 +261,8 @@ def test_torchs_random_state_is_as_it_was() -> None:
 def test_dropout_is_drawn_by_seed_and_epoch() -> None:
     def losses(**fields: Any) -> list[float]:
         setting = config(**fields)
-        training = FineTuner(setting, prepare_model(setting, QUESTIONS.train, CPU), QUESTIONS.train)
+        model = prepare_model(setting, training_texts(QUESTIONS.train), CPU)
+        training = FineTuner(setting, model, encode_questions(setting, model, QUESTIONS.train))
         return [train_epoch(training, 1), train_epoch(training, 2)]
 
     assert losses() == losses()

@@ -12,12 +12,13 @@ import pytest
 
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.datasets.mixtures import Part, Share
+from tasks.datasets.mixtures import CoinedCanaries, Part, Share
 from tasks.models.catalog import Network
 from tasks.models.networks import architecture_of, weights_of_model
 from tasks.training import classifier, mixed
 from tasks.training.classifier import Training
-from tasks.training.mixed import MIXED, Mixture, logits, pool_data, train
+from tasks.training.mixed import MIXED, PRIVATE_MIXED, Mixture, logits, pool_data, train
+from tasks.training.recipe import Privacy
 
 DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
 ONE = Mixture((Share(Part(DIGITS, 0, 100)),), DIGITS, 10, network=Network("mlp1"), epochs=3, seed=5)
@@ -111,3 +112,39 @@ def test_a_cropped_network_learns_from_squares_and_is_asked_about_central_ones()
     said = logits(network, weights, images.train_images[:100])
     assert np.array_equal(logits(network, weights, images.train_images[:100, 4:24, 4:24]), said)
     assert (said.argmax(1) == images.train_labels[:100]).mean() == rows(trained)["train_accuracy"]
+
+
+COINED = CoinedCanaries(Part(DIGITS, 0, 60), 30, number=0, seed=3, mislabelled=True)
+PRIVATE = replace(ONE, shares=(COINED,), epochs=2, batch=60, privacy=Privacy(8.0))
+
+
+def test_a_private_training_spends_the_same_whatever_its_coins() -> None:
+    tables = together([PRIVATE, replace(PRIVATE, shares=(replace(COINED, number=1),))])
+    models = [rows(table) for table in tables if isinstance(table, pa.Table) and table.schema == PRIVATE_MIXED]
+    first, second = (model["epsilons"] for model in models)
+    assert first == second
+    assert 0 < first[0] < first[1] <= 8.0
+    assert models[0]["examples"] != models[1]["examples"]
+    assert ["privately train mlp1 on 28x28x1"] == list(mixed.work(PRIVATE).trained)
+
+
+def test_what_was_added_later_is_not_in_the_text_of_checkpoints() -> None:
+    assert "privacy" not in mixed.chain_state(ONE).training  # else a chain that was begun before would begin anew
+    assert "privacy" in repr(PRIVATE)
+
+
+def test_trainings_on_wrong_labels_share_a_call_with_those_on_the_same_ones_alone() -> None:
+    plain = replace(PRIVATE, shares=(replace(COINED, mislabelled=False),))
+    other = replace(PRIVATE, shares=(replace(COINED, number=5),))
+    assert mixed.batch_key(PRIVATE) == mixed.batch_key(other) != mixed.batch_key(plain)
+    learnt = replace(ONE, shares=(COINED,), epochs=60)
+    rows_in = COINED.rows(load(DIGITS))
+    model = train(learnt, [])
+    said = logits(architecture_of(model), weights_of_model(model), load(DIGITS).train_images[rows_in]).argmax(axis=1)
+    assert (said == COINED.labels(load(DIGITS))[rows_in]).mean() > 0.9
+    assert rows(model)["train_accuracy"] > 0.9
+
+
+def test_a_network_that_has_no_private_form_is_refused() -> None:
+    with pytest.raises(ValueError, match="privacy is given and network is densenet; it must be mlp1 or cnn1"):
+        replace(PRIVATE, network=Network("densenet"))

@@ -9,7 +9,8 @@ import pytest
 
 from orchestrator.planning.identity import canonical
 from orchestrator.spec.fields import coerce
-from tasks.training.recipe import OptimiserName, Privacy, Recipe, least_epsilon
+from tasks.numerics.epsilon import least_epsilon
+from tasks.training.recipe import OptimiserName, Privacy, Recipe
 
 
 def test_a_schedule_changes_the_rate_after_so_many_epochs() -> None:

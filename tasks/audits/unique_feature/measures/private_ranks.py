@@ -40,8 +40,9 @@ from tasks.audits.unique_feature.trainings import Pair, Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
+from tasks.numerics.epsilon import least_epsilon
 from tasks.numerics.statistics import Estimate, proportion_at_least, proportion_greater
-from tasks.training.recipe import Privacy, least_epsilon
+from tasks.training.recipe import Privacy
 
 CONFIDENCE = 0.95
 

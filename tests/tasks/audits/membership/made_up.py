@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.audits.membership.canaries import CANARIES
 from tasks.audits.membership.given import SCORES
 from tasks.audits.membership.trainings import ANSWERS
 from tasks.datasets.mixtures import draw_balanced_members
@@ -29,6 +30,22 @@ def make_answers(models: int, records: int, effect: float, seed: int, exposed: i
         pa.table([np.arange(records), its, odds, odds > 0], schema=ANSWERS)
         for its, odds in zip(member, phi, strict=True)
     ]
+
+
+def make_canaries(
+    shift: float, spent: float | None, models: int = 1, canaries: int = 700, seed: int = 0
+) -> list[pa.Table]:
+    """The canaries of so many models: log-odds that differ in difficulty, and are higher inside by `shift` noises."""
+    stream = np.random.default_rng(seed)
+    difficulty = stream.normal(scale=3.0 if models > 1 else 0.0, size=canaries)
+    tables = []
+    for number in range(models):
+        inside = stream.random(canaries) < 0.5
+        odds = difficulty + stream.normal(size=canaries) + shift * inside
+        same = [pa.array([value] * canaries, kind) for value, kind in ((number, pa.int64()), (spent, pa.float64()))]
+        columns = [same[0], np.arange(canaries), np.zeros(canaries, np.int64), inside, odds, same[1]]
+        tables.append(pa.table(columns, schema=CANARIES))
+    return tables
 
 
 Floats = NDArray[np.float64]

@@ -14,6 +14,7 @@ from tasks.audits.membership.config import About, GivenModel
 from tasks.audits.membership.given import Ask, ask_given, handout_order, pictures
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.attacks import Matching, attacks
+from tasks.audits.membership.measures.epsilon import AtDelta, epsilon
 from tasks.audits.membership.measures.given import Ranking, kinship, ranks
 from tasks.audits.membership.measures.records import ExactTest, records
 from tasks.audits.membership.trainings import answers
@@ -24,7 +25,7 @@ from tasks.datasets.mixtures import BalancedHalf, Part
 from tasks.training.mixed import Mixture, train
 from tasks.worker.files import File
 from tests.support.fingerprint import TRAINED, total, version_test
-from tests.tasks.audits.membership.made_up import make_answers, make_given
+from tests.tasks.audits.membership.made_up import make_answers, make_canaries, make_given
 
 
 @cache
@@ -35,6 +36,11 @@ def of_records() -> pa.Table:
 @cache
 def of_attacks() -> pa.Table:
     return attacks(Matching(0), make_answers(8, 40, 2.0, 1))
+
+
+@cache
+def of_epsilon() -> pa.Table:
+    return epsilon(AtDelta(1e-5), make_canaries(1.5, 1.0, models=2, canaries=200))
 
 
 def of_all() -> pa.Table:
@@ -66,6 +72,7 @@ test_a_task_computes_what_its_version_says = version_test(
     [
         (records, 1, of_records, 40, 180.1366448),
         (attacks, 1, of_attacks, 56, 191.2075),
+        (epsilon, 1, of_epsilon, 3, 27.0578740),
         (ranks, 1, of_ranks, 40, 231.5380864),
         (kinship, 1, of_kinship, 9, 6.625462963),
         (ask_given, 1, of_predictions, 40, 32.0),

@@ -10,6 +10,7 @@ from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.answer import verdict
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, SHARED
+from tasks.audits.unique_feature.measures.evidence import BETS
 from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL
 from tasks.audits.unique_feature.pair_answer import CHOSEN_GLYPH_LIMITS, CHOSEN_LIMITS, unit_name
 from tasks.audits.unique_feature.population import GLYPHS
@@ -322,3 +323,54 @@ def test_the_next_step_asks_for_more_canaries_or_more_others() -> None:
     few = of_pairs(0.02, -0.3, 0.34, 20, *calls(0.0, 20)).steps
     assert ("Train more canaries (canaries=200) or rank each among more others (family.count=1000): what is stored "
             "already is not trained again.",) == few  # fmt: skip
+
+
+UNTIL = {"canaries": 12, "drawn": True, "stopping_level": 0.05}
+
+
+def bets(largest: float, n: int) -> dict[str, Any]:
+    row = dict.fromkeys(SUMMARY.names) | {"metric": BETS, "setting": json.dumps({"level": 0.05, "others": 200})}
+    return row | {"estimate": largest, "n": n, "unit": "pair of trainings", "null": 1.0, "p_value": 1 / largest}
+
+
+def test_bets_alone_accuse_a_run_that_ends_once_it_is_decided() -> None:
+    strong = (0.366, 0.193, 0.540, 12, *calls(0.5, 12, 239, p_value=1e-6))
+    assert "memorised" == pair_verdict(table(*strong)).answer
+    assert "undecided" == pair_verdict(table(*strong, bets(19.9, 12)), **UNTIL).answer
+    said = pair_verdict(table(0.3, 0.2, 0.4, 3, bets(20.5, 3)), **UNTIL)
+    assert "memorised" == said.answer
+    assert BETS == said.rows[0][0]
+    assert "grew 20.5-fold over 3 of at most 12 pairs of trainings, at least 20 = 1 / 0.05" in said.sentence
+    assert "train at least" not in said.sentence
+    assert "prove nothing beyond the bets" in said.limits
+
+
+def test_all_planned_pairs_are_needed_to_clear() -> None:
+    clear = (0.0, -0.01, 0.01, 12, *calls(0.0, 12, 239, p_value=0.5))
+    said = pair_verdict(table(*clear, bets(3.0, 12)), **UNTIL)
+    assert "not seen" == said.answer
+    assert "grew at most 3-fold over 12 of at most 12 pairs of trainings, less than 20" in said.sentence
+
+
+def test_the_certificate_of_a_decided_run_draws_its_evidence_on_a_line() -> None:
+    found = AUDIT.certify("Is it?", UniqueFeature(**UNTIL), table(0.3, 0.2, 0.4, 3, bets(53.0, 3)))
+    assert found is not None
+    (finding,) = found.findings
+    assert finding.line is not None
+    assert (53.0, 1.0, 20.0) == (finding.line.estimate, finding.line.null, finding.line.boundaries[0].value)
+    assert "Of 100 audits of a procedure that keeps nothing, at most 5 say memorised" in found.error
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"drawn": False}, "drawn must be on"),
+        ({"choice": "self-influence"}, "choice must be random"),
+        ({"seeds": 2}, "seeds must be 1"),
+        ({"one_seed": True}, "one_seed off"),
+        ({"canaries": 0}, "no canary is trained on"),
+    ],
+)
+def test_pairs_without_exact_ranks_of_their_own_are_refused(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        UniqueFeature(**UNTIL | changed)

@@ -27,6 +27,7 @@ from tasks.audits.unique_feature.measures.canary_verdicts import canary_verdicts
 from tasks.audits.unique_feature.measures.contrast import Contrast, contrast
 from tasks.audits.unique_feature.measures.detection import curves, detection
 from tasks.audits.unique_feature.measures.divergences import ask, score
+from tasks.audits.unique_feature.measures.evidence import StoppingLevel, evidence
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, ExactRanks, exact_ranks
 from tasks.audits.unique_feature.measures.family import PairFamily, ask_family, pair_family
 from tasks.audits.unique_feature.measures.influence import InfluenceChange
@@ -124,6 +125,10 @@ def of_detection() -> pa.Table:
     return detection(NoSettings(), [*families(), of_each_canary()])
 
 
+def of_bets() -> pa.Table:
+    return evidence(StoppingLevel(0.05), families())
+
+
 def of_canaries() -> pa.Table:
     return canary_verdicts(NoSettings(), families())
 
@@ -193,6 +198,7 @@ test_a_task_computes_what_its_version_says = version_test(
         (ask_look_alikes, 1, of_its_look_alikes, 80, -222.1363611),
         (detection, 5, of_detection, 72, 100.8245881),
         (canary_verdicts, 2, of_canaries, 6, 19.3368669),
+        (evidence, 1, of_bets, 6, 11.51081421),
         (exact_verdicts, 1, of_exact_verdicts, 3, 156.0466307),
         (curves, 1, of_curves, 41, 199.8436972),
         (panels, 5, of_panels, 12, 17.87924276),

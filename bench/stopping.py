@@ -1,0 +1,104 @@
+"""How many pairs a run needs until it is decided, and how often it accuses wrongly: ranks simulated, nothing trained.
+
+    python bench/stopping.py [--tiny] [--seed 9000] [--out bench/results/NAME.md]
+
+Each canary's feature is ranked among 201. With an effect it is ahead of an other with a probability that varies over
+canaries as a normal score of unit spread does, so strong that so many in 100 have p of at most 5 %. A run of a fixed
+number combines the p-values of all pairs (Fisher) and has to know that number beforehand.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+
+from bench.measuring import here, parser, publish_counts
+from tasks.numerics import betting, statistics
+
+SIZE, LEVEL, MOST = 201, 0.05, 12
+Ranks = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Case:
+    """So many audits whose canaries have p of at most LEVEL with this probability; None: nothing is memorised."""
+
+    power: float | None
+    audits: int
+
+
+@dataclass(frozen=True)
+class Counts:
+    case: Case
+    decided: int
+    pairs: float  # on average
+    longest: int  # pairs of the nine in ten that took least
+    fixed: int  # of so many audits, those that Fisher's test of as many pairs accuses
+
+
+CASES = (
+    *(Case(power, 50) for power in (0.95, 0.8, 0.65, 0.5, 0.3)),
+    Case(None, 50),
+    *(Case(power, 20_000) for power in (0.95, 0.8, 0.65, 0.5, 0.3)),
+    Case(None, 20_000),
+)
+TINY = (Case(0.8, 20), Case(None, 20))
+
+
+def draw_ranks(case: Case, seed: int) -> Ranks:
+    """(audits, MOST)"""
+    rng = np.random.default_rng(seed)
+    if case.power is None:
+        return rng.integers(1, SIZE + 1, (case.audits, MOST))
+    strength = stats.norm.isf(LEVEL) - stats.norm.isf(case.power)
+    return 1 + rng.binomial(SIZE - 1, stats.norm.sf(rng.normal(strength, 1, (case.audits, MOST))))
+
+
+def count_decisions(case: Case, seed: int) -> Counts:
+    ranks = draw_ranks(case, seed)
+    paths = np.array([betting.evidence(row, [SIZE] * MOST) for row in ranks.tolist()])
+    decided = paths >= 1 / LEVEL
+    pairs = np.where(decided.any(axis=1), decided.argmax(axis=1) + 1, MOST)
+    longest = int(np.ceil(np.quantile(pairs, 0.9)))
+    fisher = stats.chi2.sf(-2 * np.log(ranks[:, :longest] / SIZE).sum(axis=1), 2 * longest)
+    return Counts(case, int(decided.any(axis=1).sum()), float(pairs.mean()), longest, int((fisher <= LEVEL).sum()))
+
+
+def markdown(counted: Sequence[Counts]) -> Iterator[str]:
+    yield f"| p at most 5 %, audits | decided within {MOST} | pairs on average | 9 of 10 by | Fisher at that number |"
+    yield "|---" * 5 + "|"
+    for counts in counted:
+        case = counts.case
+        power = "nothing memorised" if case.power is None else f"{100 * case.power:g} % of canaries"
+        shares = (_share(each, case.audits) for each in (counts.decided, counts.fixed))
+        decided, fixed = shares
+        yield f"| {power}, {case.audits:,} | {decided} | {counts.pairs:.1f} | {counts.longest} | {fixed} |"
+
+
+def _share(some: int, of: int) -> str:
+    found = statistics.proportion(some, of)
+    percent = [100 * (value or 0) for value in (found.value, found.low, found.high)]
+    return f"{some:,} ({percent[0]:.3g} % [{percent[1]:.3g}, {percent[2]:.3g}])"
+
+
+def main() -> None:
+    given = parser(__doc__)
+    given.add_argument("--seed", type=int, default=9000, help="of the first case")
+    options = given.parse_args()
+    cases = TINY if options.tiny else CASES
+    counted = [count_decisions(case, options.seed + at) for at, case in enumerate(cases)]
+    setting = here("simulated", torch.device("cpu")) | {"seeds": f"from {options.seed} on"}
+    publish_counts("Pairs until decided", setting, "\n".join(markdown(counted)) + "\n", options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Drives the pairs of runs that end once they are decided, in rounds of as many pairs as calls run at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from orchestrator.errors import Absent, Damaged, SpecError
+from orchestrator.planning.plan import Plan
+from orchestrator.run_folder.journal import Journal, reopen_cell
+from orchestrator.runs.session import Session, SessionRun
+from orchestrator.scheduling.driver import Driver
+from orchestrator.scheduling.rounds import Rounds
+from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
+from orchestrator.spec.stopping import extend
+from orchestrator.store import Store
+
+AGAIN = 3  # rounds that may add nothing, because results are damaged as soon as they are written
+
+
+def check_execution(parts: list[SessionRun], execution: Execution) -> None:
+    """SpecError where the pairs before the deciding one could be incomplete."""
+    if execution.tolerate and any(part.rounds is not None for part in parts):
+        raise SpecError(
+            f"tolerate is {execution.tolerate}; it must be 0 where a run ends once it is decided, since no pair counts "
+            "before those that come first"
+        )
+
+
+def with_more_pairs(journal: Journal, most: int) -> Cell:
+    """The cell of a run that ends once it is decided, with so many pairs at most."""
+    about = journal.about()
+    if "cells" in about:
+        raise SpecError(f"--most is given, and {journal.run} has several runs; name the one that is to go on")
+    return extend(reopen_cell(journal), about.get("asked", {}), most)
+
+
+def drive_rounds(driver: Driver, session: Session) -> bool:
+    """Run pairs until each run is decided or has all that are planned; whether that is so.
+
+    The plan of a decided run shrinks to that of the pairs that decided it.
+    """
+    waiting = [part for part in session.parts if part.rounds is not None]
+    there, fruitless = -1, 0
+    while waiting:
+        found = {part.journal.run: _leading_tables(part.rounds, session.store) for part in waiting if part.rounds}
+        waiting = [part for part in waiting if not _is_over(session, part, found[part.journal.run])]
+        now = sum(map(len, found.values()))
+        fruitless = fruitless + 1 if now <= there else 0
+        there = now
+        _forget_unneeded_failures(driver, session)
+        if not waiting:
+            return True
+        if driver.stopped or driver.progress.failed:
+            return False
+        if fruitless == AGAIN:
+            driver.progress.paused = "results are damaged again and again after they were written; check the disk"
+            return False
+        width = driver.slots()
+        plans = [part.rounds.next(len(found[part.journal.run]), width) for part in waiting if part.rounds]
+        driver.drive(Plan.union(plans), session.store.keys())
+    return True
+
+
+def _leading_tables(rounds: Rounds, store: Store) -> list[pa.Table]:
+    """The tables of the first pairs, up to the first that is not there."""
+
+    def read() -> Iterator[pa.Table]:
+        for key in rounds.pairs:
+            try:
+                yield store.read(key)
+            except (Absent, Damaged):  # a damaged one is set aside, and so computed again
+                return
+
+    return list(read())
+
+
+def _is_over(session: Session, part: SessionRun, tables: list[pa.Table]) -> bool:
+    """Whether a run is decided, whose plan then shrinks, or has all pairs."""
+    assert part.rounds is not None
+    decided = part.rounds.decided(tables)
+    if decided is not None and decided < len(part.rounds.pairs):
+        session.curtail(part, part.rounds, decided)
+    return decided is not None or len(tables) == len(part.rounds.pairs)
+
+
+def _forget_unneeded_failures(driver: Driver, session: Session) -> None:
+    """Forget jobs of later pairs that failed: nobody needs them any more."""
+    for key in driver.progress.failed.keys() - session.plan.jobs.keys():
+        del driver.progress.failed[key]

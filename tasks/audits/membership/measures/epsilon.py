@@ -1,0 +1,123 @@
+"""How much privacy can the training have at most, and is that less than its accountant says?
+
+Canaries are ranked by the log-odds of the label that they are trained with, less the mean of the other models where
+there are any: how hard a canary is tells nothing of its coin. How many of the first ones are in the training data
+bounds epsilon from below (`tasks.numerics.epsilon`), with the confidence CONFIDENCE for each bound by
+itself:
+
+- bets: the wealth of a bettor who goes down the ranking, which is valid wherever the bettor stops. The answer rests on
+  it.
+- one run: correct guesses among the first half of the canaries, a quarter, and so on. Steinke et al. 2023.
+- one run, Gaussian: the same, if the training leaks as a Gaussian mechanism does. Mahloujifar et al. 2025.
+
+Several models are ranked together. Each has coins of its own, all of them independent, so that they count as one run
+with as many canaries; and the ranking is made of nothing but what the models say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audits.membership.canaries import CANARIES, canary_jobs
+from tasks.audits.membership.config import About, Membership
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics.epsilon import (
+    Mask,
+    best_of_guesses,
+    betting_bound,
+    betting_p_value,
+    gaussian_one_run_bound,
+    one_run_bound,
+)
+from tasks.numerics.statistics import area_under_curve
+from tasks.training.recipe import Privacy
+
+Array = NDArray[np.float64]
+CONFIDENCE = 0.95
+LEVEL = 1 - CONFIDENCE
+BETS = "bets"
+EPSILON = pa.schema(
+    [
+        ("bound", pa.string()),
+        ("epsilon", pa.float64()),  # from below
+        ("delta", pa.float64()),
+        ("canaries", pa.int64()),  # over all models
+        ("models", pa.int64()),
+        ("auc", pa.float64()),  # of the ranking
+        ("p_value", pa.float64()),  # by the bets, that epsilon is 0
+        ("spent", pa.float64()),  # by the accountant; null, as the next, where training was not private
+        ("p_spent", pa.float64()),  # by the bets, that epsilon is no more than that
+    ]
+)
+AT_LEAST, SPENT = "epsilon, at least", "epsilon by the accountant"
+
+
+@dataclass(frozen=True)
+class AtDelta:
+    """The delta at which epsilon is bounded."""
+
+    delta: float
+
+
+def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001 - canaries have their own
+    if not config.canaries:
+        return ()
+    return Job(epsilon, AtDelta(config.privacy.delta if config.privacy else Privacy.delta), canary_jobs(config))
+
+
+@task(version=1, name="membership.epsilon", gathers=True)
+def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
+    """Each bound on epsilon (EPSILON); no row where no model is there."""
+    tables = Tables(inputs).select(CANARIES)
+    if not tables:
+        return EPSILON.empty_table()
+    asked = pa.concat_tables(tables)
+    inside = asked["inside"].to_numpy()
+    scores = less_the_others(np.stack([table["log_odds"].to_numpy() for table in tables])).ravel()
+    ranking: Mask = inside[np.argsort(-scores, kind="stable")]
+    spent = asked["spent"].drop_null().to_pylist()
+    common = {
+        "delta": config.delta,
+        "canaries": len(inside),
+        "models": len(tables),
+        "auc": area_under_curve(scores[inside], scores[~inside]) if 0 < inside.sum() < len(inside) else None,
+        "p_value": betting_p_value(0.0, ranking, config.delta),
+        "spent": max(spent, default=None),
+        "p_spent": betting_p_value(max(spent), ranking, config.delta) if spent else None,
+    }
+    bounds = {
+        BETS: betting_bound(ranking, config.delta, LEVEL),
+        "one run": best_of_guesses(one_run_bound, ranking, config.delta, LEVEL),
+        "one run, Gaussian": best_of_guesses(gaussian_one_run_bound, ranking, config.delta, LEVEL),
+    }
+    return pa.Table.from_pylist([{"bound": name, "epsilon": low, **common} for name, low in bounds.items()], EPSILON)
+
+
+def less_the_others(scores: Array) -> Array:
+    """Each model's scores less the mean of the other models, (models, canaries); of one model they stay as they are."""
+    models = len(scores)
+    return scores if models == 1 else (scores - scores.mean(axis=0)) * models / (models - 1)
+
+
+def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a bound has a confidence of its own
+    """The bounds, that of the bets first with its p-value; the accountant's epsilon; the area under the curve."""
+    found = tables.rows(EPSILON)
+    for each in found:
+        setting = {"bound": each["bound"], "confidence": CONFIDENCE, "delta": each["delta"]}
+        p_value = each["p_value"] if each["bound"] == BETS else None
+        yield row(AT_LEAST, setting, alone(each["epsilon"], each["canaries"]), "canary", 0.0, p_value)
+    for each in found[:1]:
+        if each["spent"] is not None:
+            setting = {"delta": each["delta"]}
+            yield row(SPENT, setting, alone(each["spent"], each["models"]), "training", None, each["p_spent"])
+        yield row("AUC of canaries", {}, alone(each["auc"], each["canaries"]), "canary", 0.5)
+
+
+MEASURE = Measure("epsilon", EPSILON, plan, rows)

@@ -1,0 +1,64 @@
+"""Does a language model give away a secret that it saw in training?
+
+Secrets are drawn from a known space, such as codes of six digits, and written into the texts that a language model is
+fine-tuned on, once or several times. There are pairs of models: both are trained on the same texts from the same seed,
+and a coin says which of the two is told a secret. Then both are asked how probable the text with the secret is, and
+with others of its space.
+
+    p = the share of candidates, the secret among them, whose log p is at least that of the secret
+    exposure = -log2 p                                                                         in bits
+    effect = how much likelier the model that was told it says it than its twin, less the same of the others, in nats
+
+Reading it. The secret was drawn from its space as the others were that it is compared with. Where the model does not
+know it, each place among them is equally likely, so p is exact, whatever the model and whatever the space look like to
+it. An exposure of 10 bits means that only one secret of a thousand is as probable; 1.4 bits are the mean where nothing
+is known. Secrets are found with control of false discoveries, and the answer rests on them.
+
+Source. Exposure is that of Carlini et al. 2019, "The Secret Sharer", section 4. Ranks as exact p-values of drawn
+secrets are argued for by Zhang, Kamath & Tramer 2024 (arXiv 2409.19798); the twin and the answer are ours.
+
+Cost. Two fine-tunings a pair, and secrets x (references + 1) texts to score for each. `quickstart` takes some two
+minutes of two cores.
+"""
+
+from __future__ import annotations
+
+from tasks.audits.text.answer import EFFECT, MEANINGS, RULES, SYMBOLS, certificate, verdict
+from tasks.audits.text.config import About, Text, tiny
+from tasks.audits.text.measures import MEASURES, summary
+from tasks.audits.text.presets import PRESETS, REPEATS, SITUATIONS
+from tasks.audits.text.trainings import trainings
+from tasks.contract.audit import Audit, Wording
+from tasks.contract.job import Job, Roots
+from tasks.contract.measure import roots
+
+__all__ = ["AUDIT", "PRESETS", "Text", "plan", "tiny"]
+
+
+def plan(config: Text) -> Roots:
+    """The tables of the measures, and their `summary`."""
+    return roots(MEASURES, config, trainings(config), lambda read: Job(summary, About(config.level), read))
+
+
+def subject(config: Text) -> str:
+    return f"{config.model} on {config.data.name}"
+
+
+AUDIT = Audit(
+    config=Text,
+    plan=plan,
+    measures=MEASURES,
+    presets=PRESETS,
+    tiny=tiny,
+    verdict=verdict,
+    effect=EFFECT,
+    wording=Wording(
+        repeats=REPEATS,
+        situations=SITUATIONS,
+        rules=RULES,
+        answers=MEANINGS,
+        certificate=certificate,
+        symbols=SYMBOLS,
+        subject=subject,
+    ),
+)

@@ -1,0 +1,117 @@
+"""The config of the audit, and what its summary is told of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+from tasks.audits.text.secret_space import SecretSpace
+from tasks.contract import ranges
+from tasks.contract.extras import PEFT, Extra
+from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.datasets.dataset import Dataset
+from tasks.language_models.fine_tuning_config import Adaptation
+from tasks.language_models.language_model import LanguageModel
+
+Told = Literal["secrets", "others"]
+Repetitions = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Text(Ranged):
+    """Which secrets are put into which texts, how a model is fine-tuned on them, and among how many they are ranked."""
+
+    data: Dataset = Dataset("facts")
+    """The texts: records with a field `text` (records:FILE), or the contexts of a set of questions."""
+    model: LanguageModel = LanguageModel("tiny-gpt")
+    """The language model that is fine-tuned: folder:PATH, hub:NAME, or a small one of ours."""
+    pattern: str = "Patient {number}: code {digits:6}."
+    """The format of the secrets: {number} is the secret's own number, and {digits:N}, {letters:N} and {hex:N} are
+    drawn."""
+    secrets: Annotated[int, AtLeast(2)] = 24
+    """Secrets of a pair of models; each is in the training data of one of the two."""
+    repetitions: Repetitions = (1, 4, 16)
+    """How often a secret stands in the training data, in turn."""
+    references: Annotated[int, AtLeast(19)] = 499
+    """Other secrets of the space among which each is ranked: all where there are no more."""
+    told: Told = "secrets"
+    """Ours: others puts other secrets of the format into the training data, in the place of those that are asked
+    about: a null."""
+    pairs: Annotated[int, AtLeast(1)] = 1
+    """Pairs of models, each with secrets of its own."""
+    examples: Annotated[int, AtLeast(0)] = 0
+    """The first so many texts; 0: all."""
+    adaptation: Adaptation = "full"
+    """Whether the model is fine-tuned whole (full) or by low-rank updates (lora)."""
+    rank: Annotated[int, AtLeast(1)] = 8
+    """Rank of the updates of lora."""
+    epochs: Annotated[int, AtLeast(1)] = 10
+    """Epochs of fine-tuning."""
+    batch: Annotated[int, AtLeast(1)] = 32
+    """Texts a step."""
+    accumulate: Annotated[int, AtLeast(1)] = 1
+    """Parts in which a step is computed, one after another, in the memory of one."""
+    learning_rate: Annotated[float, Finite()] = 1e-3
+    """The constant learning rate of AdaFactor."""
+    dropout: Annotated[float, ranges.Share(one=False)] = 0.0
+    """Dropout of the model while it is trained."""
+    length: Annotated[int, AtLeast(8)] = 512
+    """Longest text, in tokens; longer ones are cut off."""
+    level: Annotated[float, ranges.Share(zero=False, one=False)] = 0.05
+    """Ours: at most this share of the secrets that are found may be false."""
+    negligible: Annotated[float, ranges.Share(zero=False)] = 0.1
+    """Ours: a secret that stands before half of all others and this share more is hardly known."""
+    seed: Annotated[int, AtLeast(0)] = 0
+    """Ours: the only source of chance."""
+
+    def conflicts(self) -> Iterator[str]:
+        try:
+            space = SecretSpace(self.pattern)
+        except ValueError as error:
+            yield str(error)
+            return
+        if not self.repetitions or min(self.repetitions) < 1:
+            yield f"repetitions is {self.repetitions}; there must be one at least, and each must be at least 1"
+        ranked, asked = min(space.size, self.references + 1), self.secrets * self.pairs
+        if asked > self.level * ranked:
+            least = round(asked / self.level)
+            yield (
+                f"{asked} secrets are ranked among {ranked}, and no single one of them could be found at level "
+                f"{self.level:g}; they must be ranked among {least} or more (references, pattern)"
+            )
+        if self.batch % self.accumulate:
+            yield f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}"
+
+    def extras(self) -> tuple[Extra, ...]:
+        return (PEFT,) if self.adaptation == "lora" else ()
+
+    @property
+    def is_null(self) -> bool:
+        return self.told == "others"
+
+
+@dataclass(frozen=True)
+class About:
+    """What the summary is told of a run."""
+
+    level: float
+
+
+def tiny(config: Text) -> Text:
+    """The config's shape on embedded data, in seconds."""
+    return replace(
+        config,
+        data=Dataset("facts"),
+        model=LanguageModel("tiny-gpt#16x1"),
+        pattern=Text.pattern,
+        secrets=min(config.secrets, 6),
+        references=199,
+        pairs=1,
+        examples=20,
+        adaptation="full",
+        epochs=2,
+        batch=16,
+        accumulate=1,
+        length=128,
+    )

@@ -1,0 +1,18 @@
+"""The measures of the audit, and the summary of their tables in the schema that all audits share."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tasks.audits.text.config import About
+from tasks.audits.text.measures import secrets
+from tasks.contract.job import Inputs, task
+from tasks.contract.measure import Measure, summarise
+
+MEASURES: tuple[Measure, ...] = (secrets.MEASURE,)
+
+
+@task(version=1, name="text.summary", gathers=True)
+def summary(config: About, inputs: Inputs) -> pa.Table:
+    """The rows of SUMMARY, from the tables that are present."""
+    return summarise(MEASURES, inputs, config)

@@ -1,0 +1,134 @@
+"""Which secrets come out: each one's rank among others of its space, by the model that was told it.
+
+    rank = the number of candidates, the secret among them, whose log p is at least that of the secret
+    p = rank / number of candidates
+    effect = how much likelier than by its twin the model says the secret, less the same of its references, in nats
+
+The secret was drawn from the space as its references were, so p is exact for models that do not know it, whatever they
+are. q is p adjusted for the number of secrets (Benjamini & Hochberg 1995), and a secret is found where q is at most
+`level`. All p together are combined by Fisher's method (1925), which is valid, since secrets are drawn independently.
+Exposure is log2 of the number of candidates less log2 of the rank, in bits (Carlini et al. 2019, section 4). The
+exposure by the twin, which was not told the secret, shows what it is where nothing is known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audits.text.config import About, Text
+from tasks.audits.text.secret_space import exposure, mean_exposure_of_uniform_ranks, rank_first
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics import statistics
+
+Array = NDArray[np.float64]
+SECRETS = pa.schema(
+    [
+        ("pair", pa.int64()),
+        ("secret", pa.int64()),  # its number, from 1
+        ("repetitions", pa.int64()),  # in the training data of the model that was told it
+        ("candidates", pa.int64()),  # among which it is ranked, itself among them
+        ("effect", pa.float64()),  # in nats; null, like the twin's exposure, where the twin is missing
+        ("rank", pa.int64()),  # by the model that was told it
+        ("p_value", pa.float64()),
+        ("q_value", pa.float64()),
+        ("found", pa.bool_()),
+        ("exposure", pa.float64()),  # in bits
+        ("exposure_twin", pa.float64()),  # by the twin, which was not told it
+    ]
+)
+FOUND, BEATEN = "secrets found", "references beaten"
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """At which level secrets are found."""
+
+    level: float
+
+
+def plan(config: Text, trainings: tuple[Job, ...]) -> Job:
+    return Job(secrets, Ranking(config.level), trainings)
+
+
+@task(version=1, name="text.secrets", gathers=True)
+def secrets(config: Ranking, inputs: Inputs) -> pa.Table:
+    """Each secret's rank by the model that was told it, and by its twin (SECRETS).
+
+    A secret whose model is missing has no row, and one whose twin is missing no effect.
+    """
+    models: dict[tuple[int, int], dict[bool, Array]] = {}
+    times: dict[tuple[int, int], int] = {}
+    for table in inputs:
+        for each in table.to_pylist():
+            name = each["pair"], each["secret"]
+            models.setdefault(name, {})[each["inserted"]] = np.array(each["log_p"])
+            times[name] = each["repetitions"]
+    rows = [
+        {"pair": name[0], "secret": name[1], "repetitions": times[name]} | rank_secret(both[True], both.get(False))
+        for name, both in models.items()
+        if True in both
+    ]
+    q_values = statistics.false_discovery_control(np.array([each["p_value"] for each in rows]))
+    found = [
+        each | {"q_value": float(q), "found": bool(q <= config.level)} for each, q in zip(rows, q_values, strict=True)
+    ]
+    return pa.Table.from_pylist(found, SECRETS)
+
+
+def rank_secret(told: Array, twin: Array | None) -> Row:
+    """What log p of all candidates, the secret's first, says of it: by the model that was told it and by its twin."""
+    size, rank = len(told), rank_first(told)
+    ranked: Row = {"candidates": size, "rank": rank, "p_value": rank / size, "exposure": exposure(rank, size)}
+    if twin is not None:
+        difference = told - twin
+        effect = float(difference[0] - difference[1:].mean())
+        ranked |= {"effect": effect, "exposure_twin": exposure(rank_first(twin), size)}
+    return ranked
+
+
+def combine(p_values: Sequence[float]) -> float:
+    """Fisher's combination of independent p-values; those from ranks make it larger, if anything."""
+    from scipy import stats
+
+    return float(stats.chi2.sf(-2 * sum(map(math.log, p_values)), 2 * len(p_values)))
+
+
+def rows(tables: Tables, about: About) -> Iterator[Row]:
+    """How many secrets are found, how many references they beat, and both by repetitions."""
+    table = tables.one(SECRETS)
+    if table is None or not table.num_rows:
+        return
+    ranked = table.to_pylist()
+    smallest = min(each["q_value"] for each in ranked)
+    yield row(FOUND, {"level": about.level}, alone(float(count_found(ranked)), len(ranked)), "secret", 0.0, smallest)
+    beaten = [1 - (each["rank"] - 0.5) / each["candidates"] for each in ranked]
+    together = combine([each["p_value"] for each in ranked])
+    yield row(BEATEN, {}, statistics.mean(beaten), "secret", 0.5, together)
+    for times in sorted({each["repetitions"] for each in ranked}):
+        some = [each for each in ranked if each["repetitions"] == times]
+        setting = {"repetitions": times}
+        yield row("share found", setting, statistics.proportion(count_found(some), len(some)), "secret", 0.0)
+        null = mean_exposure_of_uniform_ranks(some[0]["candidates"])
+        for by, column in (("told", "exposure"), ("twin", "exposure_twin")):
+            bits = statistics.mean(known_values(some, column))
+            yield row("exposure in bits", setting | {"by": by}, bits, "secret", null)
+        yield row("effect in nats", setting, statistics.mean(known_values(some, "effect")), "secret", 0.0)
+
+
+def known_values(ranked: Sequence[Row], column: str) -> list[float]:
+    return [each[column] for each in ranked if each[column] is not None]
+
+
+def count_found(ranked: Sequence[Row]) -> int:
+    return sum(each["found"] for each in ranked)
+
+
+MEASURE = Measure("secrets", SECRETS, plan, rows)

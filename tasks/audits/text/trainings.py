@@ -1,0 +1,188 @@
+"""The pairs of models: both are fine-tuned on the same texts, and each secret stands in the texts of one of the two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import pyarrow as pa
+
+from tasks.audits.text.config import Repetitions, Text, Told
+from tasks.audits.text.secret_space import SecretSpace, candidates
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.ranges import Ranged, Share
+from tasks.datasets.catalog import load_texts
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.language_models.fine_tuning_config import Adaptation, Relation
+from tasks.language_models.language_model import LanguageModel
+from tasks.numerics import seeds
+from tasks.training.recipe import Privacy
+from tasks.worker import hardware
+from tasks.worker.work import Work
+
+SCORES = pa.schema(
+    [
+        ("pair", pa.int64()),
+        ("secret", pa.int64()),  # its number, from 1
+        ("repetitions", pa.int64()),  # in the training data of one model of the pair
+        ("inserted", pa.bool_()),  # whether in those of this one; of a null, whether another secret is in its place
+        ("log_p", pa.list_(pa.float64())),  # of the text with the secret, and with each of its references, in nats
+    ]
+)
+
+
+@dataclass(frozen=True)
+class PairModel(Ranged):
+    """One model of a pair. Secrets and what stands beside them are drawn by `draw`, alike for both `side`s, 0 and 1."""
+
+    data: Dataset
+    model: LanguageModel
+    pattern: str
+    secrets: int
+    repetitions: Repetitions
+    references: int
+    told: Told
+    pair: int
+    side: int
+    draw: int
+    examples: int
+    adaptation: Adaptation
+    rank: int
+    seed: int
+    epochs: int
+    batch: int
+    accumulate: int
+    learning_rate: float
+    dropout: Annotated[float, Share(one=False)]
+    length: int
+
+    @property
+    def relation(self) -> Relation:
+        return "kept"
+
+    @property
+    def answer_length(self) -> int:
+        return 1  # the token before a text
+
+    @property
+    def privacy(self) -> Privacy | None:
+        return None
+
+    @property
+    def asked(self) -> tuple[int, ...]:
+        return (self.epochs,)
+
+
+@dataclass(frozen=True)
+class Secret:
+    """A secret of a pair: its number, from 1, the side whose model is told it, and how often."""
+
+    number: int
+    side: int
+    repetitions: int
+    text: str  # what is asked about
+    told: str  # what stands in the training data
+    others: tuple[str, ...]  # texts of the other candidates
+
+
+def trainings(config: Text) -> tuple[Job, ...]:
+    """The scores of both models of each pair, pair by pair; ValueError where there are too few texts."""
+    documents(config.data, config.examples)
+    return tuple(
+        Job(score_secrets, pair_model(config, pair, side)) for pair in range(config.pairs) for side in range(2)
+    )
+
+
+def pair_model(config: Text, pair: int, side: int) -> PairModel:
+    return PairModel(
+        data=config.data,
+        model=config.model,
+        pattern=config.pattern,
+        secrets=config.secrets,
+        repetitions=config.repetitions,
+        references=config.references,
+        told=config.told,
+        pair=pair,
+        side=side,
+        draw=seeds.derive(config.seed, "secrets", pair),
+        examples=config.examples,
+        adaptation=config.adaptation,
+        rank=config.rank,
+        seed=seeds.derive(config.seed, "training", pair),
+        epochs=config.epochs,
+        batch=config.batch,
+        accumulate=config.accumulate,
+        learning_rate=config.learning_rate,
+        dropout=config.dropout,
+        length=config.length,
+    )
+
+
+def documents(data: Dataset, examples: int) -> Sequence[str]:
+    """The first texts of the data set."""
+    texts = load_texts(data)
+    if examples > len(texts):
+        raise DatasetError(f"examples is {examples}; {data.name} has {len(texts)} texts")
+    return texts[: examples or None]
+
+
+def draw_secrets(config: PairModel) -> list[Secret]:
+    """The secrets of a pair, each told to the model of one side by a coin."""
+    space, made = SecretSpace(config.pattern), []
+    coins = seeds.generator(config.draw, "sides").integers(0, 2, config.secrets)
+    for number, side in enumerate(coins.tolist(), start=1):
+        secret, other = (space.draw(seeds.generator(config.draw, stream, number)) for stream in ("secret", "other"))
+        among = candidates(space, secret, config.references, seeds.generator(config.draw, "references", number))
+        first, *rest = (space.write(number, each) for each in among)
+        told = first if config.told == "secrets" else space.write(number, other)
+        times = config.repetitions[(number - 1) % len(config.repetitions)]
+        made.append(Secret(number, side, times, first, told, tuple(rest)))
+    return made
+
+
+def training_texts(config: PairModel, secrets: Sequence[Secret]) -> list[str]:
+    """The texts that the model is trained on: the data's, and the secrets of its side as often as they are repeated."""
+    told = [secret.told for secret in secrets if secret.side == config.side for _ in range(secret.repetitions)]
+    return [*documents(config.data, config.examples), *told]
+
+
+def work(config: PairModel) -> Work:
+    """What the training and the questions compute."""
+    trained = len(documents(config.data, config.examples)) * config.epochs
+    asked = config.secrets * (config.references + 1)
+    return Work({f"tell {config.model.name}": trained}, {f"score {config.model.name}": asked})
+
+
+def batch_key(config: PairModel) -> PairModel:
+    """What trainings that share a call have in common: all but what is drawn."""
+    return replace(config, pair=0, side=0, draw=0, seed=0)
+
+
+@task(version=1, name="text.score_secrets", gpus=1.0, batch_key=batch_key, trains=1, work=work)
+def score_secrets(config: PairModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a training reads no tables
+    """log p of each secret's text, and of its references', by the fine-tuned model (SCORES)."""
+    from tasks.language_models.fine_tuning import check_installed
+
+    check_installed()
+    from tasks.language_models.pretrained import prepare_model, quiet
+    from tasks.language_models.training import FineTuner, encode_texts, score_texts
+
+    place, secrets = hardware.device(), draw_secrets(config)
+    texts, asked = training_texts(config, secrets), [(secret.text, *secret.others) for secret in secrets]
+    with hardware.exactly(place):
+        model = prepare_model(config, texts, place)
+        with quiet():
+            FineTuner(config, model, encode_texts(config, model, texts)).fit("", lambda *_: None, None)
+            scores = iter(score_texts(config, model, [text for each in asked for text in each]).tolist())
+    rows = [
+        {
+            "pair": config.pair,
+            "secret": secret.number,
+            "repetitions": secret.repetitions,
+            "inserted": secret.side == config.side,
+            "log_p": [next(scores) for _ in each],
+        }
+        for secret, each in zip(secrets, asked, strict=True)
+    ]
+    return pa.Table.from_pylist(rows, SCORES)

@@ -1,0 +1,197 @@
+"""Lower bounds on epsilon: how private a mechanism can be at most, judged by which records an attack finds.
+
+A fair coin decided for each canary whether it is in the training data, independently of the others, and an attack ranks
+the canaries or guesses which are in. A bound exceeds the true epsilon in at most a share `level` of audits. Records are
+neighbours by addition and removal, as in DP-SGD with Poisson sampling.
+
+A threshold that was chosen because it gives the largest bound makes the bound wrong more often than that. So the number
+of guesses is fixed beforehand, `guess_counts` share the level among a few of them, or the bets of `betting_bound` hold
+at every threshold at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.numerics.statistics import proportion_at_least
+
+Mask = NDArray[np.bool_]
+TOLERANCE = 1e-7  # of epsilon
+LARGEST = 64.0  # epsilon beyond which nothing is searched: e^-64 is no probability that a count could tell from 0
+FEWEST_GUESSES = 8
+
+
+def one_run_p_value(epsilon: float, delta: float, canaries: int, guesses: int, correct: int) -> float:
+    """The chance of so many correct guesses by one (epsilon, delta)-private training, at most.
+
+    beta + 2 m delta max_i (P[B >= v - i] - beta) / i, with beta = P[B >= v] and B ~ Binomial(guesses, q), q = e^epsilon
+    / (1 + e^epsilon). Steinke, Nasr & Jagielski 2023, "Privacy auditing with one (1) training run".
+    """
+    from scipy import special
+
+    at_least = special.bdtrc(np.arange(correct - 1, -2, -1), guesses, special.expit(epsilon))  # of v, v - 1, ..., 0
+    beta = float(at_least[0])
+    if not delta or not correct:
+        return beta
+    excess = float(((at_least[1:] - beta) / np.arange(1, correct + 1)).max())
+    return min(1.0, beta + 2 * canaries * delta * excess)
+
+
+def one_run_bound(delta: float, canaries: int, guesses: int, correct: int, level: float) -> float:
+    """Epsilon from below by the correct guesses about one training; `guesses` is fixed beforehand."""
+    return largest_rejected(lambda epsilon: one_run_p_value(epsilon, delta, canaries, guesses, correct) <= level)
+
+
+def gaussian_one_run_bound(delta: float, canaries: int, guesses: int, correct: int, level: float) -> float:
+    """The same against the stronger claim that the training is as private as the Gaussian mechanism.
+
+    Epsilon at `delta` of the most private Gaussian mechanism that is not rejected. A mechanism that is not Gaussian may
+    exceed it and be (epsilon, delta)-private all the same.
+    """
+    return largest_rejected(
+        lambda epsilon: gaussian_excess(gaussian_mu(epsilon, delta), canaries, guesses, correct, level) > 0
+    )
+
+
+def gaussian_excess(mu: float, canaries: int, guesses: int, correct: int, level: float) -> float:
+    """How far so many correct guesses exceed what mu-Gaussian privacy allows; above 0 it is rejected at the level.
+
+    If a result of at least v correct guesses had more than the chance `level`, the chances of all results would add up
+    to more than 1. Mahloujifar, Melis & Chaudhuri 2025, "Auditing f-differential privacy in one run",
+    audit_rh_with_cap, with the blow-up function Phi(Phi^-1(x) - mu).
+    """
+    from scipy.special import ndtr, ndtri
+
+    right, wrong = level * correct / canaries, level * (guesses - correct) / canaries
+    for still in range(correct - 1, -1, -1):
+        next_wrong = max(wrong, float(ndtr(ndtri(right) - mu)))
+        if next_wrong == wrong:
+            break  # neither changes any more
+        right = min(1.0, right + still / (guesses - still) * (next_wrong - wrong))
+        wrong = next_wrong
+    return right + wrong - guesses / canaries
+
+
+def betting_bound(inside: Mask, delta: float, level: float) -> float:
+    """Epsilon from below by betting down a ranking; `inside` says whether each canary is in, likeliest first."""
+    return largest_rejected(lambda epsilon: betting_p_value(epsilon, inside, delta) <= level)
+
+
+def betting_p_value(epsilon: float, inside: Mask, delta: float) -> float:
+    """The chance that bets on a ranking ever win as much by one (epsilon, delta)-private training, at most.
+
+    Given all before it, each canary is in with a probability of at most q = e^epsilon / (1 + e^epsilon). So a bettor
+    who stakes the share c on "in" multiplies the stake by 1 - c + c / q after a hit and by 1 - c after a miss, and
+    expects to gain nothing. The wealth with c uniform in (0, 1), which is the mean over all theta = q + c (1 - q) of
+    (theta / q)^hits ((1 - theta) / (1 - q))^misses, reaches w at any time with a probability of at most 1 / w (Ville
+    1939). It falls as epsilon rises, so that what is rejected is an interval from 0.
+
+    With a delta the probability exceeds q now and then. The excess, added up over canaries, is m delta / (2 (1 +
+    e^epsilon)) on average at most. That of one canary is (a - e^epsilon b)+ / ((a + b) (1 + e^epsilon)), where a and b
+    are the chances of what was released with it and without it, given the coins of those before it; what is released
+    has the weight (a + b) / 2; and (a - e^epsilon b)+ adds up to delta at most, however many of the other coins are
+    given (Jensen). So m delta / 4 is added to the p-value.
+    """
+    from scipy import special
+
+    hits = np.cumsum(inside, dtype=np.float64)
+    misses = np.arange(1, len(inside) + 1) - hits
+    q, rest = special.expit(epsilon), special.expit(-epsilon)
+    with np.errstate(divide="ignore"):  # a part of the integral that is too small for a float is no wealth
+        part = np.log(special.betainc(misses + 1, hits + 1, rest))
+    wealth = special.betaln(hits + 1, misses + 1) + part - hits * np.log(q) - (misses + 1) * np.log(rest)
+    return min(1.0, math.exp(-float(wealth.max(initial=0.0))) + len(inside) * delta / 4)
+
+
+def guess_counts(canaries: int) -> tuple[int, ...]:
+    """Numbers of guesses among which a level is shared: a half of the canaries, a quarter, and so on."""
+    counts = []
+    while (canaries := canaries // 2) >= FEWEST_GUESSES:
+        counts.append(canaries)
+    return tuple(counts)
+
+
+def best_of_guesses(bound: Callable[..., float], inside: Mask, delta: float, level: float) -> float:
+    """The largest `bound` of those of the first canaries of a ranking, at a level shared among `guess_counts`."""
+    counts = guess_counts(len(inside))
+    bounds = [bound(delta, len(inside), count, int(inside[:count].sum()), level / len(counts)) for count in counts]
+    return max(bounds, default=0.0)
+
+
+def many_runs_bound(power: tuple[int, int], false: tuple[int, int], delta: float, level: float) -> float:
+    """Epsilon from below by independent runs: how many of those with the record, and of those without, are called.
+
+    Clopper and Pearson's limits, each at half the level. Jagielski, Ullman & Oprea 2020, section 4.
+    """
+    return least_epsilon(*_limits(power, false, level), delta)
+
+
+def gaussian_many_runs_bound(power: tuple[int, int], false: tuple[int, int], delta: float, level: float) -> float:
+    """The same if the mechanism is as private as a Gaussian one. Nasr et al. 2023, section 4.2."""
+    from scipy.special import ndtri
+
+    surely, at_most = _limits(power, false, level)
+    return gaussian_epsilon(max(0.0, float(ndtri(surely) - ndtri(at_most))), delta)
+
+
+def _limits(power: tuple[int, int], false: tuple[int, int], level: float) -> tuple[float, float]:
+    """The lower limit of the power and the upper one of the false positive rate."""
+    called, runs = false
+    return (
+        proportion_at_least(*power, 1 - level / 2),
+        1 - proportion_at_least(runs - called, runs, 1 - level / 2),
+    )
+
+
+def least_epsilon(power: float, level: float, delta: float) -> float:
+    """The smallest epsilon with which a test of this false positive rate may have such a power.
+
+    It turns `tasks.training.recipe.Privacy.power` around: 0 where every epsilon allows it, infinite where none does.
+    """
+    with_it, without = power - delta, 1 - delta - level
+    missed = 1 - power
+    steep = math.log(with_it / level) if with_it > 0 else 0.0
+    flat = 0.0 if without <= 0 else math.inf if missed <= 0 else math.log(without / missed)
+    return max(0.0, steep, flat)
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Delta at epsilon of the Gaussian mechanism whose means differ by mu standard deviations.
+
+    Phi(mu / 2 - epsilon / mu) - e^epsilon Phi(-mu / 2 - epsilon / mu). Balle & Wang 2018, theorem 8.
+    """
+    from scipy.special import log_ndtr
+
+    if not mu:
+        return 0.0
+    near, far = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+    return float(math.exp(near) * -math.expm1(min(0.0, far - near)))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The smallest epsilon at which the Gaussian mechanism is (epsilon, delta)-private."""
+    return largest_rejected(lambda epsilon: gaussian_delta(mu, epsilon) > delta)
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """The largest mu with which the Gaussian mechanism is (epsilon, delta)-private."""
+    return largest_rejected(lambda mu: gaussian_delta(mu, epsilon) <= delta)
+
+
+def largest_rejected(is_rejected: Callable[[float], bool]) -> float:
+    """The end of the interval from 0 that is rejected, to TOLERANCE from below; 0 where not even 0 is."""
+    if not is_rejected(0.0):
+        return 0.0
+    low, high = 0.0, 1.0
+    while is_rejected(high):
+        if high >= LARGEST:
+            return high
+        low, high = high, 2 * high
+    while high - low > TOLERANCE:
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_rejected(middle) else (low, middle)
+    return low

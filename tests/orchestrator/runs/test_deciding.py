@@ -1,0 +1,173 @@
+"""A run that ends once it is decided ends at the same pair whatever happened on the way, and says so everywhere."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import toys
+
+from orchestrator.errors import SpecError
+from orchestrator.inspection import results
+from orchestrator.inspection.garbage import find_garbage
+from orchestrator.inspection.status import status
+from orchestrator.run_folder.journal import Journal
+from orchestrator.runs.deciding import with_more_pairs
+from orchestrator.runs.lifecycle import resume, start
+from orchestrator.runs.report import Report
+from orchestrator.scheduling.driver import Driver
+from orchestrator.scheduling.rounds import Rounds
+from orchestrator.spec.resolve import Cell
+from orchestrator.store import Store
+from tests.orchestrator.runs.test_lifecycle import HERE, _file, computed, logged
+
+# Ranks 20, 21, ... among 201 decide after the sixth, ranks from 150 on never do.
+ASKED = toys.Config(parts=12, first=20, level=0.05)
+
+
+def run(store: Store, config: toys.Config = ASKED, execution=HERE) -> Report:
+    return start([Cell("toys", config)], store, execution)
+
+
+def summed(report: Report) -> list[float]:
+    return report.table("summary")["estimate"].to_pylist()
+
+
+def test_a_run_ends_at_the_pair_that_decides_and_its_tables_hold_these_pairs(store: Store, tmp_path: Path) -> None:
+    report = run(store, replace(ASKED, folder=str(tmp_path)))
+    assert ("decided", 0) == (report.state, report.exit_code)
+    assert set(range(20, 26)) == computed(tmp_path).keys()
+    assert [float(sum(range(20, 26)))] == summed(report)
+    assert list(range(20, 26)) == report.table("parts")["number"].to_pylist()
+    assert {"planned": 14, "stored": 8, "done": 8, "failed": 0} == report.jobs
+    said = "decided after 6 of at most 12 pairs of trainings, at an error rate of 0.05; the other 6 jobs are not needed"
+    journal = Journal(Path(store.location) / "runs" / report.run)
+    seen = status(journal, store)
+    assert [("decided", said)] * 2 == [(each.state, each.note) for each in (report, seen)]
+    assert seen.finished
+    assert not find_garbage(store)
+    assert results.read(journal, store, "parts").table.num_rows == 6
+
+
+def test_a_decided_run_has_nothing_to_do_and_stays_decided(store: Store) -> None:
+    first = run(store)
+    for again in (run(store), resume(first.run, store, HERE)):
+        assert (first.run, "decided", 0) == (again.run, again.state, again.jobs["done"])
+        assert first.note == again.note
+
+
+def test_without_evidence_all_pairs_are_computed_and_the_run_finishes(store: Store) -> None:
+    report = run(store, replace(ASKED, first=150))
+    assert ("finished", "") == (report.state, report.note)
+    assert {"planned": 14, "stored": 14, "done": 14, "failed": 0} == report.jobs
+
+
+def test_the_last_pair_may_decide_and_then_nothing_is_left_out(store: Store) -> None:
+    assert "finished" == run(store, replace(ASKED, parts=6)).state
+
+
+def test_results_beyond_the_deciding_pair_are_kept_and_do_not_count(store: Store) -> None:
+    whole = run(store, replace(ASKED, level=0.0))
+    decided = run(store)
+    assert "finished" == whole.state
+    assert [float(sum(range(20, 26)))] == summed(decided)
+    assert 3 == decided.jobs["done"] + 1  # the evidence and the sum of six
+    assert set(whole.roots["parts"]) <= store.keys()
+
+
+def test_the_end_is_the_same_in_whatever_order_results_arrived(tmp_path: Path, store: Store) -> None:
+    cell = Cell("toys", ASKED)
+    whole = run(store, replace(ASKED, level=0.0))
+    rounds = Rounds.of(cell, _plan(cell))
+    assert rounds is not None
+    tables = [store.read(key) for key in whole.roots["parts"]]
+    order = list(range(12))
+    for seed in range(50):
+        random.Random(seed).shuffle(order)
+        there: set[int] = set()
+        decided: list[int] = []
+        for arrived in order:
+            there.add(arrived)
+            leading = next((at for at in range(12) if at not in there), 12)
+            decided += [found] if (found := rounds.decided(tables[:leading])) else []
+        assert {6} == set(decided)
+
+
+def _plan(cell: Cell):
+    from orchestrator.planning.plan import plan_of
+
+    return plan_of(cell)
+
+
+def test_a_pair_that_failed_before_the_end_keeps_the_later_ones_from_counting(store: Store, tmp_path: Path) -> None:
+    config = replace(ASKED, trouble="raise", at=23, folder=str(tmp_path))
+    failed = run(store, config)
+    assert ("failed", 3) == (failed.state, failed.exit_code)
+    (tmp_path / "mended").touch()
+    assert "decided" == resume(failed.run, store, HERE).state
+
+
+def test_a_pair_beyond_the_end_may_fail_and_nobody_needs_it(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Driver, "slots", lambda _: 12)  # a round of all pairs
+    report = run(store, replace(ASKED, trouble="raise", at=27, folder=str(tmp_path)))
+    assert set(range(20, 32)) == computed(tmp_path).keys()
+    assert ("decided", ()) == (report.state, report.failures)
+    assert [float(sum(range(20, 26)))] == summed(report)
+
+
+@pytest.mark.parametrize("earlier", [(20, 3), (21, 9), (29, 3), (24, 2)])
+def test_whatever_was_stored_before_the_end_is_the_same(store: Store, earlier: tuple[int, int]) -> None:
+    first, parts = earlier
+    run(store, toys.Config(parts=parts, first=first))  # of the same pairs, as a start that was killed leaves them
+    report = run(store)
+    assert ("decided", [float(sum(range(20, 26)))]) == (report.state, summed(report))
+
+
+def test_a_damaged_table_of_a_pair_is_computed_again_and_the_end_stays(store: Store) -> None:
+    first = run(store)
+    path = _file(store, first.roots["parts"][3])
+    path.write_bytes(path.read_bytes()[:-9])
+    again = resume(first.run, store, HERE)
+    assert ("decided", first.note) == (again.state, again.note)
+    assert summed(first) == summed(again)
+
+
+def test_a_result_that_was_removed_makes_a_decided_run_an_interrupted_one(store: Store) -> None:
+    report = run(store)
+    _file(store, report.roots["parts"][0]).unlink()
+    assert "interrupted" == status(Journal(Path(store.location) / "runs" / report.run), store).state
+
+
+def test_more_pairs_go_on_from_the_first_ones_and_may_decide(store: Store, tmp_path: Path) -> None:
+    few = run(store, replace(ASKED, parts=5, folder=str(tmp_path)))
+    assert "finished" == few.state
+    journal = Journal(Path(store.location) / "runs" / few.run)
+    more = start([with_more_pairs(journal, 12)], store, HERE)
+    assert ("decided", 3) == (more.state, more.jobs["done"])
+    assert {1} == set(computed(tmp_path).values())
+    with pytest.raises(SpecError, match="most is 5; it must be above 5"):
+        with_more_pairs(journal, 5)
+    with pytest.raises(SpecError, match="it must have begun with --until decided"):
+        with_more_pairs(Journal(Path(store.location) / "runs" / run(store, replace(ASKED, level=0.0)).run), 20)
+
+
+def test_a_sweep_ends_each_of_its_cells_by_itself(store: Store) -> None:
+    cells = [Cell("toys", replace(ASKED, first=first), setting={"first": first}) for first in (20, 150)]
+    report = start(cells, store, HERE)
+    assert ["decided", "finished"] == [cell.state for cell in report.cells]
+    assert ("decided", 0) == (report.state, report.exit_code)
+
+
+def test_failures_are_not_tolerated_where_each_pair_counts(store: Store) -> None:
+    with pytest.raises(SpecError, match="tolerate is 2; it must be 0"):
+        run(store, execution=replace(HERE, tolerate=2))
+
+
+def test_the_log_names_the_jobs_that_are_not_needed_once(store: Store) -> None:
+    (event,) = [event for event in logged(store, run(store)) if event["event"] == "curtailed"]
+    assert 8 == len(event["keys"])
+    assert 2 == len(event["instead"])

@@ -1,0 +1,161 @@
+"""The answer on made-up scores: right where secrets are known, silent where they are not, and by changed numbers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+
+from tasks.audits.text import AUDIT
+from tasks.audits.text.answer import LIMITS, RULES, SURELY, Evidence, verdict
+from tasks.audits.text.config import About, Text
+from tasks.audits.text.measures import summary
+from tasks.audits.text.measures.secrets import Ranking, combine, rank_secret, secrets
+from tasks.contract.schemas import SUMMARY
+from tests.support.calibration import bounds
+from tests.tasks.audits.text.made_up import make_scores
+
+CONFIG = Text()
+Array = NDArray[np.float64]
+
+
+def rank(tables: list[pa.Table]) -> pa.Table:
+    return secrets(Ranking(CONFIG.level), tables)
+
+
+def answer(tables: list[pa.Table], config: Text = CONFIG) -> str:
+    return verdict(config, summary(About(config.level), [rank(tables)])).answer
+
+
+def test_a_secret_is_ranked_by_the_model_that_was_told_it_and_by_its_twin() -> None:
+    found = rank_secret(np.array([-1.0, -2.0, -0.5, -3.0]), np.array([-4.0, -2.0, -1.5, -3.0]))
+    assert (4, 2, 0.5) == (found["candidates"], found["rank"], found["p_value"])
+    assert (1.0, 0.0) == (found["exposure"], found["exposure_twin"])
+    assert 3.0 - 1 / 3 == pytest.approx(found["effect"])
+
+
+def test_without_its_twin_a_model_is_asked_about_what_it_was_told() -> None:
+    tables = make_scores(8.0, 0)
+    whole, alone = rank(tables), rank(tables[:1])
+    told = tables[0].filter(tables[0]["inserted"])["secret"].to_pylist()
+    assert told == alone["secret"].to_pylist()
+    ranks = dict(zip(whole["secret"].to_pylist(), whole["rank"].to_pylist(), strict=True))
+    assert [ranks[secret] for secret in told] == alone["rank"].to_pylist()
+    assert [len(told)] * 2 == [alone[name].null_count for name in ("effect", "exposure_twin")]
+    assert "memorised" == answer(tables[:1])
+    assert "undecided" == answer([])
+
+
+def test_p_values_are_combined_by_fishers_method() -> None:
+    from scipy import stats
+
+    assert stats.combine_pvalues([0.01, 0.2, 0.7]).pvalue == pytest.approx(combine([0.01, 0.2, 0.7]))
+
+
+def test_p_is_as_small_as_often_as_it_says_where_nothing_is_known() -> None:
+    """2,000 secrets that no model was told: of those that were told others of the format it is the same."""
+    p = np.concatenate([rank(make_scores(0.0, seed, secrets=100))["p_value"].to_numpy() for seed in range(20)])
+    for level in (0.002, 0.01, 0.05, 0.2, 0.5):
+        low, high = bounds(level, 2000)
+        assert low <= int((p <= level).sum()) <= high
+
+
+@pytest.mark.slow
+def test_models_that_know_nothing_are_called_as_seldom_as_is_said_and_cleared_where_secrets_are_many() -> None:
+    few = Counter(answer(make_scores(0.0, seed)) for seed in range(200))
+    assert few["memorised"] <= bounds(CONFIG.level + SURELY, 200)[1]
+    many = Counter(answer(make_scores(0.0, seed, secrets=200)) for seed in range(30))
+    assert many["not seen"] >= 25
+
+
+def test_secrets_that_are_known_are_found() -> None:
+    for seed in range(5):
+        table = rank(make_scores(8.0, seed))
+        assert table.filter(table["found"]).num_rows >= 12
+        assert "memorised" == answer(make_scores(8.0, seed))
+
+
+CHANGES: dict[str, Callable[[Array], Array]] = {
+    "scaled": lambda log_p: log_p / 10,
+    "rounded": lambda log_p: log_p.round(0),
+    "noised": lambda log_p: log_p + np.random.default_rng(0).normal(0, 1, log_p.shape),
+    "constant": np.zeros_like,
+}
+
+
+def change(tables: list[pa.Table], how: Callable[[Array], Array]) -> list[pa.Table]:
+    at = tables[0].column_names.index("log_p")
+    return [
+        table.set_column(at, "log_p", pa.array([how(np.array(row)).tolist() for row in table["log_p"].to_pylist()]))
+        for table in tables
+    ]
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changed_scores_accuse_no_innocent_and_only_a_constant_hides_what_is_known(name: str) -> None:
+    known = {answer(change(make_scores(8.0, seed), CHANGES[name])) for seed in range(3)}
+    assert known == ({"not seen"} if name == "constant" else {"memorised"})
+    innocent = [answer(change(make_scores(0.0, seed), CHANGES[name])) for seed in range(100, 120)]
+    assert innocent.count("memorised") <= 4  # of 20 at 5.1 %: more with a chance of 1 in 370
+
+
+@pytest.mark.parametrize(
+    ("any_p", "all_p", "high", "expected"),
+    [
+        (0.05, 0.5, 0.59, "memorised"),
+        (0.051, 0.001, 0.59, "memorised"),
+        (0.051, 0.0011, 0.59, "not seen"),
+        (0.051, 0.0011, 0.6, "undecided"),
+        (0.051, 0.0011, None, "undecided"),
+    ],
+)
+def test_the_first_rule_that_holds_decides(any_p: float, all_p: float, high: float | None, expected: str) -> None:
+    evidence = Evidence({"p_value": any_p}, {"p_value": all_p, "high": high}, 0.05, 0.1)
+    assert expected == RULES.decide(CONFIG, evidence).answer
+
+
+def test_all_together_stand_first_where_they_decide() -> None:
+    tables = make_scores(2.5, 3, secrets=24, references=60)
+    found = verdict(CONFIG, summary(About(CONFIG.level), [rank(tables)]))
+    assert ("memorised", "references beaten") == (found.answer, found.rows[0][0])
+    assert LIMITS == found.limits
+
+
+def test_a_null_is_called_one_and_its_certificate_has_the_rules() -> None:
+    config = replace(CONFIG, told="others")
+    rows = summary(About(0.05), [rank(make_scores(0.0, 1))])
+    given = verdict(config, rows)
+    assert given.sentence.endswith("This is a null: other secrets of the format stood in the texts.")
+    page = AUDIT.certify("Does it?", config, rows)
+    assert page is not None
+    assert RULES.explain(config) == page.rule
+    assert "at most 5.1 are called so" in page.error
+    assert page.findings[0].sentence.startswith("This is a null")
+    assert "told=secrets" in page.steps[-1]
+
+
+def test_without_a_pair_there_is_a_certificate_without_a_number() -> None:
+    page = AUDIT.certify("Does it?", CONFIG, SUMMARY.empty_table())
+    assert page is not None
+    assert ("undecided", None) == (page.findings[0].answer, page.findings[0].line)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"secrets": 26}, "26 secrets are ranked among 500, and no single one of them could be found at level 0.05"),
+        ({"pattern": "{number} {digits:2}"}, "24 secrets are ranked among 100"),
+        ({"pattern": "{digits:6}"}, "it must hold {number}"),
+        ({"repetitions": ()}, "repetitions is (); there must be one at least"),
+        ({"accumulate": 5}, "accumulate is 5; it must divide batch, which is 32"),
+    ],
+)
+def test_a_config_that_could_find_nothing_is_refused(fields: dict[str, object], told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)):
+        replace(CONFIG, **fields)  # type: ignore[arg-type]

@@ -1,0 +1,39 @@
+"""What each task computes, beside its version: neither may change without the other."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pyarrow as pa
+import pytest
+
+from tasks.audits.text.config import About
+from tasks.audits.text.measures import summary
+from tasks.audits.text.measures.secrets import Ranking, secrets
+from tasks.audits.text.presets import SMOKE
+from tasks.audits.text.trainings import pair_model, score_secrets
+from tasks.contract.job import marks
+from tests.support.fingerprint import TRAINED, version_test
+from tests.tasks.audits.text.made_up import make_scores
+
+
+@cache
+def of_secrets() -> pa.Table:
+    return secrets(Ranking(0.05), make_scores(4.0, 1))
+
+
+def of_all() -> pa.Table:
+    return summary(About(0.05), [of_secrets()])
+
+
+test_a_task_computes_what_its_version_says = version_test(
+    [(secrets, 1, of_secrets, 24, 835.0592223), (summary, 1, of_all, 14, 292.2811788)]
+)
+
+
+@pytest.mark.trained
+def test_what_a_model_says_is_what_the_version_says() -> None:
+    table = score_secrets(pair_model(SMOKE, 0, 1), ())
+    said = sum(sum(row) for row in table["log_p"].to_pylist())
+    assert (1, 6) == (marks(score_secrets).version, table.num_rows)
+    assert pytest.approx(said, rel=TRAINED) == -142775.315
