@@ -4,7 +4,7 @@
 
 Log-odds are made up (`tests/tasks/audits/membership/made_up.py`): records differ in difficulty and in how much models
 disagree on them, and an exposed record gains so many nats by the models that were trained on it. Answers are by the
-audit's own rule.
+audit's own rule. A given model is one of the same kind, or one that was trained otherwise, or changed by its owner.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,18 @@ import torch
 
 from bench.measuring import here, parser, publish_counts
 from tasks.audits.membership.answer import verdict
-from tasks.audits.membership.config import About, Membership
+from tasks.audits.membership.config import About, GivenModel, Membership
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.attacks import Matching, attacks
+from tasks.audits.membership.measures.given import Ranking, kinship, ranks
 from tasks.audits.membership.measures.records import ExactTest, records
+from tasks.external.model_file import ModelFile
 from tasks.numerics import statistics
-from tests.tasks.audits.membership.made_up import make_answers
+from tasks.worker.files import File
+from tests.tasks.audits.membership.made_up import make_answers, make_given
 
 ANSWERS = ("memorised", "not seen", "undecided")
+GIVEN_ANSWERS = (*ANSWERS, "not judged")
 LEVELS = (0.05, 0.01, 0.001)
 
 
@@ -56,6 +60,46 @@ CASES = (
     Case(32, 2000, 2000, 0.5, 20),
 )
 TINY = (Case(8, 100, 0, 0.0, 3), Case(8, 100, 50, 6.0, 2))
+
+
+@dataclass(frozen=True)
+class GivenCase:
+    """A given model that knows a share of the records, each by an effect in nats, and what was done to its log-odds."""
+
+    name: str
+    knows: float = 0.0
+    effect: float = 3.0
+    made: dict[str, Any] = field(default_factory=dict)
+    is_file: bool = True
+
+
+NOISED = {"change": lambda phi, stream: phi + stream.normal(size=phi.shape), "repeats": 80}
+GIVEN = (
+    GivenCase("innocent"),
+    GivenCase("innocent, 1.3 times as sure", made={"change": lambda phi, _: 1.3 * phi}),
+    GivenCase("innocent, surer by 0.5 nats", made={"change": lambda phi, _: phi + 0.5}),
+    GivenCase("innocent, labels alone", made={"kind": "label"}, is_file=False),
+    GivenCase("trained on half, 3 nats", 0.5),
+    GivenCase("trained on half, 0.3 nats", 0.5, 0.3),
+    GivenCase("trained on 5 %, 3 nats", 0.05),
+    GivenCase("trained on half, log-odds halved", 0.5, made={"change": lambda phi, _: phi / 2}, is_file=False),
+    GivenCase("trained on half, noise of 1 nat", 0.5, made=NOISED, is_file=False),
+    GivenCase("trained on half, two decimals", 0.5, made={"kind": "confidence", "resolution": 0.01}, is_file=False),
+    GivenCase("trained on half, labels alone", 0.5, made={"kind": "label"}, is_file=False),
+)
+GIVEN_MODELS, GIVEN_RECORDS, GIVEN_RUNS = 32, 400, 50
+
+
+def count_given_answers(case: GivenCase, models: int, records: int, runs: int, first: int) -> Counter[str]:
+    """The answers about so many given models, each beside models of its own."""
+    given = GivenModel(model=ModelFile("model.pt")) if case.is_file else GivenModel(outputs=File("outputs.csv"))
+    config, ranking = Membership(models=models, examples=records, given=given), Ranking(0.05, records)
+    answers: Counter[str] = Counter()
+    for run in range(runs):
+        tables = make_given(models, records, case.effect, first + run, knows=case.knows, **case.made)
+        rows = summary(About(config.level), [ranks(ranking, tables), kinship(ranking, tables)])
+        answers[verdict(config, rows).answer] += 1
+    return answers
 
 
 @dataclass
@@ -125,6 +169,14 @@ def markdown(counted: Sequence[Counts]) -> Iterator[str]:
     )
 
 
+def given_markdown(counted: Sequence[tuple[GivenCase, Counter[str]]]) -> Iterator[str]:
+    yield ""
+    yield f"| given model | {' | '.join(GIVEN_ANSWERS)} |"
+    yield "|---" * (1 + len(GIVEN_ANSWERS)) + "|"
+    for case, answers in counted:
+        yield f"| {case.name} | {' | '.join(str(answers[answer]) for answer in GIVEN_ANSWERS)} |"
+
+
 def _share(some: int, of: int) -> str:
     estimate = statistics.proportion(some, of)
     return f"{100 * (estimate.value or 0):.3g} % [{100 * (estimate.low or 0):.3g}, {100 * (estimate.high or 0):.3g}]"
@@ -137,11 +189,12 @@ def main() -> None:
     setting: dict[str, Any] = here("made up", torch.device("cpu"))
     begun = time.process_time()
     counted = [count_answers(case, options.seed) for case in (TINY if options.tiny else CASES)]
+    size = (20, 60, 2) if options.tiny else (GIVEN_MODELS, GIVEN_RECORDS, GIVEN_RUNS)
+    given_counts = [(case, count_given_answers(case, *size, options.seed)) for case in GIVEN]
+    page = [*markdown(counted), *given_markdown(given_counts)]
     setting["seeds"] = f"from {options.seed} on"
     setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
-    publish_counts(
-        "What is answered of models whose exposed records are known", setting, "\n".join(markdown(counted)), options.out
-    )
+    publish_counts("What is answered of models whose exposed records are known", setting, "\n".join(page), options.out)
 
 
 if __name__ == "__main__":

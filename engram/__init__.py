@@ -9,6 +9,7 @@
     run.summary.to_pandas()
     engram.open(run.run).figure("estimates")
     engram.search("unique_feature", preset="quickstart", over={"dropout": [True, False]}).verdict.setting
+    print(engram.audit(model, (member_images, member_labels), (other_images, other_labels)))  # a quick look at a model
 
 Every error that the command line would tell in one line is an `engram.EngramError`; what cannot be asked for is an
 `engram.SpecError`, which is one. A program of yours may have modules called `tasks`, `orchestrator` or `dashboards`:
@@ -18,6 +19,7 @@ where it imports `engram`, these names are Engram's in its process.
 from engram import own_packages as own_packages  # before the next line, which may not find a user's own module
 from orchestrator import EngramError, SpecError, audits, plan, run, search
 from orchestrator import open as open
+from tasks.external.split_audit import audit
 
 # Not `open`: `import *` is not to hide Python's.
-__all__ = ["EngramError", "SpecError", "audits", "plan", "run", "search"]
+__all__ = ["EngramError", "SpecError", "audit", "audits", "plan", "run", "search"]

@@ -270,6 +270,15 @@ def test_records_are_counted_by_whether_they_are_exposed() -> None:
     assert f"{some.false} of {some.found + some.false} found" in line
 
 
+def test_given_models_are_counted_by_what_is_answered() -> None:
+    cases = {case.name: case for case in membership_decisions.GIVEN}
+    known, noised = (cases[f"trained on half, {name}"] for name in ("3 nats", "noise of 1 nat"))
+    counted = [(case, membership_decisions.count_given_answers(case, 24, 200, 3, 5)) for case in (known, noised)]
+    *_, first, second = membership_decisions.given_markdown(counted)
+    assert "| trained on half, 3 nats | 3 | 0 | 0 | 0 |" == first
+    assert "| trained on half, noise of 1 nat | 0 | 0 | 0 | 3 |" == second
+
+
 def test_audits_with_an_effect_are_decided_early_and_those_without_are_not() -> None:
     some, none = (stopping.count_decisions(case, 3) for case in stopping.TINY)
     assert 20 == some.decided

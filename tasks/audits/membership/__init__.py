@@ -25,16 +25,23 @@ Cost. `models` trainings on half of the records. `quickstart` takes about a minu
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from tasks.audits.membership.answer import EFFECT, MEANINGS, RULES, SYMBOLS, certificate, verdict
 from tasks.audits.membership.config import About, Membership, tiny
+from tasks.audits.membership.given import handout_order, pictures, question
 from tasks.audits.membership.measures import MEASURES, summary
 from tasks.audits.membership.presets import PRESETS, REPEATS, SITUATIONS
 from tasks.audits.membership.trainings import trainings
-from tasks.contract.audit import Audit, Wording
+from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 
-__all__ = ["AUDIT", "PRESETS", "Membership", "plan", "tiny"]
+if TYPE_CHECKING:
+    from tasks.datasets.images import Pixels
+
+__all__ = ["AUDIT", "PRESETS", "Membership", "plan", "probes", "tiny"]
 
 
 def plan(config: Membership) -> Roots:
@@ -42,8 +49,15 @@ def plan(config: Membership) -> Roots:
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, About(config.level), read))
 
 
+def probes(config: Membership) -> Iterator[tuple[str, Pixels]]:
+    """The records and the images that follow in one set, shuffled, on which a model's owner evaluates the model."""
+    asked = question(config)
+    handed = handout_order(asked)
+    yield handed.name, pictures(asked)[1][handed.order]
+
+
 def subject(config: Membership) -> str:
-    return f"records of {config.data.name}"
+    return f"{'a given model and ' if config.given.there else ''}records of {config.data.name}"
 
 
 AUDIT = Audit(
@@ -63,4 +77,5 @@ AUDIT = Audit(
         symbols=SYMBOLS,
         subject=subject,
     ),
+    handout=Handout(probes),
 )

@@ -19,8 +19,17 @@ from tasks.audits.membership.canary_answer import (
 )
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.exact_test import smallest_p_value
+from tasks.audits.membership.given_answer import (
+    GIVEN_RULES,
+    NOT_JUDGED,
+    given_steps,
+    given_thresholds,
+    given_verdict,
+    is_given,
+)
 from tasks.audits.membership.measures.attacks import AUC
 from tasks.audits.membership.measures.epsilon import AT_LEAST
+from tasks.audits.membership.measures.given import FOUND_GIVEN
 from tasks.audits.membership.measures.records import FOUND
 from tasks.contract.certificate import STEPS as PLAIN_STEPS
 from tasks.contract.certificate import Certificate, Finding, chances, steps_of_null
@@ -31,6 +40,7 @@ from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},
+    NOT_JUDGED: Meaning("the given model cannot be compared with those trained here, so nothing follows"),
     BROKEN: BROKEN_MEANING,
 }
 RESOLUTION = 100  # a single record's smallest p-value must be so many times smaller than the level
@@ -78,18 +88,20 @@ def thresholds(config: Membership) -> Mapping[str, str]:
         "auc": f"{0.5 + config.negligible:g}",
         "smallest": f"{config.level / RESOLUTION:g}",
         **canary_thresholds(),
+        **given_thresholds(),
     }
 
 
 def asks_halves(config: Membership) -> bool:
-    return not has_canaries(config)
+    return not has_canaries(config) and not is_given(config)
 
 
 HALVES = "halves of the records"
-# Rules about canaries see their evidence, the others that of halves.
+# Rules about canaries, and about a given model, see their evidence, the others that of halves.
 RULES = Rules[Any](
     (
         *CANARY_RULES,
+        *GIVEN_RULES,
         Rule(
             "memorised",
             "at least one record is found: its p-value in the exact test, adjusted for the number of records, is at "
@@ -116,6 +128,7 @@ RULES = Rules[Any](
     ),
     thresholds,
 )
+STATED = ("memorised", "not seen")  # answers after which the common steps follow
 LIMITS = (
     "The audit speaks of models that were trained here, each on half of the records, and of what they say of a record "
     "itself. A record may help to recognise its near copies without being found. A record that is not found may still "
@@ -128,6 +141,8 @@ def verdict(config: Membership, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
     if has_canaries(config):
         return canary_verdict(config, summary, RULES)
+    if is_given(config):
+        return given_verdict(config, summary, RULES)
     evidence = read_evidence(config, summary)
     if evidence is None:
         return Verdict("undecided", "Undecided: no record was tested.", LIMITS, ())
@@ -160,6 +175,10 @@ def certificate(config: Membership, summary: pa.Table, verdict: Verdict) -> Cert
     """The answer for somebody who knows no machine learning."""
     if has_canaries(config):
         return canary_certificate(config, summary, verdict, RULES, MEANINGS[verdict.answer])
+    if is_given(config):
+        steps = PLAIN_STEPS[MEANINGS[verdict.answer].tone] if verdict.answer in STATED else given_steps(verdict.answer)
+        finding = Finding(verdict.answer, verdict.sentence, None)
+        return RULES.certify(config, verdict, "Was the given model trained on these records?", (finding,), steps)
     evidence = read_evidence(config, summary)
     line = None if evidence is None else chances(evidence.found["p_value"], evidence.level)
     proper = "unseen=false"
@@ -174,8 +193,9 @@ def certificate(config: Membership, summary: pa.Table, verdict: Verdict) -> Cert
 
 
 def effect(config: Membership, summary: pa.Table) -> Row | None:
-    """The row of the records that are found; of canaries that of the bound on epsilon."""
-    return first_row(index_rows(summary), AT_LEAST if has_canaries(config) else FOUND)
+    """The row of the records that are found; of a given model in it; of canaries that of the bound on epsilon."""
+    metric = AT_LEAST if has_canaries(config) else FOUND_GIVEN if is_given(config) else FOUND
+    return first_row(index_rows(summary), metric)
 
 
 EFFECT = Objective("records found", "record", "lower", effect)

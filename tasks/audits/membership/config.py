@@ -10,11 +10,42 @@ from tasks.contract import ranges
 from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.dataset import Dataset
+from tasks.external.model_file import Interface, ModelFile
 from tasks.models.catalog import Network
 from tasks.training.classifier import check_private
 from tasks.training.recipe import Count, OptimiserName, Privacy, Rate, Recipe
+from tasks.worker.files import File
 
 TINY_RECORDS = 60
+
+
+@dataclass(frozen=True)
+class GivenModel(Ranged):
+    """The model that the audit asks beside those that it trains; its file, or a table of what it says."""
+
+    model: ModelFile | None = None
+    """The model's file, which is asked here through `interface`."""
+    outputs: File | None = None
+    """A table of what a model that its owner keeps says of the pictures handed out."""
+    interface: Interface = Interface()
+    """Inputs and outputs of the model."""
+    columns: tuple[str, ...] = ()
+    """Names of the table's columns of numbers, where they have names of their own."""
+    controls: Annotated[int, AtLeast(0)] = 0
+    """Images that follow the records, on which the model was not trained; 0: as many as there are records."""
+
+    def conflicts(self) -> Iterator[str]:
+        if self.model is not None and self.outputs is not None:
+            yield "model and outputs are both given; they are two ways to ask one model: give one"
+        if self.columns and self.outputs is None:
+            yield f"columns is {', '.join(self.columns)}; there is no table with such columns: give outputs"
+        if self.interface != Interface() and not self.there:
+            yield "interface says how to ask a model, and there is none; give model or outputs"
+
+    @property
+    def there(self) -> bool:
+        """Whether a third-party model is audited."""
+        return self.model is not None or self.outputs is not None
 
 
 @dataclass(frozen=True)
@@ -28,8 +59,9 @@ class Membership(Ranged):
     """The images: each of the first `examples` training images is a record."""
     network: Network = Network("cnn1")
     """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
-    models: Annotated[int, AtLeast(1)] = 16
-    """Models, an even number from 4 on; every record is in exactly half of them. With canaries: any number."""
+    models: Annotated[int, AtLeast(0)] = 16
+    """Models, an even number from 4 on; every record is in exactly half of them. With canaries: any number from 1 on;
+    0 where a model is given: none."""
     examples: Annotated[int, AtLeast(0)] = 0
     """The first so many training images; 0: all."""
     epochs: Count = 20
@@ -59,9 +91,15 @@ class Membership(Ranged):
     privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
     """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
 
+    given: GivenModel = field(default=GivenModel(), metadata={ADDED_LATER: True})
+    """Ours: a third-party model, which is ranked among those that are trained here."""
+
     def conflicts(self) -> Iterator[str]:
-        if self.models < 4 and not self.canaries:
-            yield f"models is {self.models}; it must be at least 4 where there are no canaries"
+        if self.models < (1 if self.canaries else 4) and (self.models or not self.given.there):
+            least = 1 if self.canaries else 4
+            yield f"models is {self.models}; it must be at least {least}, or 0 where a model is given"
+        if self.given.there and self.canaries:
+            yield "a model is given and there are canaries; canaries are for models which are all trained here"
         if self.models % 2 and not self.canaries:
             yield f"models is {self.models}; it must be even, so that every record is in half of them"
         if self.canaries and self.unseen:
@@ -76,6 +114,15 @@ class Membership(Ranged):
             )
         if self.unseen and not self.examples:
             yield "unseen is on and examples is 0; some images must be left that are not trained on"
+        if self.given.there and not self.examples:
+            yield "a model is given and examples is 0; some images must be left that it was not trained on"
+        if self.given.there and self.unseen:
+            yield "a model is given and unseen is on; unseen is for models which are all trained here"
+        if self.given.there and self.models and self.level * (self.models + 1) < 1:
+            yield (
+                f"models is {self.models} and a model is given; its p-value among them is at least 1 of "
+                f"{self.models + 1}, which is above level ({self.level:g}): train more models"
+            )
 
 
 @dataclass(frozen=True)
@@ -89,7 +136,8 @@ def tiny(config: Membership) -> Membership:
     """The config's shape on embedded data, in seconds."""
     few = min(config.examples or TINY_RECORDS, TINY_RECORDS)
     config = replace(config, canaries=min(config.canaries, few // 2))
+    models = config.models if config.given.there else min(config.models, 8)
     return replace(
-        config, data=Dataset("digits"), network=Network("mlp1"), models=min(config.models, 8), examples=few, epochs=2,
+        config, data=Dataset("digits"), network=Network("mlp1"), models=models, examples=few, epochs=2,
         batch=min(config.batch, 32), draws=min(config.draws, 99),
     )  # fmt: skip

@@ -36,11 +36,14 @@ def trainings(config: Membership) -> tuple[Job, ...]:
     """
     if config.canaries:
         return ()
+    return ask_models(config, Part(config.data, config.examples if config.unseen else 0, config.examples))
+
+
+def ask_models(config: Membership, asked: Part) -> tuple[Job, ...]:
+    """The answers of each model about these images, halved as the records are; DatasetError where there are too few."""
     images = load(config.data)
-    trained = Part(config.data, 0, config.examples)
-    asked = Part(config.data, config.examples, config.examples) if config.unseen else trained
     asked.rows(images)
-    design = seeds.derive(config.seed, "design")
+    trained, design = Part(config.data, 0, config.examples), seeds.derive(config.seed, "design")
     jobs = []
     for number in range(config.models):
         model = training(config, BalancedHalf(trained, config.models, number, design), number)
@@ -80,7 +83,7 @@ def answers(config: BalancedHalf, inputs: Inputs) -> pa.Table:
     return pa.table([rows, member, log_odds(scores, labels), scores.argmax(axis=1) == labels], schema=ANSWERS)
 
 
-def log_odds(scores: NDArray[np.float32], labels: NDArray[np.int64]) -> Array:
+def log_odds(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> Array:
     """log p_y - log sum over y' != y of p_y' of logits (records, classes), in float64 and nats, (records,)."""
     logit = scores.astype(np.float64)
     own = np.take_along_axis(logit, labels[:, None].astype(np.int64), axis=1)[:, 0]

@@ -48,7 +48,7 @@ class Matching:
 
 
 def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    if not trainings:
+    if not trainings:  # of canaries, or of a given model alone
         return ()
     return Job(attacks, Matching(seeds.derive(config.seed, "matching")), trainings)
 

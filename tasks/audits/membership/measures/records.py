@@ -48,7 +48,7 @@ class ExactTest:
 
 
 def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    if not trainings:
+    if not trainings:  # of canaries, or of a given model alone
         return ()
     return Job(records, ExactTest(config.level, config.draws, seeds.derive(config.seed, "exact test")), trainings)
 

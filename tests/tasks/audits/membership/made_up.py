@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tasks.audits.membership.canaries import CANARIES
+from tasks.audits.membership.given import SCORES
 from tasks.audits.membership.trainings import ANSWERS
 from tasks.datasets.mixtures import draw_balanced_members
+from tasks.external.confidences import round_confidences
 
 
 def make_answers(models: int, records: int, effect: float, seed: int, exposed: int | None = None) -> list[pa.Table]:
@@ -41,3 +46,56 @@ def make_canaries(
         columns = [same[0], np.arange(canaries), np.zeros(canaries, np.int64), inside, odds, same[1]]
         tables.append(pa.table(columns, schema=CANARIES))
     return tables
+
+
+Floats = NDArray[np.float64]
+SHIFT = 0.2  # standard deviation of a model's own shift of all log-odds, in nats
+
+
+def make_given(
+    models: int,
+    records: int,
+    effect: float,
+    seed: int,
+    *,
+    knows: float = 0.0,
+    change: Callable[[Floats, np.random.Generator], Floats] = lambda phi, _: phi,
+    kind: str = "log-odds",
+    resolution: float = 0.0,
+    repeats: int = 0,
+) -> list[pa.Table]:
+    """A given model's scores, and the answers of others about the records and about as many images that follow.
+
+    It was trained on a random share `knows` of the records. `change` is what its owner, or another training, did to its
+    log-odds; `repeats` pictures are handed out twice, and changed anew.
+    """
+    stream = np.random.default_rng(seed)
+    member = np.concatenate(
+        [draw_balanced_members(records, models, seed), np.zeros((models, records), dtype=bool)], axis=1
+    )
+    own = (np.arange(2 * records) < records) & (stream.random(2 * records) < knows)
+    spread = np.exp(0.5 * stream.normal(size=2 * records))
+    centre = 2 + 3 * stream.normal(size=2 * records)
+    noise = stream.normal(size=(models + 1, 2 * records)) * spread + SHIFT * stream.normal(size=(models + 1, 1))
+    phi = noise + centre + effect * np.vstack([own, member])
+    given, again = (_printed(change(phi[0], stream), kind, resolution) for _ in range(2))
+    again[repeats:] = np.nan
+    rows = np.arange(2 * records)
+    columns = [given, pa.array(again, from_pandas=True), [kind] * len(rows), np.full(len(rows), resolution)]
+    scores = pa.table([rows, rows < records, *columns], schema=SCORES)
+    return [scores, *(
+        pa.table([rows[side], its[side], odds[side], odds[side] > 0], schema=ANSWERS)
+        for side in (rows < records, rows >= records)
+        for its, odds in zip(member, phi[1:], strict=True)
+    )]  # fmt: skip
+
+
+def _printed(phi: Floats, kind: str, resolution: float) -> Floats:
+    """Scores of this kind, as a table prints them."""
+    match kind:
+        case "label":
+            return (phi > 0).astype(np.float64)
+        case "confidence":
+            return round_confidences(1 / (1 + np.exp(-phi)), resolution)
+        case _:
+            return phi.copy()

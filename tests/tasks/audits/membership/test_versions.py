@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from tasks.audits.membership.config import About
+from tasks.audits.membership.config import About, GivenModel
+from tasks.audits.membership.given import Ask, ask_given, handout_order, pictures
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.attacks import Matching, attacks
 from tasks.audits.membership.measures.epsilon import AtDelta, epsilon
+from tasks.audits.membership.measures.given import Ranking, kinship, ranks
 from tasks.audits.membership.measures.records import ExactTest, records
 from tasks.audits.membership.trainings import answers
 from tasks.contract.job import marks
+from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import BalancedHalf, Part
 from tasks.training.mixed import Mixture, train
+from tasks.worker.files import File
 from tests.support.fingerprint import TRAINED, total, version_test
-from tests.tasks.audits.membership.made_up import make_answers, make_canaries
+from tests.tasks.audits.membership.made_up import make_answers, make_canaries, make_given
 
 
 @cache
@@ -40,11 +47,35 @@ def of_all() -> pa.Table:
     return summary(About(0.05), [of_records(), of_attacks()])
 
 
+def of_ranks() -> pa.Table:
+    return ranks(Ranking(0.05, 40), make_given(8, 40, 2.0, 1, knows=0.5))
+
+
+def of_kinship() -> pa.Table:
+    return kinship(Ranking(0.05, 40), make_given(8, 40, 2.0, 1, knows=0.5, repeats=3))
+
+
+def of_predictions() -> pa.Table:
+    data = pin(Dataset("digits"))
+    asked = Ask(GivenModel(outputs=File("x.csv")), Part(data, 0, 20), Part(data, 20, 20), 1)
+    handed = handout_order(asked)
+    labels = [*pictures(asked)[2], *(pictures(asked)[2][number] for number in handed.repeats)]
+    named = zip([*handed.ids, *handed.repeats.values()], labels, strict=True)
+    lines = [f"{image},{(label + (place % 3 == 0)) % 10}" for place, (image, label) in enumerate(named)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "labels.csv"
+        path.write_text("\n".join(["image,predicted", *lines]) + "\n")
+        return ask_given(replace(asked, given=GivenModel(outputs=File(str(path)))), [])
+
+
 test_a_task_computes_what_its_version_says = version_test(
     [
         (records, 1, of_records, 40, 180.1366448),
         (attacks, 1, of_attacks, 56, 191.2075),
         (epsilon, 1, of_epsilon, 3, 27.0578740),
+        (ranks, 1, of_ranks, 40, 231.5380864),
+        (kinship, 1, of_kinship, 9, 6.625462963),
+        (ask_given, 1, of_predictions, 40, 32.0),
         (summary, 1, of_all, 45, 146.1163913),
     ]
 )

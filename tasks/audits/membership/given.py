@@ -1,0 +1,154 @@
+"""A third-party model: its file, or a table of what it says, about the records and about images that it never saw.
+
+Where the model stays with its owner, records and images that follow them are handed out in one set, in an order that
+says nothing, some of them twice. The owner returns a table of outputs (`tasks.external.outputs`), of confidences
+(`tasks.external.confidences`), or of the labels alone: columns `image` and `predicted`, the number of the class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audits.membership.config import GivenModel, Membership
+from tasks.audits.membership.trainings import log_odds
+from tasks.contract.job import Inputs, task
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import DatasetError
+from tasks.datasets.mixtures import Part
+from tasks.external.blinding import HandedOut, blind_images
+from tasks.numerics import seeds
+from tasks.worker.files import FileError
+
+if TYPE_CHECKING:
+    from tasks.datasets.images import Labels, Pixels
+    from tasks.external.sent_table import Sent
+
+Floats = NDArray[np.float64]
+PREDICTED = "predicted"  # the column of labels in a table that gives nothing else
+SCORES = pa.schema(
+    [
+        ("row", pa.int64()),  # of the training split
+        ("record", pa.bool_()),  # else it is an image that no model was trained on
+        ("score", pa.float64()),  # what is compared: by `kind`
+        ("again", pa.float64()),  # that of the same picture handed out a second time; null where it was not
+        ("kind", pa.string()),  # log-odds; confidence, of the true label; or label: 1 where it is right, else 0
+        ("resolution", pa.float64()),  # the last place of a confidence that was printed; 0: float32, or a label
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """The given model, the records, and the images that follow them; `seed` is of the order in which they go out."""
+
+    given: GivenModel
+    records: Part
+    unseen: Part
+    seed: int
+
+
+def question(config: Membership) -> Ask:
+    """What the given model of a config is asked; a DatasetError where no images are left that follow the records."""
+    images = load(config.data)
+    if not config.examples:
+        raise DatasetError("examples is 0; some images must be left that the given model was not trained on")
+    unseen = Part(config.data, config.examples, config.given.controls or config.examples)
+    unseen.rows(images)
+    return Ask(config.given, Part(config.data, 0, config.examples), unseen, seeds.derive(config.seed, "handed out"))
+
+
+@task(version=1, name="membership.ask_given")
+def ask_given(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
+    """What the given model says of each record and of each image that follows (SCORES)."""
+    rows, images, labels = pictures(config)
+    said = read_table(config, labels) if config.given.outputs is not None else ask_file(config, images, labels)
+    record = np.arange(len(rows)) < len(config.records.rows(load(config.records.data)))
+    again = pa.array(said.again, from_pandas=True)
+    kind, resolution = pa.repeat(said.kind, len(rows)), pa.repeat(said.resolution, len(rows))
+    return pa.table([rows, record, said.scores, again, kind, resolution], schema=SCORES)
+
+
+def pictures(config: Ask) -> tuple[NDArray[np.int64], Pixels, Labels]:
+    """The rows of the records and then of the images that follow, with the images and their labels."""
+    images = load(config.records.data)
+    rows = np.concatenate([config.records.rows(images), config.unseen.rows(images)])
+    return rows, images.train_images[rows], images.train_labels[rows]
+
+
+def handout_order(config: Ask) -> HandedOut:
+    """The records and the images that follow in the order in which an owner gets them."""
+    images = load(config.records.data)
+    count = len(config.records.rows(images)) + len(config.unseen.rows(images))
+    spans = [[part.first, part.examples] for part in (config.records, config.unseen)]
+    return blind_images([config.records.data.identity(), spans, config.seed], count, config.seed)
+
+
+def check_table(config: Ask) -> None:
+    """ValueError where the table of outputs cannot be used: before anything is trained to be compared with it.
+
+    One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
+    """
+    if config.given.outputs is not None:
+        with suppress(FileError):
+            read_table(config, pictures(config)[2])
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """What the given model says of each image, (images,) each: columns of SCORES."""
+
+    scores: Floats
+    again: Floats
+    kind: str
+    resolution: float = 0.0
+
+
+def ask_file(config: Ask, images: Pixels, labels: Labels) -> Said:
+    from tasks.external.loading import load_model
+
+    data, given = load(config.records.data), config.given
+    assert given.model is not None
+    model = load_model(given.model, data.shape, given.interface, data.classes)
+    return Said(log_odds(model.answers(images).log_p, labels), np.full(len(labels), np.nan), "log-odds")
+
+
+def read_table(config: Ask, labels: Labels) -> Said:
+    """What the owner's table says; ValueError, in one line, where it does not tell of every picture."""
+    from tasks.external import confidences
+    from tasks.external.sent_table import read_sent
+
+    assert config.given.outputs is not None
+    handed = handout_order(config)
+    repeats = handed.repeats
+    twice = list(repeats)
+    ids, true = [*handed.ids, *repeats.values()], np.concatenate([labels, labels[twice]])
+    table = read_sent(config.given.outputs)
+    if not config.given.columns and PREDICTED in table.columns:
+        classes = load(config.records.data).classes
+        scores, kind, resolution = read_predictions(table, ids, true, classes), "label", 0.0
+    else:
+        said = confidences.read(config.given.outputs, ids, true, config.given.columns, config.given.interface.gives)
+        scores, kind, resolution = said.values, "confidence", said.resolution
+    again = np.full(len(labels), np.nan)
+    again[twice] = scores[len(labels) :]
+    return Said(scores[: len(labels)], again, kind, resolution)
+
+
+def read_predictions(table: Sent, ids: Sequence[str], labels: Labels, classes: int) -> Floats:
+    """Whether each predicted label is the true one, as 1 or 0; ValueError where one is no class."""
+    numbers = table.numbers(PREDICTED)
+    wrong = np.flatnonzero(~np.isin(numbers, np.arange(classes)))
+    if len(wrong):
+        raise ValueError(
+            f"{table.name}: {PREDICTED} of image {table.ids[wrong[0]]!r} is {numbers[wrong[0]]:.6g}; it must be the "
+            f"number of a class, 0 to {classes - 1}; {len(wrong)} of {len(numbers)} are not"
+        )
+    right: Floats = (numbers[table.rows(ids)] == labels).astype(np.float64)
+    return right

@@ -1,0 +1,215 @@
+"""The answer for a given model: the evidence in the summary, the rules that decide, and both in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tasks.audits.membership.config import Membership
+from tasks.audits.membership.measures.given import DIFFERING, DISTANCE, FOUND_GIVEN, LEAD, POWER
+from tasks.contract.rules import Rule, Rules
+from tasks.contract.summaries import Row, first_row, index_rows, name_of, numerator, p_in_words, read_setting
+from tasks.contract.verdict import Verdict
+
+NOT_JUDGED = "not judged"
+UNLIKE = 0.05  # of the exact test that the given model is one of those trained here
+MOST_DIFFERING = 0.01  # of the pictures that were handed out twice
+ENOUGH_POWER = 0.8  # lower limit of the share of own models that are found out
+
+
+@dataclass(frozen=True)
+class GivenEvidence:
+    """What the answer rests on: rows of the summary, None where they are missing.
+
+    `lead` says how much higher the given model ranks the records than images that nobody was trained on, compared with
+    the others, of which `power` is the share that are found out so. `found` counts records that are found one by one.
+    `distance` compares the given model with the others on those images; `differing` is the share of pictures handed out
+    twice whose answers differ.
+    """
+
+    lead: Row | None
+    found: Row | None
+    distance: Row | None
+    power: Row | None
+    differing: Row | None
+    level: float
+    is_sent: bool
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        return tuple(
+            row for row in (self.lead, self.found, self.distance, self.power, self.differing) if row is not None
+        )
+
+    @property
+    def has_references(self) -> bool:
+        return self.lead is not None and self.found is not None
+
+    @property
+    def is_alike(self) -> bool:
+        return self.distance is not None and self.distance["p_value"] > UNLIKE
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the same pictures have the same answers."""
+        return self.differing is None or self.differing["estimate"] <= MOST_DIFFERING
+
+    @property
+    def would_show(self) -> bool:
+        """Whether a model that was trained on half of the records would have been found out."""
+        return self.power is not None and self.power["low"] >= ENOUGH_POWER
+
+
+def read_given_evidence(config: Membership, summary: pa.Table) -> GivenEvidence:
+    rows = index_rows(summary)
+    return GivenEvidence(
+        lead=first_row(rows, LEAD),
+        found=first_row(rows, FOUND_GIVEN),
+        distance=first_row(rows, DISTANCE),
+        power=first_row(rows, POWER),
+        differing=first_row(rows, DIFFERING),
+        level=config.level,
+        is_sent=config.given.outputs is not None,
+    )
+
+
+def given_thresholds() -> Mapping[str, str]:
+    return {
+        "unlike": f"{100 * UNLIKE:g}",
+        "differing": f"{100 * MOST_DIFFERING:g}",
+        "power": f"{100 * ENOUGH_POWER:g}",
+    }
+
+
+def is_given(config: Membership) -> bool:
+    return config.given.there
+
+
+def is_file(config: Membership) -> bool:
+    return config.given.model is not None
+
+
+SCOPE = "a given model"
+# Asked about before anything accuses: each of them makes ranks that mean nothing.
+GIVEN_RULES: tuple[Rule[GivenEvidence], ...] = (
+    Rule(
+        NOT_JUDGED,
+        "no models were trained here among which it could be ranked: a low loss alone is no evidence of any record",
+        lambda evidence: not evidence.has_references,
+        scope=SCOPE,
+        applies=is_given,
+    ),
+    Rule(
+        NOT_JUDGED,
+        "on images that nobody was trained on, its ranks among the models trained here are not those of one of them "
+        "(exact test over models, p at most {unlike} %), or more than {differing} % of the pictures that were handed "
+        "out twice have two answers: what differs there may pass for memory, or hide it",
+        lambda evidence: not (evidence.is_alike and evidence.is_steady),
+        "Of 100 models that were trained as those here are, {unlike} are not judged.",
+        scope=SCOPE,
+        applies=is_given,
+    ),
+    Rule(
+        "memorised",
+        "it ranks the records higher than the images that follow, among the models trained here without each, by more "
+        "than these models do of records that they were not trained on (place of its lead among theirs, p at most "
+        "{level} %)",
+        lambda evidence: evidence.lead is not None and evidence.lead["p_value"] <= evidence.level,
+        "Of 100 models that were trained as those here are, but on none of the records, at most {level} are called so; "
+        "of another training this is not known.",
+        scope=SCOPE,
+        applies=is_given,
+    ),
+    Rule(
+        "not seen",
+        "of the models trained here, each on half of the records, at least {power} % are found out when they are taken "
+        "for the given one (lower limit of the 95 % interval)",
+        lambda evidence: evidence.would_show,
+        scope="a given model whose file is asked: a table may be of another model",
+        applies=is_file,
+    ),
+)
+ALONE, UNLIKE_OTHERS = (rule for rule in GIVEN_RULES if rule.answer == NOT_JUDGED)
+LIMITS = (
+    "The p-values are exact if the given model was trained as those here are: on as many records of the same kind, "
+    "with the same network and settings. Images that nobody was trained on are compared, which cannot show every "
+    "difference. A record that is not found may still have been trained on."
+)
+LIMITS_OF_SENT = (
+    f"{LIMITS} The owner sent a table, and may have asked another model: it can accuse, and it clears nobody."
+)
+LABELS_ALONE = (
+    "The table gives labels alone, so only whether they are right is compared: a record counts where the given model "
+    "has it right and few of the others do."
+)
+
+
+def given_verdict(config: Membership, summary: pa.Table, rules: Rules[GivenEvidence]) -> Verdict:
+    """The answer by the rules for given models, with its evidence in words."""
+    evidence = read_given_evidence(config, summary)
+    rule = rules.decide(config, evidence)
+    limits = LIMITS_OF_SENT if evidence.is_sent else LIMITS
+    sentence = f"{rule.answer.capitalize()}: {describe_given(rule, evidence)}"
+    return Verdict(rule.answer, sentence, limits, tuple(name_of(row) for row in evidence.rows))
+
+
+def describe_given(rule: Rule[GivenEvidence], evidence: GivenEvidence) -> str:
+    """The evidence in sentences, as far as it means anything."""
+    if evidence.lead is None or evidence.found is None or rule is ALONE:
+        return (
+            "no models were trained here to rank the given one among; a low loss of a record is no evidence, since "
+            "nobody knows what it were without the record."
+        )
+    if rule is UNLIKE_OTHERS:
+        return describe_difference(evidence)
+    lead, found = evidence.lead, evidence.found
+    words = (
+        f"among models trained here without each of {found['n']:,} records, the given model ranks them "
+        f"{100 * lead['estimate']:.1f} percentage points higher than images that nobody was trained on (0 where "
+        f"nothing is memorised; {p_in_words(lead['p_value'])} among these models); {found['estimate']:,.0f} records "
+        f"are found one by one (false discoveries at most {100 * evidence.level:g} %)"
+    )
+    labels = f" {LABELS_ALONE}" if read_setting(found)["score"] == "label" else ""
+    return f"{words}{describe_power(evidence)}.{labels}"
+
+
+def describe_difference(evidence: GivenEvidence) -> str:
+    """Why the given model cannot be ranked among the others."""
+    if not evidence.is_steady and evidence.differing is not None:
+        row = evidence.differing
+        return (
+            f"{numerator(row)} of {row['n']} pictures that were handed out twice have two answers, so the table is not "
+            "what one model says in evaluation mode."
+        )
+    assert evidence.distance is not None
+    return (
+        "on images that nobody was trained on, the given model's answers are not those of one of the models trained "
+        f"here ({p_in_words(evidence.distance['p_value'])} over {evidence.distance['n']} models). It was trained "
+        "otherwise, or its answers were changed; train as it was trained."
+    )
+
+
+def describe_power(evidence: GivenEvidence) -> str:
+    """How many of the models trained here are found out, each taken for the given one."""
+    if evidence.power is None:
+        return ""
+    return (
+        f"; of the {evidence.power['n']} models trained here, each on half of the records, {numerator(evidence.power)} "
+        "would have been found out"
+    )
+
+
+def given_steps(answer: str) -> tuple[str, ...]:
+    """What to do after an answer for which no common steps are known."""
+    if answer == NOT_JUDGED:
+        return (
+            "Train models here as the given one was trained: as many records, the same network, epochs and optimiser; "
+            "models=64 or more.",
+            "Take the model's own outputs, from its file where possible, unchanged and with all digits.",
+        )
+    return (
+        "Train more models (models=128), and give more records.",
+        "Compare the share of own models that are found out.",
+    )

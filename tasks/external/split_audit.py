@@ -1,0 +1,307 @@
+"""Can a model's members be told from other records by its loss, and could they be told without the model?
+
+    result = engram.audit(model, (member_images, member_labels), (other_images, other_labels))
+    print(result)
+
+The attack is the loss (Yeom et al. 2018): the area under its curve, and its true-positive rate at low false-positive
+rates, whose thresholds are set on one half of the non-members and tried on the other. It says something of the model
+only if both sets were drawn alike. So a blind control looks at the records alone: two classifiers, which never see the
+model, learn on one half of them what distinguishes the sets, and are tried on the other half, both ways. Where they
+tell the sets apart, nothing is judged: members that are told by the data are told by any model.
+
+This is the quick look. Evidence is a split that was drawn at random before training, and models without each record to
+compare with: `engram run membership`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.contract.summaries import p_in_words
+from tasks.external.outputs import read_answers
+from tasks.numerics import seeds, statistics
+from tasks.numerics.statistics import Estimate
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+Answer = Literal["told apart", "undecided", "not judged"]
+
+RATES = (0.001, 0.01, 0.1)  # nominal false-positive rates
+BLIND_LEVEL = 0.05  # of the blind control, over all its tests together
+FEWEST = 20  # records of a set
+MOST_BLIND = 5_000  # records of a set that the blind control looks at
+MOST_PIXELS = 1_024  # of a record: every k-th value
+COMPONENTS = 32  # of which the linear classifier learns
+TREES = 100
+BATCH = 256
+
+
+@dataclass(frozen=True)
+class LowRate:
+    """The attack at a nominal false-positive rate, whose threshold other non-members set; Clopper-Pearson intervals."""
+
+    nominal: float
+    true_positive: Estimate
+    false_positive: Estimate
+
+
+@dataclass(frozen=True)
+class SplitAudit:
+    """What the loss tells of members, beside what the data tell of them without the model.
+
+    `auc` and `blind_auc` are areas under the curve with 95 % intervals. `blind_p` is the p-value that the sets were
+    drawn alike, as far as the blind control sees. `rates` lacks those for which there are too few non-members.
+    """
+
+    answer: Answer
+    auc: Estimate
+    rates: tuple[LowRate, ...]
+    blind_auc: Estimate
+    blind_p: float
+    members: int
+    nonmembers: int
+
+    def __str__(self) -> str:
+        return "\n".join(describe_lines(self))
+
+
+def audit(
+    model: Callable[[Any], Any], members: Any, nonmembers: Any, *, batch: int = BATCH, seed: int = 0
+) -> SplitAudit:
+    """Whether a model's loss tells its members from other records, with a blind control of the two sets.
+
+    `model` is a torch module, which is asked in evaluation mode, or a function of a batch of images; either gives
+    logits, (batch, classes). `members` and `nonmembers` are (images, labels), as arrays or tensors, or a dataset of
+    such pairs; images as the model takes them. `seed` draws the halves. ValueError, in one line, for what is none.
+    """
+    inside, outside = (read_records(each, name) for each, name in ((members, "members"), (nonmembers, "nonmembers")))
+    check_distinct(inside[0], outside[0])
+    first, second = (log_likelihoods(model, *records, batch) for records in (inside, outside))
+    auc = interval_of_area(statistics.area_under_curve(first, second), len(first), len(second))
+    blind_auc, blind_p = blind_control(inside, outside, seed)
+    rates = tuple(low_rates(first, second, seed))
+    return SplitAudit(answer(auc, blind_auc, blind_p), auc, rates, blind_auc, blind_p, len(first), len(second))
+
+
+def answer(auc: Estimate, blind_auc: Estimate, blind_p: float) -> Answer:
+    """Not judged where the data alone tell; told apart where the whole interval lies above what they might tell."""
+    assert auc.low is not None
+    assert blind_auc.high is not None
+    if blind_p <= BLIND_LEVEL:
+        return "not judged"
+    return "told apart" if auc.low > max(0.5, blind_auc.high) else "undecided"
+
+
+def describe_lines(result: SplitAudit) -> Iterator[str]:
+    """The answer, the evidence and what would make it more, line by line."""
+    blind = f"{_in_words(result.blind_auc)}, {p_in_words(result.blind_p)} that the sets were drawn alike"
+    match result.answer:
+        case "not judged":
+            yield "Not judged: members can be told from non-members without the model, so that its loss shows nothing."
+        case "told apart":
+            yield "Told apart: the model's loss tells members from non-members, and the data alone do not."
+        case _:
+            yield "Undecided: the loss tells no more of members than the data alone might; other attacks may tell more."
+    yield f"members {result.members:,}, non-members {result.nonmembers:,}"
+    yield f"loss attack, area under the curve  {_in_words(result.auc)}; .5 where nothing is told"
+    for rate in result.rates:
+        true, false = _in_percent(rate.true_positive), _in_percent(rate.false_positive)
+        yield f"true-positive rate at {100 * rate.nominal:g} %        {true}; false-positive rate there {false}"
+    yield f"blind control, without the model   {blind}"
+    yield (
+        "Evidence needs a split that was drawn at random before training, and models without each record to compare "
+        "with: engram run membership"
+    )
+
+
+def _in_words(area: Estimate) -> str:
+    return f"{area.value:.3f} [{area.low:.3f}, {area.high:.3f}]"
+
+
+def _in_percent(share: Estimate) -> str:
+    assert share.value is not None
+    assert share.low is not None
+    assert share.high is not None
+    return f"{100 * share.value:.2g} % [{100 * share.low:.2g}, {100 * share.high:.2g}]"
+
+
+Records = tuple[Array, NDArray[np.int64]]
+
+
+def read_records(given: Any, name: str) -> Records:
+    """Images (n, ...) and labels (n,) of a set; ValueError, in one line that names it, where they are none."""
+    pair = given if isinstance(given, tuple | list) and len(given) == 2 else _stack_pairs(given, name)
+    images, labels = (np.asarray(_on_host(each)) for each in pair)
+    if images.ndim < 2 or labels.shape != images.shape[:1] or not np.issubdtype(images.dtype, np.number):
+        raise ValueError(
+            f"{name} has images {images.dtype} {images.shape} and labels {labels.shape}; expected (n, ...) and (n,)"
+        )
+    if len(images) < FEWEST:
+        raise ValueError(f"{name} has {len(images)} records; it must have at least {FEWEST}")
+    if not np.array_equal(labels, labels.astype(np.int64)) or labels.min() < 0:
+        raise ValueError(f"{name} has labels such as {labels.min()!r}; they must be numbers of classes, from 0 on")
+    return images, labels.astype(np.int64)
+
+
+def _stack_pairs(given: Any, name: str) -> tuple[Array, Array]:
+    """The pairs of a dataset as two arrays."""
+    try:
+        pairs = [given[number] for number in range(len(given))]
+        images = np.stack([np.asarray(_on_host(image)) for image, _ in pairs])
+        return images, np.array([int(label) for _, label in pairs])
+    except (TypeError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"{name} is {type(given).__name__}; it must be (images, labels) or a dataset of pairs of image and label, "
+            f"images of one shape: {error}"
+        ) from error
+
+
+def _on_host(value: Any) -> Any:
+    """A tensor's numbers in this machine's memory; anything else as it is."""
+    return value.detach().cpu() if hasattr(value, "detach") else value
+
+
+def check_distinct(members: Array, nonmembers: Array) -> None:
+    """ValueError where a record is in both sets, or the sets have records of two shapes."""
+    if members.shape[1:] != nonmembers.shape[1:]:
+        raise ValueError(f"members have shape {members.shape[1:]} and nonmembers {nonmembers.shape[1:]}; expected one")
+    known = {image.tobytes() for image in members}
+    both = sum(image.tobytes() in known for image in nonmembers)
+    if both:
+        raise ValueError(f"{both} of {len(nonmembers)} nonmembers are members, too; leave them out")
+
+
+def log_likelihoods(model: Callable[[Any], Any], images: Array, labels: NDArray[np.int64], batch: int) -> Floats:
+    """log p of each record's label, in nats, (n,); ValueError, in one line, where the model gives no such logits."""
+    outputs = np.concatenate(list(_outputs(model, images, batch)))
+    log_p = read_answers(outputs, "logits", len(images), where="model").log_p
+    if labels.max() >= log_p.shape[1]:
+        raise ValueError(f"model gives {log_p.shape[1]} classes, and the labels reach up to {labels.max()}")
+    chosen: Floats = log_p[np.arange(len(labels)), labels]
+    return chosen
+
+
+def _outputs(model: Callable[[Any], Any], images: Array, batch: int) -> Iterator[Array]:
+    """What the model gives for some images at a time; a torch module is left in the modes that it was in."""
+    import torch
+
+    some = (images[start : start + batch] for start in range(0, len(images), batch))
+    if not isinstance(model, torch.nn.Module):
+        for part in some:
+            yield np.asarray(_on_host(model(part)))
+        return
+    modes = [(module, module.training) for module in model.modules()]
+    weights = next(model.parameters(), torch.zeros(0))
+    model.eval()
+    try:
+        with torch.no_grad():
+            for part in some:
+                tensor = torch.as_tensor(part, device=weights.device)
+                yield _on_host(model(tensor.to(weights.dtype) if tensor.is_floating_point() else tensor)).numpy()
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def interval_of_area(area: float, positive: int, negative: int) -> Estimate:
+    """The area under a curve with the 95 % score interval of Newcombe 2006, method 5; n counts all records.
+
+    It holds all areas A that lie no further from the estimate than 1.96 sqrt(V(A)), where for N = (m + n) / 2
+
+        V(A) = A (1 - A) / (m n) (1 + (N - 1) ((1 - A) / (2 - A) + A / (1 + A)))
+
+    At A = 1/2 that is the variance of Mann and Whitney's U for m = n, and it does not vanish at an estimate of 0 or 1.
+    """
+    from scipy import optimize, stats
+
+    half, pairs = (positive + negative) / 2, positive * negative
+    z = float(stats.norm.ppf(0.975))
+
+    def excess(at: float) -> float:
+        variance = at * (1 - at) / pairs * (1 + (half - 1) * ((1 - at) / (2 - at) + at / (1 + at)))
+        return (area - at) ** 2 - z**2 * variance
+
+    inner = min(max(area, 1e-12), 1 - 1e-12)  # the variance vanishes at 0 and 1, where the interval does not end
+    low = 0.0 if area <= 0 else float(optimize.brentq(excess, 0.0, inner))
+    high = 1.0 if area >= 1 else float(optimize.brentq(excess, inner, 1.0))
+    return Estimate(area, low, high, positive + negative)
+
+
+def low_rates(members: Floats, nonmembers: Floats, seed: int) -> Iterator[LowRate]:
+    """The attack at each of RATES for which half of the non-members suffice to set a threshold.
+
+    Of h non-members the k-th highest score is the threshold, k = floor(rate (h + 1)): another non-member exceeds it
+    with a probability of at most the rate.
+    """
+    order = seeds.generator(seed, "threshold").permutation(len(nonmembers))
+    setting, trying = np.sort(nonmembers[order[::2]])[::-1], nonmembers[order[1::2]]
+    for rate in RATES:
+        place = math.floor(rate * (len(setting) + 1))
+        if place:
+            yield LowRate(rate, *(_share_above(scores, setting[place - 1]) for scores in (members, trying)))
+
+
+def _share_above(scores: Floats, threshold: float) -> Estimate:
+    """The share of scores above a threshold, with the interval of Clopper & Pearson 1934."""
+    above, n = int((scores > threshold).sum()), len(scores)
+    low = statistics.proportion_at_least(above, n, 0.975)
+    return Estimate(above / n, low, 1 - statistics.proportion_at_least(n - above, n, 0.975), n)
+
+
+def blind_control(inside: Records, outside: Records, seed: int) -> tuple[Estimate, float]:
+    """How well the sets are told apart without the model: the larger area under the curve, and the p-value of none.
+
+    Each classifier is tried on records that it did not learn from, so that Mann and Whitney's test of its scores is
+    sound whatever it learnt; p is the smallest of four, times four (Bonferroni).
+    """
+    from scipy import stats
+
+    stream = seeds.generator(seed, "blind control")
+    drawn = [stream.permutation(len(labels))[:MOST_BLIND] for _, labels in (inside, outside)]
+    features = blind_features(
+        np.concatenate([images[rows] for (images, _), rows in zip((inside, outside), drawn, strict=True)]),
+        np.concatenate([labels[rows] for (_, labels), rows in zip((inside, outside), drawn, strict=True)]),
+    )
+    member = np.arange(len(features)) < len(drawn[0])
+    place = np.concatenate([np.arange(len(rows)) for rows in drawn])
+    areas, p_values = [], []
+    for classifier in blind_classifiers(seed, min(features.shape[1], len(features) // 2 - 1)):
+        both = []
+        for half in (0, 1):
+            learn, trial = place % 2 == half, place % 2 != half
+            classifier.fit(features[learn], member[learn])
+            scores, side = classifier.predict_proba(features[trial])[:, 1], member[trial]
+            both.append(statistics.area_under_curve(scores[side], scores[~side]))
+            p_values.append(float(stats.mannwhitneyu(scores[side], scores[~side], alternative="greater").pvalue))
+        areas.append(float(np.mean(both)))
+    return interval_of_area(max(areas), *map(len, drawn)), min(1.0, len(p_values) * min(p_values))
+
+
+def blind_features(images: Array, labels: NDArray[np.int64]) -> Floats:
+    """What the classifiers see of each record: its values, their mean, spread, ends and differences, and its label."""
+    values = images.reshape(len(images), -1).astype(np.float64)
+    moments = [values.mean(1), values.std(1), values.min(1), values.max(1), np.abs(np.diff(values, axis=1)).mean(1)]
+    classes = np.unique(labels)
+    return np.hstack(
+        [values[:, :: math.ceil(values.shape[1] / MOST_PIXELS)], np.stack(moments, 1), labels[:, None] == classes]
+    )
+
+
+def blind_classifiers(seed: int, most: int) -> Sequence[Any]:
+    """One that adds up, of at most so many components, and one that finds corners."""
+    from sklearn.decomposition import PCA
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    state = seeds.derive(seed, "classifiers") % 2**32
+    components = PCA(min(COMPONENTS, most), random_state=state)
+    linear = make_pipeline(StandardScaler(), components, LogisticRegression(max_iter=1000))
+    return linear, RandomForestClassifier(TREES, min_samples_leaf=3, random_state=state)

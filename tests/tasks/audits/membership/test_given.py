@@ -1,0 +1,181 @@
+"""A given model: its ranks by hand, right answers on made-up models, and the whole way from a file and from a table."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import orchestrator
+from tasks.audits.membership.answer import RULES, certificate, verdict
+from tasks.audits.membership.config import About, GivenModel, Membership
+from tasks.audits.membership.given import handout_order, pictures, question
+from tasks.audits.membership.measures import summary
+from tasks.audits.membership.measures.given import (
+    Ranking,
+    kinship,
+    lead_p_value,
+    rank_distances,
+    rank_p_values,
+    ranks,
+)
+from tasks.contract.verdict import Verdict
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tasks.external.model_file import ModelFile
+from tasks.models.catalog import Network
+from tasks.worker.files import File
+from tests.tasks.audits.membership.made_up import make_given
+
+FILE, TABLE = GivenModel(model=ModelFile("model.pt")), GivenModel(outputs=File("outputs.csv"))
+RECORDS = 200
+
+
+def judged(given: GivenModel, seed: int, models: int = 24, **made: Any) -> Verdict:
+    config = Membership(models=models, examples=RECORDS, given=given)
+    tables = make_given(models, RECORDS, made.pop("effect", 3.0), seed, **made)
+    ranking = Ranking(config.level, RECORDS)
+    return verdict(config, summary(About(config.level), [ranks(ranking, tables), kinship(ranking, tables)]))
+
+
+def test_a_record_is_ranked_among_the_models_without_it_and_ties_count_against_it() -> None:
+    others = np.array([[1.0, 1.0, 3.0], [2.0, 2.0, 3.0], [9.0, 2.0, 3.0]])
+    without = np.array([[True, True, True], [True, True, False], [False, True, False]])
+    assert [1 / 3, 3 / 4, 2 / 2] == rank_p_values(np.array([5.0, 2.0, 3.0]), others, without).tolist()
+    assert (1 / 4, 2 / 4, 4 / 4) == tuple(lead_p_value(lead, np.array([0.0, 0.1, 0.2])) for lead in (0.3, 0.15, -1.0))
+
+
+def test_the_distance_is_that_of_cramer_and_von_mises_and_knows_no_model_from_another() -> None:
+    from scipy import stats
+
+    scores = np.random.default_rng(1).normal(size=(5, 40))
+    distances = rank_distances(scores)
+    places = (stats.rankdata(scores, axis=0) - 0.5) / 5
+    assert distances == pytest.approx([stats.cramervonmises(row, "uniform").statistic for row in places])
+    assert distances[::-1] == pytest.approx(rank_distances(scores[::-1]))
+
+
+def test_a_model_that_was_trained_on_records_is_found_out_and_one_that_was_not_is_not() -> None:
+    assert ["memorised"] * 4 == [judged(FILE, seed, knows=0.5).answer for seed in range(4)]
+    innocent = [judged(FILE, seed).answer for seed in range(100, 120)]
+    assert innocent.count("memorised") <= 4  # of 20 at 5 %: more with a chance of 1 in 390
+    assert innocent.count("not seen") >= 12
+
+
+def test_many_models_find_records_one_by_one() -> None:
+    tables = make_given(120, RECORDS, 6.0, 5, knows=0.8)
+    table = ranks(Ranking(0.05, RECORDS), tables)
+    assert table["found"].to_numpy(zero_copy_only=False).mean() > 0.5
+    assert pytest.approx(1 / 61) == min(table["p_value"].to_pylist())
+
+
+def test_where_a_models_answers_are_missing_nothing_is_judged() -> None:
+    tables = make_given(24, RECORDS, 3.0, 6, knows=0.5)
+    for left in (tables[1:], tables[:-1]):
+        measured = [measure(Ranking(0.05, RECORDS), left) for measure in (ranks, kinship)]
+        assert 0 == measured[1].num_rows
+        config = Membership(models=24, examples=RECORDS, given=FILE)
+        assert "not judged" == verdict(config, summary(About(0.05), measured)).answer
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"change": lambda phi, _: phi / 2},
+        {"change": lambda phi, _: 2 * phi},
+        {"change": lambda phi, _: phi + 2.0},
+        {"change": lambda phi, stream: phi + stream.normal(0, 1, phi.shape), "repeats": 40},
+    ],
+    ids=["halved", "doubled", "surer", "noised"],
+)
+@pytest.mark.parametrize("knows", [0.0, 0.5])
+def test_another_training_and_changed_numbers_are_not_judged(made: dict[str, Any], knows: float) -> None:
+    assert {"not judged"} == {judged(TABLE, seed, knows=knows, **made).answer for seed in range(3)}
+
+
+def test_a_rounded_table_still_tells_and_a_table_clears_nobody() -> None:
+    rounded = {"kind": "confidence", "resolution": 0.01}
+    assert "memorised" == judged(TABLE, 1, knows=0.5, **rounded).answer
+    assert "undecided" == judged(TABLE, 2, **rounded).answer
+    assert "it clears nobody" in judged(TABLE, 2, **rounded).limits
+
+
+def test_labels_alone_are_compared_by_whether_they_are_right_which_is_said() -> None:
+    said = judged(TABLE, 3, knows=0.8, kind="label")
+    assert "memorised" == said.answer
+    assert said.sentence.endswith("where the given model has it right and few of the others do.")
+
+
+def small(given: GivenModel, models: int = 20) -> Membership:
+    return Membership(Dataset("digits"), Network("mlp1"), models=models, examples=60, epochs=2, batch=16, given=given)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network in a file, drawn and never trained."""
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
+    path = tmp_path_factory.mktemp("model") / "model.pt"
+    torch.jit.trace(network, torch.zeros(1, 1, 28, 28)).save(str(path))
+    return path
+
+
+SMALL = {"data": "digits", "network": "mlp1", "examples": 60, "epochs": 2, "batch": 16}
+RUN: dict[str, Any] = {"address": "none", "mlflow": "off", "report": False}
+
+
+def write_table(path: Path, column: str, last: int | None = None) -> Path:
+    """A table in which each picture has its true label, the last one another."""
+    asked = question(replace(small(GivenModel()), data=pin(Dataset("digits"))))
+    handed = handout_order(asked)
+    labels = [int(label) for label in pictures(asked)[2]]
+    rows = [[image, label] for image, label in zip(handed.ids, labels, strict=True)]
+    rows += [[image, labels[number]] for number, image in handed.repeats.items()]
+    rows[-1][1] = rows[-1][1] if last is None else last
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(chain([["image", column]], rows))
+    return path
+
+
+def test_a_model_without_others_to_compare_with_is_not_judged(model: Path, tmp_path: Path) -> None:
+    given = {"given.model": str(model), "models": 0}
+    run = orchestrator.run("membership", store=tmp_path, **SMALL, **RUN, **given)
+    assert run.verdict is not None
+    assert run.verdict.sentence.startswith("Not judged: no models were trained here to rank the given one among")
+    config = small(GivenModel(model=ModelFile(str(model))), models=0)
+    page = certificate(config, run.table("summary"), run.verdict)
+    assert RULES.explain(config) == page.rule
+    assert "Train models here as the given one was trained" in page.steps[0]
+
+
+def test_a_useless_table_and_too_few_models_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "labels.csv", "predicted", last=10)
+    with pytest.raises(orchestrator.EngramError, match="it must be the number of a class, 0 to 9; 1 of 132 are not"):
+        orchestrator.plan("membership", store=tmp_path / "store", models=20, **SMALL, **{"given.outputs": str(table)})
+    with pytest.raises(orchestrator.SpecError, match="at least 1 of 17, which is above level"):
+        orchestrator.plan("membership", store=tmp_path / "store", models=16, **SMALL, **{"given.outputs": str(table)})
+    with pytest.raises(orchestrator.SpecError, match="some images must be left that it was not trained on"):
+        orchestrator.plan("membership", store=tmp_path / "store", models=20, data="digits", **{"given.model": "m.pt"})
+
+
+@pytest.mark.slow
+def test_from_a_table_of_labels_and_from_a_file_the_same_trainings_answer(model: Path, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "labels.csv", "predicted")
+    common = {"store": tmp_path / "store", "models": 20, **SMALL, **RUN}
+    first = orchestrator.run("membership", **common, **{"given.outputs": str(table)})
+    planned = orchestrator.plan(
+        "membership", store=tmp_path / "store", models=20, **SMALL, **{"given.model": str(model)}
+    )
+    assert 4 == planned["missing"]  # the question, the two measures and the summary
+    second = orchestrator.run("membership", **common, **{"given.model": str(model)})
+    kinds = [set(run.table("given_ranks")["kind"].to_pylist()) for run in (first, second)]
+    assert [{"label"}, {"log-odds"}] == kinds
+    assert first.verdict is not None
+    assert second.verdict is not None
+    assert "not judged" == second.verdict.answer  # it never learnt a digit, as those trained here did

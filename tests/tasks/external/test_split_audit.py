@@ -1,0 +1,176 @@
+"""One call on a model and two sets: an overfitted model tells, and sets that differ without it are not judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+
+import engram
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset
+from tasks.external.split_audit import SplitAudit, blind_control, interval_of_area, low_rates
+from tasks.numerics.statistics import area_under_curve
+
+Records = tuple[NDArray[Any], NDArray[np.int64]]
+
+
+@cache
+def digits() -> Records:
+    images = load(Dataset("digits"))
+    return images.train_images.astype(np.float32) / 255, images.train_labels.astype(np.int64)
+
+
+def drawn_halves(count: int, seed: int) -> tuple[Records, Records]:
+    """Two sets of so many digits each, drawn at random."""
+    images, labels = digits()
+    rows = np.random.default_rng(seed).permutation(len(labels))
+    first, second = rows[:count], rows[count : 2 * count]
+    return (images[first], labels[first]), (images[second], labels[second])
+
+
+def overfit(records: Records, seed: int) -> torch.nn.Module:
+    """A network that knows its records by heart, of which every fifth has a wrong label."""
+    torch.manual_seed(seed)
+    images, labels = map(torch.as_tensor, records)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 128), torch.nn.ReLU(), torch.nn.Dropout(0.1))
+    model.append(torch.nn.Linear(128, 10))
+    optimiser = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(150):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(model(images), labels).backward()
+        optimiser.step()
+    return model
+
+
+def mislabel(records: Records) -> Records:
+    images, labels = records
+    return images, np.where(np.arange(len(labels)) % 5 == 0, (labels + 1) % 10, labels)
+
+
+@pytest.mark.trained
+def test_an_overfitted_model_tells_its_members_and_says_how_sure_that_is() -> None:
+    members, others = map(mislabel, drawn_halves(250, 1))
+    model = overfit(members, 0)
+    result = engram.audit(model, members, others)
+    assert "told apart" == result.answer
+    assert model.training  # as it was before
+    assert result.auc.value is not None
+    assert result.auc.value > 0.6
+    assert [0.01, 0.1] == [rate.nominal for rate in result.rates]  # 125 non-members set no threshold of .1 %
+    assert all(rate.false_positive.low <= rate.nominal for rate in result.rates if rate.false_positive.low is not None)
+    page = str(result)
+    assert page.startswith("Told apart: the model's loss tells members")
+    assert page.endswith("engram run membership")
+    again = engram.audit(model.eval(), torch.utils.data.TensorDataset(*map(torch.as_tensor, members)), others)
+    assert result == again
+
+
+def untrained(images: NDArray[Any]) -> NDArray[Any]:
+    return images.reshape(len(images), -1)[:, :780].reshape(len(images), 10, -1).sum(2)
+
+
+def test_a_model_that_saw_neither_set_is_not_accused() -> None:
+    results = [engram.audit(untrained, *drawn_halves(150, seed), seed=seed) for seed in range(3)]
+    assert "told apart" not in {result.answer for result in results}
+
+
+def only_round(records: Records) -> Records:
+    images, labels = records
+    return images[labels >= 5], labels[labels >= 5]
+
+
+@pytest.mark.parametrize(
+    "shift",
+    [
+        lambda records: (records[0] * 0.9, records[1]),
+        lambda records: (np.roll(records[0], 1, axis=2), records[1]),
+        only_round,
+    ],
+    ids=["darker", "moved", "other labels"],
+)
+def test_sets_that_differ_without_the_model_are_not_judged(shift: Callable[[Records], Records]) -> None:
+    members, others = drawn_halves(300, 2)
+    result = engram.audit(untrained, members, shift(others))
+    assert "not judged" == result.answer
+    assert str(result).startswith("Not judged: members can be told from non-members without the model")
+
+
+@pytest.mark.slow
+def test_the_blind_control_is_silent_about_sets_that_were_drawn_at_random() -> None:
+    def p_value(seed: int) -> float:
+        stream = np.random.default_rng(seed)
+        drawn = [(stream.normal(size=(60, 3)), stream.integers(0, 3, 60)) for _ in range(2)]
+        return blind_control(*drawn, seed)[1]
+
+    assert sum(p_value(seed) <= 0.05 for seed in range(30)) <= 5  # of 30 at 5 %: more with a chance of 1 in 300
+
+
+@pytest.mark.parametrize("counts", [(30, 30), (40, 400)])
+@pytest.mark.parametrize("apart", [0.0, 1.0, 2.5])
+def test_the_interval_holds_the_area_as_often_as_it_says(counts: tuple[int, int], apart: float) -> None:
+    true = float(stats.norm.cdf(apart / np.sqrt(2)))
+
+    def holds(seed: int) -> bool:
+        stream = np.random.default_rng(seed)
+        area = area_under_curve(stream.normal(apart, 1, counts[0]), stream.normal(0, 1, counts[1]))
+        interval = interval_of_area(area, *counts)
+        assert interval.low is not None
+        assert interval.high is not None
+        return interval.low <= true <= interval.high
+
+    assert np.mean([holds(seed) for seed in range(400)]) >= 0.92
+    perfect = interval_of_area(1.0, *counts)
+    assert (1.0, True) == (perfect.high, (perfect.low or 0) < 0.98)
+
+
+def test_thresholds_are_set_on_other_non_members() -> None:
+    stream = np.random.default_rng(3)
+    few, many = stream.normal(size=30), stream.normal(size=20_001)
+    assert [0.1] == [rate.nominal for rate in low_rates(few, few, 0)]
+    by_rate = {rate.nominal: rate for rate in low_rates(many + 2, many[1:], 0)}
+    for nominal, rate in by_rate.items():
+        expected = stats.norm.sf(stats.norm.isf(nominal) - 2)
+        assert rate.true_positive.value == pytest.approx(expected, abs=0.06)
+        assert rate.false_positive.value == pytest.approx(nominal, abs=4 * np.sqrt(2 * nominal / 10_000))
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        (None, "members is NoneType; it must be (images, labels) or a dataset"),
+        ((np.zeros((30, 4)), np.zeros(29)), "members has images float64 (30, 4) and labels (29,)"),
+        ((np.zeros((5, 4)), np.zeros(5)), "members has 5 records; it must have at least 20"),
+        ((np.zeros((30, 4)), np.full(30, 0.5)), "they must be numbers of classes"),
+        ((np.zeros((30, 5)), np.zeros(30)), "members have shape (5,) and nonmembers (4,)"),
+        ((np.ones((30, 4)), np.zeros(30)), "30 of 30 nonmembers are members, too"),
+    ],
+)
+def test_what_is_no_set_is_refused_in_a_line(members: object, said: str) -> None:
+    with pytest.raises(ValueError) as refused:  # noqa: PT011 - the line is compared
+        engram.audit(untrained, members, (np.ones((30, 4)), np.zeros(30)))
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_probabilities_and_too_few_classes_are_refused() -> None:
+    members, others = drawn_halves(30, 4)
+    with pytest.raises(ValueError, match="these are probabilities, not logits"):
+        engram.audit(
+            lambda images: np.random.default_rng(len(images)).dirichlet([1] * 10, len(images)), members, others
+        )
+    with pytest.raises(ValueError, match="model gives 3 classes, and the labels reach up to 9"):
+        engram.audit(lambda images: untrained(images)[:, :3], members, others)
+
+
+def test_a_result_that_cannot_tell_says_so() -> None:
+    from tasks.numerics.statistics import Estimate
+
+    half = Estimate(0.5, 0.45, 0.55, 600)
+    assert str(SplitAudit("undecided", half, (), half, 0.8, 300, 300)).startswith("Undecided: the loss tells no more")
