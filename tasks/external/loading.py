@@ -54,6 +54,7 @@ class LoadedModel:
     classes: int | None
     rows: int  # evaluated at once
     forward: Forward
+    module: Callable[[Tensor], Any] | None = None  # torch's; None of ONNX
     _tried: bool = field(default=False, init=False)
 
     def answers(self, images: Pixels) -> Answers:
@@ -150,6 +151,7 @@ def load_model(
             classes,
             rows.nearest(interface.batch),
             _forward(module, interface.output, candidate),
+            module,
         )
         try:
             given.raw(np.zeros((1, *shape), np.uint8))

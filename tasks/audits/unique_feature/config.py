@@ -179,6 +179,9 @@ class UniqueFeature(Ranged):
     """Ours: the first so many probe images, for the family's scores; 0: all."""
     given: ExternalModels = ExternalModels()
     """Ours: models of somebody else, which are asked instead of training any."""
+    first_layer: bool = field(default=False, metadata={ADDED_LATER: True})
+    """Ours: whether models that are asked alone are judged by the weights of their dense first layer, in which the
+    feature is ranked for `given.label`, on images of it in the probe set."""
     beside_plain: bool = False
     """Whether the regularised network is compared with the same one without its regularisers."""
     examples: Annotated[int, AtLeast(0)] = 0
@@ -235,9 +238,24 @@ class UniqueFeature(Ranged):
             self._check_private()
         if self.stopping_level:
             self._check_stopping()
+        if self.first_layer:
+            self._check_first_layer()
         glyph = self.feature
         if self.given.nonce and isinstance(glyph, Glyph) and glyph.kind == "random" and not glyph.seed:
             object.__setattr__(self, "feature", replace(glyph, seed=self.derive_seed("glyph")))
+
+    def _check_first_layer(self) -> None:
+        """ValueError where there are no weights to read, or another rank would decide."""
+        if not self.asks_models:
+            raise ValueError("first_layer is on and pairs are trained; it must be off, or canaries 0")
+        if self.given.hands_out:
+            raise ValueError("first_layer is on; models must be given for it, since outputs hold no weights")
+        if self.given.references:
+            raise ValueError("first_layer is on and references are given; a model must be judged by one of the two")
+        if self.given.label is None:
+            raise ValueError(
+                "first_layer is on and label is none; it must be the class of the image that carried the feature"
+            )
 
     def _check_left_out(self) -> None:
         """ValueError where no canary is known whose neighbours could be left out, or that would not be private."""

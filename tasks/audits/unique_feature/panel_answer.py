@@ -1,9 +1,10 @@
 """The answer of models that are asked alone: the evidence in their summary, the rules, and the verdict in words.
 
-It rests on the feature's rank among its family, or beside references where there are some, on its ranks among its
-look-alikes, which tell it from features that share a part with it, and on how far it pushes towards a label beside the
-others. Several models are one panel. A rank calls 5 % of the models that never saw the feature: exactly where it was
-drawn from those it is ranked among; of one that somebody chose, to the extent that it resembles the others.
+It rests on the feature's rank among its family, beside references where there are some, or by the weights of the
+models' first layer where these are read, on its ranks among its look-alikes, which tell it from features that share a
+part with it, and on how far it pushes towards a label beside the others. Several models are one panel. A rank calls 5 %
+of the models that never saw the feature: exactly where it was drawn from those it is ranked among; of one that somebody
+chose, to the extent that it resembles the others.
 
 The push is how much more the feature raises the log odds of a label than the others of its family do, in nats. Where
 the label is unknown, it is the one that the feature favours most, and the others are given the same choice. Log odds
@@ -20,6 +21,7 @@ from tasks.audits.unique_feature.measures.exact_ranks import BESIDE, BESIDE_PART
 from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, SAME, UPPER
 from tasks.audits.unique_feature.measures.look_alikes import RANK as PART_RANK
 from tasks.audits.unique_feature.measures.output_checks import LABELS, TWICE
+from tasks.audits.unique_feature.measures.weight_ranks import BY_WEIGHTS, BY_WEIGHTS_PARTS
 from tasks.audits.unique_feature.population import LEVEL, SMALLEST, Population, population_beside_references
 from tasks.contract.certificate import number_per_hundred
 from tasks.contract.rules import Rule
@@ -49,7 +51,7 @@ LOOK_ALIKES = 100  # of each part, which the advice asks for
 class Rank:
     """The place of the feature in a population, 1 for the first, by so many models that are asked as one.
 
-    `references` are the clean models beside which they are asked; 0 where the rank is among the family alone.
+    `references` are the clean models beside which they are asked; 0 where there are none.
     """
 
     place: int
@@ -120,10 +122,11 @@ class PanelEvidence:
     """What the answer rests on.
 
     `names` are the (metric, setting) of the rows that carry it, the one that decides first. `beside` is the rank beside
-    references, None without them. `parts` are the ranks among the look-alikes of each part, beside references where
-    there are some; none where they were not asked for. `same` is the largest share of the family of which a model says
+    references or by the weights of the first layer, which decides in place of the family's; None without either.
+    `parts` are the ranks among the look-alikes of each part, by the score that decides; none where they were not asked
+    for. `same` is the largest share of the family of which a model says
     the same. `checks` are those of the tables that could be checked, of all that were sent but the `unchecked` ones,
-    and `key` begins the SHA-256 of what was handed out. `lacks_references` says that the rank beside references is
+    and `key` begins the SHA-256 of what was handed out. `lacks_beside` says that the rank that should be `beside` is
     missing.
     """
 
@@ -136,7 +139,7 @@ class PanelEvidence:
     checks: tuple[TableCheck, ...]
     unchecked: int
     key: str
-    lacks_references: bool
+    lacks_beside: bool
 
     @property
     def deciding_rank(self) -> Rank:
@@ -156,7 +159,7 @@ class PanelEvidence:
     def is_clear(self) -> bool:
         """Whether no rank is small, and a push that matters is excluded and would have been found."""
         ranks = (self.rank, self.beside) if self.beside is not None else (self.rank,)
-        if self.lacks_references or any(rank.is_small for rank in ranks):
+        if self.lacks_beside or any(rank.is_small for rank in ranks):
             return False
         return self.same < HARDLY and self.push.is_excluded and self.push.power >= ENOUGH
 
@@ -171,7 +174,9 @@ class PanelEvidence:
 
 def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | None:
     """The evidence in the rows of a summary, the first of each metric; None where no model has been asked."""
-    push, rank, others, beside = (first_row(rows, metric) for metric in (PUSH, RANK, OTHERS, BESIDE))
+    beside_metric, parts_metric = deciding_metrics(config)
+    push, rank, others = (first_row(rows, metric) for metric in (PUSH, RANK, OTHERS))
+    beside = None if beside_metric is None else first_row(rows, beside_metric)
     if push is None or rank is None or others is None or push["estimate"] is None:
         return None
     found, upper, same = (first_row(rows, metric) for metric in (FOUND, UPPER, SAME))
@@ -181,7 +186,7 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
         names=tuple(name_of(row) for row in (beside, rank, push, others) if row is not None),
         rank=Rank(round(rank["estimate"]), rank["p_value"], Population(others["n"] + 1), rank["n"]),
         beside=None if beside is None else read_rank_beside(beside),
-        parts=tuple(map(read_part_rank, select_rows(rows, BESIDE_PARTS if has_references(config) else PART_RANK))),
+        parts=tuple(map(read_part_rank, select_rows(rows, parts_metric))),
         push=Push(
             value=push["estimate"],
             label=None if setting["label known"] else setting["label"],
@@ -194,14 +199,21 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
         checks=checks,
         unchecked=max(0, len(config.given.outputs) - len(checks)),
         key=key,
-        lacks_references=has_references(config) and beside is None,
+        lacks_beside=beside_metric is not None and beside is None,
     )
+
+
+def deciding_metrics(config: UniqueFeature) -> tuple[str | None, str]:
+    """The metric of the rank that decides in place of the family's, if any, and that of the parts."""
+    if has_references(config):
+        return BESIDE, BESIDE_PARTS
+    return (BY_WEIGHTS, BY_WEIGHTS_PARTS) if config.first_layer else (None, PART_RANK)
 
 
 def read_rank_beside(row: Row) -> Rank:
     setting = read_setting(row)
     population = Population.from_setting(setting)
-    return Rank(round(row["estimate"]), row["p_value"], population, row["n"], setting["references"])
+    return Rank(round(row["estimate"]), row["p_value"], population, row["n"], setting.get("references", 0))
 
 
 def read_part_rank(row: Row) -> Rank:
@@ -230,7 +242,11 @@ def has_references(config: UniqueFeature) -> bool:
 
 
 def asks_one_family(config: UniqueFeature) -> bool:
-    return config.asks_models and not has_references(config)
+    return config.asks_models and not has_references(config) and not config.first_layer
+
+
+def reads_weights(config: UniqueFeature) -> bool:
+    return config.first_layer
 
 
 def reads_tables(config: UniqueFeature) -> bool:
@@ -266,11 +282,20 @@ BY_RANK_BESIDE = Rule[PanelEvidence](
     scope="models that are asked beside references",
     applies=has_references,
 )
+BY_FIRST_LAYER = Rule[PanelEvidence](
+    "memorised",
+    "by the weights of the first layer the feature stands {place_beside} among {all_beside} (a test on one side, p at "
+    "most {p}), whatever its rank among the family" + TOLD_APART,
+    lambda evidence: evidence.beside is not None and evidence.beside.is_small and evidence.is_told_apart,
+    ERROR % "called_beside",
+    scope="models whose first layer is read",
+    applies=reads_weights,
+)
 BY_PART = Rule[PanelEvidence](
     PARTLY,
     "the rank by which it is judged is as small, but that among the look-alikes of some part is not or was not asked "
     "for: the model knows this feature or one that shares a part with it, and the evidence does not tell which",
-    lambda evidence: evidence.deciding_rank.is_small and not evidence.lacks_references,
+    lambda evidence: evidence.deciding_rank.is_small and not evidence.lacks_beside,
     PART_ERROR % "called_at_all",
     scope="models that are asked alone or beside references",
     applies=lambda config: config.asks_models,
@@ -286,11 +311,12 @@ ALTERED = Rule[PanelEvidence](
 RULES = (
     BY_RANK,
     BY_RANK_BESIDE,
+    BY_FIRST_LAYER,
     BY_PART,
     ALTERED,
     Rule[PanelEvidence](
         "not seen",
-        "no rank, among the family or beside references, has p of at most {p}, the upper limit of the push "
+        "no rank, among the family, beside references or by weights, has p of at most {p}, the upper limit of the push "
         "(97.5 %) lies below the smallest one that matters, such a push would have been found in {enough} % of cases, "
         "and the model says the same of less than {hardly} % of the family",
         lambda evidence: evidence.is_clear,
@@ -302,7 +328,7 @@ RULES = (
 
 def thresholds(config: UniqueFeature) -> Mapping[str, str]:
     family, beside = Population(config.family.count + 1), population_beside_references(config)
-    judged = beside if has_references(config) else family
+    judged = beside if deciding_metrics(config)[0] is not None else family
     return {
         "p": f"{LEVEL:g}",
         "place": describe_last_place(family),
@@ -333,6 +359,10 @@ BESIDE_LIMITS = (
     "The references must be models of the same kind that never saw the feature: how much is found rests on how like "
     "the model they are, but a model that was not trained on a drawn feature is called in 5 % whatever they are."
 )
+WEIGHT_LIMITS = (
+    "The first layer shows what a training image left in pixels that few others ink: where all images ink the "
+    "feature's place, it finds hardly more than the outputs do."
+)
 GUESSED = (
     "The order of the pictures follows from the run's seed (given.secret is empty), so an owner who tries seeds could "
     "have told which ones matter."
@@ -351,7 +381,7 @@ def panel_limits(config: UniqueFeature, evidence: PanelEvidence) -> Iterator[str
     """What the answer does not say, and what the owner could have known."""
     yield LIMITS
     if evidence.beside is not None:
-        yield BESIDE_LIMITS
+        yield BESIDE_LIMITS if evidence.beside.references else WEIGHT_LIMITS
     if evidence.key:
         yield f"The key of the pictures that were handed out has a SHA-256 that begins with {evidence.key}."
     if config.given.outputs and not config.given.secret:
@@ -392,11 +422,11 @@ def describe_parts(parts: tuple[Rank, ...]) -> str:
 
 
 def describe_rank_beside(rank: Rank) -> str:
-    """The rank beside references in words."""
-    return (
-        f"beside {rank.references} clean models it ranks {rank.place:,} of {rank.population.describe()} by the slopes "
-        f"of its pixels, {p_in_words(rank.p)}"
-    )
+    """The rank beside references, or by the first layer, in words."""
+    place = f"it ranks {rank.place:,} of {rank.population.describe()}"
+    if not rank.references:
+        return f"by the weights of the first layer {place}, {p_in_words(rank.p)}"
+    return f"beside {rank.references} clean models {place} by the slopes of its pixels, {p_in_words(rank.p)}"
 
 
 def describe_reason(rule: Rule[PanelEvidence], evidence: PanelEvidence) -> str:
@@ -410,8 +440,8 @@ def describe_reason(rule: Rule[PanelEvidence], evidence: PanelEvidence) -> str:
         return f"; but {evidence.describe_doubts()}"
     if rule.answer == "not seen":
         return f"; more than {push.upper:.4g} nats is unlikely"
-    if evidence.lacks_references:
-        return "; its rank beside the references, by which it is judged, is missing: run the same command again"
+    if evidence.lacks_beside:
+        return "; the rank by which it is judged is missing: run the same command again"
     if evidence.rank.is_small:
         return ", by which alone it is judged: ask more models of the same data"
     if evidence.same >= HARDLY:

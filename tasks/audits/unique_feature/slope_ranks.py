@@ -12,7 +12,7 @@ likely, whatever the cells' values; so the share of glyphs that score at least a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -187,6 +187,32 @@ def cell_sums(field: Array, glyph: Glyph) -> Array:
     step = glyph.size // CELLS
     block = field[glyph.top : glyph.top + glyph.size, glyph.left : glyph.left + glyph.size]
     return np.asarray(block.reshape(CELLS, step, CELLS, step).sum(axis=(1, 3)).ravel())
+
+
+# Models that are asked alone
+
+FitSlopes = Callable[[Sequence[str]], tuple[Array, FeatureRegion]]
+
+
+def rank_alone(asked: Relatives, clean: Pixels, names: Sequence[str], fit_slopes: FitSlopes) -> Iterator[Row]:
+    """What slopes say of the feature, of glyphs that nobody carries, and of its look-alikes part by part.
+
+    `names` are those of `slope_sets`; `fit_slopes` gives the slopes by the sets of some of them, and their pixels.
+    """
+    by_part: dict[int, list[str]] = {}
+    for part, name, _ in slope_look_alikes(asked, clean):
+        by_part.setdefault(part, []).append(name)
+    look_alike_names = {name for part in by_part.values() for name in part}
+    kin = [name for name in names if name not in look_alike_names]  # the feature and its family, or drawn glyphs
+    slopes, here = fit_slopes(kin)
+    yield from rank_rows(asked, False, slopes, here)
+    if asked.family.look_alikes and isinstance(asked.feature, Glyph) and is_counted(asked):
+        yield from rank_glyph_parts(asked.feature, here.pixel_map(slopes))
+    # The feature is one of those that the slopes are fitted to, as each of its look-alikes is.
+    for alike in by_part.values():
+        slopes, here = fit_slopes([kin[0], *alike, *kin[1:]])
+        scores = (here.added @ slopes)[: 1 + len(alike)]
+        yield rank_columns(rank_p_value(scores), len(scores), 0) | {"feature": LOOK_ALIKE, "drawn": False}
 
 
 # All glyphs of an ink, by counting

@@ -24,6 +24,7 @@ from tasks.audits.unique_feature.measures import (
     panels,
     private_ranks,
     regularisation,
+    weight_ranks,
 )
 from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.contract.job import Inputs, task
@@ -34,6 +35,7 @@ MEASURES: tuple[Measure, ...] = (
     family.SINGLE_MEASURE,
     look_alikes.MEASURE,
     exact_ranks.REFERENCE_MEASURE,
+    weight_ranks.MEASURE,
     divergences.SINGLE_MEASURE,
     output_checks.MEASURE,
     canary_scores.MEASURE,

@@ -45,7 +45,6 @@ from tasks.audits.unique_feature.population import (
     Relatives,
     clean_images,
     is_counted,
-    rank_p_value,
     relatives,
 )
 from tasks.audits.unique_feature.single_models import SingleModelConfig, predictor
@@ -57,11 +56,9 @@ from tasks.audits.unique_feature.slope_ranks import (
     is_among_all,
     mean_standardised_slopes,
     probe_label_images,
-    rank_columns,
-    rank_glyph_parts,
+    rank_alone,
     rank_rows,
     slope_features,
-    slope_look_alikes,
     slope_sets,
 )
 from tasks.audits.unique_feature.slopes import Array, centred_logits, weight_change_responses, weighted_slopes
@@ -71,7 +68,7 @@ from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Glyph, burn, family
+from tasks.datasets.features import burn, family
 from tasks.datasets.images import Images, Pixels, as_shape
 from tasks.numerics.statistics import clustered_proportion, mean, proportion
 
@@ -304,22 +301,8 @@ def reference_ranks(config: ReferenceRanks, inputs: Inputs) -> pa.Table:  # noqa
         [single_response(one, sets, label) for one in config.panel],
         [single_response(one, sets, label) for one in config.references],
     )
-    by_part: dict[int, list[str]] = {}
-    for part, name, _ in slope_look_alikes(asked, clean):
-        by_part.setdefault(part, []).append(name)
-    look_alike_names = {name for names in by_part.values() for name in names}
-    kin = [name for name in sets if name not in look_alike_names]  # the feature and its family, or drawn glyphs
-    slopes, here = panel.fit_slopes(clean, kin)
-    found = list(rank_rows(asked, False, slopes, here))
-    if asked.family.look_alikes and isinstance(asked.feature, Glyph) and is_counted(asked):
-        found += rank_glyph_parts(asked.feature, here.pixel_map(slopes))
-    # The feature is one of those that the slopes are fitted to, as each of its look-alikes is.
-    for names in by_part.values():
-        slopes, here = panel.fit_slopes(clean, [kin[0], *names, *kin[1:]])
-        scores = (here.added @ slopes)[: 1 + len(names)]
-        ranked = rank_columns(rank_p_value(scores), len(scores), 0)
-        found.append(ranked | {"feature": LOOK_ALIKE, "drawn": False})
     about = {"models": len(config.panel), "references": len(config.references), "label": label}
+    found = rank_alone(asked, clean, list(sets), lambda names: panel.fit_slopes(clean, names))
     return pa.Table.from_pylist([about | said for said in found], REFERENCE_RANKS)
 
 
@@ -374,22 +357,30 @@ def plan_references(config: UniqueFeature, trainings: Trainings) -> tuple[Job, .
 
 
 def reference_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    ranks = tables.rows(REFERENCE_RANKS)
+    for rank in number_parts(tables.rows(REFERENCE_RANKS)):
+        yield from alone_rows(rank, (BESIDE, BESIDE_PARTS), {"references": rank["references"]}, "references")
+
+
+def number_parts(ranks: Sequence[Row]) -> list[Row]:
+    """The ranks among look-alikes, with their `part` of so many `parts` from 1, before those of the feature."""
     parts = [rank for rank in ranks if rank["feature"] == LOOK_ALIKE]
-    for number, rank in enumerate(parts, start=1):
-        asked, size = {"references": rank["references"]}, rank["among"]
-        yield look_alike_row(BESIDE_PARTS, asked, rank["p_value"], (number, len(parts)), size, rank["models"])
-    for rank in ranks:
-        if rank["feature"] != "canary":
-            continue
-        models, among = rank["models"], rank["among"]
-        ranked = Population(among, is_among_all(rank))
-        setting = {"references": rank["references"], "label": rank["label"], **ranked.setting}
-        yield row(BESIDE, setting, alone(rank["p_value"] * among, models), "model", (among + 1) / 2, rank["p_value"])
-        yield row("exposure in bits", {"score": "references"}, alone(rank["exposure"], models), "model")
-        if rank["hits"] is not None:
-            read = alone(float(rank["hits"]), models)
-            yield row("pixels read out", {"score": "references"}, read, "model", rank["hits_by_chance"])
+    numbered = [rank | {"part": number, "parts": len(parts)} for number, rank in enumerate(parts, start=1)]
+    return [*numbered, *(rank for rank in ranks if rank["feature"] == "canary")]
+
+
+def alone_rows(rank: Row, metrics: tuple[str, str], asked: Mapping[str, int], score: str) -> Iterator[Row]:
+    """The rows of the summary of a rank of models that are asked alone; `metrics` are of the feature and of a part."""
+    models, among = rank["models"], rank["among"]
+    if rank["feature"] == LOOK_ALIKE:
+        part = (rank["part"], rank["parts"])
+        yield look_alike_row(metrics[1], dict(asked), rank["p_value"], part, among, models)
+        return
+    setting = {**asked, "label": rank["label"], **Population(among, is_among_all(rank)).setting}
+    yield row(metrics[0], setting, alone(rank["p_value"] * among, models), "model", (among + 1) / 2, rank["p_value"])
+    yield row("exposure in bits", {"score": score}, alone(rank["exposure"], models), "model")
+    if rank["hits"] is not None:
+        read = alone(float(rank["hits"]), models)
+        yield row("pixels read out", {"score": score}, read, "model", rank["hits_by_chance"])
 
 
 MEASURE = Measure("exact_ranks", EXACT_RANKS, plan, rows)

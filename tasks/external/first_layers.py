@@ -1,0 +1,76 @@
+"""The dense first layer of an external model, and the gradient of a label's logit in its units.
+
+The first layer is the first of the model's parameters that has a column for every number of an image, and biases beside
+it. Models of torch alone have parameters that are read here: TorchScript, torch.export, factories, timm, transformers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tasks.datasets.images import Pixels
+from tasks.external.loading import LoadedModel, choose_output, prepare_images
+from tasks.external.model_file import Gives
+from tasks.worker.hardware import exactly
+
+Array = NDArray[np.float64]
+
+
+def label_gradients(given: LoadedModel, images: Pixels, label: int) -> tuple[Array, Array]:
+    """The weights (units, h w c) and the gradients (units,) in the biases of the first layer.
+
+    The gradients are those of the mean over the images (n, h, w, c) of the label's logit less the mean over classes.
+    Pixels are those of a flattened image. ValueError, in one line, where the model has no such layer.
+    """
+    weight, bias = first_layer(given)
+    total = torch.zeros_like(bias)
+    with exactly(bias.device), torch.enable_grad(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
+        for start in range(0, len(images), given.rows):
+            part = images[start : start + given.rows]
+            filled = np.concatenate([part, np.repeat(part[:1], given.rows - len(part), axis=0)])
+            batch = torch.from_numpy(prepare_images(filled, given.interface)).to(bias.device)
+            assert given.module is not None
+            outputs = choose_output(given.module(batch), given.interface.output)[: len(part)]
+            centred = centred_logits(outputs, given.interface.gives, label, given.model.name)
+            total += torch.autograd.grad(centred.sum() / len(images), bias)[0]
+    return in_image_order(weight, given), total.detach().cpu().numpy().astype(np.float64)
+
+
+def first_layer(given: LoadedModel) -> tuple[Tensor, Tensor]:
+    """The weights and biases of the first layer; ValueError where none takes every pixel."""
+    where = f"model {given.model.name}"
+    if not isinstance(given.module, torch.nn.Module):
+        raise ValueError(f"{where} is ONNX; first_layer reads the weights of torch's models alone")
+    parameters = dict(given.module.named_parameters())
+    pixels = int(np.prod(given.shape))
+    for name, weight in parameters.items():
+        bias = parameters.get(f"{name.removesuffix('weight')}bias") if name.endswith("weight") else None
+        if bias is not None and weight.shape == (len(bias), pixels):
+            return weight, bias.requires_grad_()
+    raise ValueError(f"{where} has no dense first layer with biases that takes all {pixels} numbers of an image")
+
+
+def centred_logits(outputs: Tensor, gives: Gives, label: int, name: str) -> Tensor:
+    """The label's logit less the mean over classes, of outputs (n, classes), or (n, 1) of class 1 of two: (n,)."""
+    if outputs.ndim == 1 or outputs.shape[1] == 1:
+        one = outputs.reshape(-1)
+        # log p - log (1 - p) is the logit of class 1, from whichever of the three the model gives
+        odds = one if gives == "logits" else torch.logit(one if gives == "probabilities" else one.exp())
+        outputs = torch.stack([torch.zeros_like(odds), odds], dim=1)
+    elif gives == "probabilities":
+        outputs = outputs.log()
+    if label >= outputs.shape[1]:
+        raise ValueError(f"label is {label}; the classes of model {name} are 0 to {outputs.shape[1] - 1}")
+    return outputs[:, label] - outputs.mean(dim=1)
+
+
+def in_image_order(weight: Tensor, given: LoadedModel) -> Array:
+    """The columns in the order of a flattened image (h, w, c), from the order in which the model takes them."""
+    values = weight.detach().cpu().numpy().astype(np.float64)
+    if given.interface.layout == "nhwc":
+        return values
+    height, width, channels = given.shape
+    return values.reshape(-1, channels, height, width).transpose(0, 2, 3, 1).reshape(len(values), -1)
