@@ -100,7 +100,7 @@ CLEAR = PanelEvidence(
     checks=(),
     unchecked=0,
     key="",
-    lacks_references=False,
+    lacks_beside=False,
 )
 SMALL, LARGE = replace(CLEAR.rank, p=LEVEL), replace(CLEAR.rank, p=LEVEL + 1e-9)
 APART: dict[str, Any] = {"parts": (SMALL, SMALL)}
@@ -130,7 +130,7 @@ ASKED, REFERENCE, TABLE = (
         (REFERENCE, {"beside": SMALL} | APART, "memorised"),  # whatever its rank in the family
         (REFERENCE, {"beside": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
         (REFERENCE, {"beside": LARGE, "rank": SMALL} | APART, "undecided"),
-        (REFERENCE, {"lacks_references": True}, "undecided"),
+        (REFERENCE, {"lacks_beside": True}, "undecided"),
         (TABLE, {"checks": (TableCheck(1, 40, 0),)}, "not seen"),
         (TABLE, {"checks": (TableCheck(1, 40, 1),)}, "not judged"),
         (TABLE, {"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.01),)}, "not seen"),
@@ -305,4 +305,4 @@ def test_without_the_rank_beside_references_that_were_given_nothing_is_decided()
     config = asked(models=(ModelFile("model.pt"),), references=references, label=3)
     for p_value in (0.01, 0.5):
         said = verdict(config, pushed(-0.3, -0.5, 0.09, p_value))
-        assert ("undecided", True) == (said.answer, "its rank beside the references" in said.sentence)
+        assert ("undecided", True) == (said.answer, "the rank by which it is judged is missing" in said.sentence)
