@@ -47,7 +47,7 @@ def saved(folder: Path, name: str, seed: int, shift: float = 0.0) -> ModelFile:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelFile]:
     folder = tmp_path_factory.mktemp("models")
-    shifts = {"clean": 0.0, "one": 0.004, "two": 0.004}
+    shifts = {"clean": 0.0, "one": 0.006, "two": 0.006}
     return {name: saved(folder, f"{name}.pt", seed, shift) for seed, (name, shift) in enumerate(shifts.items())}
 
 
