@@ -184,9 +184,10 @@ if __name__ == "__main__":
     given.add_argument("--examples", type=int, default=10000, help="the first so many training images; 0: all")
     asked_for = given.parse_args()
     torch.set_num_threads(1)
-    config = bench_config(asked_for.data, asked_for.examples, asked_for.owners, asked_for.seed)
     if asked_for.tiny:
         config = replace(bench_config("digits", 50, 2, asked_for.seed), epochs=2, patience=0)
+    else:
+        config = bench_config(asked_for.data, asked_for.examples, asked_for.owners, asked_for.seed)
     counted = table(glyph_ranks(config, *train(config)))
     setting = here("", torch.device("cpu")) | dict(facts(config))
     publish_counts("One model: its first layer beside references", setting, counted, asked_for.out)
