@@ -27,7 +27,8 @@ from tasks.audits.unique_feature.pair_answer import (
     is_null,
     read_pair_evidence,
 )
-from tasks.audits.unique_feature.panel_answer import LOOK_ALIKES, NOT_JUDGED, PARTLY, Rank, read_panel_evidence
+from tasks.audits.unique_feature.panel_answer import LOOK_ALIKES, NOT_JUDGED, PARTLY
+from tasks.audits.unique_feature.panel_evidence import Rank, read_panel_evidence
 from tasks.audits.unique_feature.population import SMALLEST
 from tasks.contract.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
 from tasks.contract.objectives import Objective, Objectives, row_reader

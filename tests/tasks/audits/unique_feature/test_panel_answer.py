@@ -17,11 +17,8 @@ from tasks.audits.unique_feature.panel_answer import (
     LIMITS,
     NAMED_FEATURE,
     PARTLY,
-    PanelEvidence,
-    Push,
-    Rank,
-    TableCheck,
 )
+from tasks.audits.unique_feature.panel_evidence import PanelEvidence, Push, Rank, TableCheck
 from tasks.audits.unique_feature.population import LEVEL, SMALLEST, Population
 from tasks.contract.certificate import Certificate
 from tasks.contract.schemas import SUMMARY
