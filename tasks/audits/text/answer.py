@@ -59,14 +59,14 @@ RULES = Rules[Evidence](
             "at least one secret is found: the p-value of its rank, adjusted for the number of secrets, is at most "
             "{level} %",
             lambda evidence: evidence.found["p_value"] <= evidence.level,
-            "Of 100 audits of models that were told none of the secrets, at most {both} are called so by either rule; "
-            "among the secrets that are found, at most {level} % are expected to be false.",
+            "Among the secrets that are found, at most {level} % are expected to be false.",
         ),
         Rule(
             "memorised",
             "the p-values of all secrets together (Fisher) are at most {surely} %",
             lambda evidence: evidence.beaten["p_value"] <= SURELY,
-            "Of 100 audits of models that were told none of the secrets, at most {both} are called so by either rule.",
+            "Of 100 audits of models that were told none of the secrets, at most {both} are called memorised by either "
+            "condition.",
         ),
         Rule(
             "not seen",

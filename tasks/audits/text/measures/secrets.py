@@ -27,6 +27,7 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics import statistics
+from tasks.numerics.statistics import Estimate
 
 Array = NDArray[np.float64]
 SECRETS = pa.schema(
@@ -111,7 +112,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     yield row(FOUND, {"level": about.level}, alone(float(count_found(ranked)), len(ranked)), "secret", 0.0, smallest)
     beaten = [1 - (each["rank"] - 0.5) / each["candidates"] for each in ranked]
     together = combine([each["p_value"] for each in ranked])
-    yield row(BEATEN, {}, statistics.mean(beaten), "secret", 0.5, together)
+    yield row(BEATEN, {}, within_shares(statistics.mean(beaten)), "secret", 0.5, together)
     for times in sorted({each["repetitions"] for each in ranked}):
         some = [each for each in ranked if each["repetitions"] == times]
         setting = {"repetitions": times}
@@ -125,6 +126,14 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 
 def known_values(ranked: Sequence[Row], column: str) -> list[float]:
     return [each[column] for each in ranked if each[column] is not None]
+
+
+def within_shares(estimate: Estimate) -> Estimate:
+    """The estimate of a share, whose interval goes no further than a share can."""
+    low, high = estimate.low, estimate.high
+    return Estimate(
+        estimate.value, None if low is None else max(0.0, low), None if high is None else min(1.0, high), estimate.n
+    )
 
 
 def count_found(ranked: Sequence[Row]) -> int:

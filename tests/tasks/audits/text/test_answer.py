@@ -135,7 +135,7 @@ def test_a_null_is_called_one_and_its_certificate_has_the_rules() -> None:
     page = AUDIT.certify("Does it?", config, rows)
     assert page is not None
     assert RULES.explain(config) == page.rule
-    assert "at most 5.1 are called so" in page.error
+    assert "at most 5.1 are called memorised" in page.error
     assert page.findings[0].sentence.startswith("This is a null")
     assert "told=secrets" in page.steps[-1]
 
