@@ -85,6 +85,32 @@ def test_shrunk_variances_meet_the_prior_that_they_were_drawn_from() -> None:
     assert 1000 == fit_variance_prior(stream.chisquare(6, 200) / 6 * 0 + 1, 6)[0]
 
 
+def test_variances_that_are_alike_have_the_strongest_prior_and_unlike_ones_a_weak_one() -> None:
+    from scipy import special
+
+    freedom, scale = fit_variance_prior(np.full(10, 3.0), 6)
+    log_mean = np.log(3) - special.digamma(3) + np.log(3) + special.digamma(500) - np.log(500)
+    assert (1000, np.exp(log_mean)) == (freedom, pytest.approx(scale))
+    assert 1000 == fit_variance_prior(np.array([3.0]), 6)[0]
+    weak, _ = fit_variance_prior(np.exp(np.linspace(-6, 6, 50)), 6)
+    assert weak < 1
+
+
+def test_a_pooled_variance_counts_the_models_of_its_side() -> None:
+    uneven = References(np.zeros(1), np.array([[1.0], [3.0], [NAN]]), np.array([[NAN], [NAN], [0.0]]))
+    more = References(np.zeros(1), uneven.inside, np.array([[0.0], [1.0], [2.0]]))
+    # Inside 2 / (2 - 1) = 2, outside 2 / (3 - 1) = 1.
+    expected = stats.norm.logpdf(0, 2, np.sqrt(2)) - stats.norm.logpdf(0, 1, 1)
+    assert [expected] == pytest.approx(attacks.lira_fixed(more))
+
+
+def test_members_are_inside_and_others_outside() -> None:
+    member = np.array([[True], [True], [False], [False]])
+    references = leave_pairs_out(np.arange(4.0)[:, None], member, pair_models(member, 0), 0)
+    assert [1.0] == references.inside[~np.isnan(references.inside)].tolist()
+    assert set(references.outside[~np.isnan(references.outside)].tolist()) < {2.0, 3.0}
+
+
 def test_partners_are_a_matching_of_members_and_others() -> None:
     member = draw_balanced_members(31, 8, 1)
     partners = pair_models(member, 0)

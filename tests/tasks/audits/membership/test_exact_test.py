@@ -59,8 +59,10 @@ def test_many_models_are_compared_with_drawn_halves_and_few_with_all() -> None:
     assert [1 / 200] == randomisation_p_values(scores, member, 199, 0)
     assert (1 / 200, 1 / 12870) == (smallest_p_value(20, 199), smallest_p_value(16, 199))
     assert comb(16, 8) == 12870
-    eight = np.where(np.arange(20) < 12, 0.0, 1.0)[:, None]
-    assert [1 / 200] == randomisation_p_values(eight, eight > 0, 199, 0)  # the sets that are drawn have eight, too
+    # Of sets of eight two in five hold a certain one.
+    one, eight = (np.arange(20) < count for count in (1, 8))
+    p_value = randomisation_p_values(one[:, None].astype(float), eight[:, None], 9999, 0)[0]
+    assert p_value == pytest.approx(0.4, abs=0.025)
 
 
 def test_records_of_all_models_or_none_have_no_p_value_and_uneven_ones_their_own_sets() -> None:
