@@ -194,7 +194,7 @@ def test_the_smoke_preset_ends_with_an_answer_and_a_page(here: Here) -> None:
         (("relation=lost",), 2, "relation is 'lost'; allowed: kept, redrawn"),
         (("corruption.kind=letters",), 2, "kind is 'letters'; allowed: digits, names, pattern, answers"),
         (("corruption={kind: pattern, pattern: '('}",), 2, "it must be a regular expression"),
-        (("model=t5",), 2, "it must be tiny-t5, tiny-t5#WIDTHxLAYERS, folder:PATH or hub:NAME"),
+        (("model=t5",), 2, "it must be tiny-t5 or tiny-gpt, with #WIDTHxLAYERS or without, folder:PATH or hub:NAME"),
         (("model=folder:gone",), 1, "gone"),
         (("model=hub:nobody/nothing",), 1, "the hub's cache has no model nobody/nothing"),
         (("data=digits",), 1, "holds images and no questions"),
