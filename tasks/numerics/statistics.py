@@ -271,6 +271,24 @@ def area_under_curve(positive: Array, negative: Array) -> float:
     return float((len(ordered) - right + (right - left) / 2).mean() / len(ordered))
 
 
+def rank_p_value(scores: Array) -> float:
+    """The share of the scores that are at least the first one's, itself among them, for scores (members,).
+
+    The p-value of a Monte Carlo test: Davison & Hinkley 1997, "Bootstrap Methods and their Application", eq. 4.11.
+    """
+    return float(np.count_nonzero(scores >= scores[0]) / len(scores))
+
+
+def exposure(p_value: float) -> float:
+    """log2 |R| - log2 rank, in bits: by how much a score shortens the search for something among the |R| of its kind.
+
+    The rank over |R| is the p-value; 0 bits where it is last, log2 |R| where it is first (22.1 among 4,457,400 glyphs).
+    Carlini et al. 2019, "The Secret Sharer: Evaluating and Testing Unintended Memorization in Neural Networks",
+    section 4, the definition of exposure.
+    """
+    return -math.log2(p_value)
+
+
 def false_discovery_control(p_values: ArrayLike, dependent: bool = False) -> Array:
     """Benjamini-Hochberg adjusted p-values, in the order given; NaN (no test was made) stays and does not count.
 

@@ -29,7 +29,7 @@ from tasks.audits.unique_feature.population import FAMILY
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import row
 from tasks.datasets.features import Words
-from tasks.numerics.statistics import Estimate, proportion
+from tasks.numerics.statistics import Estimate, proportion, rank_p_value
 from tasks.training.recipe import Privacy
 from tests.dashboards import made
 from tests.dashboards.test_figures import named
@@ -281,7 +281,7 @@ def test_a_model_without_a_label_has_the_rank_that_its_summary_gives() -> None:
         for member, values in enumerate(log_p)
     ]
     (found,) = read_models(pa.Table.from_pylist(rows, FAMILY))
-    assert population.rank_p_value(population.label_directed_scores(log_p[None])) == found.p_value
+    assert rank_p_value(population.label_directed_scores(log_p[None])) == found.p_value
     assert population.standardise(log_p)[:, population.favoured_label(log_p[None])].tolist() == found.scores.tolist()
 
 

@@ -15,6 +15,7 @@ from dashboards.chart import Axis, Chart, Figure, Layer, annotation, line, marks
 from dashboards.columns import integers
 from dashboards.layout import Rows
 from tasks.audits.unique_feature import population
+from tasks.numerics.statistics import rank_p_value
 
 MOST = 20  # models, a row each
 LEVEL = 0.05
@@ -43,7 +44,7 @@ class RankedModel:
 
     @property
     def p_value(self) -> float:
-        return population.rank_p_value(self.standing)
+        return rank_p_value(self.standing)
 
     @property
     def name(self) -> str:

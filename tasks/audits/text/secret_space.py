@@ -74,20 +74,9 @@ class SecretSpace:
         return PLACE.sub(fill, self.pattern)
 
 
-def exposure(rank: int, size: int) -> float:
-    """log2 of the size of the space, or of a sample of it, less log2 of the rank in it, in bits. Carlini et al. 2019,
-    section 4, definition 2; with a sample section 4.2."""
-    return math.log2(size) - math.log2(rank)
-
-
 def mean_exposure_of_uniform_ranks(size: int) -> float:
     """The mean exposure where each rank from 1 to `size` is equally likely, in bits."""
     return math.log2(size) - math.lgamma(size + 1) / math.log(2) / size
-
-
-def rank_first(scores: np.ndarray) -> int:
-    """The place of the first of the scores, 1 for the largest; among equals the last."""
-    return int(np.count_nonzero(scores >= scores[0]))
 
 
 def candidates(space: SecretSpace, secret: str, references: int, chance: np.random.Generator) -> Iterator[str]:

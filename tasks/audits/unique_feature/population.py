@@ -254,14 +254,6 @@ def family_pairs(tables: Iterable[pa.Table]) -> Iterator[FamilyPair]:
             yield FamilyPair(models["canary"], models["twin"])
 
 
-def rank_p_value(scores: Array) -> float:
-    """(1 + members that score at least as much as member 0) / members, for scores (members,).
-
-    The p-value of a Monte Carlo test: Davison & Hinkley 1997, "Bootstrap Methods and their Application", eq. 4.11.
-    """
-    return float(np.count_nonzero(scores >= scores[0]) / len(scores))
-
-
 def standardise(log_p: Array) -> Array:
     """Each class's deviations from its mean over the family in units of their standard deviation.
 

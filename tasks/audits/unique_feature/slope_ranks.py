@@ -11,7 +11,6 @@ likely, whatever the cells' values; so the share of glyphs that score at least a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,7 +24,6 @@ from tasks.audits.unique_feature.population import (
     inked_cells,
     is_counted,
     look_alike_image_sets,
-    rank_p_value,
     subset_count,
 )
 from tasks.audits.unique_feature.slopes import Array, pixel_ink, strongest_pixels
@@ -36,6 +34,7 @@ from tasks.datasets.features.kinds import CELLS
 from tasks.datasets.features.look_alikes import halves
 from tasks.datasets.images import Pixels, as_shape
 from tasks.numerics import seeds
+from tasks.numerics.statistics import exposure, rank_p_value
 
 FITTED = 100  # glyphs, from the responses to which the slopes in their 25 cells are fitted
 LOOK_ALIKE = "look-alike"  # of a row: the feature's rank among those that differ from it in the next part alone
@@ -257,16 +256,6 @@ def sums_by_size(values: Array) -> list[Array]:
     for value in values:
         sums, sizes = np.concatenate([sums, sums + value]), np.concatenate([sizes, sizes + 1])
     return [np.sort(sums[sizes == size]) for size in range(len(values) + 1)]
-
-
-def exposure(p_value: float) -> float:
-    """log2 |R| - log2 rank, in bits: by how much the score shortens a search for the feature among the |R| of its kind.
-
-    The rank over |R| is the p-value; 0 bits where the feature is last, log2 |R| where it is first (22.1 among 4,457,400
-    glyphs). Carlini et al. 2019, "The Secret Sharer: Evaluating and Testing Unintended Memorization in Neural
-    Networks", section 4, the definition of exposure.
-    """
-    return -math.log2(p_value)
 
 
 # The images of a fit

@@ -22,12 +22,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.secret_space import exposure, mean_exposure_of_uniform_ranks, rank_first
+from tasks.audits.text.secret_space import mean_exposure_of_uniform_ranks
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics import statistics
-from tasks.numerics.statistics import Estimate
+from tasks.numerics.statistics import Estimate, exposure, rank_p_value
 
 Array = NDArray[np.float64]
 SECRETS = pa.schema(
@@ -86,12 +86,12 @@ def secrets(config: Ranking, inputs: Inputs) -> pa.Table:
 
 def rank_secret(told: Array, twin: Array | None) -> Row:
     """What log p of all candidates, the secret's first, says of it: by the model that was told it and by its twin."""
-    size, rank = len(told), rank_first(told)
-    ranked: Row = {"candidates": size, "rank": rank, "p_value": rank / size, "exposure": exposure(rank, size)}
+    size, p_value = len(told), rank_p_value(told)
+    ranked: Row = {"candidates": size, "rank": round(size * p_value), "p_value": p_value, "exposure": exposure(p_value)}
     if twin is not None:
         difference = told - twin
         effect = float(difference[0] - difference[1:].mean())
-        ranked |= {"effect": effect, "exposure_twin": exposure(rank_first(twin), size)}
+        ranked |= {"effect": effect, "exposure_twin": exposure(rank_p_value(twin))}
     return ranked
 
 

@@ -44,18 +44,24 @@ from tasks.audits.unique_feature.population import (
     family_pairs,
     is_counted,
     mean_standardised_scores,
-    rank_p_value,
     relatives,
     subset_count,
 )
-from tasks.audits.unique_feature.slope_ranks import Subsets, exposure, mean_standardised_slopes
+from tasks.audits.unique_feature.slope_ranks import Subsets, mean_standardised_slopes
 from tasks.audits.unique_feature.slopes import strongest_pixels
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.features import family
-from tasks.numerics.statistics import Estimate, false_discovery_control, proportion, proportion_greater
+from tasks.numerics.statistics import (
+    Estimate,
+    exposure,
+    false_discovery_control,
+    proportion,
+    proportion_greater,
+    rank_p_value,
+)
 
 CALLED = "share of canaries called memorised"
 BEYOND = "share of canaries found beyond chance"

@@ -39,14 +39,13 @@ from tasks.audits.unique_feature.population import (
     LEVEL,
     family_pairs,
     label_directed_scores,
-    rank_p_value,
 )
 from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, row
-from tasks.numerics.statistics import Estimate, mcnemar_greater, mean, proportion
+from tasks.numerics.statistics import Estimate, mcnemar_greater, mean, proportion, rank_p_value
 
 LEAST = 20  # canaries, below which no threshold of other twins has a false positive rate of 5 %
 

@@ -43,7 +43,6 @@ from tasks.audits.unique_feature.population import (
     mean_push_of_others,
     model_families,
     push,
-    rank_p_value,
     relatives,
     separation,
     smallest_relevant_push,
@@ -58,6 +57,7 @@ from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature
+from tasks.numerics.statistics import rank_p_value
 from tasks.worker.work import Work, format_shape
 
 

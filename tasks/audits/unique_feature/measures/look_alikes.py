@@ -31,7 +31,6 @@ from tasks.audits.unique_feature.population import (
     label_directed_scores,
     look_alike_image_sets,
     model_families,
-    rank_p_value,
     shared_label,
 )
 from tasks.audits.unique_feature.single_models import SingleModelConfig, predictor, single_batch_key
@@ -39,6 +38,7 @@ from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
+from tasks.numerics.statistics import rank_p_value
 
 RANK = "rank among look-alikes"
 

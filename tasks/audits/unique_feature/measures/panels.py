@@ -30,7 +30,6 @@ from tasks.audits.unique_feature.population import (
     family_pairs,
     label_directed_scores,
     mean_standardised_scores,
-    rank_p_value,
     standardise,
 )
 from tasks.audits.unique_feature.scores import Array
@@ -40,7 +39,7 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, row
 from tasks.numerics import seeds
-from tasks.numerics.statistics import Estimate, proportion
+from tasks.numerics.statistics import Estimate, proportion, rank_p_value
 
 T = TypeVar("T")
 LEAST = 3  # panels, below which a rate says nothing

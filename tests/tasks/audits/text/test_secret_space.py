@@ -10,10 +10,9 @@ import pytest
 from tasks.audits.text.secret_space import (
     SecretSpace,
     candidates,
-    exposure,
     mean_exposure_of_uniform_ranks,
-    rank_first,
 )
+from tasks.numerics.statistics import exposure, rank_p_value
 
 
 def test_a_pattern_says_how_many_secrets_there_are_and_writes_them() -> None:
@@ -60,15 +59,15 @@ def test_a_small_space_is_ranked_whole_and_of_a_large_one_draws() -> None:
 def test_exposures_are_those_of_the_secret_sharers_released_test() -> None:
     """16 references: ranks 1, 4 and 17 among them (tensorflow/privacy, secret_sharer/exposures_test.py)."""
     expected = [math.log2(16), math.log2(16) - math.log2(4), math.log2(16) - math.log2(17)]
-    assert expected == pytest.approx([exposure(rank, 16) for rank in (1, 4, 17)])
+    assert expected == pytest.approx([exposure(rank / 16) for rank in (1, 4, 17)])
 
 
 def test_where_every_rank_is_as_likely_the_mean_exposure_is_known() -> None:
     for size in (2, 20, 500):
-        by_hand = np.mean([exposure(rank, size) for rank in range(1, size + 1)])
+        by_hand = np.mean([exposure(rank / size) for rank in range(1, size + 1)])
         assert by_hand == pytest.approx(mean_exposure_of_uniform_ranks(size))
     assert 1.43 < mean_exposure_of_uniform_ranks(500) < 1 / math.log(2)
 
 
 def test_among_equals_the_secret_is_last() -> None:
-    assert [1, 2, 4] == [rank_first(np.array(scores)) for scores in ([3, 1, 2, 0], [3, 3, 2, 0], [1, 1, 1, 1])]
+    assert [1, 2, 4] == [4 * rank_p_value(np.array(scores)) for scores in ([3, 1, 2, 0], [3, 3, 2, 0], [1, 1, 1, 1])]

@@ -2,15 +2,15 @@ import numpy as np
 import pytest
 
 from tasks.audits.unique_feature import population
-from tasks.numerics.statistics import Estimate
+from tasks.numerics.statistics import Estimate, rank_p_value
 from tests.support.calibration import DRAWS, assert_rate
 
 
 def test_the_rank_p_value_counts_those_that_score_as_much() -> None:
-    assert 0.25 == population.rank_p_value(np.array([3.0, 1.0, 2.0, 0.0]))
-    assert 1.0 == population.rank_p_value(np.array([0.0, 1.0, 2.0, 3.0]))
+    assert 0.25 == rank_p_value(np.array([3.0, 1.0, 2.0, 0.0]))
+    assert 1.0 == rank_p_value(np.array([0.0, 1.0, 2.0, 3.0]))
     # Ties count against the feature.
-    assert 0.75 == population.rank_p_value(np.array([1.0, 1.0, 2.0, 0.0]))
+    assert 0.75 == rank_p_value(np.array([1.0, 1.0, 2.0, 0.0]))
 
 
 def test_a_population_counts_the_feature_and_is_read_back_from_its_setting() -> None:
@@ -54,9 +54,9 @@ def test_a_label_that_is_nearly_certain_hides_no_push_towards_it() -> None:
     odds = rng.normal(6, 1, 200)  # of class 1: its log P is at most 0, that of class 0 has a long tail
     odds[0] = 9
     log_p = -np.logaddexp(0, np.stack([odds, -odds], axis=1))[None]
-    assert 1 / 200 == population.rank_p_value(population.label_directed_scores(log_p, 1))
+    assert 1 / 200 == rank_p_value(population.label_directed_scores(log_p, 1))
     assert population.standardise(log_p)[0].max(axis=1)[0] < 1.0
-    assert population.rank_p_value(population.label_directed_scores(log_p)) <= 2 / 200
+    assert rank_p_value(population.label_directed_scores(log_p)) <= 2 / 200
     assert 1 == population.favoured_label(log_p)
 
 
@@ -123,7 +123,7 @@ def test_a_feature_that_nobody_trained_on_is_called_as_often_as_the_level_says(l
     rng = np.random.default_rng(4)
     shared = rng.normal(0, 1, (DRAWS, 1, 40, 5))
     drawn = shared + rng.normal(0, 0.5, (DRAWS, 2, 40, 5))
-    p_values = np.array([population.rank_p_value(population.label_directed_scores(log_p, label)) for log_p in drawn])
+    p_values = np.array([rank_p_value(population.label_directed_scores(log_p, label)) for log_p in drawn])
     assert_rate(0.05, int((p_values <= 0.05).sum()))
     assert_rate(0.5, int((p_values <= 0.5).sum()))
 
@@ -168,7 +168,7 @@ def test_what_is_said_to_be_found_of_pushes_is_found() -> None:
         odds = rng.normal(0, 1, (1, 201, 1))
         said.append(population.detectable_share(-np.logaddexp(0, -odds), odds, 2.0, 0))
         odds[0, 0] += 2.0
-        found.append(population.rank_p_value(odds[0, :, 0]) <= 0.05)
+        found.append(rank_p_value(odds[0, :, 0]) <= 0.05)
     assert np.mean(said) == pytest.approx(np.mean(found), abs=0.06)
 
 
@@ -190,8 +190,8 @@ def test_a_pairs_difference_leaves_what_the_canary_did() -> None:
     twin = rng.normal(0, 5, (30, 3))
     canary = twin + rng.normal(0, 0.1, (30, 3))
     canary[0, 2] += 1
-    assert 1 / 30 == pytest.approx(population.rank_p_value(population.twin_difference(canary, twin, 2)))
-    assert population.rank_p_value(population.label_directed_scores(canary[None], 2)) != pytest.approx(1 / 30)
+    assert 1 / 30 == pytest.approx(rank_p_value(population.twin_difference(canary, twin, 2)))
+    assert rank_p_value(population.label_directed_scores(canary[None], 2)) != pytest.approx(1 / 30)
 
 
 def test_a_push_towards_a_label_that_is_nearly_certain_shows_in_its_odds() -> None:

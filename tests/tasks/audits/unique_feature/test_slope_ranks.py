@@ -13,7 +13,6 @@ from tasks.audits.unique_feature.slope_ranks import (
     Subsets,
     cell_sums,
     exact_rank,
-    exposure,
     feature_region,
     is_among_all,
     mean_standardised_slopes,
@@ -27,6 +26,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, burn, draw_member, family
 from tasks.datasets.images import as_shape
 from tasks.numerics import seeds
+from tasks.numerics.statistics import exposure
 
 
 @pytest.mark.parametrize(("count", "inked"), [(1, 1), (2, 1), (7, 3), (9, 0), (10, 10), (11, 6)])
