@@ -4,6 +4,7 @@ runs/ID/run.json       audit, preset, config and setting in a sweep, or the cell
 runs/ID/plan.json      the keys behind each root, every key with its task, and the link before each link of a chain;
                        both files end in their digest
 runs/ID/derivation.json the digest of what the plan follows from (`recorded_plan`)
+runs/ID/verified.stamps the results that were verified, by the stamps of their files (`verified`)
 runs/ID/events.jsonl   one event per line
 runs/ID/ways/NAME.json how jobs are computed on a device, as the first process chose
 runs/ID/tables/NAME/   the run's tables as Parquet parts
@@ -42,6 +43,8 @@ DONE = re.compile(rb'^\{"time": "[^"\n]*", "event": "done", "key": "([0-9a-f]+)"
 ENDS = ("finished", "decided", "failed", "interrupted", "paused")
 COMPLETE = ("finished", "decided")  # of these, those with all results that are needed
 REPLANNED = ("tolerated", "curtailed")  # events from which on other keys are behind the tables than planned
+BESIDE = ("step", "ready")  # events that change nothing of how far a run is
+TAIL = 64 * 1024  # bytes at the end of the log, with many times as many events as follow a run's end
 SETTLED = 2.0  # seconds after which no cell's log can still get an event that the others have
 
 
@@ -178,6 +181,17 @@ class Journal:
         With `kinds`, only events of these kinds, `started` among them: the others are not parsed either.
         """
         return _events(self._since_last_start(), kinds)
+
+    def has_finished(self) -> bool:
+        """Whether the log says that all planned results were there when the run last ended, told by its last lines."""
+        try:
+            with open(self.folder / "events.jsonl", "rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
+                ends = [event for event in _events(log.read()) if event["event"] not in BESIDE]
+        except OSError:
+            return False
+        jobs = ends[-1].get("jobs", {}) if ends else {}
+        return bool(ends) and ends[-1]["event"] == "finished" and jobs.get("stored") == jobs.get("planned")
 
     def last_computed(self) -> set[str]:
         """The keys that the last start computed, told by their lines alone, since there may be a million."""

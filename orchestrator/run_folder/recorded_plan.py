@@ -97,7 +97,7 @@ def open_plan(journal: Journal) -> Plan:
 def record(journal: Journal, plan: Plan) -> None:
     """Keep in a run's folder what its plan, made by this process, follows from. It only saves time, so errors pass."""
     with suppress(OSError, EngramError, ValueError, ImportError):
-        modules = sorted(name for name, module in sys.modules.items() if name != "__main__" and _is_own(module))
+        modules = sorted(name for name, module in [*sys.modules.items()] if name != "__main__" and _is_own(module))
         if any(_source(name).stat().st_mtime >= LOADED for name in modules):
             return
         content = {"digest": _digest(journal, modules), "modules": modules, "trains": dict(plan.trains)}

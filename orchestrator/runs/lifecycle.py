@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -103,10 +103,13 @@ def resume(
     journals = [Journal(runs / name) for name in about["cells"]] if is_sweep else [journal]
     parts = [_reopen(cell) for cell in journals]
     deciding.check_execution(parts, execution)
-    plan, stored = Plan.union(part.plan for part in parts), store.keys()
-    if plan.missing(stored):
-        check_extras(plan, lambda: stored, execution.address)
-    return _run(parts, store, execution, observe, journal if is_sweep else None, clock)
+
+    def check_missing() -> None:
+        plan, stored = Plan.union(part.plan for part in parts), store.keys()
+        if plan.missing(stored):
+            check_extras(plan, lambda: stored, execution.address)
+
+    return _run(parts, store, execution, observe, journal if is_sweep else None, clock, check=check_missing)
 
 
 def _reopen(journal: Journal) -> SessionRun:
@@ -131,8 +134,9 @@ def _run(
     sweep: Journal | None,
     clock: Clock,
     search: str | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> Report:
-    """Drive these runs under a lease; return their report."""
+    """Drive these runs under a lease; return their report. `check` raises an error unless they can be driven here."""
     stop = Stop()
     runs = store.folder("runs")
     names = sorted(part.journal.run for part in parts)
@@ -204,6 +208,12 @@ def _run(
         if delivery is not None:
             held.callback(delivery.close)
         with stop.handle_signals(say):
+            if session.is_settled():
+                stored = set(session.stored)
+                report = session_report(driver, session, sweep.run if sweep else None, stored, sound=stored)
+                session.tell({"event": report.state, "run": report.run})
+                return finalise.finish_run(report, session, execution, delivery, stop)
+            check()
             session.begin(seconds)
             if delivery is not None and session.plan.missing(session.stored):
                 delivery.begin()
@@ -224,7 +234,10 @@ def _run(
             if driver.progress.around:
                 driver.progress.seconds[other_runs.startup_group(execution.address)].append(driver.progress.around)
             report = _conclude(driver, session, sweep.run if sweep else None, stored, sound)
-            return finalise.finish_run(report, session, execution, delivery, stop)
+            report = finalise.finish_run(report, session, execution, delivery, stop)
+            if report.state == "finished":
+                session.record_verified()
+            return report
 
 
 def _describe_dashboard(pages: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from orchestrator.errors import StoreError, Unwritable
@@ -14,11 +15,13 @@ from orchestrator.planning.plan import Plan
 from orchestrator.pricing.price import prices_by_group
 from orchestrator.run_folder import other_runs, tables
 from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.verified import Verified, read_verified, record_verified
 from orchestrator.scheduling.driver import Event, Observer
 from orchestrator.scheduling.rounds import Rounds
 from orchestrator.store import Store
 from orchestrator.store.provenance import now, process
 
+LATE = 1000  # results that are read again at most, so that the next start need not read them
 PUBLISH_SECONDS = 5.0  # between updates of the Parquet parts
 
 
@@ -33,6 +36,11 @@ class SessionRun:
     journal: Journal
     rounds: Rounds | None = None
     decision: str = ""
+
+    @cached_property
+    def verified(self) -> Verified:
+        """What was verified when the run last finished."""
+        return read_verified(self.journal)
 
 
 class Session:
@@ -64,6 +72,7 @@ class Session:
         self._unlogged: dict[str, list[Event]] = {}  # by run
         self._problems: dict[str, str] = {}  # errors of writing into the folders, by what is missing there
         self._stored: set[str] = set()
+        self._stamps: Mapping[str, str] = {}  # of the results that were verified
         self._published = 0.0
         self._thread = ThreadPoolExecutor(1, "publish")
         self._publishing: Future[str | None] | None = None
@@ -99,6 +108,10 @@ class Session:
             }
             part.journal.append([started, *([{"event": "stored", "results": reused}] if reused else [])])
         self.publish()
+        self._tell_plan(stamp, missing, seconds or {})
+
+    def _tell_plan(self, stamp: str, missing: Sequence[str], seconds: Mapping[str, float]) -> None:
+        """Tell the observer what is planned, and how much of it is stored."""
         self.tell(
             {
                 "time": stamp,
@@ -107,12 +120,50 @@ class Session:
                 "planned": len(self.plan.jobs),
                 "stored": len(self._stored),
                 "tasks": dict(self.plan.count()),
-                "kinds": other_runs.jobs_by_kind(self.plan, missing, seconds or {}),
+                "kinds": other_runs.jobs_by_kind(self.plan, missing, seconds),
                 "prices": prices_by_group(self.plan, missing),
                 "trainings": self.plan.trainings(),
-                "trained": self.plan.trainings(stored),
+                "trained": self.plan.trainings(self._stored),
             }
         )
+
+    def is_settled(self) -> bool:
+        """Whether the runs have finished, and no program has written to their results and tables since."""
+        if not all(self._has_finished(part) for part in self.parts):
+            return False
+        before = {key: stamp for part in self.parts for key, stamp in part.verified.results.items()}
+        stamps = self.store.stamps(self.plan.jobs)
+        if not all((stamp := stamps.get(key)) and stamp == before.get(key) for key in self.plan.jobs):
+            return False
+        self._stored = set(self.plan.jobs)
+        self._tell_plan(now(), (), {})
+        return True
+
+    def _has_finished(self, part: SessionRun) -> bool:
+        publishers, before = self._tables[part.journal.run], part.verified.tables
+        return (
+            part.rounds is None
+            and part.journal.has_finished()
+            and publishers.keys() == before.keys()
+            and all(publisher.stamps() == before[name] for name, publisher in publishers.items())
+            and all(stamps and all(stamps.values()) for stamps in before.values())
+        )
+
+    def record_verified(self) -> None:
+        """Keep with the runs, which have finished, what was verified: later starts read it where it has changed.
+
+        What was verified within a moment of its writing had no stamp yet, and is read again for it.
+        """
+        late = [key for key in self.plan.jobs if not self._stamps.get(key)]
+        if len(late) <= LATE:
+            again = self.store.stamps(late)
+            self._stamps = {**self._stamps, **again, **dict.fromkeys(dict(self.store.verify(again)), "")}
+        for part in self.parts:
+            results = {key: self._stamps.get(key, "") for key in part.plan.jobs}
+            before, publishers = part.verified.tables, self._tables[part.journal.run].items()
+            parts = {name: publisher.verified_stamps(before.get(name, {})) for name, publisher in publishers}
+            if (found := Verified(results, parts)) != part.verified:
+                record_verified(part.journal, found)
 
     def take(self, events: Sequence[Event]) -> None:
         """Pass events to the journals of the runs they concern, all at once, and to the observer, one by one."""
@@ -152,7 +203,7 @@ class Session:
     def _update_tables(self, stored: Set[str], last: bool = False) -> str | None:
         """Write the tables' parts and copy the runs' folders; the first problem with a table, None if there is none."""
         problem = None
-        for publisher in self._publishers:
+        for publisher in self._publishers():
             try:
                 publisher.publish(stored, look=last)
             except (StoreError, OSError) as error:
@@ -179,15 +230,22 @@ class Session:
     def verify(self) -> dict[str, StoreError]:
         """What is wrong with the results of the plan, by key.
 
-        A request to a bucket takes longer than most results take to be computed: there, a result that was read whole
-        and checked for a table's part in this start is only looked for. A disk is read again.
+        Those that nothing has written to since an earlier start verified them are not read again. A request to a bucket
+        takes longer than most results take to be computed: there, a result that was read whole and checked for a
+        table's part in this start is only looked for.
         """
-        if self.store.mirror is None:
-            return dict(self.store.verify(self.plan.jobs))
-        self.publish()
-        read = {key for publisher in self._publishers for key in publisher.read}
-        known = read & self.store.keys()
-        return dict(self.store.verify(key for key in self.plan.jobs if key not in known))
+        stamps = self.store.stamps(self.plan.jobs)
+        before = [verified for part in self.parts for verified in part.verified.results.items()]
+        same = {key for key, stamp in before if stamp and stamp == stamps.get(key)}
+        read: set[str] = set()
+        if self.store.mirror is not None:
+            self.publish()
+            read = {key for publisher in self._publishers() for key in publisher.read} & self.store.keys()
+        asked = [key for key in self.plan.jobs if key not in same and key not in read]
+        wrong = dict(self.store.verify(asked))
+        seen = same.union(asked)
+        self._stamps = {key: stamp for key, stamp in stamps.items() if key in seen and key not in wrong}
+        return wrong
 
     def share(self, last: bool = False) -> None:
         """Copy the runs' folders to the store for other machines: from time to time, and always the `last` time."""
@@ -232,11 +290,16 @@ class Session:
 
     def _renew(self) -> None:
         self.plan = Plan.union(part.plan for part in self.parts)
-        self._publishers = [
-            tables.Publisher(part.journal.folder / "tables" / name, part.journal.run, self.store, keys)
+        self._tables = {
+            part.journal.run: {
+                name: tables.Publisher(part.journal.folder / "tables" / name, part.journal.run, self.store, keys)
+                for name, keys in part.plan.roots.items()
+            }
             for part in self.parts
-            for name, keys in part.plan.roots.items()
-        ]
+        }
+
+    def _publishers(self) -> list[tables.Publisher]:
+        return [publisher for of_run in self._tables.values() for publisher in of_run.values()]
 
     def _log(self, part: SessionRun, events: Sequence[Event]) -> None:
         """Append events to a run's log. Events that cannot be written are kept and retried later."""

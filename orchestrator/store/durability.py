@@ -29,15 +29,30 @@ class Names(Enum):
 DURABLE_BY = {"ext4": Names.FILE, "xfs": Names.FILE, "nfs": Names.NOTHING, "nfs4": Names.NOTHING}
 
 
-def names_in(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> Names:
-    """What names in a folder wait for; the folder's sync wherever that is not known."""
+# File systems of one machine, whose kernel gives a file another inode or another time of change (`ctime`), which
+# no program sets, with every change of its bytes, also of those that are mapped. Of others that is not known.
+STAMPING = ("ext4", "xfs", "btrfs")
+
+
+def file_system(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str | None:
+    """The kind of the file system of a folder, as Linux names it; None where that is not known."""
     with suppress(OSError, ValueError, IndexError):
         device = os.stat(folder).st_dev
         number = f"{os.major(device)}:{os.minor(device)}"
         for mount in (line.split() for line in mounts.read_text(errors="replace").splitlines()):
             if mount[2] == number:  # the fields of proc_pid_mountinfo(5): the type follows a lone hyphen
-                return DURABLE_BY.get(mount[mount.index("-") + 1], Names.FOLDER)
-    return Names.FOLDER
+                return mount[mount.index("-") + 1]
+    return None
+
+
+def is_stamping(folder: Path) -> bool:
+    """Whether files in a folder are certain to get another number or time of change with any change of their bytes."""
+    return file_system(folder) in STAMPING
+
+
+def names_in(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> Names:
+    """What names in a folder wait for; the folder's sync wherever that is not known."""
+    return DURABLE_BY.get(file_system(folder, mounts) or "", Names.FOLDER)
 
 
 def sync(path: Path) -> None:
@@ -54,6 +69,7 @@ class Folders:
 
     def __init__(self, root: Path) -> None:
         self.names = names_in(root)
+        self.stamping = is_stamping(root)
         self._root = root
         self._lasting: set[Path] = set()  # folders whose own names are durable, or will be with a file in them
 

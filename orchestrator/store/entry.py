@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
 
@@ -245,14 +244,14 @@ def _digest_values(kind: pa.DataType, chunks: list[pa.Array], digest: Hasher) ->
             _digest_values(kind.field(index).type, [field[index] for field in fields], digest)
     elif _is_list(kind):
         for chunk in chunks:
-            digest.update(_bytes(pc.list_value_length(chunk).cast(pa.int64())))
+            digest.update(_bytes(_compute().list_value_length(chunk).cast(pa.int64())))
         _digest_values(kind.value_type, [chunk.flatten() for chunk in chunks], digest)
     elif types.is_boolean(kind):
         for chunk in chunks:
             digest.update(_bytes(chunk.cast(pa.uint8())))
     elif _is_text(kind):
         for chunk in chunks:
-            digest.update(_bytes(pc.binary_length(chunk).cast(pa.int64())))
+            digest.update(_bytes(_compute().binary_length(chunk).cast(pa.int64())))
         for chunk in chunks:
             digest.update(_text(chunk))
     elif types.is_union(kind):
@@ -261,6 +260,13 @@ def _digest_values(kind: pa.DataType, chunks: list[pa.Array], digest: Hasher) ->
         for chunk in chunks:
             digest.update(_bytes(chunk))
     return None
+
+
+def _compute() -> Any:
+    """Arrow's functions, which take a tenth of a second to load, and which a start with nothing to store needs not."""
+    import pyarrow.compute
+
+    return pyarrow.compute
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -285,7 +291,7 @@ def _plain(kind: pa.DataType) -> tuple[pa.DataType, Callable[[pa.Array], pa.Arra
     if types.is_dictionary(kind):
         return kind.value_type, lambda array: array.dictionary_decode()
     if types.is_run_end_encoded(kind):
-        return kind.value_type, pc.run_end_decode
+        return kind.value_type, _compute().run_end_decode
     if types.is_map(kind):
         plain = pa.list_(pa.struct([kind.key_field, kind.item_field]))
     elif types.is_string_view(kind) or types.is_binary_view(kind):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from stat import S_ISREG
 
 import pyarrow as pa
 
 from orchestrator.errors import Unreadable
 from orchestrator.store import atomic_write, entry
 
+SECOND = 10**9  # nanoseconds
+TICK = SECOND // 10  # at most SECOND / 100 on Linux, where it is no second
 MOST = 64 * 1024  # bytes of a file that are read without asking for its size
 
 
@@ -40,6 +44,23 @@ def quick_read(path: str) -> bytes:
         return data if len(data) < MOST else data + os.read(handle, os.fstat(handle).st_size)
     finally:
         os.close(handle)
+
+
+def stamps(paths: Iterable[str]) -> Iterator[str]:
+    """Of each path the file's number, size and time of change; "" of one that is gone, is none or was changed just now.
+
+    Two changes within a tick of the file system's clock leave the same time; some clocks tick once a second.
+    """
+    settled = time.time_ns() - TICK
+    for path in paths:
+        try:
+            status = os.stat(path, follow_symlinks=False)
+        except OSError:
+            yield ""
+            continue
+        changed = status.st_ctime_ns
+        known = S_ISREG(status.st_mode) and changed < settled and changed % SECOND
+        yield f"{status.st_ino}.{status.st_size}.{changed}" if known else ""
 
 
 def target_inode(path: Path) -> int | None:

@@ -60,6 +60,13 @@ class Store(Protocol):
         if the store refuses writes, TypeError if the table or the record cannot be stored at all.
         """
 
+    def stamps(self, keys: Iterable[str]) -> Mapping[str, str]:
+        """What tells a file from one with other bytes, without reading it; of the results that have such a stamp.
+
+        While a result has the same stamp as when it was verified, no program has written to it. It has none where the
+        store cannot tell that, or could not tell it from a change just now.
+        """
+
     def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
         """Yield (key, the error that `read` would raise) for unsound results, in order; set damaged ones aside."""
 

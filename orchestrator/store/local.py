@@ -94,6 +94,13 @@ class LocalStore:
                 return WriteEffect.CONFLICT
         raise Unwritable(f"cannot write {path}: what lies there is neither a result nor can be set aside")
 
+    def stamps(self, keys: Iterable[str]) -> Mapping[str, str]:
+        if not self._folders.stamping:
+            return {}
+        wanted = list(keys)
+        found = files.stamps(f"{self.location}/{RESULTS}/{key[:2]}/{key}{SUFFIX}" for key in wanted)
+        return {key: stamp for key, stamp in zip(wanted, found, strict=True) if stamp}
+
     def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
         from concurrent.futures import ThreadPoolExecutor
 

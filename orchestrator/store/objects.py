@@ -87,6 +87,11 @@ class ObjectStore:
                 return WriteEffect.CONFLICT
         raise Unwritable(f"cannot write {self.location}/{name}: what lies there comes and goes")
 
+    def stamps(self, keys: Iterable[str]) -> Mapping[str, str]:
+        versions = {entry.result_name(key): key for key in keys}
+        objects = self._bucket.objects(RESULTS) if versions else ()
+        return {versions[stored.name]: stored.tag for stored in objects if stored.name in versions}
+
     def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
         from concurrent.futures import ThreadPoolExecutor
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.errors import Absent, Damaged, StoreError
-from orchestrator.store import Store, WriteEffect, is_there, open_store
+from orchestrator.store import Store, WriteEffect, durability, is_there, open_store
 from tests.support.azurite import CONTAINER, Azurite
 from tests.support.s3 import BUCKET, Server
 
@@ -222,6 +223,24 @@ def test_verify_finds_the_result_of_a_job_in_the_place_of_its_input(store: Store
     store.write(key("b"), table("b"), {"config": {"of": key("a")}, "inputs": [key("a")]})
     place.put(place.result("a"), place.get(place.result("b")))
     assert [key("a")] == [name for name, _ in store.verify([key("a"), key("b")])]
+
+
+def test_a_stamp_is_the_same_until_the_bytes_are_others(
+    store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durability, "file_system", lambda *_: "ext4")
+    store = open_store(place.location)
+    for number in range(3):
+        put(store, number)
+    keys = [key(number) for number in range(3)]
+    while len(first := store.stamps([*keys, key("absent")])) < 3:  # a file has none at once
+        time.sleep(0.01)
+    assert keys == list(first)
+    place.flip(1, 4000)
+    place.delete(place.result(2))
+    changed = store.stamps(keys)
+    assert {keys[0]: first[keys[0]]} == {name: stamp for name, stamp in changed.items() if name != keys[1]}
+    assert changed.get(keys[1]) != first[keys[1]]
 
 
 def test_a_failure_is_kept_beside_its_key_until_cleared(store: Store, place: Place) -> None:

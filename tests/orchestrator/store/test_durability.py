@@ -1,11 +1,11 @@
-""" """
+"""What the kind of a file system promises."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from orchestrator.store.durability import Names, names_in
+from orchestrator.store.durability import STAMPING, Names, file_system, names_in
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,8 @@ def test_the_file_system_that_a_folder_is_on_says_what_its_names_wait_for(
         "22 27 0:0 / /proc rw,relatime - proc proc rw\n"
         f"27 1 {os.major(device)}:{os.minor(device)} / /with\\040blank rw shared:1 - {kind} server:/export rw\n"
     )
-    assert names == names_in(tmp_path, mounts)
+    assert (kind, names) == (file_system(tmp_path, mounts), names_in(tmp_path, mounts))
+    assert (kind in ("ext4", "xfs", "btrfs")) == (kind in STAMPING)
 
 
 def test_names_wait_for_their_folder_where_the_file_system_is_not_known(tmp_path: Path) -> None:
