@@ -210,6 +210,7 @@ def _run(
         with stop.handle_signals(say):
             if session.is_settled():
                 stored = set(session.stored)
+                states.clear(planned, stored)
                 report = session_report(driver, session, sweep.run if sweep else None, stored, sound=stored)
                 session.tell({"event": report.state, "run": report.run})
                 return finalise.finish_run(report, session, execution, delivery, stop)
