@@ -1,8 +1,8 @@
 """The command line: `engram`, also `python -m orchestrator`.
 
 Results go to stdout, all else to stderr. Errors are one line and an exit code: 1 an error (including the
-environment's), 2 bad usage or configuration, 3 finished with failed jobs, 130 interrupted. These modules import only
-typer; a command imports the rest when it is called, so that `engram --help` answers at once.
+environment's), 2 bad usage or configuration, 3 finished with failed jobs, 4 an answer of --fail-on, 130 interrupted.
+These modules import only typer; a command imports the rest when it is called, so that `engram --help` answers at once.
 """
 
 from __future__ import annotations

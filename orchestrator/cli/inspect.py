@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Address, Experiment, Json, Mlflow, OptionalRun, Run, ShowImages, StoreOption
+from orchestrator.cli.options import (
+    NO_GATE,
+    Address,
+    Experiment,
+    GateOptions,
+    Json,
+    Mlflow,
+    OptionalRun,
+    Run,
+    ShowImages,
+    StoreOption,
+    take_run_options,
+)
 from orchestrator.cli.store import command_store, one_line, path_of, store_option
 from orchestrator.cli.terminal import cell, emit, say, show, stdout, summary, table
 from orchestrator.errors import EngramError, SpecError
@@ -125,29 +137,34 @@ def show_status(
     verdict.failures(seen.failures)
 
 
+@take_run_options()
 def results(
     run: Run,
     name: Annotated[str, typer.Argument(metavar="TABLE", help="One of its tables, such as summary.")] = "summary",
     out: Annotated[str | None, typer.Option(metavar="FILE", help="Write it as .parquet, .csv or .arrow.")] = None,
     store: StoreOption = None,
+    gate: GateOptions = NO_GATE,
     json: Json = False,
-) -> None:
+) -> int:
     """Show or export a table of a run, as far as it is complete.
 
     A search has the tables trials and front.
     """
     from orchestrator.cli import verdict
+    from orchestrator.cli.gate import open_gate, pass_gate
     from orchestrator.inspection import results, search_results, status
 
     with command_store(store) as opened:
         journal = status.find(opened, run)
+        asked = open_gate(gate, journal.about()["audit"])
         result = results.export(journal, opened, name)
+        code = pass_gate(asked, journal, opened)
     if result.absent:
         say(f"{result.absent} of the {result.planned} results behind {name!r} are not there yet")
     if out is not None:
         results.write(result.table, out)
         say(f"{result.table.num_rows} rows in {out}")
-        return
+        return code
     rows = result.table.to_pylist()
     if json:
         emit(rows)
@@ -157,8 +174,10 @@ def results(
         verdict.display_trials(rows)
     else:
         table(rows, [name for name in result.table.schema.names if name not in result.alongside])
+    return code
 
 
+@take_run_options()
 def report(
     run: OptionalRun = None,
     show_images: ShowImages = None,
@@ -176,8 +195,9 @@ def report(
         typer.Option(metavar="FILE.yaml", help="A file with some of title, auditor, client and purpose."),
     ] = None,
     store: StoreOption = None,
+    gate: GateOptions = NO_GATE,
     json: Json = False,
-) -> None:
+) -> int:
     """Write the report of a run, as far as it has come.
 
     One file that needs no network, with its figures as SVG files beside it. ENGRAM_BROWSER names the program that
@@ -186,6 +206,7 @@ def report(
     """
     from pathlib import Path
 
+    from orchestrator.cli.gate import open_gate, pass_gate
     from orchestrator.inspection import pages, status
     from orchestrator.run_folder import notes as kept
 
@@ -194,16 +215,19 @@ def report(
     said |= {name: text for name, text in options.items() if text is not None}
     with command_store(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened)
+        asked = open_gate(gate, journal.about()["audit"])
         if said:
             kept.give_details(journal.folder, said)
         page = pages.draw(opened, journal.run, bool(show_images))
         printed = pages.print_pdf(page) if as_pdf else None
+        code = pass_gate(asked, journal, opened)
     if json:
         emit({"run": journal.run, "report": str(page), "pdf": None if printed is None else str(printed)})
     else:
         show(str(printed or page))
     if browser:
         typer.launch((printed or page).absolute().as_uri())
+    return code
 
 
 def compare(

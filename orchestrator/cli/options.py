@@ -249,6 +249,22 @@ class StoppingOptions:
 
 
 TO_THE_END = StoppingOptions()
+
+
+@dataclass(frozen=True)
+class GateOptions:
+    """What a pipeline asks of the answer: each field is an option of `run`, `resume`, `report` and `results`."""
+
+    fail_on: Annotated[
+        str | None, typer.Option(metavar="ANSWER,...", help="Exit with code 4 if the answer is one of these.")
+    ] = None
+    junit: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write the answers as JUnit XML, a test case for each cell of a sweep."),
+    ] = None
+
+
+NO_GATE = GateOptions()
 BUDGET = ("max_gpu_hours", "max_cost", "prices")  # of a run; a search has --budget
 
 

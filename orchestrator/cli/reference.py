@@ -25,6 +25,7 @@ EXIT_CODES = {
     1: "an error, or a pause: the message says what to mend; of `engram verify`, something is damaged",
     2: "bad usage or configuration",
     3: "finished, with failed jobs",
+    4: "the answer is one of those of `--fail-on`",
     130: "interrupted, by Ctrl-C or SIGTERM",
 }
 # Those that no option names.

@@ -7,11 +7,13 @@ from contextlib import ExitStack
 
 from orchestrator.cli.options import (
     BUDGET,
+    NO_GATE,
     NO_OPTIONS,
     TO_THE_END,
     AuditOrFile,
     Commit,
     Fields,
+    GateOptions,
     Json,
     More,
     Nonce,
@@ -74,6 +76,7 @@ def run(
     stopping: StoppingOptions = TO_THE_END,
     store: StoreOption = None,
     options: RunOptions = NO_OPTIONS,
+    gate: GateOptions = NO_GATE,
     json: Json = False,
 ) -> int:
     """Run an audit to its end.
@@ -82,8 +85,10 @@ def run(
     Cells of a preset whose data are missing are left out and named; the same command runs them once the data are there.
     """
     from orchestrator.cli import verdict
+    from orchestrator.cli.gate import open_gate, pass_gate
     from orchestrator.cli.progress import watching
     from orchestrator.planning.extras import check_cells
+    from orchestrator.run_folder.journal import Journal
     from orchestrator.runs.lifecycle import start
     from orchestrator.spec import specification
     from orchestrator.spec.resolve import LeftOut, describe_left_out, pin_available, resolve_cells
@@ -95,6 +100,7 @@ def run(
             observe({"event": "step", "step": "reading data"})
             asked = stopping.apply(command_line_spec(what, fields, preset, sweep, store, options))
             cells, how = resolve_cells(asked), specification.execution(asked)
+            asked_of = open_gate(gate, cells[0].audit)
             # Pinned before a store is created, so that no empty store is left behind if data is missing.
             known: dict[str, str] = {}
             left_out: tuple[LeftOut, ...] = ()
@@ -112,7 +118,8 @@ def run(
             ended = start(cells, opened, how, observe, left_out=left_out)
             shown.close()
             with list_once():
-                return verdict.display(ended, asked.store, json, told)
+                code = verdict.display(ended, asked.store, json, told)
+                return pass_gate(asked_of, Journal(opened.folder("runs", ended.run)), opened, code)
 
 
 @take_run_options("again", "all_cells")
@@ -121,6 +128,7 @@ def resume(
     most: More = None,
     store: StoreOption = None,
     options: RunOptions = NO_OPTIONS,
+    gate: GateOptions = NO_GATE,
     json: Json = False,
 ) -> int:
     """Continue a run, sweep or search where it stopped.
@@ -130,9 +138,11 @@ def resume(
     same first ones.
     """
     from orchestrator.cli import search, verdict
+    from orchestrator.cli.gate import open_gate, pass_gate
     from orchestrator.cli.progress import watching
     from orchestrator.inspection import status
     from orchestrator.inspection.search_results import is_search
+    from orchestrator.run_folder.journal import Journal
     from orchestrator.runs import lifecycle
     from orchestrator.runs.deciding import with_more_pairs
     from orchestrator.spec import specification
@@ -146,12 +156,14 @@ def resume(
                 raise SpecError(
                     f"--most is given, and {journal.run} is a search, whose trials train all of their pairs"
                 )
-            for name in ("fail_fast", "stop_after", *BUDGET, "keep", "show_images", "dashboard"):
-                if getattr(options, name) is not None:
+            given = {**vars(options), **vars(gate)}
+            for name in ("fail_fast", "stop_after", *BUDGET, "keep", "show_images", "dashboard", *vars(gate)):
+                if given[name] is not None:
                     option = f"--{name.replace('_', '-')}"
                     raise SpecError(f"{option} is given, and {journal.run} is a search: see engram search --help")
             return search.resume_search(journal.run, opened, how, store, json)
         name = journal.run
+        asked_of = open_gate(gate, journal.about()["audit"])
         with watching() as observe:
             observe({"event": "step", "step": "reading the run"})
             if most is None:
@@ -159,7 +171,8 @@ def resume(
             else:
                 ended = lifecycle.start([with_more_pairs(journal, most)], opened, how, observe)
         with list_once():
-            return verdict.display(ended, store, json)
+            code = verdict.display(ended, store, json)
+            return pass_gate(asked_of, Journal(opened.folder("runs", ended.run)), opened, code)
 
 
 def probes(

@@ -1,0 +1,108 @@
+"""A gate for pipelines: an exit code that follows from a run's answer, and the answers as JUnit XML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from orchestrator.cli.options import GateOptions
+from orchestrator.cli.store import path_of
+from orchestrator.errors import SpecError, Unwritable
+from orchestrator.quantities import printable
+
+if TYPE_CHECKING:
+    from orchestrator.inspection.answers import CellAnswer
+    from orchestrator.run_folder.journal import Journal
+    from orchestrator.store import Store
+
+EXIT_CODE = 4
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The answers that a pipeline does not let pass, and the file of JUnit XML that it reads."""
+
+    answers: tuple[str, ...] = ()
+    junit: Path | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is asked of the answer."""
+        return not self.answers and self.junit is None
+
+
+def open_gate(options: GateOptions, audit: str) -> Gate:
+    """The gate of a run of this audit. SpecError for an answer that the audit does not give."""
+    from orchestrator.spec import audits
+
+    asked = tuple(dict.fromkeys(answer.strip() for answer in (options.fail_on or "").split(",")))
+    junit = None if options.junit is None else path_of("--junit", options.junit)
+    if junit is not None and not junit.absolute().parent.is_dir():
+        raise SpecError(f"--junit is {options.junit}; the folder it is written to must exist")
+    if options.fail_on is None:
+        return Gate((), junit)
+    known = audits.find(audit).audit.wording.answers
+    for answer in asked:
+        if answer not in known:
+            raise SpecError(
+                f"--fail-on is {options.fail_on!r}; it must name answers of {audit}, with commas: {', '.join(known)}"
+            )
+    return Gate(asked, junit)
+
+
+def pass_gate(gate: Gate, journal: Journal, store: Store, code: int = 0) -> int:
+    """The exit code of a command that would end with `code`: EXIT_CODE where an answer does not pass.
+
+    A run, or a cell of a sweep, without an answer has an error in the file. Raises Unwritable.
+    """
+    if gate.is_open:
+        return code
+    from orchestrator.inspection.answers import CellAnswer, cell_answers
+    from orchestrator.inspection.results import answer
+    from orchestrator.inspection.search_results import is_search
+
+    about = journal.about()
+    if is_search(about):
+        raise SpecError(
+            f"{journal.run} is a search, which --fail-on and --junit cannot judge; name the run of one of its trials"
+        )
+    cells = cell_answers(journal, store) or [CellAnswer(journal.run, {}, answer(journal, store), None)]
+    if gate.junit is not None:
+        suite = junit_xml(journal.run, about["audit"], cells, gate.answers)
+        try:
+            gate.junit.write_bytes(ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True))
+        except OSError as error:
+            raise Unwritable(f"cannot write {gate.junit}: {error.strerror}") from None
+    stopped = any(cell.verdict is not None and cell.verdict.answer in gate.answers for cell in cells)
+    return code or (EXIT_CODE if stopped else 0)
+
+
+def junit_xml(run: str, audit: str, cells: Sequence[CellAnswer], fails: Sequence[str]) -> ElementTree.Element:
+    """The answers of a run's or sweep's cells as test cases; those in `fails` are failures."""
+    counts = {
+        "tests": len(cells),
+        "failures": sum(cell.verdict is not None and cell.verdict.answer in fails for cell in cells),
+        "errors": sum(cell.verdict is None for cell in cells),
+    }
+    suites = ElementTree.Element("testsuites", _attributes({"name": "engram", **counts}))
+    suite = ElementTree.SubElement(suites, "testsuite", _attributes({"name": run, **counts}))
+    for cell in cells:
+        case = ElementTree.SubElement(
+            suite, "testcase", _attributes({"classname": f"engram.{audit}", "name": cell.label})
+        )
+        if cell.verdict is None:
+            ElementTree.SubElement(case, "error", {"message": "no answer: not all of its results are there"})
+            continue
+        said = cell.verdict
+        if said.answer in fails:
+            failure = ElementTree.SubElement(case, "failure", {"type": said.answer, "message": said.answer})
+            failure.text = printable(said.sentence)
+        ElementTree.SubElement(case, "system-out").text = printable(f"{said.sentence} {said.limits_in_full}")
+    return suites
+
+
+def _attributes(values: Mapping[str, object]) -> dict[str, str]:
+    return {name: printable(str(value)) for name, value in values.items()}

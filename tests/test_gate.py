@@ -1,0 +1,153 @@
+"""A pipeline is stopped by the answers that it names, and reads all of them, also in the jobs of GitHub and GitLab."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from junitparser import Error, Failure, JUnitXml
+
+from orchestrator.run_folder.journal import Journal
+from tests.support.shell import PATHS, ROOT, Here, refusals
+
+FIELDS = ("canaries=1", "epochs=1", "examples=100")
+RUN = ("run", "unique_feature", "scale=tiny", *FIELDS, "--address", "none")
+ANSWERS = ("memorised", "partly memorised", "not seen", "not judged", "undecided")
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Here:
+    """A folder whose store has a sweep of two cells."""
+    command = Here(tmp_path_factory.mktemp("gate"))
+    command.env = {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off"}
+    command(*RUN, "--sweep", "seed=0,1")
+    return command
+
+
+def answers(here: Here) -> dict[str, str]:
+    """The answers of the runs that have one, by name."""
+    return {run["run"]: run["answer"] for run in here.json("runs")["runs"] if run["answer"] in ANSWERS}
+
+
+def test_an_answer_that_is_named_ends_a_command_with_4_and_others_with_0(here: Here) -> None:
+    run, answer = next(iter(answers(here).items()))
+    others = ",".join(known for known in ("memorised", "not seen", "undecided") if known != answer)
+    for command in (("results", run), ("report", run), ("resume", run, "--address", "none")):
+        here(*command, "--fail-on", answer, code=4)
+        here(*command, "--fail-on", others)
+        here(*command, "--fail-on", f"{others}, {answer}", code=4)
+
+
+def test_a_cell_that_does_not_pass_stops_the_sweep_and_is_a_failure_among_test_cases(here: Here) -> None:
+    found = answers(here)
+    here(*RUN, "--sweep", "seed=0,1", "--fail-on", next(iter(found.values())), "--junit", "out.xml", code=4)
+    (suite,) = JUnitXml.fromfile(str(here.folder / "out.xml"))
+    assert 2 == len(found) == suite.tests
+    cases = {case.name: case for case in suite}
+    assert {"seed=0", "seed=1"} == set(cases)
+    assert {"engram.unique_feature"} == {case.classname for case in cases.values()}
+    failed = [case for case in cases.values() if any(isinstance(result, Failure) for result in case.result)]
+    assert suite.failures == len(failed) == sum(answer == next(iter(found.values())) for answer in found.values())
+    for case in failed:
+        assert case.result[0].message.capitalize() in case.system_out
+
+
+def test_without_named_answers_all_cells_pass_and_one_without_an_answer_is_an_error(here: Here, tmp_path: Path) -> None:
+    run = next(iter(answers(here)))
+    here("results", run, "--junit", "all.xml")
+    (suite,) = JUnitXml.fromfile(str(here.folder / "all.xml"))
+    assert (1, 0, 0) == (suite.tests, suite.failures, suite.errors)
+    other = Here(tmp_path)
+    other.env = here.env
+    shutil.copytree(here.folder / "engram-store", tmp_path / "engram-store")
+    (summary,) = Journal(tmp_path / "engram-store/runs" / run).roots()["summary"]
+    (tmp_path / f"engram-store/results/{summary[:2]}/{summary}.arrow").unlink()
+    other("results", run, "--junit", "none.xml", "--fail-on", "undecided")
+    (suite,) = JUnitXml.fromfile(str(tmp_path / "none.xml"))
+    assert [Error] == [type(result) for case in suite for result in case.result]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            ("--fail-on", "memorized"),
+            "engram: --fail-on is 'memorized'; it must name answers of unique_feature, with commas: memorised, ",
+        ),
+        (
+            ("--fail-on", ""),
+            "engram: --fail-on is ''; it must name answers of unique_feature, with commas: memorised, ",
+        ),
+        (("--junit", "nowhere/out.xml"), "engram: --junit is nowhere/out.xml; the folder it is written to must exist"),
+    ],
+)
+def test_a_gate_that_cannot_be_is_refused_before_anything_is_computed(
+    tmp_path: Path, options: tuple[str, ...], told: str
+) -> None:
+    said = Here(tmp_path)(*RUN, *options, code=2)
+    (line,) = refusals(said.stderr)
+    assert line.startswith(told)
+    assert [] == list(tmp_path.iterdir())
+
+
+# The jobs of CI systems, each step by a shell as their machines run it.
+
+
+def shell(script: str, folder: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    commands = Path(sys.executable).parent  # with `engram`
+    path = os.pathsep.join([str(commands), os.environ["PATH"]])
+    quiet = {"MLFLOW_TRACKING_URI": "off", "PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+        cwd=folder,
+        env={**os.environ, **quiet, "PATH": path, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def act(action: Mapping[str, Any], inputs: Mapping[str, str], folder: Path) -> list[int]:
+    """The codes of an action's steps, with its inputs in their places; other actions are left out."""
+    given = {name: inputs.get(name, about.get("default", "")) for name, about in action["inputs"].items()}
+    codes = []
+    for step in action["runs"]["steps"]:
+        if "run" not in step or (step.get("if") == "inputs.package != ''" and not given["package"]):
+            continue
+        env = {name: value.strip("${} ").removeprefix("inputs.") for name, value in step["env"].items()}
+        codes.append(shell(step["run"], folder, {name: given[asked] for name, asked in env.items()}).returncode)
+    return codes
+
+
+def test_the_job_of_github_stops_goes_on_from_its_cache_and_attaches_what_it_names(tmp_path: Path) -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    (tmp_path / "audit.yaml").write_text(
+        "audit: unique_feature\nset: {scale: tiny, canaries: 1, epochs: 1, examples: 100}\n"
+    )
+    inputs = {"audit": "audit.yaml", "package": "", "fail-on": ",".join(("undecided", "memorised", "not seen"))}
+    assert [4] == act(action, inputs, tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "engram-store/results").rglob("*.arrow")}
+    assert [0] == act(action, inputs | {"fail-on": ""}, tmp_path)
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "engram-store/results").rglob("*.arrow")}
+    (attached,) = (step["with"]["path"] for step in action["runs"]["steps"] if "upload" in step.get("uses", ""))
+    paths = [line.replace("${{ inputs.store }}", "engram-store") for line in attached.splitlines()]
+    assert all(list(tmp_path.glob(path)) for path in paths), paths
+
+
+def test_the_job_of_gitlab_does_the_same(here: Here, tmp_path: Path) -> None:
+    (job,) = yaml.safe_load((ROOT / "examples/ci/gitlab.yml").read_text()).values()
+    (tmp_path / "audit.yaml").write_text(
+        "audit: unique_feature\nset: {scale: tiny, canaries: 1, epochs: 1, examples: 100}\n"
+    )
+    env = job["variables"] | {"ENGRAM_STORE": str(here.folder / "engram-store")}  # as its cache
+    (script,) = job["script"]
+    said = shell(script, tmp_path, env | {"FAIL_ON": "undecided,memorised,not seen"})
+    assert 4 == said.returncode, said.stderr
+    assert (tmp_path / job["artifacts"]["reports"]["junit"]).is_file()
