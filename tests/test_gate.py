@@ -103,7 +103,7 @@ def test_a_gate_that_cannot_be_is_refused_before_anything_is_computed(
 def shell(script: str, folder: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     commands = Path(sys.executable).parent  # with `engram`
     path = os.pathsep.join([str(commands), os.environ["PATH"]])
-    quiet = {"MLFLOW_TRACKING_URI": "off", "PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}
+    quiet = {"MLFLOW_TRACKING_URI": "off", "ENGRAM_REPORT": "yes", "PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
         cwd=folder,
