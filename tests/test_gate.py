@@ -1,7 +1,9 @@
-"""A pipeline is stopped by the answers that it names, and reads all of them, also in the jobs of GitHub and GitLab."""
+"""What other programs are told of the answers: pipelines, which stop at those they name, and model hubs, by a card."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -12,7 +14,9 @@ from typing import Any
 
 import pytest
 import yaml
+from huggingface_hub import ModelCard
 from junitparser import Error, Failure, JUnitXml
+from PIL import Image
 
 from orchestrator.run_folder.journal import Journal
 from tests.support.shell import PATHS, ROOT, Here, refusals
@@ -151,3 +155,50 @@ def test_the_job_of_gitlab_does_the_same(here: Here, tmp_path: Path) -> None:
     said = shell(script, tmp_path, env | {"FAIL_ON": "undecided,memorised,not seen"})
     assert 4 == said.returncode, said.stderr
     assert (tmp_path / job["artifacts"]["reports"]["junit"]).is_file()
+
+
+# Model hubs.
+
+
+def test_a_card_is_read_by_the_hub_with_each_number_and_the_digest_of_the_report(here: Here) -> None:
+    (sweep,) = (run["run"] for run in here.json("runs")["runs"] if "-sweep-" in run["run"])
+    told = here("report", sweep, "--card").stdout
+    assert told == here.json("report", sweep, "--card")["card"] + "\n"
+    card = ModelCard(told)
+    results = card.data.eval_results
+    assert results is not None
+    assert {"memorization-audit"} == {result.task_type for result in results}
+    assert {"digits"} == {result.dataset_name for result in results}
+    page = here.folder / "engram-store/runs" / sweep / "report.html"
+    found = answers(here)
+    for result in results:
+        (row,) = (
+            row
+            for row in here.json("results", result.metric_args["run"])
+            if result.metric_type == f"unique_feature {row['metric']}"
+            and result.metric_args["setting"] == json.loads(row["setting"])
+        )
+        assert (row["estimate"], row["null"]) == (result.metric_value, result.metric_args.get("null"))
+        assert (row["low"], row["p_value"]) == (result.metric_args.get("low"), result.metric_args.get("p"))
+        assert found.pop(result.metric_args["run"]) == result.metric_args["answer"]
+        assert hashlib.sha256(page.read_bytes()).hexdigest() == result.metric_args["report_sha256"]
+    assert {} == found
+    assert "## Memorisation audit" in card.text
+
+
+def test_a_card_names_no_folder_of_ones_own_and_none_is_made_without_an_answer(here: Here, tmp_path: Path) -> None:
+    for label in ("left", "right"):
+        (tmp_path / "ward seven" / label).mkdir(parents=True)
+        for number in range(100):
+            picture = Image.new("L", (8, 8), number + 100 * (label == "left"))
+            picture.save(tmp_path / "ward seven" / label / f"{number}.png")
+    other = Here(tmp_path)
+    other.env = here.env
+    data = f"data=folder:{tmp_path / 'ward seven'}#8x8"
+    other(*RUN, data)
+    (run,) = (run["run"] for run in other.json("runs")["runs"])
+    assert "ward" not in other("report", run, "--card").stdout
+    (summary,) = Journal(tmp_path / "engram-store/runs" / run).roots()["summary"]
+    (tmp_path / f"engram-store/results/{summary[:2]}/{summary}.arrow").unlink()
+    said = other("report", run, "--card", code=1)
+    assert f"engram: run {run} has no answer with a number yet; engram resume {run} goes on" in said.stderr

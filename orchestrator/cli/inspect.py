@@ -186,6 +186,9 @@ def report(
         bool,
         typer.Option("--pdf", help="Print it to report.pdf, too, by Chromium, Chrome or Edge."),
     ] = False,
+    card: Annotated[
+        bool, typer.Option("--card", help="Print what belongs into a model card: model-index as YAML, and a section.")
+    ] = False,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="The certificate's title.")] = None,
     auditor: Annotated[str | None, typer.Option(metavar="TEXT", help="Who audits.")] = None,
     client: Annotated[str | None, typer.Option(metavar="TEXT", help="For whom.")] = None,
@@ -208,6 +211,7 @@ def report(
 
     from orchestrator.cli.gate import open_gate, pass_gate
     from orchestrator.inspection import pages, status
+    from orchestrator.inspection.card import model_card
     from orchestrator.run_folder import notes as kept
 
     options = {"title": title, "auditor": auditor, "client": client, "purpose": purpose}
@@ -220,9 +224,13 @@ def report(
             kept.give_details(journal.folder, said)
         page = pages.draw(opened, journal.run, bool(show_images))
         printed = pages.print_pdf(page) if as_pdf else None
+        told = model_card(journal, opened, page) if card else None
         code = pass_gate(asked, journal, opened)
-    if json:
-        emit({"run": journal.run, "report": str(page), "pdf": None if printed is None else str(printed)})
+    if told is not None and not json:
+        show(told)
+    elif json:
+        asked_for = {} if told is None else {"card": told}
+        emit({"run": journal.run, "report": str(page), "pdf": None if printed is None else str(printed)} | asked_for)
     else:
         show(str(printed or page))
     if browser:

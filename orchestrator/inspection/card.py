@@ -1,0 +1,126 @@
+"""What an audit puts into a model card: the block of YAML that model hubs read, and a section in words.
+
+The block is Hugging Face's `model-index`: for each answer the number it rests on, with its interval, the value where
+nothing is memorised, the p-value, and the SHA-256 of the report's file, by which a reader knows that report again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from orchestrator import rounding
+from orchestrator.errors import EngramError
+from orchestrator.inspection import answers, page_seal, results
+from orchestrator.inspection.disclosure import Disclosure, typed_config
+from orchestrator.inspection.search_results import is_search
+from orchestrator.quantities import printable
+from orchestrator.run_folder.journal import Journal
+from orchestrator.spec import audits
+from orchestrator.store import Store
+from tasks.contract.verdict import Verdict
+from tasks.datasets.dataset import Dataset
+
+TASK = "memorization-audit"
+NUMBERS = {
+    "low": "low",
+    "high": "high",
+    "null": "null",
+    "p": "p_value",
+    "n": "n",
+    "unit": "unit",
+}  # columns of a summary
+
+
+@dataclass(frozen=True)
+class CardEntry:
+    """A run with its answer, and the row of its summary on which that rests."""
+
+    run: Journal
+    verdict: Verdict
+    row: answers.Row
+
+
+def model_card(journal: Journal, store: Store, page: Path) -> str:
+    """The block and the section of a run, or of a sweep's cells, whose report is this page.
+
+    As on a public page, words and folders of one's own are withheld. EngramError where no answer has a number yet.
+    """
+    shown = Disclosure().journal(journal.folder)
+    about = shown.about()
+    if is_search(about):
+        raise EngramError(f"{journal.run} is a search; a card tells of an audit, so name the run of one of its trials")
+    entries = [entry for run in shown.parts() if (entry := _entry(run, store)) is not None]
+    if not entries:
+        raise EngramError(f"run {journal.run} has no answer with a number yet; engram resume {journal.run} goes on")
+    digest = hashlib.sha256(page.read_bytes()).hexdigest()
+    index = [{"name": _model(entries[0].run), "results": [_result(entry, digest) for entry in entries]}]
+    block = yaml.safe_dump({"model-index": index}, sort_keys=False, allow_unicode=True, width=10_000)
+    return f"---\n{block}---\n\n{_section(audits.find(about['audit']).question, entries, digest)}"
+
+
+def _entry(run: Journal, store: Store) -> CardEntry | None:
+    verdict = results.answer(run, store)
+    rows = [] if verdict is None else answers.supporting_rows(verdict, results.summary(run, store).table.to_pylist())
+    return None if verdict is None or not rows else CardEntry(run, verdict, rows[0])
+
+
+def _result(entry: CardEntry, digest: str) -> dict[str, Any]:
+    about, row = entry.run.about(), entry.row
+    numbers = {name: row[column] for name, column in NUMBERS.items() if row[column] is not None}
+    return {
+        "task": {"type": TASK, "name": audits.find(about["audit"]).question},
+        "dataset": {"type": "audited", "name": _data(entry.run)},
+        "metrics": [
+            {
+                "type": f"{about['audit']} {row['metric']}",
+                "name": answers.row_name(row),
+                "value": row["estimate"],
+                "args": {
+                    "answer": entry.verdict.answer,
+                    **numbers,
+                    "setting": rounding.parse_setting(row["setting"]) or {},
+                    "run": entry.run.run,
+                    "report_sha256": digest,
+                },
+            }
+        ],
+    }
+
+
+def _section(question: str, entries: Sequence[CardEntry], digest: str) -> str:
+    head = ("run", "answer", *answers.HEAD)
+    lines = [
+        "## Memorisation audit",
+        "",
+        f"{question[:1].upper()}{question[1:]}",
+        "",
+        _line(head),
+        "|---" * len(head) + "|",
+    ]
+    lines += [_line((entry.run.run, entry.verdict.answer, *answers.row_cells(entry.row))) for entry in entries]
+    for entry in entries:
+        lines += ["", f"{entry.run.run}: {printable(entry.verdict.sentence)} {printable(entry.verdict.limits_in_full)}"]
+    return "\n".join([*lines, "", f"SHA-256 of the report: `{digest}`", ""])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(printable(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _model(run: Journal) -> str:
+    """What the audit is about in a few words; its name where it does not say."""
+    about: Mapping[str, Any] = run.about()
+    subject, config = audits.find(about["audit"]).audit.wording.subject, typed_config(about)
+    return str(about["audit"]) if subject is None or config is None else subject(config)
+
+
+def _data(run: Journal) -> str:
+    """The data set that the run's config names, without its folder; the audit where it names none."""
+    found = (page_seal.public_name(thing) for _, thing in page_seal.things(run) if isinstance(thing, Dataset))
+    return next(found, str(run.about()["audit"]))
