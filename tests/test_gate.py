@@ -186,7 +186,7 @@ def test_a_card_is_read_by_the_hub_with_each_number_and_the_digest_of_the_report
     assert "## Memorisation audit" in card.text
 
 
-def test_a_card_names_no_folder_of_ones_own_and_none_is_made_without_an_answer(here: Here, tmp_path: Path) -> None:
+def test_a_card_tells_no_path_of_ones_own_and_none_is_made_without_an_answer(here: Here, tmp_path: Path) -> None:
     for label in ("left", "right"):
         (tmp_path / "ward seven" / label).mkdir(parents=True)
         for number in range(100):
@@ -197,7 +197,9 @@ def test_a_card_names_no_folder_of_ones_own_and_none_is_made_without_an_answer(h
     data = f"data=folder:{tmp_path / 'ward seven'}#8x8"
     other(*RUN, data)
     (run,) = (run["run"] for run in other.json("runs")["runs"])
-    assert "ward" not in other("report", run, "--card").stdout
+    told = other("report", run, "--card").stdout
+    assert "folder:ward seven#8x8" in told
+    assert str(tmp_path) not in told
     (summary,) = Journal(tmp_path / "engram-store/runs" / run).roots()["summary"]
     (tmp_path / f"engram-store/results/{summary[:2]}/{summary}.arrow").unlink()
     said = other("report", run, "--card", code=1)
