@@ -169,7 +169,11 @@ def counts(given: Size) -> Iterator[tuple[str, list[Judged]]]:
             owners = (random.Random(f"{seed} {change} {who} {at}") for at in range(given.owners))
             found = [judge(given.config, drawn_answers(given.config, remembered, change, owner)) for owner in owners]
             yield f"{who}; {change}", found
-    yield "trained reader", [judge(given.readers, reader_answers(given.readers, at)) for at in range(given.trained)]
+    readers = []
+    for at in range(given.trained):
+        readers.append(judge(given.readers, reader_answers(given.readers, at)))
+        print(f"trained reader {at}: {readers[-1]}", flush=True)
+    yield "trained reader", readers
 
 
 def markdown(found: Sequence[tuple[str, list[Judged]]]) -> str:

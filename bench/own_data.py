@@ -33,9 +33,10 @@ from bench.demonstrations import clopper_pearson
 from bench.measuring import here, parser, publish_counts
 from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix, ModelAnswers, confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.decision import RecognitionTrial
 from tasks.audits.forgetting.held_share import UNLIKE
 from tasks.audits.forgetting.measures.decisions import target_row
-from tasks.audits.forgetting.measures.recognition import Recognition, recognition
+from tasks.audits.forgetting.measures.recognition import Recognition, read_trial, recognition
 from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import NamedTarget, Target
@@ -89,6 +90,8 @@ CHANGES: Mapping[str, Change] = {
 }
 PLACES = 5  # lots of images; seeds that are equal modulo this share one
 CALIBRATIONS = ("one D_C", "draws of D_C")
+UNBOUND = "draws, tables that nothing binds"
+JUDGES = (*CALIBRATIONS, UNBOUND)
 Key = tuple[str, ModelId]  # by what it is judged, or "owner", and what it stands for
 
 
@@ -153,32 +156,35 @@ def planned(asked_for: World) -> dict[Key, Mixture]:
 
 @dataclass(frozen=True)
 class Judged:
-    """An answer on an owner's table, and where it is not judged by which check."""
+    """An answer on an owner's table, and where it is not judged by which check; `judge` is one of JUDGES."""
 
-    calibration: str
+    judge: str
     owner: Owner
     change: str
     answer: str
     unlike: str
+    high: float  # upper limit of the share
 
 
-def try_recognition(of: World, said: Mapping[Key, pa.Table]) -> Iterator[tuple[float, pa.Table]]:
-    """The audit's own trial of recognition by models of each known share (RECOGNITION), by draws of D_C."""
+def try_recognition(of: World, said: Mapping[Key, pa.Table]) -> pa.Table:
+    """The audit's own trial of recognition by models of the largest known share (RECOGNITION), by draws of D_C."""
     config = of.draws
-    for number, share in enumerate(config.partial):
-        tables = [
-            table
-            for (whose, model), table in said.items()
-            if whose == CALIBRATIONS[-1] and (model.kind == "calibration" or (model.target or 0) <= number)
-        ]
-        known = config.partial[: number + 1]
-        decisions = Decisions((), known, config.negligible, config.permutations, config.seed, config.calibration_share)
-        yield share, recognition(Recognition(decisions), tables)
+    decisions = Decisions(
+        (), config.partial, config.negligible, config.permutations, config.seed, config.calibration_share
+    )
+    tables = [table for (whose, _), table in said.items() if whose == CALIBRATIONS[-1]]
+    return recognition(Recognition(decisions), tables)
 
 
-def judge_owners(of: World, said: Mapping[Key, pa.Table]) -> Iterator[Judged]:
-    """What is answered of each owner of a world, with each change of the answers, by one D_C and by draws of it."""
+def judge_owners(of: World, said: Mapping[Key, pa.Table], tried: pa.Table) -> Iterator[Judged]:
+    """What is answered of each owner of a world, with each change of the answers, by each of JUDGES.
+
+    `tried` is the audit's trial of recognition, which bears on tables that nothing binds.
+    """
     for calibration in CALIBRATIONS:
+        judges: dict[str, RecognitionTrial | None] = {calibration: None}
+        if calibration == CALIBRATIONS[-1]:
+            judges[UNBOUND] = read_trial([tried])
         config = of.by(calibration)
         own = [table for (whose, _), table in said.items() if whose in (calibration, "owner")]
         matrix = confidence_matrix(own)
@@ -193,9 +199,11 @@ def judge_owners(of: World, said: Mapping[Key, pa.Table]) -> Iterator[Judged]:
                     continue
                 for model in matrix.replicates("target", number):
                     tested = compared.test_target(number, [model])
-                    row = target_row(compared, number, [model], tested, tested.p.surer)
-                    checks = [check for check in ("accuracy", "agreement") if row[f"{check}_p"] < UNLIKE]
-                    yield Judged(calibration, owner, change, row["decision"], " and ".join(checks))
+                    for judge, tried_too in judges.items():
+                        row = target_row(compared, number, [model], tested, tested.p.surer, tried_too)
+                        checks = [check for check in ("accuracy", "agreement") if row[f"{check}_p"] < UNLIKE]
+                        unlike = " and ".join(checks)
+                        yield Judged(judge, owner, change, row["decision"], unlike, row["share_high"])
 
 
 def changed(matrix: ConfidenceMatrix, change: Change, owners: int) -> ConfidenceMatrix:
@@ -211,17 +219,20 @@ def changed(matrix: ConfidenceMatrix, change: Change, owners: int) -> Confidence
 def markdown(found: Sequence[Judged]) -> str:
     """A row for each kind of owner and change."""
     lines = [
-        f"| owner | {' | '.join(CALIBRATIONS)} | *forgotten* by {CALIBRATIONS[-1]} |",
-        "|---|---|---|---|",
+        f"| owner | {' | '.join(JUDGES)} | *forgotten* by {' | *forgotten* by '.join(JUDGES[1:])} |",
+        "|---|---|---|---|---|---|",
     ]
     for owner, change in dict.fromkeys((of.owner, of.change) for of in found):
         cells = [f"{owner.name}{', ' * bool(change)}{change}"]
-        for calibration in CALIBRATIONS:
-            of = [one for one in found if (one.owner, one.change, one.calibration) == (owner, change, calibration)]
-            cells.append(", ".join(str(sum(one.answer == answer for one in of)) for answer in ANSWERS))
-        cleared = sum(one.answer == "forgotten" for one in of)
-        low, high = clopper_pearson(cleared, len(of))
-        cells.append(f"{100 * cleared / len(of):.0f} % [{100 * low:.0f}, {100 * high:.0f}]")
+        by_judge = {
+            judge: [one.answer for one in found if (one.owner, one.change, one.judge) == (owner, change, judge)]
+            for judge in JUDGES
+        }
+        cells += [", ".join(str(answers.count(name)) for name in ANSWERS) for answers in by_judge.values()]
+        for judge in JUDGES[1:]:
+            cleared, count = by_judge[judge].count("forgotten"), len(by_judge[judge])
+            low, high = clopper_pearson(cleared, count)
+            cells.append(f"{100 * cleared / count:.0f} % [{100 * low:.0f}, {100 * high:.0f}]")
         lines.append(f"| {' | '.join(cells)} |")
     return (
         "\n".join(lines)
@@ -230,14 +241,15 @@ def markdown(found: Sequence[Judged]) -> str:
     )
 
 
-def describe_trials(trials: Sequence[tuple[float, pa.Table]]) -> str:
-    """By the share of D_Q that such owners hold, how many pass in each world."""
-    lines = ["", "| the audit's trial of recognition, who holds | would pass, world by world |", "|---|---|"]
-    for share in dict.fromkeys(share for share, _ in trials):
-        rows = [row for of, table in trials if of == share for row in table.to_pylist()]
-        counts = ", ".join(f"{row['passed']} of {row['pairs']}" for row in rows)
-        lines.append(f"| {100 * share:g} % of D_Q | {counts} |")
-    return "\n".join(lines) + "\n"
+def describe_trials(trials: Sequence[pa.Table]) -> str:
+    """How many of the audit's own recognising models pass in each world."""
+    rows = [row for table in trials for row in table.to_pylist()]
+    counts = ", ".join(f"{row['passed']} of {row['pairs']}" for row in rows)
+    share = max((row["share"] for row in rows), default=0)
+    return (
+        f"\nThe audit's trial of recognition, by its own models of {100 * share:g} % of D_Q: {counts} would pass, "
+        "world by world.\n"
+    )
 
 
 def main() -> None:
@@ -252,7 +264,7 @@ def main() -> None:
     asked_for = given.parse_args()
     torch.set_num_threads(1)
     found: list[Judged] = []
-    trials: list[tuple[float, pa.Table]] = []
+    trials: list[pa.Table] = []
     for number in range(asked_for.worlds):
         kinds = OWNERS[: asked_for.kinds]
         of = world(
@@ -266,8 +278,8 @@ def main() -> None:
         kept = asked_for.models and asked_for.models / f"{of.draws.seed}.feather"
         models = trained(planned(of), kept)
         said = {key: asked(of.draws, key[1], [table]) for key, table in models.items()}
-        found += judge_owners(of, said)
-        trials += try_recognition(of, said)
+        trials.append(try_recognition(of, said))
+        found += judge_owners(of, said, trials[-1])
     setting = here(of.draws.query.data.name, torch.device("cpu"))
     setting["audit"] = (
         f"{len(of.draws.query.pool.rows(load(of.draws.query.data)))} images, half of them held back; models of 1,000 "

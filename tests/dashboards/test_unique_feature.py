@@ -15,6 +15,7 @@ from dashboards import drawing
 from dashboards.audits.unique_feature.detection import estimator_looks
 from dashboards.audits.unique_feature.family import read_models
 from dashboards.audits.unique_feature.latents import excitation_rates
+from dashboards.audits.unique_feature.read_out import LETTERS
 from dashboards.chart import Figure
 from dashboards.figures import figures
 from dashboards.page import gallery
@@ -23,12 +24,12 @@ from orchestrator.store import Store, open_store
 from tasks.audits.unique_feature import population
 from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS, EXACT_VERDICTS
 from tasks.audits.unique_feature.measures.evidence import EVIDENCE
-from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
+from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, REFERENCE_RANKS
 from tasks.audits.unique_feature.measures.private_ranks import bounded_share_rows
 from tasks.audits.unique_feature.population import FAMILY
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import row
-from tasks.datasets.features import Words
+from tasks.datasets.features import Family, Words, burn
 from tasks.numerics.statistics import Estimate, proportion, rank_p_value
 from tasks.training.recipe import Privacy
 from tests.dashboards import made
@@ -338,6 +339,38 @@ def test_the_strongest_pixels_are_pictures_beside_the_feature_and_private_as_the
     assert pictures[0] == pictures[1]
     own = made.embedded(canaries=3, feature=Words("JANE DOE", size=8))
     hidden = gallery(made.run(store, "unique_feature-2", tables, own), False)
+    assert hidden is not None
+    assert () == hidden.pictures
+
+
+def test_the_letters_that_the_slopes_spell_stand_beside_the_name_and_the_nearest_like_it(
+    store: Store,
+) -> None:
+    name = Words("IDA", size=8, top=4, left=3)
+    block = np.s_[2:20, 1:26]
+    drawn = burn(np.zeros((1, 28, 28, 1), np.uint8), name)[0, ..., 0][block] / 255
+    row = {"feature": "canary", "drawn": False, "p_value": 0.01, "among": 201, "exposure": 7.0, "hits_by_chance": 9.0}
+    row |= {"height": 18, "width": 25, "ink": (drawn > 0.5).ravel().tolist(), "slopes": drawn.ravel().tolist()}
+    row |= {
+        "inked": int((drawn > 0.5).sum()),
+        "hits": int((drawn > 0.5).sum()),
+        "models": 1,
+        "references": 4,
+        "label": 1,
+    }
+    ranks = pa.Table.from_pylist([dict.fromkeys(REFERENCE_RANKS.names) | row], REFERENCE_RANKS)
+    tables = {"summary": [], "family": [made.family([("given", None, None)], members=3)], "reference_ranks": [ranks]}
+    given = made.embedded(canaries=0, feature=name, family=Family(count=20))
+    found = gallery(made.run(store, "unique_feature-1", tables, given), True)
+    assert found is not None
+    own, read, nearest = [picture for picture in found.pictures if picture.group == LETTERS]
+    assert "given model, beside references, what the models were asked about: the words 'IDA'" == own.title
+    assert read.title.startswith(
+        "given model, beside references, read out of the models: 'IDA', 3 of 3 letters right, "
+    )
+    assert own.png == read.png != nearest.png
+    assert "what fits the slopes best of all that are like it: the words '" in nearest.alt
+    hidden = gallery(made.run(store, "unique_feature-2", tables, given), False)
     assert hidden is not None
     assert () == hidden.pictures
 

@@ -1,23 +1,20 @@
-"""The canaries as their models saw them, with the feature burnt in, and what can be read out of the models."""
+"""The canaries as their models saw them, with the feature burnt in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from dashboards import drawing
 from dashboards.audits.unique_feature.pairs import Pairs
+from dashboards.audits.unique_feature.read_out import read_out
 from dashboards.gallery import Gallery, Picture, encode_png, error_reason
 from dashboards.run import Run
 from orchestrator.inspection.disclosure import is_private
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.canary_selection import canaries
 from tasks.audits.unique_feature.evaluation import burning, triples
-from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
-from tasks.audits.unique_feature.slopes import strongest_pixels
 from tasks.datasets.catalog import is_embedded, load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import burn
@@ -25,9 +22,6 @@ from tasks.datasets.images import as_shape
 
 MOST = 36  # canaries
 PROBES = 3  # probe images that are shown three times over
-READ_OUT = 6  # canaries whose pixels are shown
-SCORE = "pair"
-HEADING = "Read out of the models: the strongest pixels at the feature's place, white"
 VARIED = 500  # probe images among which the most varied ones are looked for
 
 
@@ -60,7 +54,7 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
         found = (
             *canary_pictures(config, shown),
             *probe_pictures(config, show_images),
-            *read_out(run.table("exact_ranks")),
+            *read_out(run, config),
         )
         return Gallery(caption, True, "", found)
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
@@ -78,7 +72,7 @@ def probe_gallery(run: Run, show_images: bool) -> Gallery | None:
     if not (show_images or are_public(config, config.probe)):
         return Gallery(caption, False, hidden_note(config.probe))
     try:
-        return Gallery(caption, True, "", tuple(probe_pictures(config, show_images)))
+        return Gallery(caption, True, "", (*probe_pictures(config, show_images), *read_out(run, config)))
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
         return Gallery(caption, False, f"The pictures cannot be drawn{error_reason(run, error)}.")
 
@@ -116,21 +110,3 @@ def probe_pictures(config: UniqueFeature, show_images: bool) -> Iterator[Picture
     for at, row in enumerate(rows.tolist()):
         for name, image in names.items():
             yield Picture(encode_png(image[at]), f"probe image {row}, {name}", f"Probe image {row}, {name}")
-
-
-def read_out(table: pa.Table) -> Iterator[Picture]:
-    """For each of the first canaries what its image carried, and the pixels of the largest slopes, as many."""
-    if not table.schema.equals(EXACT_RANKS):
-        return
-    rows = [row for row in table.to_pylist() if row["score"] == SCORE and row["hits"] is not None]
-    seen: dict[int, dict[str, Any]] = {}
-    for row in rows:
-        seen.setdefault(row["canary"], row)
-    for row in list(seen.values())[:READ_OUT]:
-        shape = (row["height"], row["width"])
-        found = strongest_pixels(np.array(row["slopes"]), row["inked"])
-        hits = f"{row['hits']} of {row['inked']} hit, {drawing.format_number(row['hits_by_chance'])} by chance"
-        for which, mask in (("what the models were asked about", row["ink"]), ("read out of the models", found)):
-            image = (np.array(mask, bool).reshape(shape) * 255).astype(np.uint8)[..., None]
-            title = f"canary {row['canary']}, {which}{f', {hits}' if mask is found else ''}"
-            yield Picture(encode_png(image), title, f"The feature's place, {title}", HEADING)

@@ -1,0 +1,93 @@
+"""The letters that a model's slopes spell at the place of a name.
+
+The layout of the words is taken for known: which columns each letter has, and whether it is a capital, a small letter
+or a digit. In the columns of each the letter is read whose ink correlates best with the slopes. Other names of the same
+family, each with its own layout, say how many of their letters are read by chance.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import string
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasks.audits.unique_feature.slopes import Array
+from tasks.datasets.features import Feature, Words
+from tasks.datasets.features.kinds import OPAQUE, render_words
+from tasks.worker.files import File
+
+TINY = 1e-9  # keeps a letter without ink in its columns from a division by 0
+ALPHABETS = (string.ascii_uppercase, string.ascii_lowercase, string.digits)
+
+
+@dataclass(frozen=True)
+class ReadLetters:
+    """The words that slopes spell, how many of so many letters are right, and how many are by chance."""
+
+    words: str
+    letters: int
+    right: int
+    right_by_chance: float
+
+
+def read_letters(feature: Words, others: Sequence[Feature], slopes: Array) -> ReadLetters:
+    """What the slopes of all pixels of an image, (h, w), spell at the place of these words; `others` are like them."""
+    read = spell(feature, slopes)
+    by_chance = [count_right(spell(other, slopes), other.words) for other in others if isinstance(other, Words)]
+    letters = sum(alphabet(letter) is not None for letter in feature.words)
+    return ReadLetters(read, letters, count_right(read, feature.words), float(np.mean(by_chance or [math.nan])))
+
+
+def spell(feature: Words, slopes: Array) -> str:
+    """The words, each letter replaced by the one of its kind that fits the slopes in its columns best."""
+    blocks = letter_blocks(feature, slopes)
+    return "".join(best_letter(feature, letter, block) for letter, block in zip(feature.words, blocks, strict=True))
+
+
+def best_letter(feature: Words, own: str, block: Array) -> str:
+    """The letter of the same kind as `own` that fits a block of slopes best; `own` itself where it is not read."""
+    letters = alphabet(own)
+    if letters is None or not block.size:
+        return own
+    inks = centred_inks(feature.font, feature.size, letters, block.shape[1])
+    return letters[int(np.argmax(inks @ (block - block.mean()).ravel()))]
+
+
+def count_right(read: str, words: str) -> int:
+    return sum(alphabet(own) is not None and own == other for own, other in zip(words, read, strict=True))
+
+
+def alphabet(letter: str) -> str | None:
+    """All letters of the same kind; None of what is not read, such as a space."""
+    return next((letters for letters in ALPHABETS if letter in letters), None)
+
+
+def letter_blocks(feature: Words, slopes: Array) -> Iterator[Array]:
+    """The slopes in the font's line and in the columns of each letter; 0 beyond the edges of the image."""
+    font = feature.typeface()
+    edge = 2 * feature.size
+    padded = np.pad(slopes, edge)
+    start = edge + feature.left - round(font.getbbox(feature.words, anchor="ls")[0])
+    ends = [start + round(font.getlength(feature.words[:count])) for count in range(len(feature.words) + 1)]
+    top = edge + feature.top
+    for first, last in itertools.pairwise(ends):
+        yield padded[top : top + sum(font.getmetrics()), first:last]
+
+
+@functools.lru_cache(256)
+def centred_inks(font: File | None, size: int, letters: str, width: int) -> Array:
+    """The ink of each letter in the lines of the font and so many columns, (letters, pixels), of mean 0 and length 1.
+
+    Its product with slopes is as large as the correlation with them, up to a factor that all letters share.
+    """
+    typeface = Words("A", font, size).typeface()
+    ascent, descent = typeface.getmetrics()
+    drawn = [render_words(letter, typeface, (ascent + descent, width), (0, ascent)).ravel() for letter in letters]
+    inks = np.array(drawn) / OPAQUE
+    centred = inks - inks.mean(axis=1, keepdims=True)
+    return np.asarray(centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), TINY))
