@@ -21,6 +21,7 @@ from bench import (
     held_shares,
     membership_decisions,
     own_data,
+    read_letters,
     stopping,
     unlearning_methods,
 )
@@ -33,6 +34,7 @@ from tasks.audits.density.tail import alone
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import ModelId, target_shares
+from tasks.audits.unique_feature.letters import ReadLetters
 from tasks.datasets.catalog import load
 from tasks.training.unlearning_config import UNLEARNING
 
@@ -252,6 +254,16 @@ def test_owners_who_refuse_are_not_judged_and_were_cleared_or_undecided_before()
     said = evading_answers.drawn_answers(given.config, 0.6, "“unknown”", random.Random(1))
     found = evading_answers.judge(given.config, said)
     assert ("not judged", True, 1.0) == (found.after, found.before != "not judged", found.fixed)
+
+
+def test_letters_are_read_of_every_owner_in_each_way_and_counted() -> None:
+    found = list(read_letters.owner_letters(owners=2, seed=3, epochs=1, members=20))
+    ways = (read_letters.TWIN, read_letters.BESIDE, read_letters.NULL)
+    assert [(way, 4) for way in 2 * ways] == [(way, read.letters) for way, read in found]
+    read = [ReadLetters(words, 4, right, 0.25) for words, right in (("JANE", 4), ("JAAA", 2))]
+    assert "| 2 | 3.00 [-9.71, 15.71] | 0.25 | 1 of 2 [1, 99] % |" in read_letters.markdown(
+        [(way, each) for way in ways for each in read]
+    )
 
 
 def test_noise_for_crops_is_found_out_and_noise_for_recognised_crops_is_not() -> None:
