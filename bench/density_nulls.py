@@ -4,8 +4,9 @@
 
 A null is small and whole, from plan to verdict by the audit's own jobs: models of 60 digits of 8 x 8 from a folder of
 pictures, 5 partitions into 4 folds, are asked about 40 others that none was trained on. What is called is then called
-wrongly. In a planted run ten of 200 digits are negatives, or ten stand there twice; other images that are called may be
-memorised, too. Runs are kept in a file, and those that it holds are counted and not run again.
+wrongly. In a planted run (6 partitions into 5 folds) two of 60 digits of 8 x 8 are negatives, or have another class's
+label, which a density model does not see, or stand there twice; other images that are called may be memorised, too.
+Runs are kept in a file, and those that it holds are counted and not run again.
 """
 
 from __future__ import annotations
@@ -43,12 +44,19 @@ ANSWERS: tuple[Answer, ...] = ("memorised", "not seen", "undecided")
 STACKED = ComputeContext(way="stack")  # so small models are trained together in a tenth of the time
 TRAINED, ASKED = 6, 4  # images of each class
 NULL = "nothing memorised: asked about images that no model was trained on"
-PLANTED = {"ten negatives planted": "#inverted10", "ten images there twice": "#duplicated10"}
+PLANTED = {
+    "two negatives planted": "#inverted2",
+    "two images there twice": "#duplicated2",
+    "two images with another label": "#mislabelled2",
+}
 SMALL = replace(
     QUICKSTART, asked="test", measures=("scores",), repetitions=5, folds=4, epochs=10, every=0, samples=16, draws=8,
     width=0.1, batch=60, learning_rate=3e-3, permutations=LEAST_DRAWS,
 )  # fmt: skip
-WITH_PLANTED = replace(QUICKSTART, measures=("scores",), examples=200, every=0, samples=16, permutations=LEAST_DRAWS)
+WITH_PLANTED = replace(
+    QUICKSTART, measures=("scores",), examples=60, epochs=15, every=0, samples=16, draws=8, width=0.25, batch=20,
+    learning_rate=3e-3, permutations=LEAST_DRAWS,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -113,7 +121,7 @@ def configs(seed: int, runs: int, planted: int, folder: Path) -> Iterator[tuple[
     null = replace(SMALL, data=write_folder(folder))
     yield from ((NULL, replace(null, seed=seed + at)) for at in range(runs))
     for number, (kind, option) in enumerate(PLANTED.items(), 1):
-        config = replace(WITH_PLANTED, data=pin(Dataset(f"digits{option}")))
+        config = replace(WITH_PLANTED, data=pin(Dataset(f"digits#8x8{option}")))
         yield from ((kind, replace(config, seed=seed + 1000 * number + at)) for at in range(planted))
 
 
@@ -161,7 +169,7 @@ def main() -> None:
     given = parser(__doc__)
     given.add_argument("--seed", type=int, default=7000, help="of the first run; the next has the next one")
     given.add_argument("--runs", type=int, default=200, help="nulls, two seconds of a core each")
-    given.add_argument("--planted", type=int, default=2, help="runs of each planted kind, two minutes of a core each")
+    given.add_argument("--planted", type=int, default=20, help="runs of each planted kind, six seconds of a core each")
     given.add_argument("--keep", type=Path, required=True, help="the file of runs")
     asked = given.parse_args()
     setting: dict[str, Any] = here("digits", torch.device("cpu")) | {"seeds": f"{asked.seed} on"}
