@@ -40,7 +40,8 @@ def read_letters(feature: Words, others: Sequence[Feature], slopes: Array) -> Re
     read = spell(feature, slopes)
     by_chance = [count_right(spell(other, slopes), other.words) for other in others if isinstance(other, Words)]
     letters = sum(alphabet(letter) is not None for letter in feature.words)
-    return ReadLetters(read, letters, count_right(read, feature.words), float(np.mean(by_chance or [math.nan])))
+    chance = float(np.mean(by_chance)) if by_chance else math.nan
+    return ReadLetters(read, letters, count_right(read, feature.words), chance)
 
 
 def spell(feature: Words, slopes: Array) -> str:
