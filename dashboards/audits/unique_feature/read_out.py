@@ -141,4 +141,4 @@ def paint(patches: Sequence[Patch]) -> Iterator[NDArray[np.uint8]]:
     ends = starts + [patch.cover.shape for patch in patches]
     (top, left), (bottom, right) = starts.min(axis=0), ends.max(axis=0)
     for patch in patches:
-        yield (OPAQUE * cover_image(patch, (bottom, right, 1))).astype(np.uint8)[top:, left:, None]
+        yield np.rint(OPAQUE * cover_image(patch, (bottom, right, 1))).astype(np.uint8)[top:, left:, None]
