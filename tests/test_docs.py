@@ -18,7 +18,7 @@ import pytest
 import typer
 from PIL import Image
 
-from orchestrator.cli import reference
+from orchestrator.cli import gate, reference
 from orchestrator.cli.commands import app
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.planning.plan import plan_of
@@ -118,6 +118,7 @@ def test_every_exit_code_and_every_variable_that_is_read_has_its_meaning() -> No
         *report.EXIT_CODES.values(),
         EngramError.exit_code,
         SpecError.exit_code,
+        gate.EXIT_CODE,
     }
     sources = [
         path.read_text() for part in ("orchestrator", "tasks", "dashboards") for path in (ROOT / part).rglob("*.py")
