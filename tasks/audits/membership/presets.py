@@ -19,6 +19,10 @@ SMOKE = replace(QUICKSTART, data=Dataset("digits"), models=8, examples=100, epoc
 MNIST = Membership(network=Network("mlp1"), models=32, examples=10_000)
 CIFAR = Membership(data=Dataset("cifar10"), network=Network("cnn2"), models=16, epochs=50, augmentation=True)
 
+# As many records as Shokri et al. 2017 train a model on, in each half.
+PURCHASE = Membership(data=Dataset("purchase100"), network=Network("mlp1"), models=32, examples=20_000, epochs=30)
+TEXAS = replace(PURCHASE, data=Dataset("texas100"))
+
 # Every step sees all images, so that the noise is that of a Gaussian mechanism, from which a ranking learns most.
 ONE_RUN = Membership(
     data=Dataset("digits"), network=Network("mlp1"), models=1, canaries=700, mislabelled=True, epochs=60, batch=1437,
@@ -32,6 +36,8 @@ PRESETS: Mapping[str, Membership | tuple[Membership, ...]] = {
     "smoke": SMOKE,
     "mnist": MNIST,
     "cifar10": tuple(replace(CIFAR, models=models) for models in (16, 64, 256)),
+    "purchase100": PURCHASE,
+    "texas100": TEXAS,
     "one_run": LADDER,
     "ladder": tuple(replace(config, models=8) for config in LADDER),
 }
@@ -41,6 +47,8 @@ REPEATS: Mapping[str, str] = {
     "smoke": "ours: 8 small models on halves of 100 digits",
     "mnist": "ours: 32 models on halves of 10,000 images of MNIST",
     "cifar10": "ours: 16, 64 and 256 models on halves of CIFAR-10, as Carlini et al. 2022, with a smaller network",
+    "purchase100": "ours: 32 models on halves of 20,000 records of Purchase-100",
+    "texas100": "ours: 32 models on halves of 20,000 records of Texas-100",
     "one_run": "ours: 700 mislabelled canaries in digits by coins, one model without privacy and at three epsilons",
     "ladder": "ours: the same with 8 models, each ranked beside the others",
 }

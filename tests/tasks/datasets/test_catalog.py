@@ -134,6 +134,8 @@ def test_every_name_has_a_line_about_it() -> None:
         "svhn",
         "svhn-full",
         "celeba",
+        "purchase100",
+        "texas100",
         "acdc-3t",
         "acdc-1.5t",
         "imagenet",

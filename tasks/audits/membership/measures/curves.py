@@ -6,7 +6,8 @@ Four tables of the attacks of `measures.attacks`, whose thresholds the other tar
 - `references`: the same of fewer references, at a nominal rate of 1 %, with the area under the curve;
 - `calls`: of each attack and record how many models call it a member at a nominal rate of 1 %, of those that were
   trained on it and of those that were not;
-- `histograms`: the scores of each attack on all targets by whether the record was trained on.
+- `histograms`: the scores of each attack on all targets by whether the record was trained on; of the loss the log-odds,
+  which order records alike and do not crowd at 0.
 
 A pooled false-positive rate holds on average over records. If it held for each of them, two models without a record
 would call it a member independently. So the summary has, beside the pooled rate, that at which a second model without
@@ -158,7 +159,8 @@ def histograms(config: Matching, inputs: Inputs) -> pa.Table:
     if answers is None:
         return HISTOGRAMS.empty_table()
     member, tables = answers.member, []
-    for attack, scores in score_targets(answers, pair_models(member, config.seed)).items():
+    scored = score_targets(answers, pair_models(member, config.seed)) | {"loss": answers.phi}
+    for attack, scores in scored.items():
         low, high = np.quantile(scores, (BEYOND, 1 - BEYOND))
         edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
         for inside in (True, False):
