@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.datasets import acdc, binary_records, celeba, options, parquet, records
+from tasks.datasets import acdc, binary_records, celeba, options, parquet, records, tickets
 from tasks.datasets.benchmark_files import SVHN_TRAIN, cifar_source, idx_source, lacking_svhn_files, svhn_source
 from tasks.datasets.boxed import imagenet, table
 from tasks.datasets.dataset import DatasetError, UnknownDataset
@@ -37,6 +37,7 @@ DESCRIPTIONS = {
     "digits-on-photos": "the 1,797 digits blended onto grey 28x28 squares of the two photographs, embedded",
     "facts": "4,000 questions on paragraphs of made-up facts, answers to be derived as in DROP, embedded",
     "facts-stated": "4,000 questions on paragraphs of made-up facts, answers stated in them as in SQuAD, embedded",
+    "tickets": "300 short made-up support tickets, each with a random UUID, embedded",
     "mnist": "70,000 handwritten digits, 28x28, IDX files in ENGRAM_DATA",
     "mnist-on-photos": "MNIST's 70,000 digits blended onto grey 28x28 squares of two photographs; MNIST in ENGRAM_DATA",
     "fashion-mnist": "70,000 pieces of clothing, 28x28, IDX files in ENGRAM_DATA",
@@ -88,10 +89,15 @@ EMBEDDED: Mapping[str, Callable[[], Source]] = {
     "digits-on-photos": lambda: blended_source(digits_source()),
     "facts": lambda: facts.source("facts"),
     "facts-stated": lambda: facts.source("facts-stated"),
+    "tickets": tickets.source,
 }
 # The sets without images, by their names or kinds.
 BOXED = dict.fromkeys(("imagenet", "boxed"), "boxed pictures")
-TEXTS = {"records": "records", **dict.fromkeys(("facts", "facts-stated", "squad", "drop"), "questions")}
+TEXTS = {
+    "records": "records",
+    "tickets": "texts",
+    **dict.fromkeys(("facts", "facts-stated", "squad", "drop"), "questions"),
+}
 FORMS: Mapping[str, Scorer] = {"squad": "squad", "drop": "drop"}
 SCENES = "digits-on-photos"  # which holds images and also boxed pictures
 ACDC: Mapping[str, acdc.Tesla] = {"acdc-3t": "3", "acdc-1.5t": "1.5"}

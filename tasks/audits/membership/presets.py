@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tasks.audits.membership.config import Membership
-from tasks.contract.situation import Asked, Situation
+from tasks.contract.situation import TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import Network
 from tasks.training.recipe import Privacy
@@ -52,6 +52,12 @@ REPEATS: Mapping[str, str] = {
     "one_run": "ours: 700 mislabelled canaries in digits by coins, one model without privacy and at three epsilons",
     "ladder": "ours: the same with 8 models, each ranked beside the others",
 }
+WHOSE = (
+    Asked("data", "Images: the records, then others that the model never saw?", "folder:scans#64x64"),
+    Asked("examples", "How many of the first of them are the records?", "400"),
+    Asked("network", "The model's network, for those that it is compared with?", "cnn1", "mlp1"),
+)
+GIVEN = {"models": 64}
 SITUATIONS = (
     Situation(
         "data",
@@ -62,4 +68,6 @@ SITUATIONS = (
         ),
         preset="quickstart",
     ),
+    Situation("model", "unknown", (Asked("given.model", "The model's file?", "model.pt"), *WHOSE), sets=GIVEN),
+    Situation("outputs", "unknown", (*WHOSE, TABLE), sets=GIVEN, table=TABLE.field),
 )
