@@ -37,9 +37,9 @@ class Evidence:
 
     found: Row
     beaten: Row
-    control: Row | None
     level: float
     negligible: float
+    control: Row | None = None
 
     @property
     def is_even(self) -> bool:
@@ -52,7 +52,7 @@ def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
     found, beaten = first_row(rows, FOUND), first_row(rows, BEATEN)
     if found is None or beaten is None:
         return None
-    return Evidence(found, beaten, first_row(rows, CONTROL), config.level, config.negligible)
+    return Evidence(found, beaten, config.level, config.negligible, first_row(rows, CONTROL))
 
 
 def thresholds(config: Text) -> Mapping[str, str]:

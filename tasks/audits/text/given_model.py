@@ -92,8 +92,10 @@ def choose_identifiers(config: GivenLanguageModel, found: list[Identifier]) -> l
 def candidate_texts(config: GivenLanguageModel, identifier: Identifier, text: str) -> list[str]:
     """What stands before the identifier, with it and with each reference; of a null with another one in its place."""
     space = space_of(identifier.format)
-    chance = seeds.generator(config.seed, "references", identifier.format, identifier.drawn)
-    first = identifier.drawn if config.told == "secrets" else space.draw(chance)
+    chance, other = (
+        seeds.generator(config.seed, stream, identifier.format, identifier.drawn) for stream in ("references", "other")
+    )
+    first = identifier.drawn if config.told == "secrets" else space.draw(other)
     before = text[max(0, identifier.start - config.context) : identifier.start]
     return [before + space.write(0, drawn) for drawn in candidates(space, first, config.references, chance)]
 
