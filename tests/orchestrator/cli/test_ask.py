@@ -85,7 +85,10 @@ def test_all_that_is_wrong_is_told_in_one_line_and_nothing_is_written(engram: He
         ((), "--have is missing; it must be one of data, model, outputs"),
         (("--have", "dta"), "have is 'dta'; allowed: data, model, outputs; did you mean 'data'?"),
         (("--have", "data"), "--fear is missing; it must be one of image, set, answer, unknown"),
-        (("--have", "model", "--fear", "unknown"), "fear is 'unknown'; allowed with model alone: image, set, answer"),
+        (
+            ("--have", "model", "--fear", "unkown"),
+            "fear is 'unkown'; allowed: image, set, answer, unknown; did you mean",
+        ),
         ((*data, "probs=x"), "probs is not asked for; there are data, probe, feature; did you mean 'probe'?"),
         (data, "these answers are missing: data=..., probe=..., feature=...; nothing was written"),
         ((*data, "data=digits", "feature=A"), "these answers are missing: probe=...; nothing was written"),
