@@ -34,7 +34,7 @@ def test_mnist_is_found_in_its_usual_layouts(tmp_path: Path, monkeypatch: pytest
 
 def test_only_what_comes_with_the_installation_is_embedded() -> None:
     embedded = [name for name in known_names() if is_embedded(name)]
-    assert ["digits", "photos", "digits-on-photos", "facts", "facts-stated"] == embedded == list(EMBEDDED)
+    assert ["digits", "photos", "digits-on-photos", "facts", "facts-stated", "tickets"] == embedded == list(EMBEDDED)
     assert not is_embedded("parquet:digits")
 
 
