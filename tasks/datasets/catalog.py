@@ -26,6 +26,7 @@ from tasks.datasets.questions.question import RECORD_SCHEMA, QuestionSet, questi
 from tasks.datasets.questions.question_files import QuestionFiles
 from tasks.datasets.records import RecordFile, Records
 from tasks.datasets.source import Content, Source
+from tasks.datasets.tickets import Tickets
 from tasks.worker import hardware
 
 # Where a set that is read by rows has its pixels: in memory, in a cache on the disk, or in its own files.
@@ -128,10 +129,14 @@ def questions_of(dataset: Dataset, content: Content) -> QuestionSet:
 
 
 def load_texts(dataset: Dataset) -> tuple[str, ...]:
-    """The data set's texts: the field `text` of its records, or the contexts of its training questions, each once.
+    """The data set's texts: tickets, the field `text` of its records, or the contexts of its training questions, once.
 
-    Raises DatasetError where their digest is not the pinned one, or where it holds neither.
+    Raises DatasetError where their digest is not the pinned one, or where it holds none.
     """
+    if dataset.name == "tickets":
+        content, _ = read_content(dataset)
+        assert isinstance(content, Tickets)
+        return content.texts()
     if dataset.name.startswith("records:"):
         return tuple(load_records(dataset, TEXT_SCHEMA).table["text"].to_pylist())
     return tuple(dict.fromkeys(question.context for question in load_questions(dataset).train))

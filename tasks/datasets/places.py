@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.datasets import acdc, celeba, options, parquet, records
+from tasks.datasets import acdc, binary_records, celeba, options, parquet, records, tickets
 from tasks.datasets.benchmark_files import SVHN_TRAIN, cifar_source, idx_source, lacking_svhn_files, svhn_source
 from tasks.datasets.boxed import imagenet, table
 from tasks.datasets.dataset import DatasetError, UnknownDataset
@@ -37,6 +37,7 @@ DESCRIPTIONS = {
     "digits-on-photos": "the 1,797 digits blended onto grey 28x28 squares of the two photographs, embedded",
     "facts": "4,000 questions on paragraphs of made-up facts, answers to be derived as in DROP, embedded",
     "facts-stated": "4,000 questions on paragraphs of made-up facts, answers stated in them as in SQuAD, embedded",
+    "tickets": "300 short made-up support tickets, each with a random UUID, embedded",
     "mnist": "70,000 handwritten digits, 28x28, IDX files in ENGRAM_DATA",
     "mnist-on-photos": "MNIST's 70,000 digits blended onto grey 28x28 squares of two photographs; MNIST in ENGRAM_DATA",
     "fashion-mnist": "70,000 pieces of clothing, 28x28, IDX files in ENGRAM_DATA",
@@ -44,6 +45,8 @@ DESCRIPTIONS = {
     "svhn": "99,289 digits of house numbers in colour, 32x32, MATLAB files (train and test) in ENGRAM_DATA",
     "svhn-full": "630,420 digits of house numbers: svhn with the images of extra_32x32.mat in its training split",
     "celeba": "182,637 faces without classes, 32x32, aligned JPEGs and their partition in ENGRAM_DATA; or add #64x64",
+    "purchase100": "197,324 shoppers' 600 binary features in 100 classes, dataset_purchase or .npz in ENGRAM_DATA",
+    "texas100": "67,330 hospital stays' 6,169 binary features in 100 classes, feats and labels or .npz in ENGRAM_DATA",
     "acdc-3t": "ACDC's short-axis cine MRI of the heart at 3 T, 192x192, 5 classes, NIfTI files in ENGRAM_DATA",
     "acdc-1.5t": "ACDC's short-axis cine MRI of the heart at 1.5 T, as acdc-3t",
     "imagenet": "ILSVRC 2012's 1.28 million pictures of 1,000 classes, 544,546 with boxes, as unpacked in ENGRAM_DATA",
@@ -86,10 +89,15 @@ EMBEDDED: Mapping[str, Callable[[], Source]] = {
     "digits-on-photos": lambda: blended_source(digits_source()),
     "facts": lambda: facts.source("facts"),
     "facts-stated": lambda: facts.source("facts-stated"),
+    "tickets": tickets.source,
 }
 # The sets without images, by their names or kinds.
 BOXED = dict.fromkeys(("imagenet", "boxed"), "boxed pictures")
-TEXTS = {"records": "records", **dict.fromkeys(("facts", "facts-stated", "squad", "drop"), "questions")}
+TEXTS = {
+    "records": "records",
+    "tickets": "texts",
+    **dict.fromkeys(("facts", "facts-stated", "squad", "drop"), "questions"),
+}
 FORMS: Mapping[str, Scorer] = {"squad": "squad", "drop": "drop"}
 SCENES = "digits-on-photos"  # which holds images and also boxed pictures
 ACDC: Mapping[str, acdc.Tesla] = {"acdc-3t": "3", "acdc-1.5t": "1.5"}
@@ -101,6 +109,8 @@ LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "svhn": ("svhn", "SVHN"),
     "svhn-full": ("svhn", "SVHN"),
     "celeba": ("celeba",),
+    "purchase100": ("purchase100", "purchase"),
+    "texas100": ("texas100", "texas/100", "texas"),
     **dict.fromkeys(ACDC, ("acdc", "ACDC", "acdc/database", "ACDC/database")),
     "imagenet": ("imagenet", "ImageNet", "ILSVRC2012", "ILSVRC"),
     "squad": ("squad", "SQuAD"),
@@ -118,6 +128,10 @@ DOWNLOADERS: Mapping[str, tuple[str, str]] = {
 # Sets that have to be fetched by hand: from where, and into which folder.
 OFFERED = {
     **dict.fromkeys(ACDC, f"unpack what {acdc.CHALLENGE} offers into the folder data/acdc"),
+    **{
+        name: f"put {names.packed} of https://github.com/privacytrustlab/datasets into the folder data/{name}"
+        for name, names in binary_records.FILES.items()
+    },
     "imagenet": "unpack what https://image-net.org/download-images offers as ILSVRC2012 into the folder data/imagenet",
     "squad": "put what https://rajpurkar.github.io/SQuAD-explorer offers as SQuAD 1.1 into the folder data/squad",
     "drop": "unpack what https://allenai.org/data/drop offers into the folder data/drop",
@@ -159,6 +173,8 @@ OUTLINES: Mapping[str, Outline] = {
     "cifar10": Outline(50_000, 10_000, (32, 32, 3), 10),
     "svhn": Outline(73_257, 26_032, (32, 32, 3), 10),
     "celeba": Outline(162_770, 19_867, (32, 32, 3), 1),
+    "purchase100": Outline(177_592, 19_732, (1, 600, 1), 100),
+    "texas100": Outline(60_597, 6_733, (1, 6169, 1), 100),
 }
 
 
@@ -243,6 +259,8 @@ def fetching(name: str) -> str:
 
 def missing(name: str, folder: Path) -> str:
     """The note about an existing folder that lacks some of the set's files, appended to its name; empty for others."""
+    if name in binary_records.FILES and folder.is_dir():
+        return f" (which has no {binary_records.FILES[name]})"
     there = name in SVHN_TRAIN and folder.is_dir()
     return f" (which has no {' and no '.join(lacking_svhn_files(name, folder))})" if there else ""
 
@@ -252,6 +270,8 @@ def read_as(name: str, folder: Path, shape: Options) -> Source | None:
         return acdc.source(folder, ACDC[name])
     if name in FORMS:
         return question_source(FORMS[name], folder)
+    if name in binary_records.FILES:
+        return binary_records.source(name, folder)
     if name == "imagenet":
         return imagenet.source(folder) if folder.is_dir() else None
     if name == "celeba":

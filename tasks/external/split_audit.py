@@ -244,14 +244,8 @@ def low_rates(members: Floats, nonmembers: Floats, seed: int) -> Iterator[LowRat
     for rate in RATES:
         place = math.floor(rate * (len(setting) + 1))
         if place:
-            yield LowRate(rate, *(_share_above(scores, setting[place - 1]) for scores in (members, trying)))
-
-
-def _share_above(scores: Floats, threshold: float) -> Estimate:
-    """The share of scores above a threshold, with the interval of Clopper & Pearson 1934."""
-    above, n = int((scores > threshold).sum()), len(scores)
-    low = statistics.proportion_at_least(above, n, 0.975)
-    return Estimate(above / n, low, 1 - statistics.proportion_at_least(n - above, n, 0.975), n)
+            above = ((int((scores > setting[place - 1]).sum()), len(scores)) for scores in (members, trying))
+            yield LowRate(rate, *(statistics.exact_proportion(*counts) for counts in above))
 
 
 def blind_control(inside: Records, outside: Records, seed: int) -> tuple[Estimate, float]:

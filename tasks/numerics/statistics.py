@@ -131,6 +131,16 @@ def proportion_at_least(successes: int, n: int, confidence: float = 0.95) -> flo
     return float(stats.beta.ppf(1 - confidence, successes, n - successes + 1))
 
 
+def exact_proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
+    """successes / n with Clopper and Pearson's interval (1934), which covers at least as often as it says."""
+    _counts(successes, n)
+    if n == 0:
+        return Estimate(None, None, None, 0)
+    one_sided = (1 + confidence) / 2
+    low, misses = (proportion_at_least(count, n, one_sided) for count in (successes, n - successes))
+    return Estimate(successes / n, low, 1 - misses, n)
+
+
 def mcnemar_greater(first: Sequence[bool], second: Sequence[bool]) -> float | None:
     """One-tailed exact McNemar p-value that `first` is true more often than `second`, pair by pair.
 

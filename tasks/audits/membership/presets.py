@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tasks.audits.membership.config import Membership
-from tasks.contract.situation import Asked, Situation
+from tasks.contract.situation import TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import Network
 from tasks.training.recipe import Privacy
@@ -18,6 +18,10 @@ QUICKSTART = Membership(
 SMOKE = replace(QUICKSTART, data=Dataset("digits"), models=8, examples=100, epochs=3)
 MNIST = Membership(network=Network("mlp1"), models=32, examples=10_000)
 CIFAR = Membership(data=Dataset("cifar10"), network=Network("cnn2"), models=16, epochs=50, augmentation=True)
+
+# As many records as Shokri et al. 2017 train a model on, in each half.
+PURCHASE = Membership(data=Dataset("purchase100"), network=Network("mlp1"), models=32, examples=20_000, epochs=30)
+TEXAS = replace(PURCHASE, data=Dataset("texas100"))
 
 # Every step sees all images, so that the noise is that of a Gaussian mechanism, from which a ranking learns most.
 ONE_RUN = Membership(
@@ -32,6 +36,8 @@ PRESETS: Mapping[str, Membership | tuple[Membership, ...]] = {
     "smoke": SMOKE,
     "mnist": MNIST,
     "cifar10": tuple(replace(CIFAR, models=models) for models in (16, 64, 256)),
+    "purchase100": PURCHASE,
+    "texas100": TEXAS,
     "one_run": LADDER,
     "ladder": tuple(replace(config, models=8) for config in LADDER),
 }
@@ -41,9 +47,17 @@ REPEATS: Mapping[str, str] = {
     "smoke": "ours: 8 small models on halves of 100 digits",
     "mnist": "ours: 32 models on halves of 10,000 images of MNIST",
     "cifar10": "ours: 16, 64 and 256 models on halves of CIFAR-10, as Carlini et al. 2022, with a smaller network",
+    "purchase100": "ours: 32 models on halves of 20,000 records of Purchase-100",
+    "texas100": "ours: 32 models on halves of 20,000 records of Texas-100",
     "one_run": "ours: 700 mislabelled canaries in digits by coins, one model without privacy and at three epsilons",
     "ladder": "ours: the same with 8 models, each ranked beside the others",
 }
+WHOSE = (
+    Asked("data", "Images: the records, then others that the model never saw?", "folder:scans#64x64"),
+    Asked("examples", "How many of the first of them are the records?", "400"),
+    Asked("network", "The model's network, for those that it is compared with?", "cnn1", "mlp1"),
+)
+GIVEN = {"models": 64}
 SITUATIONS = (
     Situation(
         "data",
@@ -54,4 +68,6 @@ SITUATIONS = (
         ),
         preset="quickstart",
     ),
+    Situation("model", "unknown", (Asked("given.model", "The model's file?", "model.pt"), *WHOSE), sets=GIVEN),
+    Situation("outputs", "unknown", (*WHOSE, TABLE), sets=GIVEN, table=TABLE.field),
 )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
+from tasks.audits.text.identifiers import space_of
 from tasks.audits.text.secret_space import SecretSpace
 from tasks.contract import ranges
 from tasks.contract.extras import PEFT, Extra
+from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Finite, Ranged
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning_config import Adaptation
@@ -64,16 +66,24 @@ class Text(Ranged):
     """Ours: a secret that stands before half of all others and this share more is hardly known."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""
+    identifiers: tuple[str, ...] = field(default=(), metadata={ADDED_LATER: True})
+    """Ours: formats of identifiers that stand in the texts already (uuid4, md5, sha1, sha256, or key-{hex:16}): the
+    model is asked about at most `secrets` of them as it is, without a fine-tuning."""
+    context: Annotated[int, AtLeast(0)] = field(default=200, metadata={ADDED_LATER: True})
+    """Ours: characters before an identifier that the model reads."""
 
     def conflicts(self) -> Iterator[str]:
         try:
-            space = SecretSpace(self.pattern)
+            spaces = [space_of(name) for name in self.identifiers] or [SecretSpace(self.pattern)]
         except ValueError as error:
             yield str(error)
             return
+        if len(set(self.identifiers)) < len(self.identifiers):
+            yield f"identifiers is {', '.join(self.identifiers)}; each format must be given once"
         if not self.repetitions or min(self.repetitions) < 1:
             yield f"repetitions is {self.repetitions}; there must be one at least, and each must be at least 1"
-        ranked, asked = min(space.size, self.references + 1), self.secrets * self.pairs
+        size = min(space.size for space in spaces)
+        ranked, asked = min(size, self.references + 1), self.secrets * (1 if self.identifiers else self.pairs)
         if asked > self.level * ranked:
             least = round(asked / self.level)
             yield (
@@ -91,6 +101,9 @@ class Text(Ranged):
         return self.told == "others"
 
 
+FORMATS_OF_TICKETS = ("uuid4",)
+
+
 @dataclass(frozen=True)
 class About:
     """What the summary is told of a run."""
@@ -102,7 +115,7 @@ def tiny(config: Text) -> Text:
     """The config's shape on embedded data, in seconds."""
     return replace(
         config,
-        data=Dataset("facts"),
+        data=Dataset("tickets" if config.identifiers else "facts"),
         model=LanguageModel("tiny-gpt#16x1"),
         pattern=Text.pattern,
         secrets=min(config.secrets, 6),
@@ -114,4 +127,6 @@ def tiny(config: Text) -> Text:
         batch=16,
         accumulate=1,
         length=128,
+        identifiers=FORMATS_OF_TICKETS if config.identifiers else (),
+        context=40,
     )

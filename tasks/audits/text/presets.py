@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tasks.audits.text.config import Text
 from tasks.contract.situation import Asked, Situation
+from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
 
 QUICKSTART = Text(examples=150, epochs=12, learning_rate=3e-3)
@@ -19,10 +20,12 @@ PRESETS: Mapping[str, Text | tuple[Text, ...]] = {
     "quickstart": QUICKSTART,
     "null": replace(QUICKSTART, told="others"),
     "smoke": SMOKE,
+    "identifiers": Text(Dataset("tickets"), identifiers=("uuid4",), secrets=24),
 }
 REPEATS: Mapping[str, str] = {
     "quickstart": "ours: 24 codes of 6 digits in 150 short texts, and a small GPT that reads bytes",
     "null": "ours: the same with other codes in the texts",
+    "identifiers": "ours: UUIDs in 300 tickets, asked of a small GPT that never saw them: give data and model",
     "smoke": "ours: 6 codes in 20 texts, and a smaller GPT",
 }
 SITUATIONS = (

@@ -2,8 +2,9 @@
 
     Patient {number}: code {digits:6}.          {number} is the secret's own number, which is no secret
 
-`{digits:6}`, `{letters:6}` and `{hex:6}` stand for so many characters, each drawn evenly. A secret that was drawn
-evenly from its space is one among equals for whoever never saw it: its rank by any score is an exact p-value.
+`{digits:6}`, `{letters:6}` (capitals), `{hex:6}` and `{alphanumeric:6}` stand for so many characters, each drawn
+evenly. A secret that was drawn evenly from its space is one among equals for whoever never saw it: its rank by any
+score is an exact p-value.
 """
 
 from __future__ import annotations
@@ -22,16 +23,23 @@ ALPHABETS: Mapping[str, str] = {
     "digits": string.digits,
     "letters": string.ascii_uppercase,
     "hex": string.digits + "abcdef",
+    "alphanumeric": string.digits + string.ascii_letters,
+    "variant": "89ab",  # of a random UUID: RFC 9562, section 4.1
 }
-PLACE = re.compile(r"\{(number|(?:digits|letters|hex):[1-9]\d?)\}")
-ALLOWED = "{number}, {digits:N}, {letters:N} or {hex:N} with N from 1 to 99"
+PLACE = re.compile(rf"\{{(number|(?:{'|'.join(ALPHABETS)}):[1-9]\d?)\}}")
+ALLOWED_DRAWN = "{digits:N}, {letters:N}, {hex:N} or {alphanumeric:N} with N from 1 to 99"
+ALLOWED = f"{{number}}, {ALLOWED_DRAWN}"
 
 
 @dataclass(frozen=True)
 class SecretSpace:
-    """The texts of a pattern; ValueError, in one line, for one that cannot be drawn from."""
+    """The texts of a pattern; ValueError, in one line, for one that cannot be drawn from.
+
+    One that is `numbered` must hold {number}, and any other must not.
+    """
 
     pattern: str
+    numbered: bool = True
 
     def __post_init__(self) -> None:
         left = PLACE.sub("", self.pattern)
@@ -39,7 +47,9 @@ class SecretSpace:
             raise ValueError(f"pattern is {self.pattern!r}; what stands in braces must be {ALLOWED}")
         if not self.alphabets:
             raise ValueError(f"pattern is {self.pattern!r} and has nothing to draw; give it {ALLOWED}")
-        if "{number}" not in self.pattern:
+        if not self.numbered and "{number}" in self.pattern:
+            raise ValueError(f"{self.pattern!r} has {{number}}, which no identifier has; it must be {ALLOWED_DRAWN}")
+        if self.numbered and "{number}" not in self.pattern:
             raise ValueError(
                 f"pattern is {self.pattern!r}; it must hold {{number}}, by which secrets are told from one another"
             )

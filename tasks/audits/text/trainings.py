@@ -9,11 +9,12 @@ from typing import Annotated
 import pyarrow as pa
 
 from tasks.audits.text.config import Repetitions, Text, Told
+from tasks.audits.text.documents import documents
+from tasks.audits.text.given_model import identifier_job
 from tasks.audits.text.secret_space import SecretSpace, candidates
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.ranges import Ranged, Share
-from tasks.datasets.catalog import load_texts
-from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning_config import Adaptation, Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
@@ -87,7 +88,12 @@ class Secret:
 
 
 def trainings(config: Text) -> tuple[Job, ...]:
-    """The scores of both models of each pair, pair by pair; ValueError where there are too few texts."""
+    """The scores of both models of each pair, pair by pair; ValueError where there are too few texts.
+
+    Where identifiers are asked about, those of the model as it is.
+    """
+    if config.identifiers:
+        return (identifier_job(config),)
     documents(config.data, config.examples)
     return tuple(
         Job(score_secrets, pair_model(config, pair, side)) for pair in range(config.pairs) for side in range(2)
@@ -117,14 +123,6 @@ def pair_model(config: Text, pair: int, side: int) -> PairModel:
         dropout=config.dropout,
         length=config.length,
     )
-
-
-def documents(data: Dataset, examples: int) -> Sequence[str]:
-    """The first texts of the data set."""
-    texts = load_texts(data)
-    if examples > len(texts):
-        raise DatasetError(f"examples is {examples}; {data.name} has {len(texts)} texts")
-    return texts[: examples or None]
 
 
 def draw_secrets(config: PairModel) -> list[Secret]:

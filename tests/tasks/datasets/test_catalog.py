@@ -34,7 +34,7 @@ def test_mnist_is_found_in_its_usual_layouts(tmp_path: Path, monkeypatch: pytest
 
 def test_only_what_comes_with_the_installation_is_embedded() -> None:
     embedded = [name for name in known_names() if is_embedded(name)]
-    assert ["digits", "photos", "digits-on-photos", "facts", "facts-stated"] == embedded == list(EMBEDDED)
+    assert ["digits", "photos", "digits-on-photos", "facts", "facts-stated", "tickets"] == embedded == list(EMBEDDED)
     assert not is_embedded("parquet:digits")
 
 
@@ -134,6 +134,8 @@ def test_every_name_has_a_line_about_it() -> None:
         "svhn",
         "svhn-full",
         "celeba",
+        "purchase100",
+        "texas100",
         "acdc-3t",
         "acdc-1.5t",
         "imagenet",

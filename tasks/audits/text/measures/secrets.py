@@ -55,8 +55,8 @@ class Ranking:
     level: float
 
 
-def plan(config: Text, trainings: tuple[Job, ...]) -> Job:
-    return Job(secrets, Ranking(config.level), trainings)
+def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
+    return () if config.identifiers else Job(secrets, Ranking(config.level), trainings)
 
 
 @task(version=1, name="text.secrets", gathers=True)
@@ -77,11 +77,13 @@ def secrets(config: Ranking, inputs: Inputs) -> pa.Table:
         for name, both in models.items()
         if True in both
     ]
-    q_values = statistics.false_discovery_control(np.array([each["p_value"] for each in rows]))
-    found = [
-        each | {"q_value": float(q), "found": bool(q <= config.level)} for each, q in zip(rows, q_values, strict=True)
-    ]
-    return pa.Table.from_pylist(found, SECRETS)
+    return pa.Table.from_pylist(adjust_ranks(rows, config.level), SECRETS)
+
+
+def adjust_ranks(ranked: Sequence[Row], level: float) -> list[Row]:
+    """The rows with their adjusted p-values, and whether they are found at this level."""
+    q_values = statistics.false_discovery_control(np.array([each["p_value"] for each in ranked]))
+    return [each | {"q_value": float(q), "found": bool(q <= level)} for each, q in zip(ranked, q_values, strict=True)]
 
 
 def rank_secret(told: Array, twin: Array | None) -> Row:
@@ -108,11 +110,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     if table is None or not table.num_rows:
         return
     ranked = table.to_pylist()
-    smallest = min(each["q_value"] for each in ranked)
-    yield row(FOUND, {"level": about.level}, alone(float(count_found(ranked)), len(ranked)), "secret", 0.0, smallest)
-    beaten = [1 - (each["rank"] - 0.5) / each["candidates"] for each in ranked]
-    together = combine([each["p_value"] for each in ranked])
-    yield row(BEATEN, {}, within_shares(statistics.mean(beaten)), "secret", 0.5, together)
+    yield from ranked_rows(ranked, about)
     for times in sorted({each["repetitions"] for each in ranked}):
         some = [each for each in ranked if each["repetitions"] == times]
         setting = {"repetitions": times}
@@ -122,6 +120,15 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
             bits = statistics.mean(known_values(some, column))
             yield row("exposure in bits", setting | {"by": by}, bits, "secret", null)
         yield row("effect in nats", setting, statistics.mean(known_values(some, "effect")), "secret", 0.0)
+
+
+def ranked_rows(ranked: Sequence[Row], about: About) -> Iterator[Row]:
+    """How many of them are found, with the p-value that any is known, and the mean share of references they beat."""
+    smallest = min(each["q_value"] for each in ranked)
+    yield row(FOUND, {"level": about.level}, alone(float(count_found(ranked)), len(ranked)), "secret", 0.0, smallest)
+    beaten = [1 - (each["rank"] - 0.5) / each["candidates"] for each in ranked]
+    together = combine([each["p_value"] for each in ranked])
+    yield row(BEATEN, {}, within_shares(statistics.mean(beaten)), "secret", 0.5, together)
 
 
 def known_values(ranked: Sequence[Row], column: str) -> list[float]:

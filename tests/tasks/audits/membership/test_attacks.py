@@ -4,13 +4,33 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 
 from tasks.audits.membership import attacks
-from tasks.audits.membership.attacks import ATTACKS, References, fit_variance_prior, leave_pairs_out, pair_models
-from tasks.audits.membership.measures.attacks import Matching, balanced_records, measure_rates
+from tasks.audits.membership.attacks import (
+    ATTACKS,
+    LABELS,
+    Prior,
+    References,
+    fit_prior,
+    fit_variance_prior,
+    leave_pairs_out,
+    normal_ratio,
+    pair_models,
+    partners,
+    posterior,
+)
+from tasks.audits.membership.measures.attacks import (
+    Matching,
+    balanced_records,
+    exceed_thresholds,
+    precision,
+    score_targets,
+)
 from tasks.audits.membership.measures.attacks import attacks as attacks_table
-from tasks.audits.membership.trainings import stack_answers
+from tasks.audits.membership.measures.given import rank_p_values
+from tasks.audits.membership.trainings import Answers, stack_answers
 from tasks.datasets.mixtures import draw_balanced_members
 from tests.tasks.audits.membership.made_up import make_answers
 
@@ -37,20 +57,75 @@ def test_lira_is_the_ratio_of_two_normal_densities() -> None:
 
 def test_scores_without_any_spread_have_finite_ratios() -> None:
     same = References(np.array([2.0]), np.array([[1.0], [1.0], [NAN], [NAN]]), np.array([[NAN], [NAN], [1.0], [1.0]]))
-    for attack in (attacks.lira_online, attacks.lira_fixed, attacks.student_ratio):
+    for attack in (attacks.lira_online, attacks.lira_fixed, attacks.bavaria_t, attacks.bavaria_n):
         assert [0.0] == pytest.approx(attack(same))
     assert np.isfinite(attacks.lira_offline(same)).all()
 
 
-def test_student_s_ratio_predicts_by_the_mean_and_the_variance_that_its_prior_leaves() -> None:
-    expected = np.zeros(2)
-    for sign, means, variances in ((1, [2, 1], [2, 2]), (-1, [0, 2], [2, 8])):
-        variance = np.array(variances, dtype=float)  # of two models: one degree of freedom
-        freedom, prior = fit_variance_prior(variance, 1.0)
-        shrunk = (variance + freedom * prior) / (1 + freedom)
-        scale = np.sqrt(1.5 * shrunk)  # of a new value and of the mean of two
-        expected += sign * stats.t.logpdf(ONE.phi, 1 + freedom, means, scale)
-    assert expected == pytest.approx(attacks.student_ratio(ONE), rel=1e-9)
+def test_bavaria_predicts_by_the_conjugate_update_of_a_normal_inverse_gamma_prior() -> None:
+    # By hand: prior mean 1, which counts as 2 references, shape 3 and variance 4; references 2 and 6.
+    # count 4, mean (2 + 8) / 4, shape 4, scale 12 + (4 + 4) / 2 + 2 * 2 / 4 * (4 - 1)^2 / 2 = 20.5.
+    after = posterior(np.array([[2.0], [6.0], [NAN]]), Prior(1.0, 2.0, 3.0, 4.0))
+    assert [2.5, 4, 4, 20.5 / 4] == pytest.approx([float(each[0]) for each in vars(after).values()])
+    expected, normal = np.zeros(2), np.zeros(2)
+    for sign, side in ((1, ONE.inside), (-1, ONE.outside)):
+        after = posterior(side, fit_prior(side))
+        # A new value has the t distribution with 2 shape degrees of freedom: Murphy 2007, eq. 206.
+        scale = np.sqrt(after.variance * (after.count + 1) / after.count)
+        expected += sign * stats.t.logpdf(ONE.phi, 2 * after.shape, after.mean, scale)
+        normal += sign * stats.norm.logpdf(ONE.phi, after.mean, np.sqrt(after.variance))
+    assert expected == pytest.approx(attacks.bavaria_t(ONE), rel=1e-9)
+    assert normal == pytest.approx(attacks.bavaria_n(ONE), rel=1e-9)
+
+
+def test_lira_is_bavaria_without_a_prior_and_with_one_that_gives_all_records_one_variance() -> None:
+    stream = np.random.default_rng(4)
+    references = References(*(stream.normal(1, 2, shape) for shape in ((60,), (6, 60), (6, 60))))
+    nothing = Prior(mean=5.0, count=0.0, shape=0.0, variance=5.0)
+    assert attacks.lira_online(references) == pytest.approx(normal_ratio(references, nothing, nothing), rel=1e-9)
+    alike = [
+        Prior(5.0, 0.0, np.inf, float(side.var(axis=0, ddof=1).mean()))
+        for side in (references.inside, references.outside)
+    ]
+    assert attacks.lira_fixed(references) == pytest.approx(normal_ratio(references, *alike), rel=1e-9)
+
+
+def test_with_one_variance_and_one_shift_bavaria_orders_records_as_rmia_does_where_labels_are_unlikely() -> None:
+    stream = np.random.default_rng(4)
+    centre = stream.normal(-20, 3, 60)  # so unlikely that log-odds are log p, and references agree on it
+    references = References(centre + stream.normal(size=60), np.tile(centre + 0.5, (4, 1)), np.tile(centre, (4, 1)))
+    one = Prior(0.0, 0.0, np.inf, 1.0)
+    same = (np.argsort(each) for each in (normal_ratio(references, one, one), attacks.rmia(references)))
+    assert np.array_equal(*same)
+
+
+def test_a_fitted_prior_meets_the_means_and_variances_that_records_were_drawn_from() -> None:
+    stream = np.random.default_rng(7)
+    variance = 2.0 / stream.chisquare(10, 20_000) * 10
+    mean = 3 + np.sqrt(variance / 0.2) * stream.normal(size=20_000)
+    fitted = fit_prior(mean + np.sqrt(variance) * stream.normal(size=(7, 20_000)))
+    expected = (3, 0.2, 5, 2)
+    assert expected == (
+        pytest.approx(fitted.mean, abs=0.1), pytest.approx(fitted.count, rel=0.1),
+        pytest.approx(fitted.shape, rel=0.1), pytest.approx(fitted.variance, rel=0.05),
+    )  # fmt: skip
+    # Means that differ by chance alone, and a single reference, which tells no variance.
+    assert 1000 == pytest.approx(fit_prior(np.tile([[0.0], [1.0]], (1, 9))).count)
+    assert Prior(2.0, 0.0, np.inf, 1.0) == fit_prior(np.array([[1.0, 3.0], [NAN, NAN]]))
+
+
+def test_labels_alone_are_compared_with_those_of_models_with_the_record_and_without_it() -> None:
+    right = References(
+        np.array([1.0, 0.0]),
+        inside=np.array([[1.0, 1.0], [1.0, 1.0], [NAN, NAN], [NAN, NAN]]),
+        outside=np.array([[NAN, NAN], [NAN, NAN], [0.0, 1.0], [1.0, 0.0]]),
+    )
+    # Right by (2 + 1) / (2 + 2) inside and (1 + 1) / (2 + 2) outside.
+    assert [np.log(0.75 / 0.5), np.log(0.25 / 0.5)] == pytest.approx(attacks.label_ratio(right))
+    answers = stack_answers(make_answers(8, 40, 3.0, 1))
+    pairs = pair_models(answers.member, 0)
+    by_labels = leave_pairs_out(answers.correct.astype(float), answers.member, pairs, 3)
+    assert np.array_equal(score_targets(answers, pairs)[LABELS][3], attacks.label_ratio(by_labels))
 
 
 def test_losses_are_log_likelihoods_and_calibrated_ones_stand_beside_models_without_the_record() -> None:
@@ -113,41 +188,94 @@ def test_members_are_inside_and_others_outside() -> None:
 
 def test_partners_are_a_matching_of_members_and_others() -> None:
     member = draw_balanced_members(31, 8, 1)
-    partners = pair_models(member, 0)
+    pairs = pair_models(member, 0)
+    matched = np.stack([partners(pairs, target) for target in range(8)])
     models = np.arange(8)[:, None] + np.zeros(31, dtype=int)
-    assert (models == np.take_along_axis(partners, partners, axis=0)).all()
-    assert (member != np.take_along_axis(member, partners, axis=0)).all()
-    references = leave_pairs_out(np.zeros((8, 31)), member, partners, 3)
-    sides = [(~np.isnan(side)).sum(axis=0) for side in (references.inside, references.outside)]
-    assert [{3}, {3}] == [set(side.tolist()) for side in sides]  # which says nothing of the target
-    assert np.isnan([references.inside[3], references.outside[3]]).all()
+    assert (models == np.take_along_axis(matched, matched, axis=0)).all()
+    assert (member != np.take_along_axis(member, matched, axis=0)).all()
+    for most, kept in ((None, 3), (3, 3), (1, 1)):
+        references = leave_pairs_out(np.zeros((8, 31)), member, pairs, 3, most)
+        sides = [(~np.isnan(side)).sum(axis=0) for side in (references.inside, references.outside)]
+        assert [{kept}, {kept}] == [set(side.tolist()) for side in sides]  # which says nothing of the target
+        assert np.isnan([references.inside[3], references.outside[3]]).all()
+        whose = [np.isnan(leave_pairs_out(np.zeros((8, 31)), member, pairs, each, most).inside) for each in range(8)]
+        for record in range(31):  # partners have the same references
+            assert np.array_equal(whose[3][:, record], whose[matched[3, record]][:, record])
+
+
+def test_a_reference_that_is_left_out_alone_tells_membership_by_numbers_and_pairs_do_not() -> None:
+    models, records, areas = 8, 200, dict[str, list[float]]()
+    for seed in range(10):
+        member = draw_balanced_members(records, models, seed)
+        phi = np.random.default_rng(seed).normal(size=(models, records))
+        pairs = pair_models(member, seed)
+        for kind in ("target alone", "pair"):
+            for target in range(models):
+                references = leave_pairs_out(phi, member, pairs, target)
+                if kind == "target alone":
+                    kept = (np.arange(models) != target)[:, None]
+                    references = References(
+                        phi[target], *(np.where(kept & side, phi, NAN) for side in (member, ~member))
+                    )
+                # The references that score highest, as many as the larger side has: RMIA's choice of Pr(z).
+                count = (~np.isnan(references.outside)).sum(axis=0)
+                score = attacks.rmia(references) - 0.5 * (count > 3)
+                mine = member[target]
+                areas.setdefault(kind, []).append(float(stats.mannwhitneyu(score[mine], score[~mine])[0]) / 100**2)
+    assert 0.5 == pytest.approx(np.mean(areas["pair"]), abs=0.02)
+    assert np.mean(areas["target alone"]) < 0.4
 
 
 def test_where_nothing_is_remembered_members_win_half_of_their_pairs_record_by_record() -> None:
-    models, records, won = 8, 40, dict[str, list[float]]()
+    models, records, won = 8, 40, dict[str, list[NDArray[np.float64]]]()
     for seed in range(40):
         stream = np.random.default_rng(seed)
         member = draw_balanced_members(records, models, seed)
         phi = stream.standard_t(5, (models, records)) + stream.normal(size=records)
-        partners = pair_models(member, seed)
-        for name, attack in ATTACKS.items():
-            scores = np.stack([attack(leave_pairs_out(phi, member, partners, target)) for target in range(models)])
-            beaten = scores > np.take_along_axis(scores, partners, axis=0)
-            won.setdefault(name, []).append(float(beaten[member].mean()))
+        pairs = pair_models(member, seed)
+        matched = np.stack([partners(pairs, target) for target in range(models)])
+        answers = Answers(np.arange(records), member, phi, phi > 0)
+        for name, scores in score_targets(answers, pairs).items():
+            other = np.take_along_axis(scores, matched, axis=0)
+            beaten = np.where(member, (scores > other) + 0.5 * (scores == other), 0).sum(axis=0)
+            won.setdefault(name, []).append(beaten / (models // 2))
     # 40 designs of 4 x 40 pairs, which are coins: 6,400 of them have a standard deviation of .00625.
     assert {name: pytest.approx(0.5, abs=4.5 * 0.00625) for name in ATTACKS} == {
         name: np.mean(shares) for name, shares in won.items()
     }
+    # And record by record: 160 coins each, with a standard deviation of .04.
+    assert all(np.abs(np.mean(shares, axis=0) - 0.5).max() < 4.5 * 0.04 for shares in won.values())
+
+
+def test_the_tail_of_lira_is_no_p_value_and_the_rank_among_models_without_the_record_is_one() -> None:
+    said = np.random.default_rng(8).exponential(size=(65, 20_000))  # skewed; the first model is the target
+    nothing = np.full((1, 20_000), NAN)
+    tail = stats.norm.sf(attacks.lira_offline(References(said[0], nothing, said[1:])))
+    ranked = rank_p_values(said[0], said[1:], np.ones((64, 20_000), dtype=bool))
+    assert (tail <= 0.001).mean() > 0.01  # at a nominal .1 %
+    assert 1 / 65 == pytest.approx((ranked <= 1 / 65).mean(), abs=4.5 * np.sqrt(1 / 65 / 20_000))
 
 
 def test_thresholds_are_those_of_other_targets() -> None:
     member = np.array([[True] * 1000 + [False] * 1000, [False] * 1000 + [True] * 1000])
     scores = np.tile(np.arange(2000.0), (2, 1))
-    first, second = measure_rates(scores, member)
+    few, more = exceed_thresholds(scores, member, (0.001, 0.01))
     # Of the second model 0 to 999 are others: 998 is exceeded by .1 % of them, 989 by 1 %.
-    assert (first[0], first[2]) == (0.001, 0.01)
-    assert (first[1], first[3]) == (1.0, 1.0)
-    assert (second[0], second[2]) == (0.001, 0.01)
+    assert (0.001, 0.01) == tuple(called[0, member[0]].mean() for called in (few, more))
+    assert (1.0, 1.0) == tuple(called[0, ~member[0]].mean() for called in (few, more))
+    assert (0.001, 0.01) == tuple(called[1, member[1]].mean() for called in (few, more))
+
+
+def test_precision_is_the_share_of_members_among_the_accused() -> None:
+    hits, alarms = np.array([0.2, 0.3, 0.4, 0.3]), np.array([0.02, 0.01, 0.01, 0.02])
+    known = precision(hits, alarms, 0.1)
+    assert known.value == pytest.approx(0.1 * 0.3 / (0.1 * 0.3 + 0.9 * 0.015))
+    assert known.low is not None
+    assert known.high is not None
+    assert known.low < known.value < known.high
+    assert pytest.approx(0.01) == precision(alarms, alarms, 0.01).value
+    assert (1.0, None) == (precision(hits, 0 * alarms, 0.1).value, precision(hits, 0 * alarms, 0.1).low)
+    assert precision(0 * hits, 0 * alarms, 0.1).value is None
 
 
 def test_without_a_model_attacks_are_measured_on_records_that_half_of_the_others_have() -> None:

@@ -14,6 +14,7 @@ from tasks.audits.membership.config import About, GivenModel
 from tasks.audits.membership.given import Ask, ask_given, handout_order, pictures
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.attacks import Matching, attacks
+from tasks.audits.membership.measures.curves import calls, histograms, references, roc
 from tasks.audits.membership.measures.epsilon import AtDelta, epsilon
 from tasks.audits.membership.measures.given import Ranking, kinship, ranks
 from tasks.audits.membership.measures.records import ExactTest, records
@@ -22,6 +23,7 @@ from tasks.contract.job import marks
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import BalancedHalf, Part
+from tasks.models.catalog import Network
 from tasks.training.mixed import Mixture, train
 from tasks.worker.files import File
 from tests.support.fingerprint import TRAINED, total, version_test
@@ -38,13 +40,34 @@ def of_attacks() -> pa.Table:
     return attacks(Matching(0), make_answers(8, 40, 2.0, 1))
 
 
+def of_roc() -> pa.Table:
+    return roc(Matching(0), make_answers(8, 40, 2.0, 1))
+
+
+def of_references() -> pa.Table:
+    return references(Matching(0), make_answers(8, 40, 2.0, 1))
+
+
+def of_histograms() -> pa.Table:
+    return histograms(Matching(0), make_answers(8, 40, 2.0, 1))
+
+
+@cache
+def of_calls() -> pa.Table:
+    return calls(Matching(0), make_answers(8, 40, 2.0, 1))
+
+
+def counts_of_calls() -> pa.Table:
+    return pa.table({name: of_calls()[name].cast(pa.float64()) for name in of_calls().column_names[1:]})
+
+
 @cache
 def of_epsilon() -> pa.Table:
     return epsilon(AtDelta(1e-5), make_canaries(1.5, 1.0, models=2, canaries=200))
 
 
 def of_all() -> pa.Table:
-    return summary(About(0.05), [of_records(), of_attacks()])
+    return summary(About(0.05), [of_records(), of_attacks(), of_calls()])
 
 
 def of_ranks() -> pa.Table:
@@ -71,12 +94,16 @@ def of_predictions() -> pa.Table:
 test_a_task_computes_what_its_version_says = version_test(
     [
         (records, 1, of_records, 40, 180.1366448),
-        (attacks, 1, of_attacks, 56, 191.2075),
+        (attacks, 2, of_attacks, 72, 901.4947927),
+        (roc, 1, of_roc, 1296, 2367.5093227),
+        (references, 1, of_references, 216, 208.21875),
+        (calls, 1, counts_of_calls, 360, 16159.0),
+        (histograms, 1, of_histograms, 720, -255656.2097389),
         (epsilon, 1, of_epsilon, 3, 27.0578740),
         (ranks, 1, of_ranks, 40, 231.5380864),
         (kinship, 1, of_kinship, 9, 6.625462963),
         (ask_given, 1, of_predictions, 40, 32.0),
-        (summary, 1, of_all, 45, 146.1163913),
+        (summary, 1, of_all, 102, 221.0289041),
     ]
 )
 
@@ -88,3 +115,14 @@ def test_what_a_model_says_is_what_the_version_says() -> None:
     table = answers(half, [model])
     assert (1, 60) == (marks(answers).version, table.num_rows)
     assert pytest.approx(total(table), rel=TRAINED) == -121.0853
+
+
+def test_models_are_asked_once_about_each_record_and_in_evaluation_mode() -> None:
+    trained = BalancedHalf(Part(Dataset("digits"), 0, 40), models=4, number=1, seed=3)
+    mixture = Mixture((trained,), Dataset("digits"), 10, Network("mlp1"), True, True, True, epochs=1, batch=20)
+    model = train(mixture, [])  # with dropout, batch norm and augmentation
+    once, again = (answers(trained, [model]) for _ in range(2))
+    few = answers(replace(trained, part=Part(Dataset("digits"), 0, 10)), [model])  # another batch
+    assert once.equals(again)
+    assert list(range(40)) == once["row"].to_pylist()
+    assert few["log_odds"].to_numpy() == pytest.approx(once["log_odds"].to_numpy()[:10], abs=1e-4)

@@ -8,13 +8,16 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.text.config import About
+from tasks.audits.text.given_model import identifier_job, score_identifiers
 from tasks.audits.text.measures import summary
+from tasks.audits.text.measures.identifiers import identifiers
 from tasks.audits.text.measures.secrets import Ranking, secrets
 from tasks.audits.text.presets import SMOKE
 from tasks.audits.text.trainings import pair_model, score_secrets
 from tasks.contract.job import marks
 from tests.support.fingerprint import TRAINED, version_test
 from tests.tasks.audits.text.made_up import make_scores
+from tests.tasks.audits.text.test_identifiers import CONFIG, made
 
 
 @cache
@@ -22,12 +25,20 @@ def of_secrets() -> pa.Table:
     return secrets(Ranking(0.05), make_scores(4.0, 1))
 
 
+def of_identifiers() -> pa.Table:
+    return identifiers(Ranking(0.05), [made(0.5, 4.0, 1)])
+
+
 def of_all() -> pa.Table:
     return summary(About(0.05), [of_secrets()])
 
 
 test_a_task_computes_what_its_version_says = version_test(
-    [(secrets, 1, of_secrets, 24, 835.0592223), (summary, 1, of_all, 14, 292.2811788)]
+    [
+        (secrets, 1, of_secrets, 24, 835.0592223),
+        (identifiers, 1, of_identifiers, 24, 355.9995693),
+        (summary, 1, of_all, 14, 292.2811788),
+    ]
 )
 
 
@@ -37,3 +48,11 @@ def test_what_a_model_says_is_what_the_version_says() -> None:
     said = sum(sum(row) for row in table["log_p"].to_pylist())
     assert (1, 6) == (marks(score_secrets).version, table.num_rows)
     assert pytest.approx(said, rel=TRAINED) == -142775.315
+
+
+@pytest.mark.trained
+def test_what_a_model_as_it_is_says_of_identifiers_is_what_the_version_says() -> None:
+    table = score_identifiers(identifier_job(CONFIG).config, ())
+    said = sum(sum(row) for row in table["log_p"].to_pylist())
+    assert (1, 8) == (marks(score_identifiers).version, table.num_rows)
+    assert pytest.approx(said, rel=TRAINED) == -681150.948

@@ -1,0 +1,176 @@
+"""How attacks tell members from others: at every false-positive rate, by their scores, and with fewer references."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from dashboards import drawing, layout, legend
+from dashboards.chart import Array, Axis, Chart, Curve, Figure, Panel, curve, histogram, line
+from dashboards.columns import integers, numbers, texts
+from tasks.audits.membership.measures.attacks import mean_over_targets
+from tasks.audits.membership.measures.curves import AT, HISTOGRAMS, REFERENCES, ROC
+
+# The attacks that are drawn, each with its look; the tables have them all.
+LOOKS: Mapping[str, legend.Series] = dict(
+    zip(
+        ("BaVarIA-t", "LiRA online", "LiRA online, fixed variance", "RMIA", "calibrated loss", "loss"),
+        drawing.SERIES,
+        strict=False,
+    )
+)
+PANEL = 2.6  # inches
+SCORES = ("loss", "BaVarIA-t")  # without references and with them
+WIDE_SIDES = {True: ("members", "canary"), False: ("other records", "twin")}
+INTERVALS = "Shade: 95 % t intervals over {n} targets, widened since these share records and references."
+
+
+def has_columns(table: pa.Table, schema: pa.Schema) -> bool:
+    """Whether the table has a row with the columns of the schema, none of them null."""
+    return table.num_rows > 0 and set(schema.names) <= set(table.column_names) and not table[schema.names[0]].null_count
+
+
+def over_targets(table: pa.Table, across: str, up: str) -> dict[str, Curve]:
+    """Of each attack that is drawn the mean of a column over targets, by the values of another one."""
+    attack, places, values = texts(table, "attack"), numbers(table, across), numbers(table, up)
+    curves = {}
+    for name in LOOKS:
+        at = np.unique(places[attack == name])
+        if not len(at):
+            continue
+        means = [mean_over_targets(values[(attack == name) & (places == place)]) for place in at]
+        columns = ([getattr(mean, end) for mean in means] for end in ("value", "low", "high"))
+        curves[name] = Curve(at, *(np.array(each, np.float64) for each in columns), n=means[0].n)
+    return curves
+
+
+def positive(shown: Curve, least: float) -> Curve:
+    """The curve where it can be drawn on a logarithmic axis, whose lower end its intervals do not leave."""
+    there = shown.value >= least
+    low = np.maximum(shown.low, least)
+    return Curve(shown.places[there], shown.value[there], low[there], shown.high[there], n=shown.n)
+
+
+def roc(table: pa.Table) -> Figure | None:
+    """The true-positive rate over the nominal false-positive rate, both logarithmic, with the diagonal."""
+    if not has_columns(table, ROC):
+        return None
+    curves = over_targets(table, "nominal", "tpr")
+    if not curves:
+        return None
+    least = min(float(shown.places[0]) for shown in curves.values())
+    shown = {name: positive(each, least / 3) for name, each in curves.items()}
+    box = layout.wide_box(0.55, PANEL)
+    layers = [curve(each, LOOKS[name], marked=0) for name, each in shown.items()]
+    ends = (least, 1.0)
+    panel = Panel(
+        box,
+        [line(ends, ends, "muted", linewidth=1.2, linestyle=(0, (4, 3))), *layers],
+        x=Axis("false-positive rate, nominal", log=ends),
+        y=Axis("true-positive rate", (least / 3, 1.3), log=ends),
+        finish=[lambda axes: drawing.set_log_y_axis(axes, wide=True)],
+    )
+    n = max(each.n for each in curves.values())
+    entries = [legend.series_entry(name, LOOKS[name], marker="") for name in shown]
+    return Chart(
+        "roc",
+        "How many members does an attack find, at how few false alarms?",
+        "Mean over targets of the share of members above a threshold that was set on the other models: above it lie so "
+        f"many of the records that these were not trained on. {INTERVALS.format(n=n)} Dashed: an attack that tells "
+        "nothing.",
+        " ".join(
+            f"{name}: {each.describe(nearest(each, 0.001))} at {format_rate(each, 0.001)}, "
+            f"{each.describe(nearest(each, 0.01))} at {format_rate(each, 0.01)}."
+            for name, each in curves.items()
+        ),
+        PANEL + 0.7 + legend.height(len(entries), 1 if len(entries) < 3 else 2),
+        [panel],
+        entries,
+    ).figure()
+
+
+def nearest(shown: Curve, rate: float) -> int:
+    return int(np.abs(np.log(shown.places / rate)).argmin())
+
+
+def format_rate(shown: Curve, rate: float) -> str:
+    return f"{100 * float(shown.places[nearest(shown, rate)]):.2g} %"
+
+
+def histograms(table: pa.Table) -> Figure | None:
+    """The scores of an attack without references and of one with them, by membership."""
+    if not has_columns(table, HISTOGRAMS):
+        return None
+    attack, member = texts(table, "attack"), integers(table, "member") == 1
+    low, high, count = numbers(table, "low"), numbers(table, "high"), numbers(table, "count")
+    names = [name for name in SCORES if (attack == name).any()]
+    if not names:
+        return None
+    panels, words, n = [], [], 0
+    for name, box in zip(names, layout.stack(len(names), 1.75, gap=0.62, foot=0.5), strict=True):
+        layers, centres = [], []
+        for inside, (side, colour) in WIDE_SIDES.items():
+            rows = np.flatnonzero((attack == name) & (member == inside))
+            edges = np.append(low[rows], high[rows][-1])
+            layers.append(histogram(count[rows] / count[rows].sum(), edges, colour))
+            centres.append(f"{side} {drawing.format_number(median(count[rows], edges))}")
+            n = int(count[rows].sum())
+        panels.append(Panel(box, layers, x=Axis("score, nats"), y=Axis("share", most=4), title=name))
+        words.append(f"{name}: medians, {', '.join(centres)}.")
+    return Chart(
+        "scores",
+        "How far apart are the scores of members and of other records?",
+        f"Scores of all records on all targets, {n:,} of either kind: the log-odds of the label by themselves (loss), "
+        "and the log ratio of what models with the record and without it would say. The outermost bins hold what lies "
+        "beyond them. Where nothing is told, both histograms are the same.",
+        " ".join(words),
+        1.75 * len(names) + 0.2 + legend.ROW,
+        panels,
+        [legend.area(side, color=drawing.light(colour)) for side, colour in WIDE_SIDES.values()],
+    ).figure()
+
+
+def median(counts: Array, edges: Array) -> float:
+    """The middle of the bin that holds the median."""
+    at = int(np.searchsorted(np.cumsum(counts), counts.sum() / 2))
+    return float((edges[at] + edges[at + 1]) / 2)
+
+
+def references(table: pa.Table) -> Figure | None:
+    """The true-positive rate and the area under the curve over the number of references."""
+    if not has_columns(table, REFERENCES):
+        return None
+    curves = {up: over_targets(table, "references", up) for up in ("tpr", "auc")}
+    if not curves["tpr"]:
+        return None
+    numbers_of = sorted({float(place) for each in curves["tpr"].values() for place in each.places})
+    ticks = (numbers_of, [f"{number:g}" for number in numbers_of])
+    panels = []
+    titles = {"tpr": f"true-positive rate at {AT:.0%}", "auc": "area under the curve"}
+    for at, (up, box) in enumerate(zip(titles, layout.stack(2, 1.9, gap=0.42, foot=0.55), strict=True)):
+        across = Axis("references, models", ticks=ticks, worded=at == 1)
+        layers = [curve(each, LOOKS[name]) for name, each in curves[up].items()]
+        finish = [lambda axes: axes.set_xscale("log", base=2), lambda axes: axes.set_xticks(*ticks)]
+        panels.append(
+            Panel(box, layers, x=across if at else Axis(worded=False), y=Axis(most=4), title=titles[up], finish=finish)
+        )
+    n = max(each.n for each in curves["tpr"].values())
+    entries = [legend.series_entry(name, LOOKS[name]) for name in curves["tpr"]]
+    return Chart(
+        "references",
+        "How many reference models does an attack need?",
+        f"Means over targets by the number of references, half of which were trained on the record. "
+        f"{INTERVALS.format(n=n)} The loss needs none. Where nothing is told, the rate is {AT:.0%} and the area .5.",
+        " ".join(
+            f"{name}: true-positive rate {each.describe(0)} with {each.places[0]:g} references, {each.describe()} with "
+            f"{each.places[-1]:g}; area under the curve {curves['auc'][name].describe(0)} and "
+            f"{curves['auc'][name].describe()}."
+            for name, each in curves["tpr"].items()
+        ),
+        3.95 + legend.height(len(entries), 2) + 0.1 * math.ceil(len(entries) > 4),
+        panels,
+        entries,
+    ).figure()

@@ -1,0 +1,112 @@
+"""Records one by one: how much a training on them changes what is said of them, and how often they are accused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from dashboards import drawing, layout, legend
+from dashboards.audits.membership.attacks import LOOKS, has_columns
+from dashboards.chart import Axis, Chart, Figure, Panel, histogram, line, upright
+from dashboards.columns import integers, numbers, texts
+from tasks.audits.membership.measures.curves import AT, CALLS, repeated_rate
+from tasks.audits.membership.measures.records import RECORDS
+
+BINS = 36
+PANEL = 1.8  # inches
+ACCUSED = ("loss", "LiRA online", "BaVarIA-t")  # the attacks that are drawn by record
+
+
+def influence(table: pa.Table) -> Figure | None:
+    """Histograms of the records' effects and of mem: of all, and of those that are found."""
+    if not has_columns(table, RECORDS):
+        return None
+    found = integers(table, "found") == 1
+    columns = {"effect": "effect, nats", "mem": "mem, difference of accuracy"}
+    values = {name: numbers(table, name) for name in columns}
+    there = ~np.isnan(values["effect"]) & ~np.isnan(values["mem"])
+    if not there.any():
+        return None
+    panels = []
+    for (name, label), box in zip(columns.items(), layout.stack(2, PANEL, gap=0.62, foot=0.5), strict=True):
+        shown = values[name][there]
+        edges = np.linspace(*drawing.padded_limits([float(shown.min()), float(shown.max()), 0.0], 0.02), BINS + 1)
+        layers = [
+            histogram(np.histogram(some, edges)[0], edges, colour)
+            for some, colour in ((shown, "twin"), (shown[found[there]], "canary"))
+        ]
+        panels.append(Panel(box, [upright(0), *layers], x=Axis(label), y=Axis("records", most=4)))
+    n, hits = int(there.sum()), int((found & there).sum())
+    high = np.flatnonzero(there)[np.argsort(values["mem"][there])[::-1][:3]]
+    rows = integers(table, "row")
+    return Chart(
+        "influence",
+        "What does a training on a record change of what is said of it?",
+        f"Of each of {n:,} records, by models that were trained on it less by the others: mean log-odds of its label, "
+        "and the share of them that say it rightly (mem, Feldman and Zhang 2020). The exact test is of the first, for "
+        "each record. Dashed: 0, the mean where nothing is remembered.",
+        f"{hits:,} of {n:,} records are found. Effect: median "
+        f"{drawing.format_number(float(np.median(values['effect'][there])))} nats, of those found "
+        f"{drawing.format_number(float(np.median(values['effect'][there & found])) if hits else None)}. mem: mean "
+        f"{drawing.format_number(float(values['mem'][there].mean()))}, largest of rows "
+        + ", ".join(f"{rows[at]} ({values['mem'][at]:.2f})" for at in high)
+        + ".",
+        2 * PANEL + 0.2 + legend.ROW,
+        panels,
+        [
+            legend.area("all records", color=drawing.light("twin")),
+            legend.area("those found", color=drawing.light("canary")),
+        ],
+    ).figure()
+
+
+def calls(table: pa.Table) -> Figure | None:
+    """The share of records whose false-positive rate is at least as large, beside chance, by attack."""
+    if not has_columns(table, CALLS):
+        return None
+    from scipy import stats
+
+    attack, alarms, models = texts(table, "attack"), integers(table, "called_outside"), integers(table, "outside")
+    names = [name for name in ACCUSED if (attack == name).any()]
+    layers, words, least = [], [], 1.0
+    for name in names:
+        its, of = alarms[attack == name], models[attack == name]
+        most = int(of.max())
+        at = np.arange(most + 1)
+        shares = np.array([(its >= count).mean() for count in at])
+        colour, marker, dash = LOOKS[name]
+        look = {"marker": marker, "markersize": 4.5, "linestyle": dash}
+        least = min(least, float(shares[shares > 0].min()))
+        pooled = float(its.sum() / of.sum())
+        chance = stats.binom.sf(at - 1, most, pooled)
+        layers += [
+            line(at / most, np.where(chance > 0, chance, np.nan), colour, linewidth=1, linestyle=(0, (1, 2))),
+            line(at / most, np.where(shares > 0, shares, np.nan), colour, **look),
+        ]
+        rate = repeated_rate(its.astype(np.float64), of.astype(np.float64))
+        words.append(
+            f"{name}: pooled {drawing.format_number(pooled)}; of a record that one model accuses wrongly "
+            f"{drawing.format_number(rate)}; the most accused record by {int(its.max())} of {most}."
+        )
+    if not names:
+        return None
+    panel = Panel(
+        layout.wide_box(0.55, 2.3),
+        layers,
+        x=Axis("false-positive rate of a record", (-0.03, 1.03)),
+        y=Axis("share of records", (least / 2, 1.4), log=[least, 1.0]),
+        finish=[lambda axes: drawing.set_log_y_axis(axes, wide=True)],
+    )
+    entries = [legend.series_entry(name, LOOKS[name]) for name in names]
+    return Chart(
+        "calls",
+        "On which records do the false alarms fall?",
+        f"Of the models that were not trained on a record, the share by which it is called a member at a nominal "
+        f"false-positive rate of {AT:.0%}, and the share of records of which that is so or more. Dotted: the same if "
+        "all records had the pooled rate and models erred independently. A line above it says that the pooled rate "
+        "does not hold for every record.",
+        " ".join(words),
+        2.3 + 0.7 + legend.height(len([*entries, 0])),
+        [panel],
+        [*entries, legend.line("chance", color=drawing.light("muted"), linestyle=(0, (1, 2)))],
+    ).figure()

@@ -1,0 +1,161 @@
+"""Purchase-100 and Texas-100: records of binary features in 100 classes, as membership attacks are tried on.
+
+| set | files, any of these in its folder |
+|---|---|
+| `purchase100` | `dataset_purchase` (lines of a label and 600 features), `dataset_purchase.tgz`, `purchase100.npz` |
+| `texas100` | `feats` and `labels` (lines of 6,169 features; of a label), `dataset_texas.tgz`, `texas100.npz` |
+
+The text files, in which labels count from 1, are those of Shokri, Stronati, Song & Shmatikov 2017, "Membership
+inference attacks against machine learning models", section VI.A, at github.com/privacytrustlab/datasets. The archives
+in NumPy's format, with `features` and one-hot `labels`, are those of
+github.com/xehartnort/Purchase100-Texas100-datasets.
+
+A record is an image of one row, a feature a pixel of 0 or 255. The files know no splits: each tenth record is of the
+test split.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.datasets.dataset import DatasetError, file_bytes
+from tasks.datasets.images import Images, Labels
+from tasks.datasets.source import Source, digest_of
+from tasks.worker.size_limits import TooLarge, check_archive, check_unpacked
+
+RULE = "binary records 1"
+TEST_EVERY = 10
+Bits = NDArray[np.uint8]  # (records, features), each 0 or 1
+Texts = Mapping[str, bytes]  # by the files' names
+
+
+@dataclass(frozen=True)
+class Names:
+    """The usual files of a set: the text files by themselves, the archive that holds them, and NumPy's."""
+
+    texts: tuple[str, ...]
+    packed: str
+    arrays: str
+
+    def __str__(self) -> str:
+        return f"{' and '.join(self.texts)}, {self.packed} or {self.arrays}"
+
+
+FILES: Mapping[str, Names] = {
+    "purchase100": Names(("dataset_purchase",), "dataset_purchase.tgz", "purchase100.npz"),
+    "texas100": Names(("feats", "labels"), "dataset_texas.tgz", "texas100.npz"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryRecords:
+    """The content of a set: features (records, features) and labels (records,), however they were packed."""
+
+    features: Bits
+    labels: Labels
+
+    def digest(self) -> str:
+        shape = np.array(self.features.shape, np.int64)
+        parts = (shape, np.packbits(self.features), self.labels)
+        return digest_of(RULE, [part.tobytes() for part in parts])
+
+    def images(self) -> Images:
+        pixels = (255 * self.features)[:, None, :, None]
+        test = np.arange(len(pixels)) % TEST_EVERY == TEST_EVERY - 1
+        classes = 1 + int(self.labels.max())
+        return Images(pixels[~test], self.labels[~test], pixels[test], self.labels[test], classes)
+
+
+def source(name: str, folder: Path) -> Source | None:
+    """The set's files in a folder; None where none of them is there."""
+    names = FILES[name]
+    texts = tuple(folder / each for each in names.texts)
+    if all(path.is_file() for path in texts):
+        return Source(RULE, texts, lambda: from_texts({path.name: file_bytes(path) for path in texts}, folder))
+    readers: Mapping[str, Callable[[Path], BinaryRecords]] = {
+        names.packed: lambda path: from_texts(unpack(path, names.texts), path),
+        names.arrays: from_arrays,
+    }
+    for file, read in readers.items():
+        path = folder / file
+        if path.is_file():
+            return Source(RULE, (path,), lambda read=read, path=path: read(path))  # type: ignore[misc]
+    return None
+
+
+def unpack(path: Path, names: tuple[str, ...]) -> Texts:
+    """The text files of these names in a tar archive, in whichever of its folders; DatasetError without one."""
+    try:
+        with tarfile.open(path) as archive:
+            members = {PurePosixPath(each.name).name: each for each in archive if each.isfile()}
+            found = [members[name] for name in names if name in members]
+            check_unpacked(sum(each.size for each in found), path.stat().st_size)
+            texts = {each.name: file.read() for each in found if (file := archive.extractfile(each)) is not None}
+    except (OSError, EOFError, tarfile.TarError, TooLarge) as error:
+        raise DatasetError(f"{path} cannot be read: {' '.join(str(error).split())[:160]}") from None
+    if len(texts) < len(names):
+        raise DatasetError(f"{path} has no {' and no '.join(name for name in names if name not in members)}")
+    return {PurePosixPath(name).name: text for name, text in texts.items()}
+
+
+def from_texts(texts: Texts, place: Path) -> BinaryRecords:
+    """The records of one file whose lines begin with the label, or of `feats` and `labels`."""
+    parsed = [parse_numbers(text, f"{name} in {place}") for name, text in texts.items()]
+    features, labels = (parsed[0][:, 1:], parsed[0][:, 0]) if len(parsed) == 1 else (parsed[0], parsed[1][:, 0])
+    return check_records(features, labels.astype(np.int64) - 1, place)
+
+
+def parse_numbers(text: bytes, where: str) -> NDArray[np.uint8]:
+    """The whole numbers from 0 to 255 in lines with commas between them, (lines, numbers)."""
+    from pyarrow import csv
+
+    columns = text.partition(b"\n")[0].count(b",") + 1
+    names = [str(number) for number in range(columns)]
+    try:
+        table = csv.read_csv(
+            io.BytesIO(text),
+            csv.ReadOptions(column_names=names),
+            convert_options=csv.ConvertOptions(column_types=dict.fromkeys(names, pa.uint8()), null_values=[]),
+        )
+    except pa.ArrowException as error:
+        raise DatasetError(f"{where} is no table of whole numbers: {' '.join(str(error).split())[:160]}") from None
+    return np.stack([column.to_numpy() for column in table.columns], axis=1)
+
+
+def from_arrays(path: Path) -> BinaryRecords:
+    """The records of an archive of NumPy's with `features` and `labels`, which are one-hot or count from 0."""
+    held = file_bytes(path)
+    try:
+        check_archive(held)
+        with np.load(io.BytesIO(held), allow_pickle=False) as arrays:
+            features, labels = arrays["features"], arrays["labels"]
+    except (TooLarge, KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
+        reason = error.args[0] if error.args else error
+        raise DatasetError(f"{path} has no arrays features and labels that can be read: {reason}") from None
+    return check_records(features, labels.argmax(axis=1) if labels.ndim == 2 else labels, path)
+
+
+def check_records(features: NDArray[np.generic], labels: NDArray[np.generic], place: Path) -> BinaryRecords:
+    """The records; DatasetError, in one line, unless features are 0 or 1 and each record has a label from 0 on."""
+    if features.ndim != 2 or labels.shape != features.shape[:1] or len(features) < TEST_EVERY:
+        raise DatasetError(
+            f"{place} has features {features.shape} and labels {labels.shape}; there must be a label for each of "
+            f"{TEST_EVERY} or more records"
+        )
+    wrong = np.argwhere((features != 0) & (features != 1))
+    if len(wrong):
+        row, column = wrong[0]
+        raise DatasetError(f"{place}: feature {column} of record {row} is {features[row, column]}; it must be 0 or 1")
+    numbers = labels.astype(np.int64)
+    if (numbers < 0).any():
+        raise DatasetError(f"{place}: the label of record {int(np.argmax(numbers < 0))} is too low")
+    return BinaryRecords(features.astype(np.uint8), numbers)

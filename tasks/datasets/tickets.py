@@ -1,0 +1,41 @@
+"""Made-up support tickets, each with a random UUID: texts with identifiers that somebody drew, embedded."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from dataclasses import dataclass
+
+from tasks.datasets.dataset import DatasetError
+from tasks.datasets.images import Images
+from tasks.datasets.source import Source, digest_of
+
+RULE = "tickets 1"
+COUNT, SEED = 300, 20261126
+THINGS = ("printer", "scanner", "screen", "keyboard", "router", "phone", "camera", "badge reader")
+FAULTS = ("does not start", "is slow", "shows an error", "lost its settings", "cannot be reached", "makes a noise")
+PLACES = ("the office", "room 12", "the hall", "the archive", "the laboratory", "reception")
+
+
+@dataclass(frozen=True)
+class Tickets:
+    """The texts, which depend on nothing."""
+
+    def digest(self) -> str:
+        return digest_of(RULE, [text.encode() for text in self.texts()])
+
+    def images(self) -> Images:
+        raise DatasetError("data set 'tickets' holds texts and no images")
+
+    def texts(self) -> tuple[str, ...]:
+        # Python's own generator: its numbers are the same in every version (docs of `random`, Reproducibility).
+        chance = random.Random(SEED)
+        return tuple(
+            f"The {chance.choice(THINGS)} in {chance.choice(PLACES)} {chance.choice(FAULTS)}. "
+            f"Ticket {uuid.UUID(int=chance.getrandbits(128), version=4)}."
+            for _ in range(COUNT)
+        )
+
+
+def source() -> Source:
+    return Source(RULE, (), Tickets)

@@ -1,0 +1,72 @@
+"""What is drawn of membership's tables, and that the words beside it have the tables' numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dashboards.audits.membership.attacks import LOOKS
+from dashboards.audits.membership.pictures import EACH, GROUPS
+from dashboards.figures import figures
+from dashboards.page import gallery
+from dashboards.run import Run
+from orchestrator.store import Store
+from tasks.audits.membership.config import Membership
+from tasks.audits.membership.measures.attacks import Matching
+from tasks.audits.membership.measures.curves import calls, histograms, references, roc
+from tasks.audits.membership.measures.records import ExactTest, records
+from tasks.contract.job import Inputs
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tests.dashboards import made
+from tests.dashboards.test_figures import named
+from tests.tasks.audits.membership.made_up import make_answers
+
+OWN = ["influence", "roc", "scores", "references", "calls"]
+ANSWERS: Inputs = make_answers(16, 100, 4.0, 1)
+TABLES = {
+    "records": records(ExactTest(0.05, 99, 0), ANSWERS),
+    **{measure.__name__: measure(Matching(0), ANSWERS) for measure in (roc, histograms, references, calls)},
+}
+
+
+def run(store: Store, name: str = "membership-1", **tables: Any) -> Run:
+    config = Membership(data=pin(Dataset("digits")), examples=100)
+    parts = {root: [table] for root, table in tables.items()}
+    return made.run(store, name, {"summary": [], **parts}, config, audit="membership")
+
+
+def test_a_whole_run_has_all_its_figures_with_their_numbers_in_words(store: Store) -> None:
+    found = named(run(store, **TABLES))
+    assert OWN == list(found)
+    assert [] == [name for name, figure in found.items() if "  " in figure.caption + figure.alt]
+    hits = int(np.count_nonzero(TABLES["records"]["found"].to_pylist()))
+    assert f"{hits} of 100 records are found" in found["influence"].alt
+    for attack in LOOKS:
+        assert f"{attack}: " in found["roc"].alt
+        assert f"{attack}: true-positive rate" in found["references"].alt
+    assert "16 targets" in found["roc"].caption
+    assert "800 of either kind" in found["scores"].caption
+    assert "of 8." in found["calls"].alt
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_without_rows_or_with_other_columns_draws_nothing(store: Store, name: str) -> None:
+    whole = TABLES[name]
+    nothing = pa.table({field.name: pa.nulls(whole.num_rows, field.type) for field in whole.schema}, whole.schema)
+    for number, table in enumerate((pa.table({"column": [1]}), whole.slice(0, 0), nothing)):
+        assert [] == figures(run(store, f"membership-{number}", **{name: table}))
+
+
+def test_the_gallery_has_the_most_and_the_least_memorised_records(store: Store) -> None:
+    drawn = gallery(run(store, **TABLES), show_images=False)
+    assert drawn is not None
+    assert drawn.shown
+    assert {GROUPS[0]: EACH, GROUPS[1]: EACH} == {
+        group: sum(picture.group == group for picture in drawn.pictures) for group in GROUPS
+    }
+    most = int(TABLES["records"]["mem"].to_numpy().argmax())
+    assert f"mem {TABLES['records']['mem'][most].as_py():.2f}" in drawn.pictures[0].title

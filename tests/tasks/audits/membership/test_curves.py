@@ -1,0 +1,77 @@
+"""Rates at every threshold, by the number of references and by record, on made-up models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.audits.membership.attacks import ATTACKS
+from tasks.audits.membership.config import About
+from tasks.audits.membership.measures import summary
+from tasks.audits.membership.measures.attacks import Matching, attacks
+from tasks.audits.membership.measures.curves import calls, histograms, numbers_of_pairs, references, repeated_rate, roc
+from tests.tasks.audits.membership.made_up import make_answers
+
+TABLES = make_answers(8, 200, 3.0, 1)
+
+
+def of_attack(table: pa.Table, attack: str = "RMIA") -> pa.Table:
+    return table.filter(np.asarray(table["attack"]) == attack)
+
+
+def test_rates_rise_with_the_nominal_one_and_all_references_give_the_rates_of_the_attack() -> None:
+    drawn, fewer, table = (measure(Matching(0), TABLES) for measure in (roc, references, attacks))
+    its = of_attack(drawn).filter(np.asarray(of_attack(drawn)["target"]) == 3)
+    nominal, tpr, fpr = (its[name].to_numpy() for name in ("nominal", "tpr", "fpr"))
+    assert len(nominal) > 8
+    assert nominal.min() * 7 * 100 >= 1  # the others' scores of records that they were not trained on
+    assert (np.diff(tpr) >= 0).all()
+    assert (np.diff(fpr) >= 0).all()
+    assert of_attack(table)["TPR at 1 %"].to_numpy()[3] == tpr[np.isclose(nominal, 0.01)][0]
+    full = of_attack(fewer.filter(np.asarray(fewer["references"]) == 6))
+    assert of_attack(table)["auc"].to_pylist() == full["auc"].to_pylist()
+    assert of_attack(table)["TPR at 1 %"].to_pylist() == full["tpr"].to_pylist()
+    assert {2, 4, 6} == set(fewer["references"].to_pylist())
+    assert [[1, 2, 3], [1, 2, 4, 7], [1]] == [list(numbers_of_pairs(most)) for most in (3, 7, 1)]
+
+
+def test_a_record_that_all_models_call_a_member_has_a_rate_of_its_own() -> None:
+    alarms, models = np.array([4.0, 0.0, 0.0, 0.0]), np.full(4, 4.0)
+    assert 1.0 == repeated_rate(alarms, models)
+    assert repeated_rate(0 * alarms, models) is None
+    independent = np.random.default_rng(0).binomial(8, 0.1, 50_000).astype(float)
+    assert pytest.approx(0.1, abs=0.01) == repeated_rate(independent, np.full(50_000, 8.0))
+
+
+def test_calls_are_counted_by_record_and_the_summary_has_their_rate_beside_the_pooled_one() -> None:
+    counted = calls(Matching(0), TABLES)
+    assert 200 * len(ATTACKS) == counted.num_rows
+    assert {4} == set(counted["inside"].to_pylist()) == set(counted["outside"].to_pylist())
+    table = of_attack(attacks(Matching(0), TABLES))
+    its = of_attack(counted)
+    for side, column in (("inside", "TPR at 1 %"), ("outside", "FPR at 1 %")):
+        mean = its[f"called_{side}"].to_numpy().sum() / its[side].to_numpy().sum()
+        assert mean == pytest.approx(table[column].to_numpy().mean())
+    rows = summary(About(0.05), [attacks(Matching(0), TABLES), counted]).to_pylist()
+    names = {row["metric"] for row in rows}
+    assert {"precision", "repeated false-positive rate"} < names
+    exact = table.to_pylist()[0]
+    assert exact["TPR at 1 %_low"] <= exact["TPR at 1 %"] <= exact["TPR at 1 %_high"]
+
+
+def test_two_models_a_side_leave_one_reference_and_every_attack_a_score() -> None:
+    for measure in (attacks, roc, references, calls, histograms):
+        table = measure(Matching(0), make_answers(4, 40, 2.0, 1))
+        assert table.num_rows
+        assert all(np.isfinite(table[name].to_numpy()).all() for name in table.column_names if name != "attack")
+    for measure in (roc, references, calls, histograms):
+        assert not measure(Matching(0), TABLES[:3]).num_rows
+
+
+def test_histograms_count_every_score_once() -> None:
+    counted = histograms(Matching(0), TABLES)
+    for attack in ATTACKS:
+        for inside in (True, False):
+            its = of_attack(counted, attack)
+            assert 8 * 100 == its.filter(np.asarray(its["member"]) == inside)["count"].to_numpy().sum()

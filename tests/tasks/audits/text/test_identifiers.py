@@ -1,0 +1,172 @@
+"""Identifiers found by their formats, refused where they are not random, and ranked in a model that knows them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+import orchestrator
+from tasks.audits.text.answer import RULES, certificate, verdict
+from tasks.audits.text.config import About, Text
+from tasks.audits.text.given_model import IDENTIFIER_SCORES, candidate_texts, identifier_job
+from tasks.audits.text.identifiers import control_p_value, evenness_p_values, find_identifiers, space_of
+from tasks.audits.text.measures import summary
+from tasks.audits.text.measures.identifiers import identifiers
+from tasks.audits.text.measures.secrets import Ranking
+from tasks.audits.text.trainings import pair_model
+from tasks.datasets.catalog import load_texts, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.language_models.language_model import LanguageModel
+from tasks.language_models.pretrained import prepare_model
+from tasks.language_models.training import FineTuner, encode_texts
+
+TICKETS = pin(Dataset("tickets"))
+CONFIG = Text(TICKETS, LanguageModel("tiny-gpt#16x1"), identifiers=("uuid4",), secrets=8, references=199, context=40)
+DIGITS = "{digits:9}"
+
+
+def made(p: float, known: float, seed: int, count: int = 24) -> pa.Table:
+    """Scores of so many identifiers, which the model says likelier by so many nats; p is that of the control."""
+    chance = np.random.default_rng(seed)
+    rows = [
+        {"format": "uuid4", "row": number, "occurrences": 1, "control": p, "log_p": log_p.tolist()}
+        for number in range(count)
+        for log_p in [chance.normal(-90, 3, 500) + known * (np.arange(500) == 0)]
+    ]
+    return pa.Table.from_pylist(rows, IDENTIFIER_SCORES)
+
+
+def answered(table: pa.Table, config: Text = CONFIG) -> str:
+    return verdict(config, summary(About(0.05), [identifiers(Ranking(0.05), [table])])).answer
+
+
+def test_identifiers_are_found_once_each_where_they_stand_first() -> None:
+    one, other = (str(uuid.UUID(int=number << 70, version=4)) for number in (5, 6))
+    first = str(uuid.UUID(int=7 << 70, version=1))  # of the time
+    texts = [f"a {one}, {first}", f"b {one} {other}. key-0123456789abcdef x0123456789abcdef0123456789abcdef"]
+    found = find_identifiers(texts, ("uuid4", "key-{hex:16}", "md5"))
+    assert [("uuid4", 0, 2), ("uuid4", 0, 1), ("key-{hex:16}", 1, 1)] == [
+        (each.format, each.row, each.occurrences) for each in (found[0], replace(found[1], row=0), found[2])
+    ]
+    assert [one, other, "key-0123456789abcdef"] == [
+        texts[each.row][each.start :][: len(space_of(each.format).write(0, each.drawn))] for each in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("formats", "message"),
+    [
+        (("uuid7",), "identifiers has uuid7, which grows with time; they must be drawn evenly"),
+        (("iban",), "identifiers has iban, which has check digits"),
+        (("uuids",), "each must be one of uuid4, md5, sha1, sha256, or hold"),
+        (("id-{number}-{hex:8}",), "which no identifier has"),
+        (("uuid4", "uuid4"), "each format must be given once"),
+        (("{digits:1}",), "no single one of them could be found"),
+    ],
+)
+def test_formats_that_are_not_random_by_nature_are_refused_by_name(formats: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(CONFIG, identifiers=formats)
+
+
+def luhn(number: int) -> str:
+    """The number with its check digit: ISO/IEC 7812-1, annex B."""
+    digits = [int(digit) for digit in f"{number:08}"]
+    doubled = [2 * digit - 9 * (digit > 4) if place % 2 else digit for place, digit in enumerate(digits)]
+    return f"{number:08}{-sum(doubled) % 10}"
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda chance, at: f"{170_000_000 + 37 * at + chance.integers(30):09}",
+        lambda chance, _: luhn(int(chance.integers(10**8))),
+        lambda chance, _: f"{97 * chance.integers(10**9 // 97) + 1:09}",
+        lambda chance, _: "".join(str(digit) for digit in chance.choice(10, 9, p=[0.37, *[0.07] * 9])),
+    ],
+    ids=["grows", "Luhn", "modulo 97", "uneven"],
+)
+def test_what_is_not_drawn_evenly_shows_without_a_model(draw: Callable[[np.random.Generator, int], str]) -> None:
+    chance = np.random.default_rng(1)
+    texts = [f"id {draw(chance, at)}" for at in range(60)]
+    assert control_p_value(find_identifiers(texts, (DIGITS,)), (DIGITS,), 1) <= 0.01
+
+
+def test_what_is_drawn_evenly_is_refused_as_seldom_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.audits.text.identifiers.SIMULATIONS", 99)
+    space, least = space_of(DIGITS), []
+    for seed in range(60):
+        chance = np.random.default_rng(seed)
+        p_values = evenness_p_values([space.draw(chance) for _ in range(30)], space.alphabets, chance)
+        least.append(min(p_values) * len(p_values))
+    assert sum(p <= 0.2 for p in least) <= 20  # of 60 at 20 %: more with a chance of 1 in 200
+    assert 1 == control_p_value([], (DIGITS,), 1)
+
+
+def test_tickets_hold_an_even_uuid_each_and_references_stand_in_its_place() -> None:
+    texts = load_texts(TICKETS)
+    found = find_identifiers(texts, ("uuid4",))
+    assert len(texts) == len(found) == 300
+    assert control_p_value(found, ("uuid4",), 1) > 0.01
+    asked = identifier_job(CONFIG).config
+    first, *rest = candidate_texts(asked, found[7], texts[7])
+    assert first == texts[7][max(0, found[7].start - 40) : -1]
+    assert len(set(rest)) == 199
+    assert {first[:-36]} == {each[:-36] for each in rest}
+    assert all(uuid.UUID(each[-36:]).version == 4 for each in rest)
+    other, *same = candidate_texts(replace(asked, told="others"), found[7], texts[7])
+    assert other not in (first, *rest)
+    assert len(same) == 199
+    with pytest.raises(DatasetError, match="facts has no identifier of the formats uuid4"):
+        identifier_job(replace(CONFIG, data=pin(Dataset("facts"))))
+
+
+def test_known_identifiers_are_found_and_uneven_ones_are_not_judged() -> None:
+    assert "memorised" == answered(made(0.5, 20.0, 1))
+    assert "not judged" == answered(made(0.01, 20.0, 1))
+    assert ["memorised"] * 3 != [answered(made(0.5, 0.0, seed)) for seed in range(3)]
+    rows = summary(About(0.05), [identifiers(Ranking(0.05), [made(0.004, 20.0, 1)])])
+    given = verdict(CONFIG, rows)
+    assert "which shows without the model (p = 0.004)" in given.sentence
+    page = certificate(CONFIG, rows, given)
+    assert RULES.explain(CONFIG) == page.rule
+    assert page.steps
+
+
+def test_models_that_know_no_identifier_are_accused_as_seldom_as_is_said() -> None:
+    said = [answered(made(0.5, 0.0, seed)) for seed in range(100, 200)]
+    assert said.count("memorised") <= 12  # of 100 at 5.1 %: more with a chance of 1 in 500
+
+
+@pytest.mark.trained
+def test_a_model_that_was_trained_on_the_tickets_gives_its_identifiers_away_and_another_one_does_not(
+    tmp_path: Path,
+) -> None:
+    training = pair_model(
+        replace(CONFIG, model=LanguageModel("tiny-gpt#64x1"), epochs=80, batch=8, learning_rate=5e-3, length=128), 0, 0
+    )
+    texts = load_texts(TICKETS)[:8]
+    learner = prepare_model(training, texts, torch.device("cpu"))
+    FineTuner(training, learner, encode_texts(training, learner, texts)).fit("", lambda *_: None, None)
+    folder = tmp_path / "gpt"
+    for part in (learner.module, learner.tokenizer):
+        part.save_pretrained(folder)
+    settings = {"data": "tickets", "examples": 8, "secrets": 8, "references": 199, "context": 40, "length": 128}
+    said = []
+    for fields in ({"model": f"folder:{folder}"}, {"model": f"folder:{folder}", "told": "others"}):
+        run = orchestrator.run(
+            "text", preset="identifiers", store=tmp_path / "store", address="none", mlflow="off", report=False,
+            **settings, **fields,
+        )  # fmt: skip
+        assert run.verdict is not None
+        said.append(run.verdict.answer)
+        assert 8 == run.table("identifiers").num_rows
+    assert "memorised" == said[0]
+    assert said[1] in ("undecided", "not seen")
