@@ -1,19 +1,24 @@
 """How often one model shows a glyph of one training image: by its first layer, beside references, and by its outputs.
 
-    python bench/first_layers.py [--tiny] [--seed 34101] [--owners 20] [--data mnist] [--examples 10000] [--out FILE]
+    python bench/first_layers.py [--tiny] [--seed 34101] [--owners 20] [--innocent 20] [--data mnist] [--examples 10000]
+                                 [--out FILE]
 
-Every owner trains mlp1 as published, with a drawn glyph in one training image. One model is asked, with its label
-known, on 100 test images of the label. The ranks are among all 4,457,400 glyphs: `slopes` and `references` are those of
-`exact_ranks`, of the model alone and beside four clean ones; `first layer` is that of `weight_ranks`. The innocent are
-glyphs of the other owners, which the model never saw. A cheat alters the first layer before it is handed over.
-Intervals are those of Clopper and Pearson.
+Every owner trains mlp1 as published, with a drawn glyph in one training image; the innocent train without any feature.
+One model is asked, with its label known, on 100 test images of the label. The ranks are among all 4,457,400 glyphs:
+`slopes` and `references` are those of `exact_ranks`, of the model alone and beside four clean ones; `first layer` is
+that of `weight_ranks`. The verdict says *memorised* where the ranks among the look-alikes are small, too. An owner's
+model is asked about the glyphs of the others as well, and about one for each half of its own that differs there; an
+innocent model about those of all owners. A cheat alters the first layer before it is handed over. Checkpoints are the
+model after 1, 2, 4, ... epochs. Intervals are those of Clopper and Pearson.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import cycle
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -27,15 +32,16 @@ from scipy.stats import binomtest
 from bench.measuring import here, parser, publish_counts
 from tasks.audits.unique_feature.canary_selection import Canary, canaries
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.first_layer import FirstLayer, inked_at_all, trained_first_layer
+from tasks.audits.unique_feature.first_layer import INKED_NOISE, FirstLayer, inked_at_all, trained_first_layer
 from tasks.audits.unique_feature.measures.exact_ranks import match_spread, mean_response
-from tasks.audits.unique_feature.population import inked_cells, relatives
+from tasks.audits.unique_feature.population import Cells, inked_cells, relatives
 from tasks.audits.unique_feature.slope_ranks import (
     IMAGES,
     FeatureRegion,
     Subsets,
     cell_sums,
     feature_region,
+    mean_standardised_slopes,
     slope_features,
 )
 from tasks.audits.unique_feature.slopes import Array, weighted_slopes
@@ -43,9 +49,13 @@ from tasks.audits.unique_feature.trainings import clean_training
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph, burn
+from tasks.datasets.features.look_alikes import halves
 from tasks.datasets.images import Images, Pixels
+from tasks.models.networks import Weights, architecture_of, weights_of_model
 from tasks.numerics import seeds
-from tasks.training.classifier import train_many
+from tasks.training.classifier import Training, member_of, model_table, spec_of
+from tasks.training.members import Trained
+from tasks.training.trainer import train_by_index
 
 REFERENCES = 4
 LEVELS = (0.05, 0.01, 0.001)
@@ -65,11 +75,22 @@ def cheats(weights: Array) -> Mapping[str, Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class Owner:
-    """A trained model, and the canary that it was trained with."""
+class Asked:
+    """A model that is asked about the glyph of `canary`, and its weights after 1, 2, 4, ... epochs.
+
+    The model of an owner was trained with the canary, an innocent one without any feature.
+    """
 
     canary: Canary
     model: pa.Table
+    checkpoints: Sequence[Weights]
+
+
+@dataclass(frozen=True)
+class Models:
+    owners: list[Asked]
+    innocent: list[Asked]
+    references: list[pa.Table]
 
 
 def bench_config(data: str, examples: int, owners: int, seed: int) -> UniqueFeature:
@@ -77,89 +98,181 @@ def bench_config(data: str, examples: int, owners: int, seed: int) -> UniqueFeat
     return UniqueFeature(data=pinned, probe=pinned, drawn=True, canaries=owners, seed=seed, examples=examples)
 
 
-def train(config: UniqueFeature) -> tuple[list[Owner], list[pa.Table]]:
-    """The owners' models, and the references."""
+def train(config: UniqueFeature, innocent: int) -> Models:
+    """The owners' models, so many innocent ones, and the references."""
     chosen = canaries(config, load(config.trained_on))
     trainings = [canary.burn_into(clean_training(config, canary, 0)) for canary in chosen]
-    own = [seeds.derive(config.seed, "clean reference", number) for number in range(REFERENCES)]
+    names = {"innocent": innocent, "clean reference": REFERENCES}
+    own = [seeds.derive(config.seed, name, number) for name, count in names.items() for number in range(count)]
     trainings += [replace(config.training, seed=seed) for seed in own]
-    models: list[pa.Table] = []
+    models: list[tuple[pa.Table, Sequence[Weights]]] = []
     for first in range(0, len(trainings), TOGETHER):
-        part = trainings[first : first + TOGETHER]
-        found = dict(train_many(part, [()] * len(part)))
-        for at in range(len(part)):
-            model = found[at]
-            if isinstance(model, Exception):
-                raise model
-            models.append(model)
+        models += train_with_checkpoints(trainings[first : first + TOGETHER])
         print(f"{len(models)} of {len(trainings)} models", flush=True)
-    return [Owner(*each) for each in zip(chosen, models, strict=False)], models[len(chosen) :]
+    asked = [Asked(canary, *model) for canary, model in zip(cycle(chosen), models, strict=False)]
+    count = len(chosen) + innocent
+    return Models(asked[: len(chosen)], asked[len(chosen) : count], [model for model, _ in models[count:]])
+
+
+def train_with_checkpoints(configs: Sequence[Training]) -> list[tuple[pa.Table, Sequence[Weights]]]:
+    """The MODEL table of each training, and its weights after 1, 2, 4, ... epochs before the one that it keeps."""
+    images = load(configs[0].data)
+    kept: list[dict[int, Weights]] = [{} for _ in configs]
+
+    def watch(seen: Sequence[tuple[int, int]], tensors: Mapping[str, torch.Tensor]) -> None:
+        for place, (index, epoch) in enumerate(seen):
+            if epoch & (epoch - 1) == 0:
+                kept[index][epoch] = {name: values[place].cpu().numpy().copy() for name, values in tensors.items()}
+
+    spec = replace(spec_of(configs[0], images), watch=watch)
+    members = {index: member_of(config, images) for index, config in enumerate(configs)}
+    trained: dict[int, Trained] = {}
+    for index, outcome in train_by_index(spec, members):
+        if isinstance(outcome, Exception):
+            raise outcome
+        trained[index] = outcome
+    return [
+        (
+            model_table(config, images, trained[index]),
+            [weights for epoch, weights in kept[index].items() if epoch < trained[index].best_epoch],
+        )
+        for index, config in enumerate(configs)
+    ]
 
 
 def pixel_scores(
-    config: UniqueFeature, data: Images, owner: Owner, references: Sequence[pa.Table]
+    config: UniqueFeature, data: Images, one: Asked, references: Sequence[pa.Table]
 ) -> tuple[FeatureRegion, dict[str, Array]]:
     """Every score's values of the pixels in which glyphs differ."""
-    assert isinstance(owner.canary.image, int)
-    label = int(data.train_labels[owner.canary.image])
+    assert isinstance(one.canary.image, int)
+    label = int(data.train_labels[one.canary.image])
     clean: Pixels = data.test_images[data.test_labels == label][:IMAGES]
-    asked = relatives(config, owner.canary.asked, owner.canary.number)
+    asked = relatives(config, one.canary.asked, one.canary.number)
     sets = [burn(clean, feature) for feature in slope_features(asked, data.shape[:2])]
     training = data.train_images[: config.examples or None]
     region, inked = feature_region(clean, sets, training), inked_at_all(training)
-    own = mean_response(owner.model, sets, label)
+    own = mean_response(one.model, sets, label)
     others = [mean_response(model, sets, label) for model in references]
-    layer = trained_first_layer(owner.model, clean, label)
+    network = architecture_of(one.model)
+    weights = [*one.checkpoints, weights_of_model(one.model)]
+    layers = [trained_first_layer(network, each, clean, label) for each in weights]
     scores = {
         "slopes": weighted_slopes(region.added, own, region.inked),
         "references": weighted_slopes(region.added, match_spread(own, others) - np.mean(others, axis=0), region.inked),
-        "first layer": layer.pixel_scores(region.where, inked),
+        "first layer": layers[-1].pixel_scores(region.where, inked),
     }
-    for name, weights in cheats(layer.weights).items():
-        scores[name] = FirstLayer(weights, layer.gradients).pixel_scores(region.where, inked)
-    return region, scores
+    for name, altered in cheats(layers[-1].weights).items():
+        scores[name] = FirstLayer(altered, layers[-1].gradients).pixel_scores(region.where, inked)
+    return region, scores | checkpoint_scores(layers, region.where, inked)
 
 
-def glyph_ranks(config: UniqueFeature, owners: Sequence[Owner], references: Sequence[pa.Table]) -> dict[str, Ranks]:
-    """Every score's p-values of each owner's glyph, and of the other owners' glyphs."""
-    data = load(config.trained_on)
-    found: dict[str, Ranks] = {}
-    for number, owner in enumerate(owners):
-        region, scores = pixel_scores(config, data, owner, references)
-        for name, values in scores.items():
-            subsets = p_value_of(region, values, owner.canary.carried)
-            ranks = found.setdefault(name, Ranks([], []))
-            ranks.own.append(subsets(owner.canary.carried))
-            ranks.others.append([subsets(each.canary.carried) for at, each in enumerate(owners) if at != number])
+def checkpoint_scores(
+    layers: Sequence[FirstLayer], where: NDArray[np.int64], inked: NDArray[np.bool_]
+) -> dict[str, Array]:
+    """What the first layers of one training, at its checkpoints and at its end, say together.
+
+    As a panel they are averaged, as the models of one owner are. Along the mean gradient the direction is that of the
+    whole training. The change since a checkpoint holds no initial weights: where nothing else inks a pixel, the canary
+    alone moved them.
+    """
+    last, gradients = layers[-1], np.mean([layer.gradients for layer in layers], axis=0)
+    found = {
+        "checkpoints as a panel": mean_standardised_slopes([layer.pixel_scores(where, inked) for layer in layers]),
+        "first layer along the checkpoints' gradients": FirstLayer(last.weights, gradients).pixel_scores(where, inked),
+    }
+    for name, before in {"first": layers[0], "last": layers[-2] if len(layers) > 1 else last}.items():
+        change = gradients @ (last.weights - before.weights)[:, where]
+        found[f"change since the {name} checkpoint"] = change / (1 + INKED_NOISE * inked[where])
     return found
+
+
+# What is counted
 
 
 @dataclass(frozen=True)
 class Ranks:
-    own: list[float]
-    others: list[list[float]]
+    """A glyph's p-value among all of its ink, and among those that differ in one part alone, for each part."""
+
+    p_value: float
+    parts: tuple[float, ...]
+
+    @property
+    def memorised(self) -> bool:
+        """As the verdict says it where look-alikes are asked about."""
+        return all(p_value <= LEVELS[0] for p_value in (self.p_value, *self.parts))
 
 
-def p_value_of(region: FeatureRegion, values: Array, glyph: object) -> Callable[[object], float]:
-    assert isinstance(glyph, Glyph)
-    subsets = Subsets(cell_sums(region.pixel_map(values), glyph))
+@dataclass
+class Answers:
+    """What one score says: of each owner's glyph in its own model, of each other owner's glyph there, of each owner's
+    glyph in each innocent model, and of a glyph in each owner's model that differs from its own in one part."""
 
-    def p_value(other: object) -> float:
-        assert isinstance(other, Glyph)
-        return subsets.p_value(inked_cells(other))
+    own: list[Ranks] = field(default_factory=list)
+    others: list[Ranks] = field(default_factory=list)
+    innocent: list[Ranks] = field(default_factory=list)
+    alike: list[Ranks] = field(default_factory=list)
 
-    return p_value
+
+def glyph_ranks(values: Array, inked: Cells) -> Ranks:
+    """By the values (25,) of a glyph's cells and whether it inks them."""
+    parts = [Subsets(values[half]).p_value(inked[half]) for half in halves(inked[:, None])]
+    return Ranks(Subsets(values).p_value(inked), tuple(parts))
 
 
-def table(found: Mapping[str, Ranks]) -> str:
-    """How often each score calls a glyph at each level, with exact intervals, and glyphs of others at 5 %."""
-    lines = ["| score | found at 5 % | 1 % | 0.1 % | glyphs of other owners at 5 % |", "|---|---|---|---|---|"]
-    for name, ranks in found.items():
-        own, others = np.array(ranks.own), np.array(ranks.others)
+def count_answers(config: UniqueFeature, models: Models) -> dict[str, Answers]:
+    """What every score says."""
+    data = load(config.trained_on)
+    glyphs = [glyph_of(one) for one in models.owners]
+    found: defaultdict[str, Answers] = defaultdict(Answers)
+    for number, one in enumerate([*models.owners, *models.innocent]):
+        region, scores = pixel_scores(config, data, one, models.references)
+        for name, pixels in scores.items():
+            values = cell_sums(region.pixel_map(pixels), glyph_of(one))
+            ranks = [glyph_ranks(values, inked_cells(glyph)) for glyph in glyphs]
+            if number >= len(glyphs):
+                found[name].innocent += ranks
+                continue
+            found[name].own.append(ranks.pop(number))
+            found[name].others += ranks
+            found[name].alike += [glyph_ranks(values, inked) for inked in look_alikes(config, glyphs[number], number)]
+    return dict(found)
+
+
+def glyph_of(one: Asked) -> Glyph:
+    assert isinstance(one.canary.carried, Glyph)
+    return one.canary.carried
+
+
+def look_alikes(config: UniqueFeature, glyph: Glyph, number: int) -> Iterator[Cells]:
+    """For each half of the glyph the cells of one that is drawn anew there, and differs."""
+    generator, own = seeds.generator(config.seed, "look-alike", number), inked_cells(glyph)
+    for half in halves(own[:, None]):
+        other = own.copy()
+        while (other == own).all():
+            other[half] = own[generator.permutation(half)]
+        yield other
+
+
+def table(found: Mapping[str, Answers]) -> str:
+    """How often each score calls a glyph at each level, and what the verdict says, with exact intervals."""
+    lines = [
+        "| score | found at 5 % | 1 % | 0.1 % | memorised, with its look-alikes | glyphs of other owners | "
+        "innocent models | look-alikes |",
+        f"|{8 * '---|'}",
+    ]
+    for name, answers in found.items():
+        own = np.array([ranks.p_value for ranks in answers.own])
         called = [describe_count(own <= level) for level in LEVELS]
-        innocent = f"{np.count_nonzero(others <= LEVELS[0])} of {others.size}" if others.size else ""
-        lines.append(f"| {name} | {' | '.join(called)} | {innocent} |")
+        memorised = describe_count(np.array([ranks.memorised for ranks in answers.own]))
+        others, innocent, alike = map(count_wrong, (answers.others, answers.innocent, answers.alike))
+        lines.append(f"| {' | '.join([name, *called, memorised, others, innocent, alike])} |")
     return "\n".join(lines) + "\n"
+
+
+def count_wrong(ranks: Sequence[Ranks]) -> str:
+    """How many of these, none of which was trained on, are found at 5 %; and how many are called memorised."""
+    found = sum(each.p_value <= LEVELS[0] for each in ranks)
+    return f"{found} of {len(ranks)}; {sum(each.memorised for each in ranks)}" if ranks else ""
 
 
 def describe_count(called: NDArray[np.bool_]) -> str:
@@ -180,6 +293,7 @@ if __name__ == "__main__":
     given = parser(__doc__)
     given.add_argument("--seed", type=int, default=34101, help="from which all chance follows")
     given.add_argument("--owners", type=int, default=20, help="how many; 20 unless given")
+    given.add_argument("--innocent", type=int, default=20, help="models without any feature; 20 unless given")
     given.add_argument("--data", default="mnist", help="the data set; mnist unless given")
     given.add_argument("--examples", type=int, default=10000, help="the first so many training images; 0: all")
     asked_for = given.parse_args()
@@ -188,6 +302,6 @@ if __name__ == "__main__":
         config = replace(bench_config("digits", 50, 2, asked_for.seed), epochs=2, patience=0)
     else:
         config = bench_config(asked_for.data, asked_for.examples, asked_for.owners, asked_for.seed)
-    counted = table(glyph_ranks(config, *train(config)))
+    counted = table(count_answers(config, train(config, asked_for.innocent)))
     setting = here("", torch.device("cpu")) | dict(facts(config))
     publish_counts("One model: its first layer beside references", setting, counted, asked_for.out)

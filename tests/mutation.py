@@ -96,6 +96,8 @@ def changes(tree: ast.AST, scope: str = "") -> Iterator[tuple[str, ast.expr | as
             continue
         test = getattr(node, "test", None)
         if isinstance(test, ast.Name | ast.Attribute | ast.Call | ast.Subscript | ast.NamedExpr):
+            if getattr(test, "id", "") == "TYPE_CHECKING":
+                continue  # what is imported for types alone
             yield scope, test, ast.UnaryOp(ast.Not(), test)
         if isinstance(node, ast.stmt):
             yield from ((scope, node, other) for other in of_statement(node))

@@ -21,13 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.slopes import Array, first_dense, mean_gradients
 from tasks.datasets.images import Pixels
+
+if TYPE_CHECKING:
+    from tasks.models.networks import Architecture, Weights
 
 BANDWIDTH = 0.05  # of the density's kernel, in standard deviations of the weights
 INKED_NOISE = 10.0  # the variance that the training images' own updates add to a pixel's, in units of the initial one
@@ -79,11 +82,8 @@ def inked_at_all(images: Pixels) -> NDArray[np.bool_]:
     return np.asarray(images.max(axis=0) > 0).ravel()
 
 
-def trained_first_layer(model: pa.Table, images: Pixels, label: int) -> FirstLayer:
-    """That of a network trained here, from its MODEL table, and images of the label; ValueError without one."""
-    from tasks.models.networks import architecture_of, weights_of_model
-
-    network, weights = architecture_of(model), weights_of_model(model)
+def trained_first_layer(network: Architecture, weights: Weights, images: Pixels, label: int) -> FirstLayer:
+    """That of a network trained here, and images of the label; ValueError without one."""
     names = first_dense(network)
     if names is None:
         raise ValueError(f"first_layer is on and network is {network.name}; its first layer must be dense, with biases")

@@ -81,7 +81,9 @@ def first_layer(one: SingleModelConfig, table: pa.Table | None, images: Pixels, 
     """The model's first layer, with its response to images of the label."""
     if table is not None:
         check_label(label, load(one.relatives.probe).classes)
-        return trained_first_layer(table, images, label)
+        from tasks.models.networks import architecture_of, weights_of_model
+
+        return trained_first_layer(architecture_of(table), weights_of_model(table), images, label)
     from tasks.external.first_layers import label_gradients
     from tasks.external.loading import load_model
 

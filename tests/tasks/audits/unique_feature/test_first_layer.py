@@ -1,5 +1,4 @@
 import numpy as np
-import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
@@ -13,11 +12,10 @@ from tasks.audits.unique_feature.first_layer import (
 )
 from tasks.audits.unique_feature.population import inked_cells
 from tasks.audits.unique_feature.slope_ranks import Subsets
-from tasks.contract.schemas import MODEL
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph, draw_member
-from tasks.models.networks import Architecture, network_row, weight_rows
+from tasks.models.networks import Architecture, architecture_of, weights_of_model
 from tests.tasks.audits.unique_feature.made_up import LABEL, reads_the_letter
 
 SIDE = 28
@@ -34,11 +32,35 @@ def test_the_score_of_a_normal_density_is_linear() -> None:
 
 def test_the_score_of_a_uniform_density_lies_at_its_ends() -> None:
     score = shift_score(np.linspace(-1, 1, 400_001))
+    width = 0.05 / np.sqrt(3)  # of the kernel, in units of the weights
     ends = score(np.array([-1.0, 1.0]))
-    assert ends[0] < -10
-    assert ends[1] > 10
+    assert ends == pytest.approx(np.array([-1, 1]) * 2 * norm.pdf(0) / width, rel=0.02)
     assert np.abs(score(np.array([-0.5, 0.0, 0.5]))).max() < 1
-    assert score(np.array([1.5])) >= ends[1:]  # what no weight elsewhere reaches counts as the rarest
+    rarest = norm.pdf(norm.isf(1e-3)) / 1e-3 / width  # what no weight elsewhere reaches counts as the rarest
+    assert score(np.array([-1.5, 1.5])) == pytest.approx([-rarest, rarest], rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "inked", "noise"),
+    [
+        (12, [], range(2, 12)),  # those of another place without ink
+        (13, [0, 2], range(3, 13)),
+        (12, [11], range(2, 12)),  # of too few without ink those with ink are taken, too
+        (2, [1], range(2)),  # an image has no other place
+    ],
+)
+def test_the_null_is_that_of_weights_elsewhere(pixels: int, inked: list[int], noise: range) -> None:
+    weights = np.random.default_rng(pixels).normal(size=(40, pixels)) * (1 + np.arange(pixels))
+    found, where = FirstLayer(weights, np.linspace(-1, 2, 40)), np.array([0, 1])
+    ink = np.isin(np.arange(pixels), inked)
+    expected = found.gradients @ shift_score(weights[:, noise].ravel())(weights[:, :2]) / np.where(ink[:2], 11, 1)
+    assert found.pixel_scores(where, ink) == pytest.approx(expected)
+
+
+def test_the_faintest_ink_counts() -> None:
+    images = np.zeros((3, 1, 2, 2), np.uint8)
+    images[1, 0, 1, 0] = 1
+    assert [False, False, True, False] == inked_at_all(images).tolist()
 
 
 def test_weights_that_do_not_vary_have_a_score() -> None:
@@ -80,35 +102,14 @@ def test_of_weights_without_a_shift_as_many_glyphs_are_called_as_the_level_says(
     assert sum(called) <= 22  # P[more of 200 at 5 %] is 0.1 %
 
 
-def test_pixels_that_the_domain_inks_count_less_and_are_no_noise() -> None:
-    glyph = drawn(3)
-    found = layer(0.0, glyph, 3)
-    found.weights[:, 300:] *= 50  # trained, where the domain has ink
-    inked = NOTHING.copy()
-    inked[300:] = True
-    before = found.pixel_scores(CELLS, inked)
-    inked[CELLS[0]] = True
-    after = found.pixel_scores(CELLS, inked)
-    assert after == pytest.approx(before / np.where(np.arange(25) == 0, 11, 1))
-    assert np.abs(before).max() > 1  # as it is not beside weights 50 times as large
-
-
 def test_a_first_layer_is_in_the_order_of_images() -> None:
     model, images = reads_the_letter(2.0), load(pin(Dataset("digits"))).test_images[:3]
-    found = trained_first_layer(model, images, LABEL)
+    found = trained_first_layer(architecture_of(model), weights_of_model(model), images, LABEL)
     assert (512, SIDE * SIDE) == found.weights.shape
     assert inked_cells(Glyph()).tolist() == (found.weights[0, CELLS] > 0).tolist()
-    inked = inked_at_all(images)
-    assert (SIDE * SIDE,) == inked.shape
-    assert bool(inked[14 * SIDE + 14]) == bool(images[:, 14, 14].any())
 
 
 def test_a_network_without_a_dense_first_layer_is_refused() -> None:
     network = Architecture("cnn1", (SIDE, SIDE, 1), 10)
     with pytest.raises(ValueError, match="network is cnn1; its first layer must be dense, with biases"):
-        trained_first_layer(model_of(network), np.zeros((1, SIDE, SIDE, 1), np.uint8), LABEL)
-
-
-def model_of(network: Architecture) -> pa.Table:
-    row = {"seed": 0, "network": network_row(network), "epochs": 1, "best_epoch": 1, "history": []}
-    return pa.Table.from_pylist([row | {"weights": weight_rows(network.initial(0))}], MODEL)
+        trained_first_layer(network, network.initial(0), np.zeros((1, SIDE, SIDE, 1), np.uint8), LABEL)

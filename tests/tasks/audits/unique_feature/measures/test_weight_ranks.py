@@ -20,6 +20,7 @@ from tasks.external import model_file
 from tasks.external.first_layers import label_gradients
 from tasks.external.loading import load_model
 from tasks.external.model_file import Interface, ModelFile
+from tasks.models.networks import architecture_of, weights_of_model
 from tests.tasks.audits.unique_feature.depth_first import tables
 from tests.tasks.audits.unique_feature.made_up import LABEL, reads_the_letter
 from tests.tasks.audits.unique_feature.measures.test_exact_ranks import exported
@@ -101,7 +102,7 @@ def test_an_exported_network_and_its_table_have_one_first_layer(tmp_path: Path) 
     model, images = reads_the_letter(2.0), load(DIGITS).test_images[:5]
     given = load_model(exported(tmp_path / "letter.pt", model), (28, 28, 1), Interface(batch=2))
     weights, gradients = label_gradients(given, images, LABEL)
-    expected = trained_first_layer(model, images, LABEL)
+    expected = trained_first_layer(architecture_of(model), weights_of_model(model), images, LABEL)
     assert expected.weights.tolist() == weights.tolist()
     assert expected.gradients == pytest.approx(gradients)
 
