@@ -153,7 +153,7 @@ def of_expression(node: ast.expr) -> Iterator[ast.expr]:
             yield ast.Constant(value + 1)
             yield ast.Constant(value - 1)
         case ast.Call(func=func, args=[first, second, *rest]) if not isinstance(second, ast.Starred):
-            if not isinstance(first, ast.Starred):
+            if not (isinstance(first, ast.Starred) or (is_text(first) and is_text(second))):
                 if getattr(func, "attr", getattr(func, "id", "")) not in SYMMETRIC:
                     yield ast.Call(func, [second, first, *rest], node.keywords)
                 yield first
@@ -165,6 +165,11 @@ def of_expression(node: ast.expr) -> Iterator[ast.expr]:
             yield ast.Call(ast.Name(OPPOSITE[name]), node.args, node.keywords)
         elif name in OPPOSITE and isinstance(node.func, ast.Attribute):
             yield ast.Call(ast.Attribute(node.func.value, OPPOSITE[name]), node.args, node.keywords)
+
+
+def is_text(node: ast.expr) -> bool:
+    """Whether a node is words alone, of which two decide nothing by their order."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 class Workplace:
@@ -223,9 +228,29 @@ def replace(module: ModuleType, body: Sequence[ast.stmt], index: int) -> None:
                     with contextlib.suppress(AttributeError, TypeError):
                         setattr(was, attribute, vars(now)[attribute])
         elif not replace_code(was, now):
-            for holder in [each for key, each in sys.modules.items() if key.split(".")[0] in OURS]:
-                if vars(holder).get(name) is was:
-                    setattr(holder, name, now)
+            hand_on(module, name, was, now)
+
+
+def hand_on(module: ModuleType, name: str, was: object, now: object) -> None:
+    """Give whoever imported a constant of the module the new one, and compute anew what others made of it."""
+    for holder in [each for key, each in sys.modules.items() if key.split(".")[0] in OURS]:
+        if vars(holder).get(name) is not was:
+            continue
+        setattr(holder, name, now)
+        if holder is module or not holder.__file__:
+            continue
+        for each in ast.parse(Path(holder.__file__).read_bytes()).body:
+            if isinstance(each, ast.Assign | ast.AnnAssign) and name in names_read(each):
+                before = dict(vars(holder))
+                again = compile(ast.Module([each], []), holder.__file__, "exec", POSTPONED, dont_inherit=True)
+                exec(again, vars(holder))
+                for made, value in before.items():
+                    if vars(holder)[made] is not value:
+                        hand_on(holder, made, value, vars(holder)[made])
+
+
+def names_read(tree: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(tree) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
 
 
 def replace_code(was: Any, now: Any) -> bool:

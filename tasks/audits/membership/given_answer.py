@@ -45,7 +45,7 @@ class GivenEvidence:
 
     @property
     def has_references(self) -> bool:
-        return self.lead is not None and self.found is not None
+        return self.lead is not None and self.found is not None and self.distance is not None
 
     @property
     def is_alike(self) -> bool:

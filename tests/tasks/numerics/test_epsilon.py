@@ -23,6 +23,7 @@ from tasks.numerics.epsilon import (
     gaussian_one_run_bound,
     guess_counts,
     largest_rejected,
+    least_epsilon,
     many_runs_bound,
     one_run_bound,
     one_run_p_value,
@@ -101,7 +102,7 @@ def test_bets_reject_an_interval_from_0_and_nothing_without_a_hit() -> None:
     assert 1.0 < bound < 4.6
     assert betting_p_value(bound, inside, 1e-5) <= LEVEL < betting_p_value(bound + 1e-5, inside, 1e-5)
     assert 0.0 == betting_bound(np.zeros(100, bool), 0.0, LEVEL) == betting_bound(inside, 0.01, LEVEL)
-    assert 1.0 == betting_p_value(0.0, np.zeros(0, bool), 0.0)
+    assert 1.0 == betting_p_value(0.0, np.zeros(0, bool), 0.0) == betting_p_value(0.0, np.zeros(100, bool), 1.0)
 
 
 def response(epsilon: float, delta: float, canaries: int, stream: np.random.Generator) -> Mask:
@@ -147,7 +148,41 @@ def test_of_several_numbers_of_guesses_the_best_counts_at_a_share_of_the_level()
     assert max(single) == best_of_guesses(one_run_bound, inside, 0.0, LEVEL)
     assert special.logit((LEVEL / 3) ** (1 / 50)) == pytest.approx(single[0], abs=1e-6)  # 50 of 50 are right
     assert 0.0 == best_of_guesses(one_run_bound, inside[:10], 0.0, LEVEL)
-    assert gaussian_one_run_bound(1e-5, 100, 50, 50, LEVEL / 3) > single[0]
+    bound = gaussian_one_run_bound(1e-5, 100, 50, 50, LEVEL / 3)
+    assert bound > single[0]
+    assert 0.0 == pytest.approx(gaussian_excess(gaussian_mu(bound, 1e-5), 100, 50, 50, LEVEL / 3), abs=1e-4)
+
+
+def test_results_of_a_gaussian_mechanism_exceed_all_chances_by_the_steps_of_their_recursion() -> None:
+    def blow_up(chance: float) -> float:
+        return float(special.ndtr(special.ndtri(chance) - 0.5))
+
+    right, wrong = 0.05 * 3 / 10, 0.05 * 2 / 10  # 3 of 5 guesses are right, of 10 canaries
+    for still, left in ((2, 3), (1, 4), (0, 5)):
+        missed = max(wrong, blow_up(right))
+        right, wrong = right + still / left * (missed - wrong), missed
+    assert right + wrong - 0.5 == pytest.approx(gaussian_excess(0.5, 10, 5, 3, LEVEL))
+    assert 1.0 == pytest.approx(gaussian_excess(1e-9, 10, 10, 10, LEVEL))  # no chance is above 1
+
+
+@pytest.mark.parametrize(
+    ("power", "level", "delta", "epsilon"),
+    [
+        (0.5, 0.1, 0.0, math.log(5)),
+        (0.5, 0.1, 0.1, math.log(4)),
+        (0.95, 0.6, 0.0, math.log(0.4 / 0.05)),
+        (0.95, 0.6, 0.1, math.log(0.3 / 0.05)),
+        (1.0, 0.4, 0.0, math.inf),
+        (1.0, 0.9, 0.2, 0.0),
+        (1.0, 1.0, 0.0, 0.0),
+        (0.1, 0.5, 0.1, 0.0),
+        (0.05, 0.05, 0.0, 0.0),
+    ],
+)
+def test_a_test_of_such_power_needs_an_epsilon_that_bounds_both_of_its_errors(
+    power: float, level: float, delta: float, epsilon: float
+) -> None:
+    assert epsilon == pytest.approx(least_epsilon(power, level, delta))
 
 
 def test_the_gaussian_mechanism_has_the_delta_of_its_privacy_curve() -> None:
@@ -179,6 +214,6 @@ def test_many_runs_exceed_the_epsilon_of_a_gaussian_mechanism_as_seldom_as_is_sa
 
 
 def test_a_search_ends_where_everything_is_rejected() -> None:
-    assert largest_rejected(lambda epsilon: True) >= 64.0
+    assert 64.0 == largest_rejected(lambda epsilon: True)
     assert 0.0 == largest_rejected(lambda epsilon: False)
     assert math.pi == pytest.approx(largest_rejected(lambda epsilon: epsilon < math.pi), abs=1e-6)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from tasks.audits.membership.answer import RULES, certificate, verdict
+from tasks.audits.membership.answer import NULL, RULES, Evidence, certificate, effect, verdict
 from tasks.audits.membership.config import About, Membership
 from tasks.audits.membership.measures import summary
-from tasks.audits.membership.measures.attacks import Matching, attacks
-from tasks.audits.membership.measures.records import ExactTest, records
+from tasks.audits.membership.measures.attacks import AUC, Matching, attacks
+from tasks.audits.membership.measures.records import FOUND, ExactTest, records
+from tasks.contract.certificate import STEPS, chances
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Row, row
+from tasks.numerics.statistics import Estimate
 from tests.tasks.audits.membership.made_up import make_answers
 
 CONFIG = Membership(models=16, negligible=0.03, examples=400)
@@ -72,16 +77,66 @@ def test_changed_scores_accuse_no_innocent_and_hide_no_strong_memory(change: Cha
     assert sum(innocent) <= 4  # of 20 at 5 %: more with a chance of 1 in 390
 
 
-def test_a_null_is_called_one_and_its_certificate_has_the_rules() -> None:
-    config = Membership(models=16, examples=400, unseen=True)
-    tables = make_answers(16, 100, 0.0, 1)
-    rows = summary(About(0.05), [records(ExactTest(0.05, 999, 0), tables), attacks(Matching(0), tables)])
-    given = verdict(config, rows)
-    assert given.sentence.endswith("This is a null: no model was trained on the records that were asked about.")
-    page = certificate(config, rows, given)
-    assert RULES.explain(config) == page.rule
-    assert "at most 5 are called so" in page.error
+def found(p_value: float, count: int = 0) -> Row:
+    return row(FOUND, {"level": 0.05}, Estimate(count, None, None, 1200), "record", 0.0, p_value)
+
+
+def attack(name: str, area: float, low: float | None, high: float | None) -> Row:
+    return row(AUC, {"attack": name}, Estimate(area, low, high, 30), "target", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("p_value", "high", "smallest", "answer"),
+    [
+        (0.05, 0.9, 0.01, "memorised"),
+        (0.051, 0.9, 0.0005, "undecided"),
+        (0.051, 0.529, 0.0005, "not seen"),
+        (0.051, 0.53, 0.0005, "undecided"),
+        (0.051, None, 0.0005, "undecided"),
+        (0.051, 0.529, 0.00051, "undecided"),
+    ],
+)
+def test_halves_are_judged_by_the_exact_test_and_by_the_strongest_attack(
+    p_value: float, high: float | None, smallest: float, answer: str
+) -> None:
+    strongest = None if high is None else attack("LiRA", 0.5, 0.49, high)
+    evidence = Evidence(found(p_value), strongest, smallest, CONFIG.level, CONFIG.negligible)
+    assert answer == RULES.decide(CONFIG, evidence).answer
+
+
+def test_the_answer_tells_the_records_that_are_found_and_the_attack_that_may_be_strongest() -> None:
+    areas = [attack("loss", 0.52, 0.51, 0.525), attack("LiRA", 0.515, 0.495, 0.5291), attack("none", 0.9, None, None)]
+    rows = pa.Table.from_pylist([found(0.2, 3), *areas], SUMMARY)
+    given = verdict(CONFIG, rows)
+    assert (
+        "Not seen: of 1,200 records 3 are found to change what models say of them (exact test, false discoveries at "
+        "most 5 %; that any does: p = 0.2); the strongest attack, LiRA, tells members from others with an area under "
+        "the curve of 0.515 (95 % interval 0.495 to 0.529 over 30 targets; .5 where nothing is told)."
+    ) == given.sentence
+    assert ((FOUND, '{"level": 0.05}'), (AUC, '{"attack": "LiRA"}')) == given.rows
+    page = certificate(CONFIG, rows, given)
+    (finding,) = page.findings
+    assert ("not seen", given.sentence, chances(0.2, 0.05)) == (finding.answer, finding.sentence, finding.line)
+    assert STEPS["cleared"] == page.steps
+    assert "at most 5 %" in page.rule
+    assert "ends below 0.53, and there are enough models for a record's p-value to be 0.0005 or less" in page.rule
+    found_row = effect(CONFIG, rows)
+    assert found_row is not None
+    assert (FOUND, 3.0) == (found_row["metric"], found_row["estimate"])
+    alone = pa.Table.from_pylist([found(0.2)], SUMMARY)
+    assert verdict(CONFIG, alone).sentence.endswith("that any does: p = 0.2).")
+    assert 1 == len(verdict(CONFIG, alone).rows)
+    null = replace(CONFIG, unseen=True)
+    said = verdict(null, rows)
+    assert said.sentence == f"{given.sentence} {NULL.strip()}"
+    (keep, proper) = certificate(null, rows, said).steps
+    assert keep.startswith("Keep this page beside")
+    assert proper.endswith("unseen=false.")
 
 
 def test_without_a_tested_record_nothing_is_decided() -> None:
-    assert "undecided" == verdict(CONFIG, summary(About(0.05), [])).answer
+    rows = summary(About(0.05), [])
+    given = verdict(CONFIG, rows)
+    assert ("undecided", ()) == (given.answer, given.rows)
+    assert [None] == [finding.line for finding in certificate(CONFIG, rows, given).findings]
+    assert effect(CONFIG, rows) is None

@@ -10,15 +10,19 @@ import pytest
 
 from orchestrator.planning.plan import Plan
 from tasks.audits.membership import PRESETS, Membership, plan
-from tasks.audits.membership.answer import certificate, verdict
+from tasks.audits.membership.answer import certificate, effect, verdict
 from tasks.audits.membership.canaries import CANARIES, canary_answers, canary_jobs
+from tasks.audits.membership.canary_answer import BROKEN_MEANING, has_canaries, has_private_canaries
 from tasks.audits.membership.config import About, tiny
 from tasks.audits.membership.measures import summary
-from tasks.audits.membership.measures.epsilon import EPSILON, AtDelta, epsilon
+from tasks.audits.membership.measures.epsilon import AT_LEAST, EPSILON, SPENT, AtDelta, epsilon
 from tasks.contract.job import marks
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import row
 from tasks.contract.verdict import Verdict
 from tasks.datasets.catalog import pin
 from tasks.numerics.epsilon import gaussian_mu
+from tasks.numerics.statistics import Estimate
 from tasks.training.mixed import train
 from tasks.training.recipe import Privacy
 from tests.tasks.audits.membership.made_up import make_canaries
@@ -55,10 +59,56 @@ def test_a_bound_above_the_accountant_is_a_broken_promise() -> None:
     assert "Of 100 audits of trainings that are as private as promised, at most 5 are called so." in page.error
 
 
+@pytest.mark.parametrize(
+    ("bound", "spent", "answer", "words"),
+    [
+        (1.01, 1.0, "promise broken", "which is more than the 1 that its accountant says: a broken promise."),
+        (1.0, 1.0, "memorised", "which its accountant's 1 allows."),
+        (0.001, None, "memorised", "it was not private."),
+        (0.0, 1.0, "undecided", "which its accountant's 1 allows."),
+    ],
+)
+def test_a_bound_is_judged_by_what_was_spent_and_by_0(
+    bound: float, spent: float | None, answer: str, words: str
+) -> None:
+    metrics = [(AT_LEAST, bound), (AT_LEAST, 9.0), *([] if spent is None else [(SPENT, spent)])]
+    about = [
+        ({"bound": number}, metric, Estimate(value, None, None, 700)) for number, (metric, value) in enumerate(metrics)
+    ]
+    rows = pa.Table.from_pylist([row(metric, setting, value, "canary") for setting, metric, value in about], SUMMARY)
+    config = PLAIN if spent is None else PROMISED
+    given = verdict(config, rows)
+    assert (answer, (AT_LEAST, '{"bound": 0}')) == (given.answer, given.rows[0])
+    assert (1 if spent is None else 2) == len(given.rows)
+    assert given.sentence.startswith(f"{answer.capitalize()}: what the training says of 700 canaries shows that")
+    shown = f"is at least {bound:.3g} (confidence 95 %; 0 where nothing is told)"
+    assert given.sentence.endswith(f"{shown}{', ' if spent else '; '}{words}")
+    effect_row, page = effect(config, rows), certificate(config, rows, given)
+    assert effect_row is not None
+    assert bound == effect_row["estimate"]
+    ((said, line),) = [(finding.answer, finding.line) for finding in page.findings]
+    assert line is not None
+    assert answer == said
+    assert page.steps[0].startswith("Nothing follows" if answer == "undecided" else "Treat what")
+    assert bound == line.estimate
+    assert "at a confidence of 95 %" in page.rule
+    assert ("promise broken" in page.rule) == (spent is not None)
+    assert "at most 5 are called so." in page.error
+    assert certificate(config, pa.Table.from_pylist([], SUMMARY), given).findings[0].line is None
+
+
 def test_a_promise_that_is_kept_to_the_limit_is_seldom_called_broken() -> None:
     mu = gaussian_mu(1.0, 1e-5)
     said = [answer_of(make_canaries(mu, 1.0, canaries=300, seed=seed), PROMISED)[1].answer for seed in range(40)]
     assert said.count("promise broken") <= 5  # of 40 at 5 %: more with a chance of 1 in 70
+
+
+def test_what_has_canaries_is_judged_by_them() -> None:
+    halves = Membership(models=8)
+    one = replace(PLAIN, canaries=1, examples=8)
+    assert (False, True) == (has_canaries(halves), has_canaries(one))
+    assert [False, False, True] == [has_private_canaries(each) for each in (halves, PLAIN, PROMISED)]
+    assert "accused" == BROKEN_MEANING.tone
 
 
 def test_without_privacy_there_is_nothing_to_break_and_a_bound_of_0_clears_nobody() -> None:

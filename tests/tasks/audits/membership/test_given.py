@@ -9,15 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
 import orchestrator
-from tasks.audits.membership.answer import RULES, certificate, verdict
+from tasks.audits.membership.answer import RULES, certificate, effect, verdict
 from tasks.audits.membership.config import About, GivenModel, Membership
 from tasks.audits.membership.given import handout_order, pictures, question
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.given import (
+    DIFFERING,
+    DISTANCE,
+    FOUND_GIVEN,
+    LEAD,
+    POWER,
     Ranking,
     kinship,
     lead_p_value,
@@ -25,11 +31,14 @@ from tasks.audits.membership.measures.given import (
     rank_p_values,
     ranks,
 )
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import row
 from tasks.contract.verdict import Verdict
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.external.model_file import ModelFile
 from tasks.models.catalog import Network
+from tasks.numerics.statistics import Estimate
 from tasks.worker.files import File
 from tests.tasks.audits.membership.made_up import make_given
 
@@ -104,6 +113,61 @@ def test_a_rounded_table_still_tells_and_a_table_clears_nobody() -> None:
     assert "memorised" == judged(TABLE, 1, knows=0.5, **rounded).answer
     assert "undecided" == judged(TABLE, 2, **rounded).answer
     assert "it clears nobody" in judged(TABLE, 2, **rounded).limits
+
+
+LEADS = {"lead": 0.05, "distance": 0.051, "low": 0.8, "differing": 0.01}
+
+
+@pytest.mark.parametrize(
+    ("given", "evidence", "answer", "words"),
+    [
+        (FILE, {}, "memorised", "the given model ranks them 12.5 percentage points higher than images that nobody was"),
+        (
+            TABLE,
+            {},
+            "memorised",
+            "of the 24 models trained here, each on half of the records, 20 would have been found",
+        ),
+        (FILE, {"distance": 0.05}, "not judged", "are not those of one of the models trained here (p = 0.05 over 24 m"),
+        (FILE, {"distance": None}, "not judged", "no models were trained here to rank the given one among"),
+        (FILE, {"lead": None}, "not judged", "no models were trained here to rank the given one among"),
+        (FILE, {"found": None}, "not judged", "no models were trained here to rank the given one among"),
+        (TABLE, {"differing": 0.02}, "not judged", "2 of 100 pictures that were handed out twice have two answers"),
+        (TABLE, {"differing": None}, "memorised", ""),
+        (FILE, {"lead": 0.051}, "not seen", "p = 0.051 among these models); 7 records are found one by one (false"),
+        (FILE, {"lead": 0.051, "low": 0.79}, "undecided", "records, 20 would have been found out."),
+        (FILE, {"lead": 0.051, "low": None}, "undecided", "are found one by one (false discoveries at most 5 %)."),
+        (TABLE, {"lead": 0.051}, "undecided", ""),
+    ],
+)
+def test_a_given_model_is_judged_by_its_lead_where_it_is_like_the_others(
+    given: GivenModel, evidence: dict[str, float | None], answer: str, words: str
+) -> None:
+    config = Membership(models=24, examples=RECORDS, given=given)
+    numbers: dict[str, float | None] = LEADS | evidence
+    wide, one = Estimate(20 / 24, numbers["low"], 0.95, 24), Estimate(7.0, None, None, RECORDS)
+    rows = [
+        ("lead", row(LEAD, {}, Estimate(0.125, None, None, 24), "model", 0.0, numbers["lead"])),
+        ("found", row(FOUND_GIVEN, {"score": "log-odds"}, one, "record", 0.0)),
+        ("distance", row(DISTANCE, {}, Estimate(0.1, None, None, 24), "model", None, numbers["distance"])),
+        ("low", row(POWER, {}, wide, "model")),
+        ("differing", row(DIFFERING, {}, Estimate(numbers["differing"], None, None, 100), "picture")),
+    ]
+    kept = [each for name, each in rows if numbers.get(name, 0) is not None]
+    table = pa.Table.from_pylist(kept, SUMMARY)
+    said = verdict(config, table)
+    assert answer == said.answer
+    assert said.sentence.startswith(f"{answer.capitalize()}: ")
+    assert words in said.sentence
+    assert [each["metric"] for each in kept] == [metric for metric, _ in said.rows]
+    assert ("it clears nobody" in said.limits) == (given is TABLE)
+    page, first = certificate(config, table, said), effect(config, table)
+    assert [(answer, said.sentence, None)] == [(each.answer, each.sentence, each.line) for each in page.findings]
+    assert "of one of them (exact test over models, p at most 5 %), or more than 1 % of the pictures" in page.rule
+    assert ("at least 80 % are found out" in page.rule) == (given is FILE)
+    first_steps = {"memorised": "Treat", "not seen": "Keep", "not judged": "Train models", "undecided": "Train more"}
+    assert page.steps[0].startswith(first_steps[answer])
+    assert (None if numbers.get("found", 0) is None else 7.0) == (first and first["estimate"])
 
 
 def test_labels_alone_are_compared_by_whether_they_are_right_which_is_said() -> None:

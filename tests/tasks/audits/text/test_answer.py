@@ -13,11 +13,14 @@ import pytest
 from numpy.typing import NDArray
 
 from tasks.audits.text import AUDIT
-from tasks.audits.text.answer import LIMITS, RULES, SURELY, Evidence, verdict
+from tasks.audits.text.answer import LIMITS, NULL, RULES, SURELY, Evidence, beaten_row, verdict
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.secrets import Ranking, combine, rank_secret, secrets
+from tasks.audits.text.measures.secrets import BEATEN, FOUND, Ranking, combine, rank_secret, secrets
+from tasks.contract.certificate import STEPS, chances
 from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import alone, row
+from tasks.numerics.statistics import Estimate
 from tests.support.calibration import bounds
 from tests.tasks.audits.text.made_up import make_scores
 
@@ -127,17 +130,41 @@ def test_all_together_stand_first_where_they_decide() -> None:
     assert LIMITS == found.limits
 
 
-def test_a_null_is_called_one_and_its_certificate_has_the_rules() -> None:
-    config = replace(CONFIG, told="others")
-    rows = summary(About(0.05), [rank(make_scores(0.0, 1))])
-    given = verdict(config, rows)
-    assert given.sentence.endswith("This is a null: other secrets of the format stood in the texts.")
-    page = AUDIT.certify("Does it?", config, rows)
+def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_together() -> None:
+    found = row(FOUND, {}, Estimate(3.0, None, None, 1200), "secret", 0.0, 0.2)
+    beaten = row(BEATEN, {}, Estimate(0.512, 0.49, 0.53, 1200), "secret", 0.5, 0.3)
+    table = pa.Table.from_pylist([found, beaten], SUMMARY)
+    said = verdict(CONFIG, table)
+    assert (
+        "Not seen: of 1,200 secrets 3 are found among the likeliest of their space (false discoveries at most 5 %; "
+        "that any is known: p = 0.2); on average a secret beats 0.512 of the others of its space (.5 where nothing is "
+        "known, 95 % interval 0.490 to 0.530; all together: p = 0.3)."
+    ) == said.sentence
+    page = AUDIT.certify("Does it?", CONFIG, table)
     assert page is not None
-    assert RULES.explain(config) == page.rule
+    assert (RULES.explain(CONFIG), STEPS["cleared"]) == (page.rule, page.steps)
     assert "at most 5.1 are called memorised" in page.error
-    assert page.findings[0].sentence.startswith("This is a null")
+    ((answered, told, line),) = [(finding.answer, finding.sentence, finding.line) for finding in page.findings]
+    assert ("not seen", chances(0.2, 0.05)) == (answered, line)
+    assert told.startswith("Secrets of a known format were put into the training texts. Of 1,200 of them 3 can be")
+    assert told.endswith("this one places its secrets before 51 of 100 on average.")
+    effect = beaten_row(CONFIG, table)
+    assert effect is not None
+    assert 0.512 == effect["estimate"]
+    wide = pa.Table.from_pylist([found, beaten | {"low": None, "high": None}], SUMMARY)
+    assert "(.5 where nothing is known; all together" in verdict(CONFIG, wide).sentence
+    null = replace(CONFIG, told="others")
+    assert f"{said.sentence} {NULL.strip()}" == verdict(null, table).sentence
+    page = AUDIT.certify("Does it?", null, table)
+    assert page is not None
+    assert f"{NULL}{told}" == page.findings[0].sentence
     assert "told=secrets" in page.steps[-1]
+
+
+@pytest.mark.parametrize("metric", [FOUND, BEATEN])
+def test_half_of_the_evidence_decides_nothing(metric: str) -> None:
+    half = pa.Table.from_pylist([row(metric, {}, alone(0.0), "secret", 0.0, 0.001)], SUMMARY)
+    assert "undecided" == verdict(CONFIG, half).answer
 
 
 def test_without_a_pair_there_is_a_certificate_without_a_number() -> None:

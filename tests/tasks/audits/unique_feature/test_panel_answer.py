@@ -10,18 +10,25 @@ import pytest
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.answer import RULES, verdict
 from tasks.audits.unique_feature.config import ExternalModels
-from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, UPPER
+from tasks.audits.unique_feature.measures.exact_ranks import BESIDE, BESIDE_PARTS
+from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, SAME, UPPER
 from tasks.audits.unique_feature.measures.look_alikes import RANK as PART_RANK
+from tasks.audits.unique_feature.measures.output_checks import LABELS, TWICE
+from tasks.audits.unique_feature.measures.weight_ranks import BY_WEIGHTS
 from tasks.audits.unique_feature.panel_answer import (
+    BESIDE_LIMITS,
     GUESSED,
     LIMITS,
     NAMED_FEATURE,
     PARTLY,
+    WEIGHT_LIMITS,
 )
-from tasks.audits.unique_feature.panel_evidence import PanelEvidence, Push, Rank, TableCheck
-from tasks.audits.unique_feature.population import LEVEL, SMALLEST, Population
+from tasks.audits.unique_feature.panel_answer import panel_verdict as of_panel
+from tasks.audits.unique_feature.panel_evidence import PanelEvidence, Push, Rank, TableCheck, read_panel_evidence
+from tasks.audits.unique_feature.population import GLYPHS, LEVEL, SMALLEST, Population
 from tasks.contract.certificate import Certificate
 from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import index_rows
 from tasks.contract.verdict import Verdict
 from tasks.datasets.features import Family, Feature, Glyph, Words
 from tasks.external.model_file import ModelFile
@@ -101,11 +108,13 @@ CLEAR = PanelEvidence(
 )
 SMALL, LARGE = replace(CLEAR.rank, p=LEVEL), replace(CLEAR.rank, p=LEVEL + 1e-9)
 APART: dict[str, Any] = {"parts": (SMALL, SMALL)}
+TWO = (ModelFile("a.pt"), ModelFile("b.pt"))
 ASKED, REFERENCE, TABLE = (
     asked(models=(ModelFile("model.pt"),)),
-    asked(models=(ModelFile("model.pt"),), references=(ModelFile("a.pt"), ModelFile("b.pt")), label=3),
+    asked(models=(ModelFile("model.pt"),), references=TWO, label=3),
     asked(outputs=(File("o.csv"),)),
 )
+LAYER = replace(ASKED, given=replace(ASKED.given, label=3), first_layer=True)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +137,12 @@ ASKED, REFERENCE, TABLE = (
         (REFERENCE, {"beside": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
         (REFERENCE, {"beside": LARGE, "rank": SMALL} | APART, "undecided"),
         (REFERENCE, {"lacks_beside": True}, "undecided"),
+        (REFERENCE, {"lacks_beside": True, "rank": SMALL} | APART, "undecided"),
+        (ASKED, {"beside": SMALL, "rank": LARGE} | APART, PARTLY),  # a rule of references alone
+        (LAYER, {"beside": LARGE}, "not seen"),
+        (LAYER, {"beside": SMALL} | APART, "memorised"),
+        (LAYER, {"beside": SMALL, "parts": (LARGE, SMALL)}, PARTLY),
+        (LAYER, {"rank": SMALL} | APART, PARTLY),  # without the rank by weights none accuses
         (TABLE, {"checks": (TableCheck(1, 40, 0),)}, "not seen"),
         (TABLE, {"checks": (TableCheck(1, 40, 1),)}, "not judged"),
         (TABLE, {"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.01),)}, "not seen"),
@@ -142,6 +157,117 @@ ASKED, REFERENCE, TABLE = (
 )
 def test_the_first_rule_that_holds_decides(config: UniqueFeature, changes: dict[str, Any], answer: str) -> None:
     assert answer == RULES.decide(config, replace(CLEAR, **changes)).answer
+
+
+def made(metric: str, estimate: float | None, n: int, p_value: float | None = None, **setting: Any) -> dict[str, Any]:
+    about = {"metric": metric, "setting": json.dumps(setting), "estimate": estimate, "n": n, "p_value": p_value}
+    return dict.fromkeys(SUMMARY.names) | about
+
+
+def test_the_evidence_is_read_from_the_summary() -> None:
+    config = asked(outputs=(File("o.csv"), File("p.csv"), File("q.csv")), references=TWO, label=3)
+    rows = [
+        *pushed(0.4, 0.2, 0.6, 0.01, n=3, power=0.7).to_pylist(),
+        made(BESIDE, 70.0, 3, 0.07, references=2) | {"setting": json.dumps({"references": 2, GLYPHS: 1000})},
+        made(BESIDE_PARTS, 4.0, 3, 0.04, part=1, parts=1, others=99, references=2),
+        made(SAME, 0.25, 3),
+        made(TWICE, 0.05, 40, table=1, key="abc"),
+        made(LABELS, 0.9, 20, 0.3, table=1) | {"null": 0.95},
+        made(TWICE, None, 30, table=2, key="abc"),
+    ]
+    settings = {row["metric"]: row["setting"] for row in rows}
+    assert PanelEvidence(
+        names=tuple((metric, settings[metric]) for metric in (BESIDE, RANK, PUSH, OTHERS)),
+        rank=Rank(2, 0.01, Population(201), 3),
+        beside=Rank(70, 0.07, Population(1000, True), 3, 2),
+        parts=(Rank(4, 0.04, Population(100), 3, 2),),
+        push=Push(0.4, None, (0.2, 0.375), 0.6, 0.1, 0.7),
+        same=0.25,
+        checks=(TableCheck(1, 40, 2, 20, 18, 0.95, 0.3), TableCheck(2, 30, 0)),
+        unchecked=1,
+        key="abc",
+        lacks_beside=False,
+    ) == read_panel_evidence(config, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
+
+
+def test_what_the_summary_lacks_is_not_made_up() -> None:
+    rows = pushed(0.4, 0.2, 0.6, 0.01, known=False).to_pylist()
+    kept = [row | {"low": None} if row["metric"] == OTHERS else row for row in rows]
+    kept = [row for row in kept if row["metric"] not in (UPPER, FOUND)]
+    found = read_panel_evidence(ASKED, index_rows(pa.Table.from_pylist(kept, SUMMARY)))
+    assert found is not None
+    assert Push(0.4, 3, None, None, SMALLEST, 0.0) == found.push
+    assert (None, False, 0.0) == (found.beside, found.lacks_beside, found.same)
+    assert ((), 0, "") == (found.checks, found.unchecked, found.key)
+    assert [Rank(1, 1 / 101, Population(101), 1), Rank(5, 5 / 101, Population(101), 1)] == [*found.parts]
+    lacks = read_panel_evidence(LAYER, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
+    assert lacks is not None
+    assert (None, True, ()) == (lacks.beside, lacks.lacks_beside, lacks.parts)
+    rows.append(made(BY_WEIGHTS, 9.0, 1, 0.09, others=99))
+    weighed = read_panel_evidence(LAYER, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
+    assert weighed is not None
+    assert (Rank(9, 0.09, Population(100), 1), False) == (weighed.beside, weighed.lacks_beside)
+    for missing in (RANK, PUSH, OTHERS):
+        less = [row for row in rows if row["metric"] != missing]
+        assert read_panel_evidence(ASKED, index_rows(pa.Table.from_pylist(less, SUMMARY))) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "doubts"),
+    [
+        ({"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.01),)}, ""),
+        ({"checks": (TableCheck(1, 40, 0, 20, 9, None, 0.001),)}, ""),
+        ({"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, None),)}, ""),
+        (
+            {"checks": (TableCheck(1, 40, 1), TableCheck(2, 40, 0, 20, 9, 0.9, 0.0012)), "unchecked": 1},
+            "in table 1 1 of 40 pictures that were handed out twice got two answers and table 2 names the labels of 9 "
+            "of 20 pictures, where 90 % are stated (p = 0.0012) and of 1 of 3 tables the pictures handed out twice "
+            "could not be checked",
+        ),
+    ],
+)
+def test_a_table_that_no_model_says_is_doubted(changes: dict[str, Any], doubts: str) -> None:
+    assert doubts == replace(CLEAR, **changes).describe_doubts()
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "end"),
+    [
+        (ASKED, {}, "(95 % of these by -0.5 to 0.4); more than 0.1 nats is unlikely."),
+        (ASKED, {"push": Push(-0.3, 4, None, None, 0.1, 0.8)}, "by -0.3 nats more than the mean of the others; as much "
+         "as any nats cannot be excluded: ask more models of the same data."),
+        (ASKED, {"push": replace(CLEAR.push, upper=0.25)}, "; as much as 0.25 nats cannot be excluded: ask more models "
+         "of the same data."),
+        (ASKED, {"push": replace(CLEAR.push, power=0.79)}, "; a push of 0.1 nats would have been found in 79 % of "
+         "cases: ask more models of the same data."),
+        (ASKED, {"same": 0.5}, "; the same is said of 50 % of the family, so that a memory could not show."),
+        (REFERENCE, {"lacks_beside": True}, "; the rank by which it is judged is missing: run the same command again."),
+        (REFERENCE, {"beside": Rank(70, 0.07, Population(1000, True), 1, 2), "rank": SMALL}, "; beside 2 clean models "
+         "it ranks 70 of all 1,000 glyphs by the slopes of its pixels, p = 0.07, by which alone it is judged: ask "
+         "more models of the same data."),
+        (REFERENCE, {"beside": Rank(7, 0.05, Population(100), 1, 2)} | APART, "; among look-alikes that share all "
+         "parts with it but one, it is number 100 of 201 (p = 0.05) where part 1 differs and number 100 of 201 (p = "
+         "0.05) where part 2 differs."),
+        (LAYER, {"beside": Rank(70, 0.07, Population(100), 1)}, "; by the weights of the first layer it ranks 70 of "
+         "100 features of its kind, p = 0.07; more than 0.1 nats is unlikely."),
+        (TABLE, {"unchecked": 1}, "; but of 1 of 1 tables the pictures handed out twice could not be checked."),
+    ],
+)  # fmt: skip
+def test_the_reason_of_an_answer_ends_its_sentence(config: UniqueFeature, changes: dict[str, Any], end: str) -> None:
+    evidence = replace(CLEAR, **changes)
+    said = of_panel(config, RULES.decide(config, evidence), evidence)
+    assert said.sentence.endswith(end)
+    assert [LIMITS in said.limits, BESIDE_LIMITS in said.limits, WEIGHT_LIMITS in said.limits] == [
+        True,
+        evidence.beside is not None and config is REFERENCE,
+        evidence.beside is not None and config is LAYER,
+    ]
+
+
+def test_the_key_of_what_was_handed_out_is_told() -> None:
+    told = "The key of the pictures that were handed out has a SHA-256 that begins with abc."
+    rule = RULES.decide(TABLE, CLEAR)
+    assert [False, True] == [told in of_panel(TABLE, rule, replace(CLEAR, key=key)).limits for key in ("", "abc")]
 
 
 @pytest.mark.parametrize(
