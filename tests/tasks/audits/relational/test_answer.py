@@ -14,6 +14,7 @@ from tasks.audits.relational import AUDIT
 from tasks.audits.relational.answer import (
     ADEQUATE,
     ERROR,
+    GUESSED,
     LIMITS,
     MOST_FIXED,
     MOST_SILENCE,
@@ -21,18 +22,24 @@ from tasks.audits.relational.answer import (
     Evasion,
     Evidence,
     Repeats,
+    decisive_name,
     describe_reason,
     excess_share,
+    memorization_row,
+    read_evasions,
+    read_evidence,
     read_repeats,
+    utility_row,
     verdict,
 )
 from tasks.audits.relational.certificate import NULL as TOLD
 from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.measures import summary
+from tasks.audits.relational.measures.evasions import KINDS
 from tasks.audits.relational.measures.repeats import TWICE
 from tasks.audits.relational.presets import LINEAR, PRESETS, QUICKSTART
 from tasks.contract.schemas import SUMMARY
-from tasks.contract.summaries import index_rows, row
+from tasks.contract.summaries import index_rows, row, row_name
 from tasks.contract.verdict import Verdict
 from tasks.numerics.statistics import Estimate
 from tasks.question_answering.predictions import Predictions
@@ -108,6 +115,13 @@ def test_silence_does_not_clear_an_owner_whose_interval_accuses() -> None:
 
 BLINDED = replace(QUICKSTART, given=Predictions("theirs.json"))
 CLEAR = {"low": -0.01, "high": 0.0199}
+PARTS = ("train", "validation")
+BIASED = "As published, with all gold answers of held-out questions counted, m is -0.050, which is biased downwards."
+FOUND = (
+    "with the digits taken out of the contexts, 30.0 % of training questions with a numeric answer are still answered "
+    "rightly and 5.0 % of held-out ones; corrected for answers that are merely common, the difference, relational m, "
+    "is 0.012 (95 % interval -0.010 to 0.020 over 1,200 contexts; 0 where nothing is memorised)"
+)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +161,135 @@ def test_either_part_may_be_evaded(evasions: tuple[Evasion, ...], answer: str) -
     evidence = Evidence(("m", "{}"), CLEAR, True, {}, None, evasions, None, None, negligible=0.02)
     assert answer == RULES.decide(GIVEN, evidence).answer
     assert "not seen" == RULES.decide(QUICKSTART, evidence).answer  # a model that is asked here hides nothing
+
+
+def stored(questions: str = "numeric", **changes: float | None) -> pa.Table:
+    """The rows on which an answer rests, made by hand; None: not measured."""
+    names = {
+        "relational m": decisive_name("relational m", questions),
+        "m": decisive_name("m", questions),
+        "m of all golds": decisive_name("m", questions, golds="all"),
+        **{f"{kind} {split}": decisive_name(kind, questions, split=split) for kind in "rs" for split in PARTS},
+        **{
+            f"{kind} {contexts} {split}": row_name(kind, contexts=contexts, split=split)
+            for kind in KINDS
+            for contexts in ("corrupted", "whole")
+            for split in PARTS
+        },
+    }
+    known = {"relational m": 0.012, "m": 0.01, "m of all golds": 0.01}
+    known |= {"r train": 0.3, "r validation": 0.05, "s train": 0.7, "s validation": 0.6}
+    return pa.Table.from_pylist(
+        [
+            row(metric, json.loads(setting), Estimate(value, -0.01, 0.0199, 1200), "context")
+            for name, (metric, setting) in names.items()
+            if (value := (known | changes).get(name)) is not None
+        ],
+        SUMMARY,
+    )
+
+
+def test_the_evidence_is_read_from_the_summary() -> None:
+    unanswered, refused, fixed = KINDS
+    shares = {f"{unanswered} corrupted train": 0.5, f"{unanswered} whole train": 0.4}
+    shares |= {f"{refused} corrupted validation": 0.03, f"{refused} whole validation": 0.01}
+    shares |= {f"{fixed} corrupted validation": 0.75, f"{fixed} whole validation": 0.25}
+    rows = index_rows(stored(**shares))
+    found = read_evidence(QUICKSTART, rows)
+    assert found is not None
+    name = decisive_name("relational m", "numeric")
+    r, evasions = (
+        {"train": 0.3, "validation": 0.05},
+        (Evasion(pytest.approx(0.1)), Evasion(0.0, pytest.approx(0.02), 0.5)),
+    )
+    assert Evidence(name, rows[name], True, r, 0.7, evasions, None, None, 0.02) == found
+    assert (evasions[0], 0.5) == (found.silent, found.fixed)
+    other = read_evidence(QUICKSTART, index_rows(stored(**{"m of all golds": -0.05})))
+    assert other is not None
+    assert -0.05 == other.published
+    names = replace(QUICKSTART, corruption=Corruption("names", ("Ada",)))
+    both = pa.concat_tables([stored("all"), stored("numeric")])
+    found_all = [read_evidence(config, index_rows(both)) for config in (QUICKSTART, names)]
+    assert [True, False] == [each is not None and each.numeric for each in found_all]
+    assert None is read_evidence(QUICKSTART, index_rows(stored(**{"relational m": None})))
+    rows[name] = rows[name] | {"estimate": None}
+    assert None is read_evidence(QUICKSTART, rows)
+    assert [0.012, 0.6] == [(each(QUICKSTART, both) or {})["estimate"] for each in (memorization_row, utility_row)]
+    assert [None, None] == [each(QUICKSTART, SUMMARY.empty_table()) for each in (memorization_row, utility_row)]
+
+
+def test_a_summary_of_held_out_questions_alone_tells_of_silence_alone() -> None:
+    shares = [("corrupted", 0.5), ("whole", 0.2)]
+    table = pa.Table.from_pylist(
+        [row(KINDS[0], {"contexts": contexts}, Estimate(share, None, None, 9), "share") for contexts, share in shares],
+        SUMMARY,
+    )
+    assert [Evasion(pytest.approx(0.3))] == [*read_evasions(index_rows(table))]
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "expected", "published"),
+    [
+        (QUICKSTART, {}, f"Not seen: {FOUND}; 0.02 or more is unlikely.", ""),
+        (
+            QUICKSTART,
+            {"s train": 0.0499, "m of all golds": -0.05},
+            f"Not seen: {FOUND}; 0.02 or more is unlikely. Warning: even on whole contexts only 5 % of the training "
+            "questions are answered rightly; a model that has learnt nothing has nothing to show.",
+            BIASED,
+        ),
+        (QUICKSTART, {"s train": ADEQUATE}, f"Not seen: {FOUND}; 0.02 or more is unlikely.", ""),
+        (
+            NULL,
+            {},
+            f"Not seen: {FOUND}; 0.02 or more is unlikely. Answers were drawn anew in every "
+            "epoch of training: this is a null.",
+            "",
+        ),
+        (
+            BLINDED,
+            {},
+            f"Not judged: {FOUND}; but the questions that were handed out twice could not be checked.",
+            "",
+        ),
+    ],
+)
+def test_the_answer_has_its_reason_and_its_remarks(
+    config: Relational, changes: dict[str, float], expected: str, published: str
+) -> None:
+    found = verdict(config, stored(decisive(config), **changes))
+    assert (expected, published) == (found.sentence, found.published)
+    assert (decisive_name("relational m", decisive(config)),) == found.rows
+
+
+def decisive(config: Relational) -> str:
+    return "numeric" if config.corruption.kind == "digits" else "all"
+
+
+@pytest.mark.parametrize(("silence", "told"), [(0.05, False), (0.0501, True)])
+def test_the_silence_of_a_model_that_is_asked_here_is_told(silence: float, told: bool) -> None:
+    shares = {f"{KINDS[0]} corrupted validation": silence, f"{KINDS[0]} whole validation": 0.0}
+    words = "Of the held-out questions 5 % more go unanswered once their contexts are corrupted, as by a model that"
+    assert told == (words in verdict(QUICKSTART, stored(**shares)).sentence)
+    assert words not in verdict(GIVEN, stored(**shares)).sentence
+
+
+def test_who_knows_the_order_of_the_questions_is_told() -> None:
+    secret = replace(BLINDED, secret="s" * 16)
+    twice = row(TWICE, {"key": "ab12"}, Estimate(0.05, None, None, 20), "share")
+    rows = pa.concat_tables([stored(), pa.Table.from_pylist([twice], SUMMARY)])
+    open_order, bound, unchecked = (
+        verdict(config, table).limits for config, table in ((BLINDED, rows), (secret, rows), (secret, stored()))
+    )
+    assert [True, False, False] == [GUESSED in each for each in (open_order, bound, unchecked)]
+    assert [False, True, False] == [
+        "a SHA-256 that begins with ab12" in each for each in (open_order, bound, unchecked)
+    ]
+    assert secret.describe_draw() in bound
+    assert "Not judged" not in verdict(secret, rows).sentence
+    many = twice | {"estimate": 0.15}
+    said = verdict(secret, pa.concat_tables([stored(), pa.Table.from_pylist([many], SUMMARY)])).sentence
+    assert said.endswith("; but 3 of 20 questions that were handed out twice got two answers.")
 
 
 def test_the_first_rule_that_holds_decides_and_the_last_always_does() -> None:
@@ -231,8 +374,7 @@ def test_the_published_m_is_told_where_it_is_another() -> None:
     )
     found = judged(several)
     assert "memorised" == found.answer
-    told = "As published, with all gold answers of held-out questions counted, m is -0.050, which is biased downwards."
-    assert (told, LIMITS) == (found.published, found.limits)
+    assert (BIASED, LIMITS) == (found.published, found.limits)
 
 
 @pytest.mark.parametrize(
