@@ -63,6 +63,7 @@ def test_a_bound_above_the_accountant_is_a_broken_promise() -> None:
     ("bound", "spent", "answer", "words"),
     [
         (1.01, 1.0, "promise broken", "which is more than the 1 that its accountant says: a broken promise."),
+        (1.0, None, "memorised", "it was not private."),
         (1.0, 1.0, "memorised", "which its accountant's 1 allows."),
         (0.001, None, "memorised", "it was not private."),
         (0.0, 1.0, "undecided", "which its accountant's 1 allows."),
@@ -104,7 +105,7 @@ def test_a_promise_that_is_kept_to_the_limit_is_seldom_called_broken() -> None:
 
 
 def test_what_has_canaries_is_judged_by_them() -> None:
-    halves = Membership(models=8)
+    halves = Membership(models=8, privacy=Privacy(8.0))
     one = replace(PLAIN, canaries=1, examples=8)
     assert (False, True) == (has_canaries(halves), has_canaries(one))
     assert [False, False, True] == [has_private_canaries(each) for each in (halves, PLAIN, PROMISED)]

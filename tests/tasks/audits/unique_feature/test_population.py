@@ -1,7 +1,16 @@
-import numpy as np
-import pytest
+from dataclasses import replace
 
-from tasks.audits.unique_feature import population
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+
+from tasks.audits.unique_feature import UniqueFeature, population
+from tasks.audits.unique_feature.config import ExternalModels
+from tasks.audits.unique_feature.evaluation import burn_family
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Family, Glyph, Words, burn
+from tasks.datasets.images import Pixels
 from tasks.numerics.statistics import Estimate, rank_p_value
 from tests.support.calibration import DRAWS, assert_rate
 
@@ -19,6 +28,93 @@ def test_a_population_counts_the_feature_and_is_read_back_from_its_setting() -> 
     assert [own, glyphs] == [population.Population.from_setting(each.setting) for each in (own, glyphs)]
     assert [10, 222_870, 0] == [each.last_called for each in (own, glyphs, population.Population(19))]
     assert [1, 2] == [own.fewest_called(canaries) for canaries in (10, 11)]
+    assert (1, 1) == (population.Population(20).last_called, population.Population(20).fewest_called(1))
+    assert ["201 features of its kind", "all 4,457,400 glyphs"] == [each.describe() for each in (own, glyphs)]
+
+
+def test_glyphs_are_counted_and_other_features_have_the_others_of_their_family() -> None:
+    letter, words = UniqueFeature(), UniqueFeature(feature=Words("JO"), family=Family(count=30))
+    letters = replace(letter, family=Family("letters", count=25))
+    found = [population.population_beside_references(each) for each in (letter, words, letters)]
+    assert [population.Population(4_457_400, True), population.Population(31), population.Population(26)] == found
+    assert 10 == population.subset_count(5, 2)
+    assert ["feature", "family-007"] == [population.set_name(member) for member in (0, 7)]
+    own, other = (population.relatives(replace(letter, drawn=drawn), Glyph(), 3).seed for drawn in (False, True))
+    assert own == population.relatives(letter, Glyph()).seed != other
+    nonces = {"secret": "s" * 16, "nonce": "n" * 16, "commitment": "ab" * 32}
+    bound = replace(letter, given=ExternalModels(shape=(28, 28, 1), **nonces))
+    assert bound.derive_seed("family") == population.relatives(bound, Glyph(), 3).seed
+
+
+CLEAN = np.random.default_rng(1).integers(0, 256, (3, 28, 28, 1), dtype=np.uint8)
+
+
+def reads_ink(_name: str, images: Pixels) -> NDArray[np.float64]:
+    logits = images.reshape(len(images), -1).sum(axis=1) / 50_000.0
+    return np.stack([logits, -logits], axis=1) - np.logaddexp(logits, -logits)[:, None]
+
+
+def test_each_member_of_a_family_has_a_row_with_what_the_model_says_of_it() -> None:
+    asked = population.Relatives(Dataset("digits"), "test", 3, Glyph(), Family(count=2, look_alikes=3), 5)
+    drawn = [images for _, images in burn_family(CLEAN, Glyph(), asked.family, 5)]
+    uncarried = Glyph(text="B")
+    (found,) = population.family_rows(asked, CLEAN, [reads_ink], uncarried)
+    before = reads_ink("", CLEAN)
+    expected = []
+    for member, images in zip((0, 1, 2, population.UNCARRIED), [*drawn, burn(CLEAN, uncarried)], strict=True):
+        after = reads_ink("", images)
+        d = float((np.exp(before) * (before - after)).sum(axis=1).mean())
+        means = {"log_p": after.mean(axis=0), "log_odds": (after - after[:, ::-1]).mean(axis=0)}
+        said = {name: pytest.approx(of) for name, of in means.items()}
+        expected.append({"member": member, "d": pytest.approx(d)} | said)
+    assert expected == found
+    assert expected[:3] == population.family_rows(asked, CLEAN, [reads_ink])[0]
+    names = [(part, number, name) for part, number, name, _ in population.look_alike_image_sets(CLEAN, asked)]
+    assert [(part, at, f"look-alike-{part}-{at:03d}") for part in (1, 2) for at in (1, 2, 3)] == names
+    alone = replace(asked, family=Family(count=2))
+    assert [] == [*population.look_alike_image_sets(CLEAN, alone)]
+
+
+def family_table(model: str, members: list[int], canary: int = 4) -> pa.Table:
+    """A FAMILY table in which member m has log P (-m - 1, -2) by the canary, half of that by another model."""
+    factor = 1.0 if model == "canary" else 0.5
+    rows = [
+        {"canary": canary, "label": 0, "seed": 9, "model": model, "member": member, "d": float(member)}
+        | {"log_p": [factor * (-member - 1.0), -2.0], "log_odds": [-float(member), 1.0]}
+        for member in members
+    ]
+    return pa.Table.from_pylist(rows, population.FAMILY)
+
+
+def test_models_are_read_back_with_the_feature_first_and_their_pairs_are_compared() -> None:
+    uncarried = population.UNCARRIED
+    both = pa.concat_tables([family_table("twin", [1, 0, 2]), family_table("canary", [2, 1, 0])])
+    (pair,) = population.family_pairs([both, family_table("canary", [0, 1])])
+    assert ((4, 9), 0, None) == (pair.training, pair.label, pair.unseen)
+    assert [0.0, 1.0, 2.0] == pair.canary.d.tolist()
+    assert [-0.5, -1.0, -1.5] == pair.difference.tolist()
+    nulls = pa.concat_tables([family_table(model, [1, 0, 2, uncarried]) for model in ("twin", "canary")])
+    (pair,) = population.family_pairs([nulls])
+    assert pair.unseen is not None
+    assert [0.0, -1.0, -1.5] == pair.unseen.tolist()  # the uncarried one first, and the others without the feature
+    one_sided = pa.concat_tables([family_table("twin", [0, 1]), family_table("canary", [0, uncarried])])
+    (half,) = population.family_pairs([one_sided])
+    assert half.unseen is None
+    # One that looks as the uncarried feature does is left out of its others.
+    alike = family_table("canary", [0, 1, 2, uncarried]).to_pylist()
+    alike[1]["log_p"] = alike[3]["log_p"]
+    (model,) = population.model_families(pa.Table.from_pylist(alike, population.FAMILY))
+    assert model.null is not None
+    assert [float(uncarried), 2.0] == model.null.d.tolist()
+    assert 2 == len([*population.model_families(pa.concat_tables([family_table("canary", [0], at) for at in (4, 5)]))])
+
+
+def test_the_label_of_look_alikes_is_the_one_towards_which_they_push_most_beside_the_family() -> None:
+    log_p = np.array([[[0.0, 0.0, 5.0], [2.0, 20.0, 5.0]], [[0.0, 0.0, 5.0], [2.0, 20.0, 5.0]]])  # spreads 1, 10, 0
+    look_alikes = np.array([[[3.0, 19.0, 9.0], [3.0, 23.0, 9.0]], [[2.0, 24.0, 9.0], [2.0, 24.0, 9.0]]])
+    # Shifts in units of the spread: 2, 1.1 and none by the first model; 1, 1.4 and none by the second.
+    assert 0 == population.shared_label(log_p, look_alikes)
+    assert 1 == population.shared_label(log_p[1:], look_alikes[1:])
 
 
 def test_scores_are_standardised_over_the_family_and_averaged_over_models() -> None:
