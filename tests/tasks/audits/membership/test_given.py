@@ -17,6 +17,7 @@ import orchestrator
 from tasks.audits.membership.answer import RULES, certificate, effect, verdict
 from tasks.audits.membership.config import About, GivenModel, Membership
 from tasks.audits.membership.given import handout_order, pictures, question
+from tasks.audits.membership.given_answer import LABELS_ALONE
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.given import (
     DIFFERING,
@@ -145,10 +146,11 @@ def test_a_given_model_is_judged_by_its_lead_where_it_is_like_the_others(
 ) -> None:
     config = Membership(models=24, examples=RECORDS, given=given)
     numbers: dict[str, float | None] = LEADS | evidence
+    score = "label" if given is TABLE else "log-odds"
     wide, one = Estimate(20 / 24, numbers["low"], 0.95, 24), Estimate(7.0, None, None, RECORDS)
     rows = [
         ("lead", row(LEAD, {}, Estimate(0.125, None, None, 24), "model", 0.0, numbers["lead"])),
-        ("found", row(FOUND_GIVEN, {"score": "log-odds"}, one, "record", 0.0)),
+        ("found", row(FOUND_GIVEN, {"score": score}, one, "record", 0.0)),
         ("distance", row(DISTANCE, {}, Estimate(0.1, None, None, 24), "model", None, numbers["distance"])),
         ("low", row(POWER, {}, wide, "model")),
         ("differing", row(DIFFERING, {}, Estimate(numbers["differing"], None, None, 100), "picture")),
@@ -159,6 +161,7 @@ def test_a_given_model_is_judged_by_its_lead_where_it_is_like_the_others(
     assert answer == said.answer
     assert said.sentence.startswith(f"{answer.capitalize()}: ")
     assert words in said.sentence
+    assert (given is TABLE and answer != "not judged") == (LABELS_ALONE in said.sentence)
     assert [each["metric"] for each in kept] == [metric for metric, _ in said.rows]
     assert ("it clears nobody" in said.limits) == (given is TABLE)
     page, first = certificate(config, table, said), effect(config, table)

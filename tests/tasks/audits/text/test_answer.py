@@ -19,7 +19,7 @@ from tasks.audits.text.measures import summary
 from tasks.audits.text.measures.secrets import BEATEN, FOUND, Ranking, combine, rank_secret, secrets
 from tasks.contract.certificate import STEPS, chances
 from tasks.contract.schemas import SUMMARY
-from tasks.contract.summaries import alone, row
+from tasks.contract.summaries import alone, name_of, row
 from tasks.numerics.statistics import Estimate
 from tests.support.calibration import bounds
 from tests.tasks.audits.text.made_up import make_scores
@@ -123,13 +123,6 @@ def test_the_first_rule_that_holds_decides(any_p: float, all_p: float, high: flo
     assert expected == RULES.decide(CONFIG, evidence).answer
 
 
-def test_all_together_stand_first_where_they_decide() -> None:
-    tables = make_scores(2.5, 3, secrets=24, references=60)
-    found = verdict(CONFIG, summary(About(CONFIG.level), [rank(tables)]))
-    assert ("memorised", "references beaten") == (found.answer, found.rows[0][0])
-    assert LIMITS == found.limits
-
-
 def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_together() -> None:
     found = row(FOUND, {}, Estimate(3.0, None, None, 1200), "secret", 0.0, 0.2)
     beaten = row(BEATEN, {}, Estimate(0.512, 0.49, 0.53, 1200), "secret", 0.5, 0.3)
@@ -151,6 +144,9 @@ def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_
     effect = beaten_row(CONFIG, table)
     assert effect is not None
     assert 0.512 == effect["estimate"]
+    assert (LIMITS, (name_of(found), name_of(beaten))) == (said.limits, said.rows)
+    together = verdict(CONFIG, pa.Table.from_pylist([found, beaten | {"p_value": 0.001}], SUMMARY))
+    assert ("memorised", (name_of(beaten), name_of(found))) == (together.answer, together.rows)
     wide = pa.Table.from_pylist([found, beaten | {"low": None, "high": None}], SUMMARY)
     assert "(.5 where nothing is known; all together" in verdict(CONFIG, wide).sentence
     null = replace(CONFIG, told="others")
