@@ -167,13 +167,14 @@ def made(metric: str, estimate: float | None, n: int, p_value: float | None = No
 def test_the_evidence_is_read_from_the_summary() -> None:
     config = asked(outputs=(File("o.csv"), File("p.csv"), File("q.csv")), references=TWO, label=3)
     rows = [
-        *pushed(0.4, 0.2, 0.6, 0.01, n=3, power=0.7).to_pylist(),
-        made(BESIDE, 70.0, 3, 0.07, references=2) | {"setting": json.dumps({"references": 2, GLYPHS: 1000})},
+        *(row for row in pushed(0.4, 0.2, 0.6, 0.01, n=3).to_pylist() if row["metric"] != FOUND),
+        made(FOUND, 0.7, 3, nats=0.05),
+        made(BESIDE, 70.4, 3, 0.07, references=2) | {"setting": json.dumps({"references": 2, GLYPHS: 1000})},
         made(BESIDE_PARTS, 4.0, 3, 0.04, part=1, parts=1, others=99, references=2),
         made(SAME, 0.25, 3),
-        made(TWICE, 0.05, 40, table=1, key="abc"),
+        made(TWICE, 0.051, 40, table=1, key="abc"),
         made(LABELS, 0.9, 20, 0.3, table=1) | {"null": 0.95},
-        made(TWICE, None, 30, table=2, key="abc"),
+        made(TWICE, None, 30, table=2, key="later"),
     ]
     settings = {row["metric"]: row["setting"] for row in rows}
     assert PanelEvidence(
@@ -181,7 +182,7 @@ def test_the_evidence_is_read_from_the_summary() -> None:
         rank=Rank(2, 0.01, Population(201), 3),
         beside=Rank(70, 0.07, Population(1000, True), 3, 2),
         parts=(Rank(4, 0.04, Population(100), 3, 2),),
-        push=Push(0.4, None, (0.2, 0.375), 0.6, 0.1, 0.7),
+        push=Push(0.4, None, (0.2, 0.375), 0.6, 0.05, 0.7),
         same=0.25,
         checks=(TableCheck(1, 40, 2, 20, 18, 0.95, 0.3), TableCheck(2, 30, 0)),
         unchecked=1,
@@ -199,6 +200,11 @@ def test_what_the_summary_lacks_is_not_made_up() -> None:
     assert Push(0.4, 3, None, None, SMALLEST, 0.0) == found.push
     assert (None, False, 0.0) == (found.beside, found.lacks_beside, found.same)
     assert ((), 0, "") == (found.checks, found.unchecked, found.key)
+    more = pa.Table.from_pylist([*rows, made(TWICE, 0.0, 9, table=1, key="a")], SUMMARY)
+    checked = read_panel_evidence(ASKED, index_rows(more))
+    assert checked is not None
+    (check,) = checked.checks
+    assert (0, 0, 0, None, None) == (checked.unchecked, check.labelled, check.right, check.stated, check.p)
     assert [Rank(1, 1 / 101, Population(101), 1), Rank(5, 5 / 101, Population(101), 1)] == [*found.parts]
     lacks = read_panel_evidence(LAYER, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
     assert lacks is not None
@@ -210,6 +216,11 @@ def test_what_the_summary_lacks_is_not_made_up() -> None:
     for missing in (RANK, PUSH, OTHERS):
         less = [row for row in rows if row["metric"] != missing]
         assert read_panel_evidence(ASKED, index_rows(pa.Table.from_pylist(less, SUMMARY))) is None
+
+
+def test_evidence_with_a_small_rank_is_not_clear() -> None:
+    ranks = [{}, {"rank": SMALL}, {"beside": SMALL}, {"beside": LARGE}]
+    assert [True, False, False, True] == [replace(CLEAR, **each).is_clear for each in ranks]
 
 
 @pytest.mark.parametrize(
