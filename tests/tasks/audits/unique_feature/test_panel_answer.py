@@ -245,6 +245,7 @@ def test_a_table_that_no_model_says_is_doubted(changes: dict[str, Any], doubts: 
     ("config", "changes", "end"),
     [
         (ASKED, {}, "(95 % of these by -0.5 to 0.4); more than 0.1 nats is unlikely."),
+        (ASKED, APART, "(95 % of these by -0.5 to 0.4); more than 0.1 nats is unlikely."),
         (ASKED, {"push": Push(-0.3, 4, None, None, 0.1, 0.8)}, "by -0.3 nats more than the mean of the others; as much "
          "as any nats cannot be excluded: ask more models of the same data."),
         (ASKED, {"push": replace(CLEAR.push, upper=0.25)}, "; as much as 0.25 nats cannot be excluded: ask more models "
@@ -273,6 +274,16 @@ def test_the_reason_of_an_answer_ends_its_sentence(config: UniqueFeature, change
         evidence.beside is not None and config is REFERENCE,
         evidence.beside is not None and config is LAYER,
     ]
+
+
+def test_the_rules_name_the_places_and_the_rates_of_the_population_that_decides() -> None:
+    few = asked(Glyph(), members=10)
+    beside = replace(few, given=replace(REFERENCE.given, shape=(28, 28, 1)))
+    names = ("place", "called", "place_beside", "called_beside", "called_at_all")
+    alone = ["so far in front as no place of so few is", "0", "at place 222,870 or before", "5", "0"]
+    assert [alone, [*alone[:-1], "5"]] == [[thresholds(config)[name] for name in names] for config in (few, beside)]
+    (place, called, *_, at_all) = (thresholds(asked(members=31))[name] for name in names)
+    assert ("at place 1 or before", "3.2", "3.2") == (place, called, at_all)
 
 
 def test_the_key_of_what_was_handed_out_is_told() -> None:
