@@ -22,6 +22,7 @@ from tasks.audits.unique_feature.panel_answer import (
     NAMED_FEATURE,
     PARTLY,
     WEIGHT_LIMITS,
+    thresholds,
 )
 from tasks.audits.unique_feature.panel_answer import panel_verdict as of_panel
 from tasks.audits.unique_feature.panel_evidence import PanelEvidence, Push, Rank, TableCheck, read_panel_evidence
