@@ -1,7 +1,7 @@
 """How often one model shows a glyph of one training image: by its first layer, beside references, and by its outputs.
 
-    python bench/first_layers.py [--tiny] [--seed 34101] [--owners 20] [--innocent 20] [--data mnist] [--examples 10000]
-                                 [--out FILE]
+    python bench/first_layers.py [--tiny] [--seed 34101] [--owners 20] [--innocent 20] [--references 4]
+                                 [--data mnist] [--examples 10000] [--out FILE]
 
 Every owner trains mlp1 as published, with a drawn glyph in one training image; the innocent train without any feature.
 One model is asked, with its label known, on 100 test images of the label. The ranks are among all 4,457,400 glyphs:
@@ -57,7 +57,6 @@ from tasks.training.classifier import Training, member_of, model_table, spec_of
 from tasks.training.members import Trained
 from tasks.training.trainer import train_by_index
 
-REFERENCES = 4
 LEVELS = (0.05, 0.01, 0.001)
 TOGETHER = 8  # models that train in one stack
 
@@ -98,11 +97,11 @@ def bench_config(data: str, examples: int, owners: int, seed: int) -> UniqueFeat
     return UniqueFeature(data=pinned, probe=pinned, drawn=True, canaries=owners, seed=seed, examples=examples)
 
 
-def train(config: UniqueFeature, innocent: int) -> Models:
-    """The owners' models, so many innocent ones, and the references."""
+def train(config: UniqueFeature, innocent: int, references: int) -> Models:
+    """The owners' models, so many innocent ones, and so many references."""
     chosen = canaries(config, load(config.trained_on))
     trainings = [canary.burn_into(clean_training(config, canary, 0)) for canary in chosen]
-    names = {"innocent": innocent, "clean reference": REFERENCES}
+    names = {"innocent": innocent, "clean reference": references}
     own = [seeds.derive(config.seed, name, number) for name, count in names.items() for number in range(count)]
     trainings += [replace(config.training, seed=seed) for seed in own]
     models: list[tuple[pa.Table, Sequence[Weights]]] = []
@@ -156,11 +155,11 @@ def pixel_scores(
     network = architecture_of(one.model)
     weights = [*one.checkpoints, weights_of_model(one.model)]
     layers = [trained_first_layer(network, each, clean, label) for each in weights]
-    scores = {
-        "slopes": weighted_slopes(region.added, own, region.inked),
-        "references": weighted_slopes(region.added, match_spread(own, others) - np.mean(others, axis=0), region.inked),
-        "first layer": layers[-1].pixel_scores(region.where, inked),
-    }
+    scores = {"slopes": weighted_slopes(region.added, own, region.inked)}
+    if others:
+        beside = match_spread(own, others) - np.mean(others, axis=0)
+        scores["references"] = weighted_slopes(region.added, beside, region.inked)
+    scores["first layer"] = layers[-1].pixel_scores(region.where, inked)
     for name, altered in cheats(layers[-1].weights).items():
         scores[name] = FirstLayer(altered, layers[-1].gradients).pixel_scores(region.where, inked)
     return region, scores | checkpoint_scores(layers, region.where, inked)
@@ -281,11 +280,15 @@ def describe_count(called: NDArray[np.bool_]) -> str:
     return f"{hits} of {len(called)} [{100 * ends.low:.0f}, {100 * ends.high:.0f}] %"
 
 
-def facts(config: UniqueFeature) -> Iterator[tuple[str, str]]:
+def facts(config: UniqueFeature, models: Models) -> Iterator[tuple[str, str]]:
     data = load(config.trained_on)
     inked = inked_at_all(data.train_images[: config.examples or None]).reshape(data.shape)[1:6, 1:6]
     yield "data", f"{config.trained_on.name}, {config.examples or len(data.train_images)} training images"
     yield "seed", str(config.seed)
+    yield (
+        "models",
+        f"{len(models.owners)} with a glyph, {len(models.innocent)} innocent, {len(models.references)} references",
+    )
     yield "cells that some training image inks", f"{int(inked.any(axis=2).sum())} of {inked[..., 0].size}"
 
 
@@ -294,6 +297,9 @@ if __name__ == "__main__":
     given.add_argument("--seed", type=int, default=34101, help="from which all chance follows")
     given.add_argument("--owners", type=int, default=20, help="how many; 20 unless given")
     given.add_argument("--innocent", type=int, default=20, help="models without any feature; 20 unless given")
+    given.add_argument(
+        "--references", type=int, default=4, help="clean models to stand beside; 0: none, 4 unless given"
+    )
     given.add_argument("--data", default="mnist", help="the data set; mnist unless given")
     given.add_argument("--examples", type=int, default=10000, help="the first so many training images; 0: all")
     asked_for = given.parse_args()
@@ -302,6 +308,7 @@ if __name__ == "__main__":
         config = replace(bench_config("digits", 50, 2, asked_for.seed), epochs=2, patience=0)
     else:
         config = bench_config(asked_for.data, asked_for.examples, asked_for.owners, asked_for.seed)
-    counted = table(count_answers(config, train(config, asked_for.innocent)))
-    setting = here("", torch.device("cpu")) | dict(facts(config))
+    models = train(config, asked_for.innocent, asked_for.references)
+    counted = table(count_answers(config, models))
+    setting = here("", torch.device("cpu")) | dict(facts(config, models))
     publish_counts("One model: its first layer beside references", setting, counted, asked_for.out)
