@@ -234,10 +234,14 @@ def replace(module: ModuleType, body: Sequence[ast.stmt], index: int) -> None:
 def hand_on(module: ModuleType, name: str, was: object, now: object) -> None:
     """Give whoever imported a constant of the module the new one, and compute anew what others made of it."""
     for holder in [each for key, each in sys.modules.items() if key.split(".")[0] in OURS]:
-        if vars(holder).get(name) is not was:
-            continue
-        setattr(holder, name, now)
-        if holder is module or not holder.__file__:
+        held = vars(holder).get(name) is was
+        if held:
+            setattr(holder, name, now)
+        if (
+            holder is module
+            or not holder.__file__
+            or not (held or any(each is module for each in vars(holder).values()))
+        ):
             continue
         for each in ast.parse(Path(holder.__file__).read_bytes()).body:
             if isinstance(each, ast.Assign | ast.AnnAssign) and name in names_read(each):
@@ -250,7 +254,9 @@ def hand_on(module: ModuleType, name: str, was: object, now: object) -> None:
 
 
 def names_read(tree: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(tree) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+    """The names and attributes that a statement reads."""
+    read = [each for each in ast.walk(tree) if isinstance(each, ast.Name | ast.Attribute)]
+    return {getattr(each, "id", "") or getattr(each, "attr", "") for each in read if isinstance(each.ctx, ast.Load)}
 
 
 def replace_code(was: Any, now: Any) -> bool:

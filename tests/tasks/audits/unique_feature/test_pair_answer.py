@@ -12,7 +12,13 @@ from tasks.audits.unique_feature.measures.canary_scores import EFFECT
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, SHARED
 from tasks.audits.unique_feature.measures.evidence import BETS
 from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL
-from tasks.audits.unique_feature.pair_answer import CHOSEN_GLYPH_LIMITS, CHOSEN_LIMITS, unit_name
+from tasks.audits.unique_feature.pair_answer import (
+    CHOSEN_GLYPH_LIMITS,
+    CHOSEN_LIMITS,
+    STOPPED_LIMITS,
+    bet_thresholds,
+    unit_name,
+)
 from tasks.audits.unique_feature.population import GLYPHS
 from tasks.contract.certificate import Certificate
 from tasks.contract.schemas import SUMMARY
@@ -343,6 +349,56 @@ def test_bets_alone_accuse_a_run_that_ends_once_it_is_decided() -> None:
     assert "grew 20.5-fold over 3 of at most 12 pairs of trainings, at least 20 = 1 / 0.05" in said.sentence
     assert "train at least" not in said.sentence
     assert "prove nothing beyond the bets" in said.limits
+
+
+@pytest.mark.parametrize(
+    ("interval", "words"),
+    [
+        ((0.3, 0.2, 0.4, 6), "; 0 where nothing is memorised)"),
+        ((0.3, 0.2, 0.4, 5), "; 0 where nothing is memorised); so few decide nothing: train at least 6 canaries"),
+        ((0.0, -0.2, 0.1, 12), "); as much as 0.1 nats cannot be excluded: train more canaries"),
+        ((-0.2, -0.35, -0.05, 12), "); an effect of 0.1 nats might not have shown: train more canaries"),
+        ((0.0, -0.05, 0.05, 12), "); more than 0.05 nats is unlikely"),
+        ((0.3, 0.2, 0.4, 3, bets(19.0, 3)), "); so few decide nothing: train at least 6 canaries"),
+        ((0.3, 0.2, 0.4, 3, bets(20.0, 3)), "; 0 where nothing is memorised)"),
+    ],
+)
+def test_the_effect_says_what_it_decides_by_itself(interval: tuple[Any, ...], words: str) -> None:
+    until = UNTIL if len(interval) > 4 else {}
+    assert f"{words}. No canary is ranked" in pair_verdict(table(*interval), **until).sentence
+
+
+FOUND = "; 20 % of all are found beyond chance at p of 0.05 (95 % interval 10 % to 40 %)"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "end"),
+    [
+        (calls(0.0, 10), f"false discovery rate 5 %){FOUND}"),
+        (calls(0.1, 10), f"1 of 10 canaries is called memorised one by one (paired rank among 200 others, false "
+         f"discovery rate 5 %){FOUND}"),
+        (calls(0.0, 12), f"{FOUND}; fewer than 2 could not have been called: rank each among more others "
+         "(family.count=239)"),
+        (calls(0.0, 12, 10), f"{FOUND}; none could have been called: rank each among more others (family.count=239)"),
+        (calls(0.0, 2, 20), f"{FOUND}; fewer than 2 could not have been called: rank each among more others "
+         "(family.count=39)"),
+        (exactly(0.0, 300_000), f"{FOUND}; fewer than 2 could not have been called"),
+        (calls(0.0, 10, p_value=0.05), f"{FOUND}; chance brings so many small ranks in 0.05 of runs: train more "
+         "canaries"),
+        (calls(0.0, 10, p_value=0.001), f"{FOUND}; chance brings so many small ranks in 0.001 of runs"),
+    ],
+)  # fmt: skip
+def test_the_ranks_say_what_they_decide_by_themselves(ranks: list[dict[str, Any]], end: str) -> None:
+    assert pair_verdict(table(0.02, -0.03, 0.07, 12, *ranks)).sentence.endswith(f"{end}.")
+    unknown = [ranks[0], ranks[1] | {"estimate": None, "low": None}]
+    assert "found beyond chance" not in pair_verdict(table(0.02, -0.03, 0.07, 12, *unknown)).sentence
+
+
+def test_only_a_run_that_bets_ended_says_that_it_was_ended() -> None:
+    said = [pair_verdict(table(0.3, 0.2, 0.4, 12, bets(of, 12)), **UNTIL).limits for of in (19.0, 20.0)]
+    assert [False, True] == [STOPPED_LIMITS in limits for limits in said]
+    found = [bet_thresholds(UniqueFeature(**UNTIL | {"stopping_level": level})) for level in (0.01, None)]
+    assert [("100", "1"), ("20", "5")] == [(each["bets"], each["bet_alarms"]) for each in found]
 
 
 def test_all_planned_pairs_are_needed_to_clear() -> None:
