@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from obstore.store import MemoryStore
 
 from orchestrator.errors import Held
 from orchestrator.store import claims
@@ -22,7 +23,15 @@ RUN = "toys-12345678"
 
 
 @pytest.fixture
-def bucket(s3: Server) -> Bucket:
+def bucket() -> Bucket:
+    """Objects in memory, with the conditional puts and the clock of a server."""
+    made = Bucket("s3://memory/store")
+    made._client = MemoryStore()
+    return made
+
+
+@pytest.fixture
+def served(s3: Server) -> Bucket:
     return Bucket(f"s3://{BUCKET}/store")
 
 
@@ -88,7 +97,7 @@ def test_a_claim_is_as_fresh_as_its_drivers_last_heartbeat(bucket: Bucket, monke
 def test_one_heart_beats_for_all_runs_of_a_driver(bucket: Bucket) -> None:
     runs = [f"toys-{number}" for number in range(5)]
     with claims.claim(bucket, *runs, beat=0.05) as claim:
-        assert 1 == [thread.name for thread in threading.enumerate()].count("claim")
+        assert [True] == [thread.daemon for thread in threading.enumerate() if thread.name == "claim"]
         assert eventually(lambda: 6 == len(bucket.objects("claims")))
         [beat] = bucket.objects("claims/.beats")
         assert beat.name.endswith(".json")
@@ -122,7 +131,7 @@ def test_only_this_very_process_is_no_other_driver(bucket: Bucket) -> None:
     assert {"toys-parent", "toys-namesake"} == set(claims.living(bucket))
 
 
-def test_of_drivers_that_start_at_once_one_gets_the_run(bucket: Bucket) -> None:
+def test_of_drivers_that_start_at_once_one_gets_the_run(served: Bucket) -> None:
     got: list[claims.Claim] = []
     refused: list[str] = []
     barrier = threading.Barrier(6)
@@ -130,7 +139,7 @@ def test_of_drivers_that_start_at_once_one_gets_the_run(bucket: Bucket) -> None:
     def start() -> None:
         barrier.wait()
         try:
-            got.append(claims.claim(bucket, RUN))
+            got.append(claims.claim(served, RUN))
         except Held as error:
             refused.append(str(error))
 
@@ -141,7 +150,7 @@ def test_of_drivers_that_start_at_once_one_gets_the_run(bucket: Bucket) -> None:
         thread.join()
     assert (1, 5) == (len(got), len(refused))
     got[0].release()
-    assert [] == bucket.objects("claims")
+    assert [] == served.objects("claims")
 
 
 def test_a_claim_is_kept_up_and_its_loss_is_noticed(bucket: Bucket) -> None:
@@ -154,12 +163,45 @@ def test_a_claim_is_kept_up_and_its_loss_is_noticed(bucket: Bucket) -> None:
     assert bucket.holds(NAME)  # the other's
 
 
-def test_a_server_that_is_away_takes_no_claim_away(bucket: Bucket, s3: Server) -> None:
-    with claims.claim(bucket, RUN, beat=0.1) as claim:
+def test_what_is_no_other_driver_s_claim_takes_no_run_away(bucket: Bucket) -> None:
+    with claims.claim(bucket, RUN, beat=0.02) as claim:
+        for text in (bucket.get(NAME).to_pybytes(), b"no claim"):  # our own, as of a put that was sent again
+            bucket.put(NAME, text)
+            beats = bucket.objects("claims/.beats")
+            # Two heartbeats later it has been seen.
+            assert eventually(lambda before=beats: bucket.objects("claims/.beats") != before)
+            beats = bucket.objects("claims/.beats")
+            assert eventually(lambda before=beats: bucket.objects("claims/.beats") != before)
+            assert not claim.lost
+    assert [] == bucket.objects("claims")
+
+
+def test_a_claim_that_was_put_though_its_answer_was_lost_is_ours(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = this_process(time.time())
+    bucket.put(NAME, json.dumps({"holder": asdict(mine)}).encode())
+    monkeypatch.setattr(claims, "this_process", lambda _: mine)
+    claims.claim(bucket, RUN).release()
+    assert [] == bucket.objects("claims")
+
+
+def test_a_process_that_was_forked_releases_nothing(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = claims.claim(bucket, RUN)
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: 1)
+        claim.release()
+    assert bucket.holds(NAME)
+    claim.release()
+    assert not bucket.holds(NAME)
+
+
+def test_a_server_that_is_away_takes_no_claim_away(served: Bucket, s3: Server) -> None:
+    with claims.claim(served, RUN, beat=0.1) as claim:
         s3.stop()
         time.sleep(0.5)
         s3.start()
-        assert eventually(lambda: bucket.holds(NAME))
+        assert eventually(lambda: served.holds(NAME))
         assert not claim.lost
 
 
@@ -174,11 +216,12 @@ def test_an_object_that_is_no_claim_counts_until_it_is_old(bucket: Bucket, monke
     claims.claim(bucket, RUN).release()
 
 
-def test_a_claim_is_one_request_besides_one_proof_of_the_server(bucket: Bucket, s3: Server) -> None:
+def test_a_claim_is_one_request_besides_one_proof_of_the_server(served: Bucket, s3: Server) -> None:
     with s3.counting() as counts:
-        claim = claims.claim(bucket, *(f"toys-{number}" for number in range(8)))
+        claim = claims.claim(served, *(f"toys-{number}" for number in range(8)))
     assert {"PUT": 8 + 2} == counts
     with s3.counting() as counts:
+        claim.release()
         claim.release()
     assert {"LIST": 1, "POST": 1} == counts
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
 from tasks.audits.relational.answer import Evasion, read_evasions
 from tasks.audits.relational.measures import summary
-from tasks.audits.relational.measures.evasions import Comparison, evasions, is_refusal
+from tasks.audits.relational.measures.evasions import EVASIONS, MEASURE, Comparison, evasions, is_refusal, plan
+from tasks.audits.relational.presets import QUICKSTART
+from tasks.contract.job import Job
 from tasks.contract.summaries import index_rows
+from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import ANSWERS
 from tests.tasks.audits.relational.made_up import FACTS, NUMERIC, questions
 
@@ -37,6 +42,40 @@ def test_each_share_is_that_of_corrupted_contexts_less_that_of_whole_ones() -> N
     # One that says so of whole contexts, too, evades nothing.
     for one in found(lambda *_: "unknown", whole=lambda *_: "unknown"):
         assert Evasion(0.0, 0.0, 0.0) == one
+
+
+def test_each_part_is_counted_by_itself_and_by_its_commonest_text() -> None:
+    texts = {"train": ["7"] * 4 + ["42"] * 5 + [""], "validation": ["unknown"] * 2 + [" "] * 3 + ["9"] * 5}
+    rows = [
+        {"epoch": None, "split": split, "corrupted": corrupted, "id": str(at), "train_loss": None}
+        | {"answer": [text if corrupted else str(100 + at)]}
+        for split, corrupted_texts in texts.items()
+        for corrupted in (False, True)
+        for at, text in enumerate(corrupted_texts)
+    ]
+    table = evasions(Comparison(FACTS), [pa.Table.from_pylist(rows, ANSWERS)])
+    assert {10} == set(table["questions"].to_pylist())
+    names = ("split", "contexts", "kind")
+    counts = {tuple(each[name] for name in names): each["answers"] for each in table.to_pylist() if each["answers"]}
+    train, held_out = ((split, "corrupted") for split in texts)
+    assert {
+        (*train, "unanswered"): 1,
+        (*train, "commonest answer"): 5,
+        (*held_out, "unanswered"): 3,
+        (*held_out, "refused"): 2,
+        (*held_out, "commonest answer"): 5,
+    } == counts
+
+
+def test_answers_that_were_sent_are_looked_through_and_no_others() -> None:
+    jobs = tuple(Job(evasions, Comparison(FACTS), ()) for _ in range(2))
+    trainings = SimpleNamespace(answers=[SimpleNamespace(job=job) for job in jobs])
+    assert () == plan(QUICKSTART, trainings)  # type: ignore[arg-type]
+    given = replace(QUICKSTART, given=Predictions("theirs"))
+    job = plan(given, trainings)  # type: ignore[arg-type]
+    assert isinstance(job, Job)
+    assert (evasions, Comparison(given.data), jobs) == (job.function, job.config, job.inputs)
+    assert ("evasions", EVASIONS) == (MEASURE.name, MEASURE.schema)
 
 
 def test_one_text_counts_however_it_is_written() -> None:
