@@ -10,9 +10,20 @@ import pytest
 from tasks.audits.forgetting.config import About
 from tasks.audits.forgetting.exchangeability import effect, scores
 from tasks.audits.forgetting.held_share import calibration_agreements
-from tasks.audits.forgetting.measures.decisions import DECISIONS, SURER, decisions
+from tasks.audits.forgetting.measures.decisions import (
+    DECISIONS,
+    LESS,
+    MEASURE,
+    REPEATED,
+    SURER,
+    decisions,
+    likeness_rows,
+    side_rows,
+)
 from tasks.audits.forgetting.model_effects import Decisions
 from tasks.audits.forgetting.target import NamedTarget
+from tasks.contract.summaries import row as summary_row
+from tasks.numerics.statistics import Estimate, proportion
 from tests.tasks.audits.forgetting.made_up import table
 from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, CONTROLS, HOLDING, INPUTS, KNOWN, TARGETS
 from tests.tasks.audits.forgetting.summarised import rows, setting
@@ -71,9 +82,12 @@ def test_a_rounded_target_is_held_against_models_that_are_rounded_as_it_is() -> 
     """The clean target sends two decimals: it is as alike as before, and its share is read off rounded models."""
     others = [one for one in CONTROLLED if (one["model"][0].as_py(), one["target"][0].as_py()) != ("target", 0)]
     given = table("target", 0, 0, np.round(HOLDING[0][0], 2), resolution=0.01, control=CONTROLS)
-    row = judged(inputs=[*others, given])[0]
-    known = KNOWN[:, IS_CONTROL]
-    assert row["agreement_calibration"] == pytest.approx(np.mean(calibration_agreements(known, np.round(known, 2))))
+    known, more = KNOWN[:, IS_CONTROL], table("target", 0, 1, HOLDING[0][1], control=CONTROLS)
+    row, beside = (judged(inputs=[*others, *sent])[0] for sent in ([given], [given, more]))  # the coarser one decides
+    for each in (row, beside):
+        assert each["agreement_calibration"] == pytest.approx(
+            np.mean(calibration_agreements(known, np.round(known, 2)))
+        )
     assert row["agreement_calibration"] != pytest.approx(np.mean(calibration_agreements(known)), rel=1e-9)
     assert "forgotten" == row["decision"]
 
@@ -109,6 +123,31 @@ def test_the_summary_has_the_share_the_test_and_the_likeness_of_each_target() ->
     )
     assert (None, 0) == tuple(found["share of D_Q held", setting(target="lost")][name] for name in ("estimate", "n"))
     assert 1.0 == found["targets decided rightly", "{}"]["estimate"]
+
+
+def test_a_target_has_a_row_for_each_side_of_the_test_and_each_check_of_likeness() -> None:
+    target = {"target": "theirs", "name": "theirs", "models": 2, "repeats": 40, "disagreeing": 4}
+    target |= {"effect": 0.5, "effect_low": 0.25, "effect_high": 1.0, "p_adjusted": 0.01, "p_other": 0.9}
+    target |= {"accuracy": 0.8, "accuracy_calibration": 0.9, "accuracy_p": 0.02}
+    target |= {"agreement": None, "agreement_calibration": 0.7, "agreement_p": None}
+    at = {"target": "theirs"}
+    assert [
+        summary_row(SURER, at, Estimate(0.5, 0.25, 1.0, 2), "training", 0.0, 0.01),
+        summary_row(LESS, at, Estimate(-0.5, -1.0, -0.25, 2), "training", 0.0, 0.9),
+    ] == [*side_rows(target)]
+    alone = [*side_rows(target | {"effect_low": None, "effect_high": None})]
+    ends = ("estimate", "low", "high")
+    assert [(0.5, None, None), (-0.5, None, None)] == [tuple(each[end] for end in ends) for each in alone]
+    assert [] == [*side_rows(target | {"effect": None})]
+    accuracy, agreement = (f"{check} on the control set" for check in ("accuracy", "agreement"))
+    assert [
+        summary_row(accuracy, at, Estimate(0.8, None, None, 2), "training", 0.9, 0.02),
+        summary_row(agreement, at, Estimate(None, None, None, 0), "training", 0.7, None),
+        summary_row(REPEATED, at, proportion(4, 40), "picture", 0.0),
+    ] == [*likeness_rows(target)]
+    assert [accuracy, agreement] == [each["metric"] for each in likeness_rows(target | {"repeats": 0})]
+    assert [] == [*likeness_rows(target | {"effect": None})]
+    assert ("decisions", DECISIONS) == (MEASURE.name, MEASURE.schema)
 
 
 def test_what_cannot_be_decided_with_is_refused() -> None:
