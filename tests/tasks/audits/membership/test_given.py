@@ -16,30 +16,39 @@ import torch
 import orchestrator
 from tasks.audits.membership.answer import RULES, certificate, effect, verdict
 from tasks.audits.membership.config import About, GivenModel, Membership
-from tasks.audits.membership.given import handout_order, pictures, question
+from tasks.audits.membership.given import SCORES, handout_order, pictures, question
 from tasks.audits.membership.given_answer import LABELS_ALONE
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.given import (
     DIFFERING,
     DISTANCE,
     FOUND_GIVEN,
+    KINSHIP,
     LEAD,
+    MEASURES,
     POWER,
+    RANKS,
     Ranking,
+    differing_repeats,
     kinship,
+    kinship_rows,
     lead_p_value,
     rank_distances,
     rank_p_values,
+    rank_rows,
     ranks,
+    scores_alike,
 )
+from tasks.audits.membership.trainings import Answers
+from tasks.contract.measure import Tables
 from tasks.contract.schemas import SUMMARY
-from tasks.contract.summaries import row
+from tasks.contract.summaries import alone, row
 from tasks.contract.verdict import Verdict
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.external.model_file import ModelFile
 from tasks.models.catalog import Network
-from tasks.numerics.statistics import Estimate
+from tasks.numerics.statistics import Estimate, proportion
 from tasks.worker.files import File
 from tests.tasks.audits.membership.made_up import make_given
 
@@ -171,6 +180,55 @@ def test_a_given_model_is_judged_by_its_lead_where_it_is_like_the_others(
     first_steps = {"memorised": "Treat", "not seen": "Keep", "not judged": "Train models", "undecided": "Train more"}
     assert page.steps[0].startswith(first_steps[answer])
     assert (None if numbers.get("found", 0) is None else 7.0) == (first and first["estimate"])
+
+
+def test_the_lead_the_distance_and_the_power_are_told_of_the_models_that_they_compare() -> None:
+    columns = [[True, False, False, False], [2.0, 1.0, 3.0, 2.0], [0.5, 0.1, 0.6, 0.2], [None, 0.0, 0.4, 0.1]]
+    repeats: list[list[float | None]] = [[0.1, None, None, None], [20, 0, 0, 0]]
+    table = pa.table([*columns, *repeats], schema=KINSHIP)
+    # The leads of own models among those of the others: 3 of 3, 1 of 3, 2 of 3.
+    assert [
+        row(LEAD, {}, alone(0.5, 1), "model", 0.0, 1 / 4),
+        row(DISTANCE, {}, alone(2.0, 4), "training", 2.0, 3 / 4),
+        row(POWER, {}, proportion(1, 3), "training"),
+        row(DIFFERING, {}, proportion(2, 20), "picture", 0.0),
+    ] == [*kinship_rows(Tables([table]), About(1 / 3))]
+    assert proportion(0, 3).high == [*kinship_rows(Tables([table]), About(0.33))][2]["high"]
+    none = table.set_column(5, KINSHIP.field(5), pa.array([0] * 4, pa.int64()))
+    assert 3 == len([*kinship_rows(Tables([none]), About(0.05))])
+    assert [] == [*kinship_rows(Tables([KINSHIP.empty_table()]), About(0.05))]
+    names = [(each.name, each.schema) for each in MEASURES]
+    assert [("given_ranks", RANKS), ("given_kinship", KINSHIP)] == names
+
+
+def test_records_are_told_with_their_smallest_p_value_or_without_one() -> None:
+    columns = {"row": [0, 1, 2], "score": [0.0] * 3, "kind": ["label"] * 3, "models": [2, 2, 0]}
+    columns |= {"p_value": [0.1, 0.02, None], "q_value": [0.1, 0.04, None], "found": [False, True, None]}
+    table = pa.table([columns.get(name, columns["models"]) for name in RANKS.names], schema=RANKS)
+    at = {"level": 0.05, "score": "label"}
+    assert [row(FOUND_GIVEN, at, alone(1.0, 2), "record", 0.0, 0.04)] == [*rank_rows(Tables([table]), About(0.05))]
+    assert [row(FOUND_GIVEN, at, alone(None), "record", 0.0)] == [*rank_rows(Tables([table[2:]]), About(0.05))]
+    assert [] == [*rank_rows(Tables([RANKS.empty_table()]), About(0.05))]
+
+
+def test_scores_are_compared_as_they_are_printed() -> None:
+    odds = np.array([[0.0, 3.0], [-1.0, 0.5]])
+    answers = Answers(np.arange(2), np.zeros((2, 2), bool), odds, odds > 0)
+    chances = 1 / (1 + np.exp(-odds))
+    assert chances.round(2) == pytest.approx(scores_alike(answers, "confidence", 0.01))
+    assert [[0.0, 1.0], [0.0, 1.0]] == scores_alike(answers, "label", 0.0).tolist()
+    assert odds.tolist() == scores_alike(answers, "log-odds", 0.0).tolist()
+
+
+@pytest.mark.parametrize(
+    ("apart", "resolution", "share"), [(0.01, 0.01, 0.0), (0.0101, 0.01, 0.5), (0.0024, 0.0, 0.0), (0.0026, 0.0, 0.5)]
+)
+def test_two_answers_differ_by_more_than_a_printed_place(apart: float, resolution: float, share: float) -> None:
+    columns = {"row": [0, 1, 2], "record": [True] * 3, "score": [0.5] * 3, "again": [0.5, 0.5 + apart, None]}
+    columns |= {"kind": ["confidence"] * 3, "resolution": [resolution] * 3}
+    table = pa.table([columns[name] for name in SCORES.names], schema=SCORES)
+    assert (share, 2) == differing_repeats(table)
+    assert (None, 0) == differing_repeats(table[2:])
 
 
 def test_labels_alone_are_compared_by_whether_they_are_right_which_is_said() -> None:
