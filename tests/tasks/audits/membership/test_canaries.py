@@ -12,7 +12,12 @@ from orchestrator.planning.plan import Plan
 from tasks.audits.membership import PRESETS, Membership, plan
 from tasks.audits.membership.answer import certificate, effect, verdict
 from tasks.audits.membership.canaries import CANARIES, canary_answers, canary_jobs
-from tasks.audits.membership.canary_answer import BROKEN_MEANING, has_canaries, has_private_canaries
+from tasks.audits.membership.canary_answer import (
+    BROKEN_MEANING,
+    CanaryEvidence,
+    has_canaries,
+    has_private_canaries,
+)
 from tasks.audits.membership.config import About, tiny
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.epsilon import AT_LEAST, EPSILON, SPENT, AtDelta, epsilon
@@ -110,6 +115,7 @@ def test_what_has_canaries_is_judged_by_them() -> None:
     assert (False, True) == (has_canaries(halves), has_canaries(one))
     assert [False, False, True] == [has_private_canaries(each) for each in (halves, PLAIN, PROMISED)]
     assert "accused" == BROKEN_MEANING.tone
+    assert not CanaryEvidence({"estimate": 9.0}, None).exceeds_promise
 
 
 def test_without_privacy_there_is_nothing_to_break_and_a_bound_of_0_clears_nobody() -> None:
