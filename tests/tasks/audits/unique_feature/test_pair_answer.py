@@ -61,6 +61,7 @@ def called(model: str, rate: float) -> dict[str, Any]:
         (-0.2, -0.35, -0.05, "undecided"),  # below the bound by chance: an effect at it would hardly have shown
         (0.05, -0.1, 0.2, "undecided"),  # an effect that would matter cannot be excluded
         (0.0, -0.2, 0.1, "undecided"),  # nor at the bound itself
+        (0.05, 0.0, 0.1, "undecided"),
         (0.0, 0.0, 0.0, "not seen"),
     ],
 )
@@ -274,7 +275,8 @@ def test_what_privacy_allows_one_model_stands_beside_what_it_found() -> None:
     assert "memorised" == said.answer
     assert "(1, 1e-05)-differentially private in each training image" in said.limits
     assert "one model finds at most 13.6 % of drawn features at 5 %; it found 2 of 16." in said.limits
-    assert "private" not in pair_verdict(table(0.4, 0.2, 0.6, 16), feature=GLYPH, drawn=True).limits
+    for less in ([], more[:1], more[1:2]):
+        assert "private" not in pair_verdict(table(0.4, 0.2, 0.6, 16, *less), feature=GLYPH, drawn=True).limits
 
 
 # For somebody who knows no machine learning
@@ -368,30 +370,35 @@ def test_the_effect_says_what_it_decides_by_itself(interval: tuple[Any, ...], wo
     assert f"{words}. No canary is ranked" in pair_verdict(table(*interval), **until).sentence
 
 
+TOO_FEW, RANK_MORE = "; fewer than 2 could not have been called", ": rank each among more others (family.count="
+CHANCE = "; chance brings so many small ranks in"
 FOUND = "; 20 % of all are found beyond chance at p of 0.05 (95 % interval 10 % to 40 %)"
 
 
 @pytest.mark.parametrize(
-    ("ranks", "end"),
+    ("ranks", "answer", "end"),
     [
-        (calls(0.0, 10), f"false discovery rate 5 %){FOUND}"),
-        (calls(0.1, 10), f"1 of 10 canaries is called memorised one by one (paired rank among 200 others, false "
-         f"discovery rate 5 %){FOUND}"),
-        (calls(0.0, 12), f"{FOUND}; fewer than 2 could not have been called: rank each among more others "
-         "(family.count=239)"),
-        (calls(0.0, 12, 10), f"{FOUND}; none could have been called: rank each among more others (family.count=239)"),
-        (calls(0.0, 2, 20), f"{FOUND}; fewer than 2 could not have been called: rank each among more others "
-         "(family.count=39)"),
-        (exactly(0.0, 300_000), f"{FOUND}; fewer than 2 could not have been called"),
-        (calls(0.0, 10, p_value=0.05), f"{FOUND}; chance brings so many small ranks in 0.05 of runs: train more "
-         "canaries"),
-        (calls(0.0, 10, p_value=0.001), f"{FOUND}; chance brings so many small ranks in 0.001 of runs"),
+        (calls(0.0, 10), "not seen", f"false discovery rate 5 %){FOUND}"),
+        (calls(0.1, 10), "memorised", f"(paired rank among 200 others, false discovery rate 5 %){FOUND}"),
+        (calls(0.0, 12), "undecided", f"{FOUND}{TOO_FEW}{RANK_MORE}239)"),
+        (calls(0.0, 12, 10), "undecided", f"{FOUND}; none could have been called{RANK_MORE}239)"),
+        (calls(0.0, 2, 20), "undecided", f"{FOUND}{TOO_FEW}{RANK_MORE}39)"),
+        (exactly(0.0, 300_000), "undecided", f"{FOUND}{TOO_FEW}"),
+        (calls(0.0, 10, p_value=0.05), "undecided", f"{FOUND}{CHANCE} 0.05 of runs: train more canaries"),
+        (calls(0.0, 10, p_value=0.001), "memorised", f"{FOUND}{CHANCE} 0.001 of runs"),
     ],
-)  # fmt: skip
-def test_the_ranks_say_what_they_decide_by_themselves(ranks: list[dict[str, Any]], end: str) -> None:
-    assert pair_verdict(table(0.02, -0.03, 0.07, 12, *ranks)).sentence.endswith(f"{end}.")
+)
+def test_the_ranks_say_what_they_decide_by_themselves(ranks: list[dict[str, Any]], answer: str, end: str) -> None:
+    said = pair_verdict(table(0.02, -0.03, 0.07, 12, *ranks))
+    assert (answer, True) == (said.answer, said.sentence.endswith(f"{end}."))
     unknown = [ranks[0], ranks[1] | {"estimate": None, "low": None}]
     assert "found beyond chance" not in pair_verdict(table(0.02, -0.03, 0.07, 12, *unknown)).sentence
+
+
+def test_the_rules_of_pairs_name_their_errors() -> None:
+    page = of_pairs(0.3, 0.2, 0.4)
+    assert "(one side of a t-test over at least 6 pairs, p at most 0.025)" in page.rule
+    assert "at most 8 say memorised by any of these three conditions" in page.error
 
 
 def test_only_a_run_that_bets_ended_says_that_it_was_ended() -> None:
