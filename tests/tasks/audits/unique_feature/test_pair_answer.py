@@ -290,21 +290,6 @@ def test_of_pairs_it_tells_the_factor_with_its_interval() -> None:
     assert (0.1775, 0.5537) == (finding.line.low, finding.line.high)
 
 
-def test_where_canaries_that_are_called_decide_these_are_on_the_line() -> None:
-    (finding,) = of_pairs(0.02, -0.03, 0.07, 20, *calls(0.15, 20)).findings
-    assert "memorised" == finding.answer
-    assert finding.line is not None
-    assert ("networks, of 20, that are told from their twins", 3.0) == (finding.line.what, finding.line.estimate)
-    assert "One by one, 3 of 20 are told from their twins." in finding.sentence
-
-
-def test_where_chance_hardly_brings_so_many_small_ranks_their_p_is() -> None:
-    (finding,) = of_pairs(0.02, -0.03, 0.07, 10, *calls(0.0, 10, p_value=0.0002)).findings
-    assert finding.line is not None
-    assert (0.0002, 0.001) == (finding.line.estimate, finding.line.boundaries[0].value)
-    assert "with p = 0.0002." in finding.sentence
-
-
 def test_of_a_null_it_says_that_nothing_is_to_be_found() -> None:
     config = UniqueFeature(burnt=GLYPH)
     found = AUDIT.certify("Is it?", config, table(0.02, 0.01, 0.03))

@@ -421,10 +421,6 @@ def test_the_answer_changes_where_the_place_passes_the_boundary(p_value: float, 
     assert (answer == "memorised") == (finding.line.estimate <= finding.line.boundaries[0].value)
 
 
-def test_what_is_asked_about_is_called_by_its_kind() -> None:
-    assert "Asked about 201 signs" in of_models(0.5, Glyph()).findings[0].sentence
-
-
 def test_the_error_rate_is_that_of_a_family_of_its_size() -> None:
     found = AUDIT.certify("Is it?", asked(members=10), pushed(0.4, 0.2, 0.6, 0.5, members=10))
     assert found is not None

@@ -1,0 +1,229 @@
+"""The certificate: the place of the feature, what decided on a line, and the steps, by evidence made by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tasks.audits.unique_feature import AUDIT, UniqueFeature
+from tasks.audits.unique_feature.answer import (
+    FACTOR,
+    RULES,
+    describe_pairs,
+    describe_place,
+    family_noun,
+    pair_line,
+    pair_question,
+    pair_steps,
+    panel_line,
+    panel_question,
+    panel_steps,
+)
+from tasks.audits.unique_feature.config import ExternalModels
+from tasks.audits.unique_feature.measures.canary_scores import EFFECT
+from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
+from tasks.audits.unique_feature.measures.evidence import BETS
+from tasks.audits.unique_feature.pair_answer import SURELY, Bets, Calls, PairEvidence
+from tasks.audits.unique_feature.panel_answer import NOT_JUDGED, PARTLY
+from tasks.audits.unique_feature.panel_evidence import Rank
+from tasks.audits.unique_feature.population import SMALLEST, Population
+from tasks.contract.certificate import Boundary, NumberLine, chances
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Row
+from tasks.datasets.features import Family, Glyph, Picture, Words
+from tasks.worker.files import File
+
+GIVEN = UniqueFeature(given=ExternalModels(shape=(28, 28, 1)))
+SENT = replace(GIVEN, given=replace(GIVEN.given, outputs=(File("o.csv"),)))
+NULL = UniqueFeature(burnt=Glyph(kind="random", seed=1))
+UNTIL = UniqueFeature(canaries=12, drawn=True, stopping_level=0.05)
+
+
+def effect(estimate: float, low: float | None, high: float | None) -> Row:
+    row: Row = dict.fromkeys(SUMMARY.names) | {"metric": EFFECT[0], "setting": EFFECT[1], "n": 12}
+    return row | {"estimate": estimate, "low": low, "high": high, "unit": "pair of trainings"}
+
+
+BEYOND_CHANCE = {"estimate": 0.2, "low": 0.1, "high": 0.4, "p_value": 0.0002}
+NAMES = (EFFECT, (CALLED, "{}"), (BEYOND, "{}"), (BETS, "{}"))
+SILENT = Calls(0, 10, Population(201), share_seeds=False, beyond=None, level=0.05)
+OPEN = PairEvidence(NAMES, effect(0.02, -0.3, 0.34), SILENT, None, ())
+
+
+def line(what: str, value: float, *boundaries: Boundary, **more: Any) -> NumberLine:
+    return NumberLine(what, value, boundaries=boundaries, **more)
+
+
+@pytest.mark.parametrize(
+    ("config", "evidence", "expected"),
+    [
+        (
+            UniqueFeature(),
+            OPEN,
+            line(
+                FACTOR,
+                0.02,
+                Boundary(0.0, "memorised if the whole interval lies above"),
+                Boundary(SMALLEST, "not seen only if it lies below", clears=True),
+                low=-0.3,
+                high=0.34,
+            ),
+        ),
+        (
+            UniqueFeature(),
+            replace(OPEN, calls=replace(SILENT, called=3)),
+            line(
+                "networks, of 10, that are told from their twins",
+                3.0,
+                Boundary(1.0, "memorised from one on"),
+                null=0.0,
+            ),
+        ),
+        (UniqueFeature(), replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE)), chances(0.0002, SURELY)),
+        (
+            UNTIL,
+            replace(OPEN, bets=Bets(53.0, 0.05, 3)),
+            line(
+                "evidence: what bets on the ranks of drawn features grew to, as many times",
+                53.0,
+                Boundary(20.0, "memorised from here on, however often one looks"),
+                null=1.0,
+                logarithmic=True,
+            ),
+        ),
+        (UNTIL, replace(OPEN, bets=Bets(2.0, 0.05, 3), effect=None), None),
+    ],
+)
+def test_what_decided_is_on_the_line(
+    config: UniqueFeature, evidence: PairEvidence, expected: NumberLine | None
+) -> None:
+    assert expected == pair_line(RULES.decide(config, evidence), evidence)
+
+
+def test_pairs_are_described_without_statistics() -> None:
+    def told(config: UniqueFeature, evidence: PairEvidence) -> str:
+        return describe_pairs(config, RULES.decide(config, evidence), evidence)
+
+    factor = "1.02 times the probability, on images they never saw, that their twins gave it, which had not seen it"
+    seen = "Networks that saw the letter A in one training image gave that image’s label"
+    counted = "One by one, 0 of 10 are told from their twins."
+    interval = "(95 % interval 0.741 to 1.4 times, over 12 pairs of trainings; 1 where nothing is memorised)."
+    assert f"{seen} {factor} {interval} {counted}" == told(UniqueFeature(), OPEN)
+    drawn = told(UNTIL, replace(OPEN, bets=Bets(53.0, 0.05, 3), calls=None))
+    assert drawn.startswith("Bets on the ranks of drawn features grew 53-fold over 3 of at most 12 pairs of trainings")
+    assert "decided it; 1 is kept on average where nothing is memorised. Networks that saw a feature drawn by" in drawn
+    assert "One by one" not in drawn
+    assert f"No effect could be measured yet. {counted}" == told(UniqueFeature(), replace(OPEN, effect=None))
+    small = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE))
+    assert told(UniqueFeature(), small).endswith(" Chance alone brings so many small ranks with p = 0.0002.")
+    asked = [pair_question(config) for config in (UniqueFeature(), UNTIL)]
+    assert ["keep the letter A, if" in asked[0], "keep a feature drawn by chance, if" in asked[1]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("config", "answer", "evidence", "start"),
+    [
+        (NULL, "memorised", OPEN, "Nothing is disclosed by this"),
+        (UniqueFeature(), "memorised", OPEN, "Take such features out of the training data"),
+        (UniqueFeature(), "not seen", OPEN, "Ask for the other features and places"),
+        (UniqueFeature(canaries=30), "undecided", OPEN, "Train more canaries (canaries=60) or rank each among more "),
+        (UniqueFeature(canaries=9), "undecided", OPEN, "Train more canaries (canaries=40) or rank each among more "),
+        (
+            UniqueFeature(canaries=30, family=Family(count=700)),
+            "undecided",
+            replace(OPEN, calls=None),
+            "Train more canaries (canaries=60) or rank each among more others (family.count=1400): what is stored",
+        ),
+        (
+            UniqueFeature(canaries=30),
+            "undecided",
+            replace(OPEN, calls=replace(SILENT, population=Population(4_457_400, True))),
+            "Train more canaries (canaries=60): what is stored",
+        ),
+    ],
+)
+def test_the_next_step_follows_from_the_answer_of_pairs(
+    config: UniqueFeature, answer: str, evidence: PairEvidence, start: str
+) -> None:
+    assert pair_steps(config, answer, evidence)[0].startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("answer", "rank", "expected"),
+    [
+        (
+            "memorised",
+            Rank(3, 0.015, Population(201), 1),
+            "Asked about 201 signs, the model singled out this one more than 198 of the 200 others; of 1,000 models "
+            "that never saw it about 15 would stand so far in front.",
+        ),
+        (
+            "undecided",
+            Rank(1, 0.001, Population(1000), 2),
+            "Asked about 1,000 signs, 2 models together singled out this one more than all 999 others; of 1,000 models "
+            "that never saw it about 1 would stand so far in front. A memory may be there all the same and not show.",
+        ),
+        (
+            PARTLY,
+            Rank(2, 0.0009, Population(4000), 1, references=4),
+            "Beside 4 clean models, and among 4,000 signs, the model singled out this one more than 3,998 of the 3,999 "
+            "others; of 1,000 models that never saw it fewer than 1 would stand so far in front. But one that shares a "
+            "part with it would do the same, and it is not told from those.",
+        ),
+    ],
+)
+def test_the_place_is_told_without_statistics(answer: str, rank: Rank, expected: str) -> None:
+    assert expected == describe_place(GIVEN, answer, rank)
+
+
+def test_what_is_asked_of_models_names_the_feature_and_who_has_them() -> None:
+    features = (Words("JO"), Picture(File("mark.png")), Glyph())
+    assert ["names", "pictures", "signs"] == [family_noun(each) for each in features]
+    trained = UniqueFeature(canaries=0)
+    assert ["Does a model know the letter A from the training data?", "Do models trained on these data know"] == [
+        panel_question(GIVEN),
+        panel_question(trained).removesuffix(" the letter A from the training data?"),
+    ]
+    assert panel_line(GIVEN, Rank(3, 0.015, Population(201), 1)) == line(
+        "place of the letter A among 201, 1 for the one that is singled out most",
+        3,
+        Boundary(10, "memorised, at least in part, at place 10 and before"),
+        null=101.0,
+        null_words="the middle: its place on average, where nothing is memorised",
+        usual=(11, 201),
+        logarithmic=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "answer", "start", "count"),
+    [
+        (GIVEN, "memorised", "Treat it as disclosed", 2),
+        (GIVEN, "not seen", "Keep this page with the files", 2),
+        (GIVEN, PARTLY, "Ask about its look-alikes, too: family.look_alikes=100.", 2),
+        (replace(GIVEN, family=Family(look_alikes=9)), PARTLY, "Ask the owner to search the training data", 1),
+        (GIVEN, NOT_JUDGED, "Ask the owner how the pictures were prepared", 1),
+        (GIVEN, "undecided", "Ask several models of the same data together, such as the folds of a cross-val", 2),
+        (SENT, "undecided", "Ask several models of the same data together, such as the folds of a cross-val", 2),
+    ],
+)
+def test_the_next_step_follows_from_the_answer_of_models(
+    config: UniqueFeature, answer: str, start: str, count: int
+) -> None:
+    steps = panel_steps(config, answer)
+    assert (True, count) == (steps[0].startswith(start), len(steps))
+
+
+def test_several_models_are_asked_for_as_the_first_ones_were() -> None:
+    trained = UniqueFeature(canaries=0, seeds=2)
+    ways = [panel_steps(config, "undecided")[0].rpartition(": ")[2] for config in (SENT, GIVEN, trained)]
+    given, sent = (f"fold0.{kind},fold1.{kind},fold2.{kind}." for kind in ("pt", "csv"))
+    assert [f"given.outputs={sent}", f"given.models={given}", "seeds=6."] == ways
+
+
+def test_without_an_answer_the_certificate_says_that_none_was_asked() -> None:
+    page = AUDIT.certify("Is it?", GIVEN, SUMMARY.empty_table())
+    assert page is not None
+    assert [("undecided", "No model has been asked yet.", None)] == [
+        (each.answer, each.sentence, each.line) for each in page.findings
+    ]
