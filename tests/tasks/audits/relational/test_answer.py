@@ -408,6 +408,8 @@ def test_a_run_of_the_linear_model_alone_is_no_evidence() -> None:
     found = verdict(LINEAR, SUMMARY.empty_table())
     assert "Undecided: this run computes the paper's linear model only." == found.sentence
     assert "no evidence on any model of one's own" in found.limits
+    others = pa.Table.from_pylist([row(name, {}, Estimate(0.5, None, None, 9), "step") for name in "ab"], SUMMARY)
+    assert [(("a", "{}"),)] * 2 == [verdict(config, others).rows for config in (LINEAR, QUICKSTART)]
 
 
 def answers(
