@@ -60,6 +60,8 @@ def test_scores_without_any_spread_have_finite_ratios() -> None:
     for attack in (attacks.lira_online, attacks.lira_fixed, attacks.bavaria_t, attacks.bavaria_n):
         assert [0.0] == pytest.approx(attack(same))
     assert np.isfinite(attacks.lira_offline(same)).all()
+    impossible = References(*(np.full_like(each, -1e3) for each in (same.phi, same.inside, same.outside)))
+    assert [np.log(1e300) - 1e3] == pytest.approx(attacks.rmia(impossible))
 
 
 def test_bavaria_predicts_by_the_conjugate_update_of_a_normal_inverse_gamma_prior() -> None:
@@ -126,6 +128,28 @@ def test_labels_alone_are_compared_with_those_of_models_with_the_record_and_with
     pairs = pair_models(answers.member, 0)
     by_labels = leave_pairs_out(answers.correct.astype(float), answers.member, pairs, 3)
     assert np.array_equal(score_targets(answers, pairs)[LABELS][3], attacks.label_ratio(by_labels))
+
+
+def test_student_s_ratio_counts_the_models_of_each_side() -> None:
+    inside, outside = np.array([[1.0], [3.0], [8.0], [NAN], [NAN]]), np.array([[NAN]] * 3 + [[0.0], [4.0]])
+    uneven = References(np.array([2.0]), inside, outside)
+    expected = 0.0
+    for sign, mean, variance, count in ((1, 4.0, 13.0, 3), (-1, 2.0, 8.0, 2)):
+        freedom, prior = fit_variance_prior(np.array([variance]), count - 1.0)
+        shrunk = ((count - 1) * variance + freedom * prior) / (count - 1 + freedom)
+        expected += sign * stats.t.logpdf(2.0, count - 1 + freedom, mean, np.sqrt(shrunk * (1 + 1 / count)))
+    assert [expected] == pytest.approx(attacks.student_ratio(uneven))
+
+
+@pytest.mark.parametrize("excess", [0.0015, 0.0025, 0.5])
+def test_the_prior_of_variances_solves_its_equation_up_to_a_thousand_degrees_of_freedom(excess: float) -> None:
+    from scipy import special
+
+    apart = np.sqrt(2 * (excess + special.polygamma(1, 3)))  # of the logs of two variances, of 6 degrees each
+    freedom, _ = fit_variance_prior(np.exp([0.0, apart]), 6)
+    assert (freedom == 1000) == (excess < special.polygamma(1, 500))
+    if freedom < 1000:
+        assert excess == pytest.approx(float(special.polygamma(1, freedom / 2)))
 
 
 def test_losses_are_log_likelihoods_and_calibrated_ones_stand_beside_models_without_the_record() -> None:
