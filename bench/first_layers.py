@@ -198,7 +198,7 @@ class Ranks:
     @property
     def memorised(self) -> bool:
         """As the verdict says it where look-alikes are asked about."""
-        return all(p_value <= LEVELS[0] for p_value in (self.p_value, *self.parts))
+        return bool(self.parts) and max(self.p_value, *self.parts) <= LEVELS[0]
 
 
 @dataclass
@@ -212,10 +212,19 @@ class Answers:
     alike: list[Ranks] = field(default_factory=list)
 
 
-def glyph_ranks(values: Array, inked: Cells) -> Ranks:
-    """By the values (25,) of a glyph's cells and whether it inks them."""
-    parts = [Subsets(values[half]).p_value(inked[half]) for half in halves(inked[:, None])]
-    return Ranks(Subsets(values).p_value(inked), tuple(parts))
+def rank_glyphs(values: Array, glyphs: Sequence[Cells]) -> list[Ranks]:
+    """Of each glyph, which inks some of the cells, by the values (25,) of these."""
+    whole, of_halves = Subsets(values), dict[int, Subsets]()
+
+    def rank_part(inked: Cells, half: NDArray[np.int64]) -> float:
+        first = int(half[0])
+        of_halves[first] = of_halves.get(first) or Subsets(values[half])
+        return of_halves[first].p_value(inked[half])
+
+    return [
+        Ranks(whole.p_value(inked), tuple(rank_part(inked, half) for half in halves(inked[:, None])))
+        for inked in glyphs
+    ]
 
 
 def count_answers(config: UniqueFeature, models: Models) -> dict[str, Answers]:
@@ -227,13 +236,13 @@ def count_answers(config: UniqueFeature, models: Models) -> dict[str, Answers]:
         region, scores = pixel_scores(config, data, one, models.references)
         for name, pixels in scores.items():
             values = cell_sums(region.pixel_map(pixels), glyph_of(one))
-            ranks = [glyph_ranks(values, inked_cells(glyph)) for glyph in glyphs]
+            ranks = rank_glyphs(values, [inked_cells(glyph) for glyph in glyphs])
             if number >= len(glyphs):
                 found[name].innocent += ranks
                 continue
             found[name].own.append(ranks.pop(number))
             found[name].others += ranks
-            found[name].alike += [glyph_ranks(values, inked) for inked in look_alikes(config, glyphs[number], number)]
+            found[name].alike += rank_glyphs(values, [*look_alikes(config, glyphs[number], number)])
     return dict(found)
 
 
