@@ -130,17 +130,6 @@ def test_labels_alone_are_compared_with_those_of_models_with_the_record_and_with
     assert np.array_equal(score_targets(answers, pairs)[LABELS][3], attacks.label_ratio(by_labels))
 
 
-def test_student_s_ratio_counts_the_models_of_each_side() -> None:
-    inside, outside = np.array([[1.0], [3.0], [8.0], [NAN], [NAN]]), np.array([[NAN]] * 3 + [[0.0], [4.0]])
-    uneven = References(np.array([2.0]), inside, outside)
-    expected = 0.0
-    for sign, mean, variance, count in ((1, 4.0, 13.0, 3), (-1, 2.0, 8.0, 2)):
-        freedom, prior = fit_variance_prior(np.array([variance]), count - 1.0)
-        shrunk = ((count - 1) * variance + freedom * prior) / (count - 1 + freedom)
-        expected += sign * stats.t.logpdf(2.0, count - 1 + freedom, mean, np.sqrt(shrunk * (1 + 1 / count)))
-    assert [expected] == pytest.approx(attacks.student_ratio(uneven))
-
-
 @pytest.mark.parametrize("excess", [0.0015, 0.0025, 0.5])
 def test_the_prior_of_variances_solves_its_equation_up_to_a_thousand_degrees_of_freedom(excess: float) -> None:
     from scipy import special
