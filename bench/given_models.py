@@ -1,4 +1,4 @@
-"""What the audit of membership answers about given models that were really trained, and of tables that their owners change.
+"""What membership answers about given models that were really trained, and about tables that their owners alter.
 
     python bench/given_models.py [--tiny] [--seed 35201] [--owners 24] [--models 64] [--data NAME] [--out FILE]
 
@@ -36,7 +36,7 @@ from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.given import Ranking, kinship, ranks
 from tasks.audits.membership.presets import QUICKSTART
 from tasks.audits.membership.trainings import answers, log_odds, trainings
-from tasks.datasets.catalog import load, pin
+from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Labels
 from tasks.datasets.mixtures import BalancedHalf, Part, Share

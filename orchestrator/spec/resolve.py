@@ -28,8 +28,8 @@ Setting = Mapping[str, Any]
 class Cell:
     """One audit with one config; `setting` holds the varied fields of a sweep.
 
-    `asked` is the specification of which it is a cell; None if there is none. `stopping` is how its audit ends once it is
-    decided; None for an audit that goes to its end.
+    `asked` is the specification of which it is a cell; None if there is none. `stopping` is how its audit ends once it
+    is decided; None for an audit that goes to its end.
     """
 
     audit: str
