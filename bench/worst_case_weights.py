@@ -6,8 +6,7 @@ The threat model of Annamalai & De Cristofaro 2024, "Nearly tight black-box audi
 learning": the auditor chooses the initial weights and one record, a blank image, which a fair coin puts into the data
 of each model; only its loss by the trained model is seen. Weights that were trained on other images leave little
 gradient to the 1,000, in which the record's would drown. They report 7.21 on MNIST at epsilon 10. The network here is
-smaller than theirs, with one hidden layer of 32 units. Every step of DP-SGD takes all images, so that the only chance is
-noise.
+smaller than theirs, with one hidden layer of 32 units. Every step of DP-SGD takes all images: the only chance is noise.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def epsilon_bounds(run: Run) -> Iterator[Figure]:
         *(legend.series_entry(name, look) for name, look in zip(names, drawing.SERIES, strict=False)),
         legend.line("accountant", color=drawing.light("violet"), linewidth=2.2),
     ]
-    most = " The short grey line is what a bound would be if all trainings told." if any(r.most for r in rungs) else ""
+    most = " The short thin line is what a bound would be if all trainings told." if any(r.most for r in rungs) else ""
     deltas = ", ".join(f"{delta:g}" for delta in sorted({rung.delta for rung in rungs}))
     yield Chart(
         "epsilon-bounds",
@@ -88,7 +88,7 @@ def draw_rungs(rungs: Sequence[Rung], names: Sequence[str]) -> Panel:
         beside = {at - 0.3 + number * step: rung for at, rung in enumerate(rungs) if name in rung.bounds}
         for x, rung in beside.items():
             if name in rung.most:
-                layers.append(line([x - 0.06, x + 0.06], [rung.most[name]] * 2, "grey", linewidth=1.2))
+                layers.append(line([x - 0.06, x + 0.06], [rung.most[name]] * 2, "muted", linewidth=1.2))
         values = [rung.bounds[name] for rung in beside.values()]
         layers.append(line(list(beside), values, colour, marker=marker, markersize=6, linestyle="none"))
     ticks = (range(len(rungs)), [rung.name for rung in rungs])
