@@ -4,11 +4,12 @@
 
 On a CPU: training of mlp1 (bench/perceptron.py), of the autoencoder and estimates of log p (bench/generation.py),
 nearest neighbours (bench/neighbours.py), rho with its interval (bench/forgetting.py) and shadow models
-(bench/shadow_models.py); each module says what its rivals are. `--gpu` puts a GPU's rows before these: what the device does at most, stacks of models eager and as recorded
-CUDA graphs, a whole audit, agreement of the ways of training, memory (bench/stacks.py, bench/audit.py,
-bench/agreement.py). It is made for one visit of ten minutes: the sections come by their worth, one is left out with a
-word where too little time is left for it, and `--out` is written anew after every row. `--gpu --device cpu --tiny` runs
-the code of a GPU's rows without one; nothing is recorded then, and the figures mean nothing.
+(bench/shadow_models.py); each module says what its rivals are. `--gpu` puts a GPU's rows before these: what the device
+does at most, stacks of models eager and as recorded CUDA graphs, a whole audit, agreement of the ways of training,
+memory (bench/stacks.py, bench/audit.py, bench/agreement.py). It is made for one visit of ten minutes: the sections come
+by their worth, one is left out with a word where too little time is left for it, and `--out` is written anew after
+every row. `--gpu --device cpu --tiny` runs the code of a GPU's rows without one; nothing is recorded then, and the
+figures mean nothing.
 
 MNIST is read from ENGRAM_DATA where it is; random images of its shape take its place, and the speed is the same.
 """
