@@ -382,7 +382,6 @@ def start(store: Store, jobs: int, executor: Simulated, phases: Phases) -> Repor
     with (
         mock.patch.object(lifecycle, "open_executor", return_value=executor),
         mock.patch.object(lifecycle, "plan_of", return_value=plan),
-        mock.patch.object(lifecycle.Rounds, "of", return_value=None),  # no audit of this name is installed
     ):
         return lifecycle.start([Cell("scale", Part())], store, execution, phases.observe, clock=executor.clock)
 

@@ -3,12 +3,13 @@
     python bench/training.py [--tiny] [--gpu [--device cpu]] [--seconds N] [--only SECTION ...] [--out FILE]
 
 On a CPU: training of mlp1 (bench/perceptron.py), of the autoencoder and estimates of log p (bench/generation.py),
-nearest neighbours (bench/neighbours.py) and rho with its interval (bench/forgetting.py); each module says what its
-rivals are. `--gpu` puts a GPU's rows before these: what the device does at most, stacks of models eager and as recorded
-CUDA graphs, a whole audit, agreement of the ways of training, memory (bench/stacks.py, bench/audit.py,
-bench/agreement.py). It is made for one visit of ten minutes: the sections come by their worth, one is left out with a
-word where too little time is left for it, and `--out` is written anew after every row. `--gpu --device cpu --tiny` runs
-the code of a GPU's rows without one; nothing is recorded then, and the figures mean nothing.
+nearest neighbours (bench/neighbours.py), rho with its interval (bench/forgetting.py) and shadow models
+(bench/shadow_models.py); each module says what its rivals are. `--gpu` puts a GPU's rows before these: what the device
+does at most, stacks of models eager and as recorded CUDA graphs, a whole audit, agreement of the ways of training,
+memory (bench/stacks.py, bench/audit.py, bench/agreement.py). It is made for one visit of ten minutes: the sections come
+by their worth, one is left out with a word where too little time is left for it, and `--out` is written anew after
+every row. `--gpu --device cpu --tiny` runs the code of a GPU's rows without one; nothing is recorded then, and the
+figures mean nothing.
 
 MNIST is read from ENGRAM_DATA where it is; random images of its shape take its place, and the speed is the same.
 """
@@ -26,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from bench import audit, forgetting, generation, neighbours, perceptron, stacks
+from bench import audit, forgetting, generation, neighbours, perceptron, shadow_models, stacks
 from bench.agreement import agreement
 from bench.engine import BATCH, FEW_STEPS, VAE_BATCH, corner, first, images
 from bench.measuring import Row, here, parser
@@ -48,6 +49,7 @@ def cpu_sections(data: Images, tiny: bool) -> list[Section]:
         Section("log p on one thread", partial(generation.estimation, theirs, rounds, points), 60),
         Section("neighbours on one thread", partial(nearest, CPU, tiny), 300),
         Section("rho on one thread", partial(forgetting.rows, tiny), 20),
+        Section("shadow models", partial(shadow_models.rows, tiny), 120),
     ]
 
 

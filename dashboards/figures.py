@@ -6,6 +6,7 @@ from types import ModuleType
 
 from dashboards import audits, drawing
 from dashboards.chart import Figure
+from dashboards.epsilon_bounds import epsilon_bounds
 from dashboards.estimates import estimates
 from dashboards.pareto_front import pareto_front
 from dashboards.run import Run
@@ -20,7 +21,7 @@ def figures(run: Run) -> list[Figure]:
             return list(pareto_front(run))
         own = audits.find(run.audit)
         if run.cells:
-            return [*sweep(run), *drawn_figures(own, "sweep", run), *repetition(run)]
+            return [*sweep(run), *drawn_figures(own, "sweep", run), *epsilon_bounds(run), *repetition(run)]
         return [*drawn_figures(own, "figures", run), *estimates(run.summary)]
 
 

@@ -17,6 +17,8 @@ import pytest
 from PIL import Image
 
 from orchestrator.executors.connection import connect
+from orchestrator.inspection.results import read
+from orchestrator.inspection.status import status
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import open_store
 from tests.chaos.campaign import KINDS, hold_campaign
@@ -107,6 +109,35 @@ def test_a_run_outlives_a_node_of_its_cluster(engram: Shell, ray_cluster: Any) -
     assert 0 == run.returncode, said
     assert set(range(24)) == set(computed(engram.folder))
     assert sum(computed(engram.folder).values()) <= 24 + 3  # at most what ran on the lost node
+
+
+def test_a_run_until_decided_ends_at_the_same_pair_after_its_driver_and_a_worker_were_killed(
+    engram: Shell, here: Here, ray_cluster: Any, tmp_path: Path
+) -> None:
+    asked = ("run", "toys", "first=20", "trouble=wait", "at=22", f"folder={engram.folder}", "--until", "decided")
+    asked = (*asked, "--most", "12")
+    with connect(ray_cluster.address):  # the workers of both starts
+        first = engram.start(*asked, "--address", ray_cluster.address)
+        engram.await_begun(2, first)
+        for worker in workers(engram.folder):
+            os.kill(worker, signal.SIGKILL)
+        engram.await_begun(3, first)  # begun anew by another worker
+        first.kill()
+        first.communicate()
+        engram.go()
+        ended = here.json("resume", "--address", ray_cluster.address)
+    here.env["ENGRAM_STORE"] = str(tmp_path / "another")
+    undisturbed = here.json(*asked, "--address", "none")
+    del here.env["ENGRAM_STORE"]
+    assert ("decided", 8) == (ended["state"], ended["jobs"]["stored"])
+    run = undisturbed["run"]
+    assert ended["run"] == run
+    stores = [open_store(str(engram.folder / "engram-store")), open_store(str(tmp_path / "another"))]
+    journals = [Journal(store.folder("runs", run)) for store in stores]
+    assert 1 == len({status(journal, store).note for journal, store in zip(journals, stores, strict=True)})
+    for name in ("summary", "evidence"):
+        killed, whole = (read(*each, name).table for each in zip(journals, stores, strict=True))
+        assert killed.equals(whole)
 
 
 def test_a_job_that_always_kills_its_worker_is_set_aside_and_the_others_go_on(here: Here, ray_cluster: Any) -> None:

@@ -295,8 +295,9 @@ def spec_description(spec: Spec | None) -> dict[str, Any]:
 def reopen_cell(journal: Journal) -> Cell:
     """The cell of a run from its folder."""
     about = journal.about()
-    config = coerce(about.get("config", {}), audits.find(about["audit"]).audit.config, "config")
-    return Cell(about["audit"], config, about.get("preset"), about.get("setting") or {})
+    audit = audits.find(about["audit"]).audit
+    config = coerce(about.get("config", {}), audit.config, "config")
+    return Cell(about["audit"], config, about.get("preset"), about.get("setting") or {}, stopping=audit.stopping)
 
 
 def reopen_run(journal: Journal) -> tuple[Cell, Plan]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from orchestrator.planning.plan import Plan, plan_of
-from orchestrator.spec import audits
 from orchestrator.spec.resolve import Cell
 from tasks.contract.stopping import Stopping
 
@@ -28,7 +27,7 @@ class Rounds:
     @classmethod
     def of(cls, cell: Cell, plan: Plan) -> Rounds | None:
         """None for a run that goes to its end."""
-        stopping = audits.find(cell.audit).audit.stopping
+        stopping = cell.stopping
         return cls(cell, plan, stopping) if stopping is not None and stopping.is_asked(cell.config) else None
 
     @property

@@ -14,6 +14,7 @@ from orchestrator.spec.config_parts import differing_paths, plain, rebuild, walk
 from orchestrator.spec.fields import nearest, replace_fields, text
 from orchestrator.spec.specification import Spec
 from tasks.contract.pinnable import Pinnable, Unavailable
+from tasks.contract.stopping import Stopping
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 
@@ -27,7 +28,8 @@ Setting = Mapping[str, Any]
 class Cell:
     """One audit with one config; `setting` holds the varied fields of a sweep.
 
-    `asked` is the specification of which it is a cell; None if there is none.
+    `asked` is the specification of which it is a cell; None if there is none. `stopping` is how its audit ends once it
+    is decided; None for an audit that goes to its end.
     """
 
     audit: str
@@ -35,6 +37,7 @@ class Cell:
     preset: str | None = None
     setting: Mapping[str, Any] = field(default_factory=dict)
     asked: Spec | None = field(default=None, compare=False, repr=False)
+    stopping: Stopping | None = field(default=None, compare=False, repr=False)
 
     @property
     def asked_alone(self) -> Spec | None:
@@ -96,7 +99,7 @@ def resolve_cells(spec: Spec) -> list[Cell]:
                 for name in names
             }
             if not any(cell.config == config and cell.setting == setting for cell in cells):  # 1 and 1.0 are one value
-                cells.append(Cell(spec.audit, config, spec.preset, setting, spec))
+                cells.append(Cell(spec.audit, config, spec.preset, setting, spec, audit.stopping))
     return cells
 
 

@@ -35,7 +35,7 @@ def stop_when_decided(spec: Spec, alpha: float | None, most: int | None) -> Spec
 
 def extend(cell: Cell, asked: dict[str, Any], most: int) -> Cell:
     """The cell of a run that was asked for so, with more pairs."""
-    stopping = audits.find(cell.audit).audit.stopping
+    stopping = cell.stopping
     if stopping is None or not stopping.is_asked(cell.config):
         raise SpecError("--most is given, and this run goes to its end; it must have begun with --until decided")
     if most <= (planned := stopping.planned(cell.config)):

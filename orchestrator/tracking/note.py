@@ -177,4 +177,11 @@ def _ways(journal: Journal, state: str, table: str) -> list[str]:
         look.append(f"`engram resume {journal.run}` {goes_on}.")
     if state == "running":
         look.append(f"`engram status {journal.run} --watch` follows it.")
-    return [STATES.get(state, ""), " ".join(look)]
+    return [_state(journal, state), " ".join(look)]
+
+
+def _state(journal: Journal, state: str) -> str:
+    """How a run stands, in a sentence; of one that was decided after how many pairs."""
+    for event in journal.last_start(("decided",)) if state == "decided" else ():
+        return f"{event['note'][0].upper()}{event['note'][1:]}."
+    return STATES.get(state, "")

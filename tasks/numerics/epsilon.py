@@ -12,13 +12,14 @@ at every threshold at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.numerics.statistics import proportion_at_least
 
+Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 TOLERANCE = 1e-7  # of epsilon
 LARGEST = 64.0  # epsilon beyond which nothing is searched: e^-64 is no probability that a count could tell from 0
@@ -122,15 +123,20 @@ def best_of_guesses(bound: Callable[..., float], inside: Mask, delta: float, lev
     return max(bounds, default=0.0)
 
 
-def many_runs_bound(power: tuple[int, int], false: tuple[int, int], delta: float, level: float) -> float:
+Calls = tuple[int, int]  # runs that are called, of so many
+Rate = Calls | float  # or the chance that one is called, where it is known
+
+
+def many_runs_bound(power: Calls, false: Rate, delta: float, level: float) -> float:
     """Epsilon from below by independent runs: how many of those with the record, and of those without, are called.
 
-    Clopper and Pearson's limits, each at half the level. Jagielski, Ullman & Oprea 2020, section 4.
+    Clopper and Pearson's limits, each at half the level; all of it is the power's where the false positive rate is
+    known. Jagielski, Ullman & Oprea 2020, section 4.
     """
     return least_epsilon(*_limits(power, false, level), delta)
 
 
-def gaussian_many_runs_bound(power: tuple[int, int], false: tuple[int, int], delta: float, level: float) -> float:
+def gaussian_many_runs_bound(power: Calls, false: Rate, delta: float, level: float) -> float:
     """The same if the mechanism is as private as a Gaussian one. Nasr et al. 2023, section 4.2."""
     from scipy.special import ndtri
 
@@ -138,8 +144,44 @@ def gaussian_many_runs_bound(power: tuple[int, int], false: tuple[int, int], del
     return gaussian_epsilon(max(0.0, float(ndtri(surely) - ndtri(at_most))), delta)
 
 
-def _limits(power: tuple[int, int], false: tuple[int, int], level: float) -> tuple[float, float]:
+MANY_RUNS: Mapping[str, Callable[[Calls, Rate, float, float], float]] = {
+    "many runs": many_runs_bound,
+    "many runs, Gaussian": gaussian_many_runs_bound,
+}
+
+
+def bound_by_scores(
+    bound: Callable[[Calls, Rate, float, float], float], inside: Array, outside: Array, delta: float, level: float
+) -> float:
+    """The `bound` by the scores of runs with the record and of runs without it, which are higher inside.
+
+    The first half of either chooses the threshold from which on a run is called, the other half is counted, so that the
+    choice costs no more than these runs. Runs of one place in both arrays may share their chance.
+    """
+    (first_in, in_rest), (first_out, out_rest) = _halves(inside), _halves(outside)
+    if not len(first_in) or not len(first_out):
+        return 0.0
+
+    def worth(threshold: float) -> tuple[float, float]:
+        power, false = _calls(first_in, threshold), _calls(first_out, threshold)
+        return bound(power, false, delta, level), power[0] / power[1] - false[0] / false[1]
+
+    threshold = max(np.unique(np.concatenate([first_in, first_out])).tolist(), key=worth)
+    return bound(_calls(in_rest, threshold), _calls(out_rest, threshold), delta, level)
+
+
+def _halves(scores: Array) -> tuple[Array, Array]:
+    return scores[: len(scores) // 2], scores[len(scores) // 2 :]
+
+
+def _calls(scores: Array, threshold: float) -> Calls:
+    return int((scores >= threshold).sum()), len(scores)
+
+
+def _limits(power: Calls, false: Rate, level: float) -> tuple[float, float]:
     """The lower limit of the power and the upper one of the false positive rate."""
+    if isinstance(false, float):
+        return proportion_at_least(*power, 1 - level), false
     called, runs = false
     return (
         proportion_at_least(*power, 1 - level / 2),

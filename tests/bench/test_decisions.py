@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from bench import (
     density_nulls,
     epsilon_bounds,
     evading_answers,
+    given_models,
     held_shares,
     membership_decisions,
     own_data,
@@ -35,7 +37,8 @@ from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import ModelId, target_shares
 from tasks.audits.unique_feature.letters import ReadLetters
-from tasks.datasets.catalog import load
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
 from tasks.training.unlearning_config import UNLEARNING
 
 CHANCE = np.random.default_rng(0)
@@ -306,3 +309,18 @@ def test_bounds_on_epsilon_that_are_valid_are_seldom_wrong_and_the_one_that_is_c
     assert means["Bonferroni over all thresholds"] < means["bets"] < means["best threshold, uncorrected"]
     (*_, line) = epsilon_bounds.markdown((50,), (50,), 2, 1, 3)
     assert line.startswith("| 4 | 50 | ")
+
+
+def test_trained_audits_are_counted_with_the_trainings_that_they_saved() -> None:
+    ended = [stopping.Ended(True, 2, 24, 4), stopping.Ended(False, 12, 24, 24)]
+    *_, line = stopping.trained_markdown({"an effect": ended})
+    assert "| an effect, 2 | 1 (50 % [9.45, 90.5]) | 7.0 | 28 of 48 | 42 % |" == line
+
+
+@pytest.mark.slow
+def test_every_given_model_and_every_altered_table_is_answered() -> None:
+    config = replace(given_models.QUICKSTART, data=pin(Dataset("digits")), models=20, examples=60, epochs=1)
+    counted = dict(given_models.count_answers(config, 2, 3))
+    assert len(given_models.OWNERS) + 2 * len(given_models.CHANGES) == len(counted)
+    assert {2} == {found.total() for found in counted.values()}
+    assert 2 == counted["table: innocent, noise of 1 nat, afresh"]["not judged"]

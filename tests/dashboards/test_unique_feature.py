@@ -25,8 +25,9 @@ from tasks.audits.unique_feature import population
 from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS, EXACT_VERDICTS
 from tasks.audits.unique_feature.measures.evidence import EVIDENCE
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, REFERENCE_RANKS
-from tasks.audits.unique_feature.measures.private_ranks import bounded_share_rows
+from tasks.audits.unique_feature.measures.private_ranks import bounded_share_rows, rank_bounds
 from tasks.audits.unique_feature.population import FAMILY
+from tasks.contract.epsilon_rows import Spent, epsilon_rows
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import row
 from tasks.datasets.features import Family, Words, burn
@@ -397,7 +398,8 @@ def rung(store: Store, epsilon: float | None, effect: float, called: int) -> Run
         found = [like | {"canary": at, "seed": at, **rank} for at, rank in enumerate(ranked)]
         tables["exact_ranks"] = [pa.Table.from_pylist(found, EXACT_RANKS)]
     else:
-        rows += bounded_share_rows(ranked, Privacy(epsilon), shared=False)
+        rows += bounded_share_rows(ranked, Privacy(epsilon), False, (0.05, 0.01))
+        rows += epsilon_rows(rank_bounds(ranked, 1e-5, (0.05, 0.01)), Spent(0.99 * epsilon, 12), 1e-5)
     tables["summary"] = [pa.Table.from_pylist(rows, SUMMARY)]
     privacy = None if epsilon is None else Privacy(epsilon)
     config = made.embedded(drawn=True, patience=0, privacy=privacy)
@@ -416,6 +418,15 @@ def test_a_ladder_of_epsilons_has_what_is_measured_beside_what_is_allowed(store:
         assert f"; 0.0833 [0.00211, 0.385], {allowed} allowed at p ≤ {level:g}" in found.alt
     assert "Without privacy: effect 1.6 [1.28, 1.92]; 1 [0.735, 1] at p ≤ 0.05" in found.alt
     assert "n: 12 drawn features" in found.caption
+
+
+def test_bounds_on_epsilon_stand_beside_the_accountant_of_each_cell(store: Store) -> None:
+    cells = [rung(store, *each) for each in ((None, 1.6, 12), (16.0, 0.04, 12), (2.0, 0.002, 0))]
+    found = named(made.sweep(store, "unique_feature-sweep-1", cells))["epsilon-bounds"]
+    assert "Accountant 1.98: many runs 0, many runs, Gaussian 0. Accountant 15.8: many runs 4.3" in found.alt
+    assert {"accountant", "many runs", "many runs, Gaussian"} <= set(re.findall(r">([^<>]+)</text>", found.svg))
+    assert "a confidence of 95 % by itself" in found.caption
+    assert "epsilon-bounds" not in named(made.sweep(store, "unique_feature-sweep-2", [cells[0]]))
 
 
 def test_cells_that_differ_in_more_than_epsilon_are_no_ladder(store: Store) -> None:

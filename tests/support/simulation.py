@@ -558,7 +558,6 @@ def simulate(seed: int) -> World:
             mock.patch.object(lease, "this_process", holder),
             mock.patch.object(lifecycle, "open_executor", executor),
             mock.patch.object(lifecycle, "plan_of", planned),
-            mock.patch.object(lifecycle.Rounds, "of", return_value=None),  # no audit of this name is installed
             mock.patch.object(os, "fsync"),  # no simulated machine loses what it wrote
         ):
             world.run()

@@ -28,9 +28,9 @@ from tasks.audits.membership.given_answer import (
     is_given,
 )
 from tasks.audits.membership.measures.attacks import AUC
-from tasks.audits.membership.measures.epsilon import AT_LEAST
 from tasks.audits.membership.measures.given import FOUND_GIVEN
 from tasks.audits.membership.measures.records import FOUND
+from tasks.contract import epsilon_rows
 from tasks.contract.certificate import STEPS as PLAIN_STEPS
 from tasks.contract.certificate import Certificate, Finding, chances, steps_of_null
 from tasks.contract.objectives import Objective
@@ -194,7 +194,7 @@ def certificate(config: Membership, summary: pa.Table, verdict: Verdict) -> Cert
 
 def effect(config: Membership, summary: pa.Table) -> Row | None:
     """The row of the records that are found; of a given model in it; of canaries that of the bound on epsilon."""
-    metric = AT_LEAST if has_canaries(config) else FOUND_GIVEN if is_given(config) else FOUND
+    metric = epsilon_rows.AT_LEAST if has_canaries(config) else FOUND_GIVEN if is_given(config) else FOUND
     return first_row(index_rows(summary), metric)
 
 
@@ -204,8 +204,6 @@ SYMBOLS: Mapping[str, str] = {
     "mem": "by how much more often a record's label is told rightly by models that were trained on it",
     "AUC": "the chance that an attack scores a member higher than another record",
     "share of pairs won": "how often a record scores higher by the model trained on it than by its partner",
-    "epsilon, at least": "a lower bound on epsilon: no more private than this",
-    "epsilon by the accountant": "the epsilon that the accountant of private training says was spent",
-    "bound": "how epsilon is bounded: by bets on the ranking of canaries, or by guesses about one run",
+    **epsilon_rows.SYMBOLS,
     "nominal": "the false-positive rate at which the threshold was set, on other models",
 }

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tasks.audits.membership.config import Membership
-from tasks.audits.membership.measures.epsilon import AT_LEAST, CONFIDENCE, SPENT
 from tasks.contract.certificate import STEPS as PLAIN_STEPS
 from tasks.contract.certificate import Certificate, Finding, line_of
+from tasks.contract.epsilon_rows import AT_LEAST, CONFIDENCE, SPENT
 from tasks.contract.rules import Rule, Rules
 from tasks.contract.summaries import Row, first_row, index_rows, name_of
 from tasks.contract.verdict import Answer, Meaning, Verdict

@@ -127,7 +127,7 @@ def canaries(config: UniqueFeature, trained_on: Images) -> list[Canary]:
     selected = []
     for number, image in enumerate(images):
         own = own_feature(config, number, trained_on.shape) if config.drawn else None
-        selected.append(Canary(number, image, own or config.carried, own or config.feature))
+        selected.append(Canary(number, image, config.burnt or own or config.carried, own or config.feature))
     return selected
 
 

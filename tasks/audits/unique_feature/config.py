@@ -151,7 +151,7 @@ class UniqueFeature(Ranged):
     feature: Feature = Glyph()
     """What the models are asked about: a letter, words or a picture at a fixed place."""
     burnt: Feature | None = None
-    """Ours: what the canaries carry instead of `feature`; none: the same. Another one makes a null."""
+    """Ours: what the canaries carry instead of what is asked about; none: the same. Another one makes a null."""
     drawn: bool = False
     """Ours: whether every canary carries, and is asked about, a feature of its own drawn from the family; ranks are
     then exact."""
@@ -212,8 +212,6 @@ class UniqueFeature(Ranged):
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.recipe  # its schedule is checked on construction
-        if self.drawn and self.burnt is not None:
-            raise ValueError("burnt is given and drawn is on; a canary's feature must be the one or the other")
         if self.beside_plain and not self.regularised:
             raise ValueError("beside_plain is on; it must be off for a network without a regulariser")
         if "influence" in self.measures and self.choice != "self-influence" and self.canaries:

@@ -368,6 +368,10 @@ def test_probes_that_cannot_be_had_are_one_line(engram: Here, arguments: tuple[s
         (("run", "toys", "level=0.1", "--until", "decided"), "level is given, and --until decided sets it"),
         (("plan", "forgetting", "--until", "decided"), "forgetting cannot end once it is decided"),
         (("plan", "membership", "--until", "decided"), "membership cannot end once it is decided"),
+        (
+            ("run", "relational", "--until", "decided"),
+            "whose exact rank could be bet on; it runs to its planned ",
+        ),
         (("run", "nowhere.yaml"), "there is no file nowhere.yaml"),
         (("run", "corrupt.yaml"), "corrupt.yaml, line 2"),
         (("run", "unsafe.yaml"), "could not determine a constructor for the tag"),

@@ -13,6 +13,7 @@ from orchestrator.errors import SpecError
 from orchestrator.inspection import results
 from orchestrator.inspection.garbage import find_garbage
 from orchestrator.inspection.status import status
+from orchestrator.planning.plan import plan_of
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.deciding import with_more_pairs
 from orchestrator.runs.lifecycle import resume, start
@@ -28,7 +29,11 @@ ASKED = toys.Config(parts=12, first=20, level=0.05)
 
 
 def run(store: Store, config: toys.Config = ASKED, execution=HERE) -> Report:
-    return start([Cell("toys", config)], store, execution)
+    return start([cell(config)], store, execution)
+
+
+def cell(config: toys.Config = ASKED, **setting: int) -> Cell:
+    return Cell("toys", config, setting=setting, stopping=toys.AUDIT.stopping)
 
 
 def summed(report: Report) -> list[float]:
@@ -78,9 +83,8 @@ def test_results_beyond_the_deciding_pair_are_kept_and_do_not_count(store: Store
 
 
 def test_the_end_is_the_same_in_whatever_order_results_arrived(tmp_path: Path, store: Store) -> None:
-    cell = Cell("toys", ASKED)
     whole = run(store, replace(ASKED, level=0.0))
-    rounds = Rounds.of(cell, _plan(cell))
+    rounds = Rounds.of(cell(), plan_of(cell()))
     assert rounds is not None
     tables = [store.read(key) for key in whole.roots["parts"]]
     order = list(range(12))
@@ -93,12 +97,6 @@ def test_the_end_is_the_same_in_whatever_order_results_arrived(tmp_path: Path, s
             leading = next((at for at in range(12) if at not in there), 12)
             decided += [found] if (found := rounds.decided(tables[:leading])) else []
         assert {6} == set(decided)
-
-
-def _plan(cell: Cell):
-    from orchestrator.planning.plan import plan_of
-
-    return plan_of(cell)
 
 
 def test_a_pair_that_failed_before_the_end_keeps_the_later_ones_from_counting(store: Store, tmp_path: Path) -> None:
@@ -156,9 +154,9 @@ def test_more_pairs_go_on_from_the_first_ones_and_may_decide(store: Store, tmp_p
 
 
 def test_a_sweep_ends_each_of_its_cells_by_itself(store: Store) -> None:
-    cells = [Cell("toys", replace(ASKED, first=first), setting={"first": first}) for first in (20, 150)]
+    cells = [cell(replace(ASKED, first=first), first=first) for first in (20, 150)]
     report = start(cells, store, HERE)
-    assert ["decided", "finished"] == [cell.state for cell in report.cells]
+    assert ["decided", "finished"] == [each.state for each in report.cells]
     assert ("decided", 0) == (report.state, report.exit_code)
 
 

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from orchestrator.inspection.results import read
+from orchestrator.inspection.status import status
+from orchestrator.run_folder.journal import Journal
 from orchestrator.store import open_store
 from orchestrator.store.entry import content
 from tests.support.s3 import BUCKET, Server
@@ -146,6 +149,36 @@ def test_a_killed_run_is_resumed_on_another_machine_and_computes_nothing_twice(
     assert "finished" == here.json("status")["state"]
     events = [json.loads(line) for line in s3.get(f"audits/runs/{ended['run']}/events.jsonl").splitlines()]
     assert 2 == sum(event["event"] == "started" for event in events)
+
+
+def test_a_run_until_decided_ends_at_the_same_pair_on_two_machines_as_on_one(
+    s3: Server, machine: Callable[[str], Machine], log: Path, tmp_path: Path
+) -> None:
+    here, there = machine("here"), machine("there")
+    asked = ("run", "toys", "first=20", "trouble=wait", "at=23", f"folder={log}", "--until", "decided", "--most")
+    first = here.shell.start(*asked, "12", "--address", "none")
+    here.shell.until((log / "began.log").exists, first)
+    beside = there.shell.start(*asked, "14", "--address", "none")  # of the same pairs, at the same time
+    there.shell.until(lambda: 2 == sum("run.json" in name for name in s3.names("audits/runs")), beside)
+    first.kill()
+    first.wait()
+    (log / "go").touch()
+    ended = there.json(*asked, "12", "--address", "none")
+    beside.communicate(timeout=120)
+    alone = Machine(tmp_path / "alone", {})
+    alone.env = {"ENGRAM_STORE": str(tmp_path / "store")}
+    for most in ("12", "14"):
+        undisturbed = alone.json(*asked, most, "--address", "none")
+        stores = [open_store(PLACE), open_store(alone.env["ENGRAM_STORE"])]
+        journals = [Journal(store.folder("runs", undisturbed["run"])) for store in stores]
+        seen = [status(journal, store) for journal, store in zip(journals, stores, strict=True)]
+        assert ["decided"] * 2 == [each.state for each in seen]
+        assert seen[0].note == seen[1].note
+        for name in ("summary", "evidence"):
+            apart, whole = (read(*each, name).table for each in zip(journals, stores, strict=True))
+            assert apart.equals(whole)
+    assert "decided" == ended["state"]
+    assert set(range(20, 26)) == computed(log).keys()
 
 
 @pytest.mark.slow

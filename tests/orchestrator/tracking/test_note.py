@@ -5,6 +5,7 @@ The note of a run: its question, its answer with the numbers behind it, and how 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -88,6 +89,14 @@ def test_every_state_says_how_to_go_on(store: Store, state: str, says: str, goes
     journal = ran(store, Spec("toys", "few", {"parts": "2"}))
     told, ways = note.run_note(journal, store, state).split("\n\n")[-2:]
     assert (says, True) == (told, ways.endswith(f" {goes_on.replace('RUN', journal.run)}"))
+
+
+def test_a_decided_run_says_after_how_many_pairs_and_a_sweep_of_some_that_it_is(store: Store) -> None:
+    spec = Spec("toys", "few", {"parts": "12", "first": "20", "level": "0.05"})
+    told = note.run_note(ran(store, spec), store, "decided").split("\n\n")[-2]
+    assert told.startswith("Decided after 6 of at most 12 pairs of trainings, at an error rate of 0.05; the other")
+    sweep = ran(store, replace(spec, set={"parts": "12", "level": "0.05"}, sweep={"first": ["20", "150"]}))
+    assert "It was decided before its plan's end" in note.run_note(sweep, store, "decided")
 
 
 def test_a_page_is_pointed_out_once_it_is_there(store: Store) -> None:

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from scipy import integrate, special, stats
 
 from tasks.numerics.epsilon import (
+    MANY_RUNS,
     Mask,
     best_of_guesses,
     betting_bound,
     betting_p_value,
+    bound_by_scores,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_excess,
@@ -211,6 +213,23 @@ def test_many_runs_exceed_the_epsilon_of_a_gaussian_mechanism_as_seldom_as_is_sa
     called, false = (stream.binomial(100, float(special.ndtr(shift - 0.5)), 200) for shift in (mu, 0.0))
     bounds = [bound((int(a), 100), (int(b), 100), 1e-5, LEVEL) for a, b in zip(called, false, strict=True)]
     assert sum(np.array(bounds) > 1.0) <= 20  # of 200 at 5 %
+
+
+def test_a_known_false_positive_rate_leaves_the_whole_level_to_the_power() -> None:
+    low = float(stats.beta.ppf(LEVEL, 12, 1))
+    assert math.log((low - 1e-5) / 0.01) == pytest.approx(many_runs_bound((12, 12), 0.01, 1e-5, LEVEL))
+
+
+def test_a_threshold_that_half_of_the_runs_chose_exceeds_epsilon_as_seldom_as_is_said() -> None:
+    stream, mu = np.random.default_rng(23), gaussian_mu(1.0, 1e-5)
+    for bound in MANY_RUNS.values():
+        bounds = [
+            bound_by_scores(bound, stream.normal(mu, 1, 60), stream.normal(0, 1, 60), 1e-5, LEVEL) for _ in range(200)
+        ]
+        assert sum(np.array(bounds) > 1.0) <= 20  # of 200 at 5 %
+    apart = bound_by_scores(many_runs_bound, np.arange(40.0) + 40, np.arange(40.0), 1e-5, LEVEL)
+    assert apart == pytest.approx(many_runs_bound((20, 20), (0, 20), 1e-5, LEVEL))
+    assert 0.0 == bound_by_scores(many_runs_bound, np.ones(1), np.zeros(1), 1e-5, LEVEL)
 
 
 def test_a_search_ends_where_everything_is_rejected() -> None:

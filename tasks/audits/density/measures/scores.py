@@ -35,12 +35,14 @@ from tasks.audits.density.memorization import Array, Mask, Terms, matched_count_
 from tasks.audits.density.reassignment import least_found, p_values, reassign_models
 from tasks.audits.density.tail import LEVEL
 from tasks.audits.density.trainings import Trainings
+from tasks.contract.epsilon_rows import CONFIDENCE, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import AtLeast, Finite, Ranged
 from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.planting import parse_planting
 from tasks.numerics import seeds, statistics
+from tasks.numerics.epsilon import MANY_RUNS, bound_by_scores
 from tasks.numerics.statistics import Estimate
 from tasks.training.recipe import Privacy
 
@@ -372,6 +374,22 @@ def privacy(scores: pa.Table, promised: Privacy) -> Iterator[Row]:
     yield row("largest M of a row left out", setting | {"row": check.row}, check.largest, "trial")
     share = alone(check.above / check.rows, check.rows)
     yield row("rows above epsilon", setting, share, "observation", null=0.0, p_value=check.p_value)
+    spent = Spent(promised.epsilon, trained.shape[1])  # the accountant sets the noise so; at most 1 % is left
+    yield from epsilon_rows(many_runs_bounds(trained, held_out, promised.delta), spent, promised.delta)
+
+
+def many_runs_bounds(trained: Array, held_out: Array, delta: float) -> Iterator[Bound]:
+    """Epsilon from below by log p of the rows that were left out, (rows, trials), all rows together at the confidence.
+
+    Each row is an audit of its own: is a training on it told from one without it?
+    """
+    there = ~np.isnan(trained) & ~np.isnan(held_out)
+    rows = [each for each in zip(trained, held_out, there, strict=True) if each[2].any()]
+    level, runs = (1 - CONFIDENCE) / len(rows), max(int(has.sum()) for _, _, has in rows)
+    counted = runs - runs // 2
+    for name, bound in MANY_RUNS.items():
+        shown = max(bound_by_scores(bound, known[has], without[has], delta, level) for known, without, has in rows)
+        yield Bound(name, shown, runs, "trial", most=bound((counted, counted), (0, counted), delta, level))
 
 
 MEASURE = Measure("scores", SCORES, plan, rows)

@@ -9,6 +9,9 @@ itself:
   it.
 - one run: correct guesses among the first half of the canaries, a quarter, and so on. Steinke et al. 2023.
 - one run, Gaussian: the same, if the training leaks as a Gaussian mechanism does. Mahloujifar et al. 2025.
+- many runs, where each model has one canary: how many models with it, and how many without it, are called at a
+  threshold that the first half of them chose. Jagielski et al. 2020; and if the training leaks as a Gaussian mechanism
+  does, Nasr et al. 2023.
 
 Several models are ranked together. Each has coins of its own, all of them independent, so that they count as one run
 with as many canaries; and the ranking is made of nothing but what the models say.
@@ -25,14 +28,17 @@ from numpy.typing import NDArray
 
 from tasks.audits.membership.canaries import CANARIES, canary_jobs
 from tasks.audits.membership.config import About, Membership
+from tasks.contract.epsilon_rows import LEVEL, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics.epsilon import (
+    MANY_RUNS,
     Mask,
     best_of_guesses,
     betting_bound,
     betting_p_value,
+    bound_by_scores,
     gaussian_one_run_bound,
     one_run_bound,
 )
@@ -40,8 +46,6 @@ from tasks.numerics.statistics import area_under_curve
 from tasks.training.recipe import Privacy
 
 Array = NDArray[np.float64]
-CONFIDENCE = 0.95
-LEVEL = 1 - CONFIDENCE
 BETS = "bets"
 EPSILON = pa.schema(
     [
@@ -56,7 +60,6 @@ EPSILON = pa.schema(
         ("p_spent", pa.float64()),  # by the bets, that epsilon is no more than that
     ]
 )
-AT_LEAST, SPENT = "epsilon, at least", "epsilon by the accountant"
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,12 @@ def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
         "one run": best_of_guesses(one_run_bound, ranking, config.delta, LEVEL),
         "one run, Gaussian": best_of_guesses(gaussian_one_run_bound, ranking, config.delta, LEVEL),
     }
+    if len(asked) == len(tables):
+        alone_inside, alone_outside = (asked["log_odds"].to_numpy()[side] for side in (inside, ~inside))
+        bounds |= {
+            name: bound_by_scores(bound, alone_inside, alone_outside, config.delta, LEVEL)
+            for name, bound in MANY_RUNS.items()
+        }
     return pa.Table.from_pylist([{"bound": name, "epsilon": low, **common} for name, low in bounds.items()], EPSILON)
 
 
@@ -109,15 +118,20 @@ def less_the_others(scores: Array) -> Array:
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a bound has a confidence of its own
     """The bounds, that of the bets first with its p-value; the accountant's epsilon; the area under the curve."""
     found = tables.rows(EPSILON)
-    for each in found:
-        setting = {"bound": each["bound"], "confidence": CONFIDENCE, "delta": each["delta"]}
-        p_value = each["p_value"] if each["bound"] == BETS else None
-        yield row(AT_LEAST, setting, alone(each["epsilon"], each["canaries"]), "canary", 0.0, p_value)
-    for each in found[:1]:
-        if each["spent"] is not None:
-            setting = {"delta": each["delta"]}
-            yield row(SPENT, setting, alone(each["spent"], each["models"]), "training", None, each["p_spent"])
-        yield row("AUC of canaries", {}, alone(each["auc"], each["canaries"]), "canary", 0.5)
+    for first in found[:1]:
+        bounds = [
+            Bound(
+                each["bound"],
+                each["epsilon"],
+                each["canaries"],
+                "canary",
+                each["p_value"] if each["bound"] == BETS else None,
+            )
+            for each in found
+        ]
+        spent = None if first["spent"] is None else Spent(first["spent"], first["models"], first["p_spent"])
+        yield from epsilon_rows(bounds, spent, first["delta"])
+        yield row("AUC of canaries", {}, alone(first["auc"], first["canaries"]), "canary", 0.5)
 
 
 MEASURE = Measure("epsilon", EPSILON, plan, rows)

@@ -18,8 +18,9 @@ nobody knows: of what pairs show (the effect, the scores `pair` and `weight chan
 rank of a feature that somebody chose, whose false positive rate nobody knows.
 
 Reading it. The share is an estimate of at most the bound: where its whole interval lies above, the guarantee is broken
-(p of the bound's row). Turned around, the shares show that epsilon is no less than so much (a lower limit at 95 %, all
-levels together): `epsilon shown by ranks, at least`. It says how much of what is promised this audit could see.
+(p of the bound's row). Turned around, the shares bound epsilon from below (at a confidence of 95 %, all levels
+together), beside what the accountant says was spent; and what so many models could show says how much of the promise
+this audit could see at most.
 
 Source. Power: Wasserman & Zhou 2010; Kairouz, Oh & Viswanath 2015 (`tasks.training.recipe`). An epsilon from attacks:
 Jagielski, Ullman & Oprea 2020, "Auditing differentially private machine learning". All limits are exact (Clopper and
@@ -37,14 +38,13 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, LEVELS, pair_rank_job
 from tasks.audits.unique_feature.measures.units import first_trainings, share_seeds
 from tasks.audits.unique_feature.trainings import Pair, Trainings
+from tasks.contract.epsilon_rows import CONFIDENCE, LEVEL, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
-from tasks.numerics.epsilon import least_epsilon
+from tasks.numerics.epsilon import MANY_RUNS
 from tasks.numerics.statistics import Estimate, proportion_at_least, proportion_greater
 from tasks.training.recipe import Privacy
-
-CONFIDENCE = 0.95
 
 ONE_MODEL = "share found by one model"  # of drawn features, at each level
 ALLOWED = "largest share that privacy allows"
@@ -110,20 +110,37 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     if not found:
         return
     promised = Privacy(found[0]["epsilon"], found[0]["delta"])
-    setting = {"delta": promised.delta, "epsilon": promised.epsilon}
-    yield row("epsilon spent", setting, alone(max(each["spent"] for each in found), len(found)), "training")
     shared = share_seeds((each["canary"], each["seed"]) for each in found)
     ranked = first_trainings(each for each in found if each["p_value"] is not None)
-    yield from bounded_share_rows(ranked, promised, shared)
-
-
-def bounded_share_rows(ranked: Sequence[Row], promised: Privacy, shared: bool) -> Iterator[Row]:
-    """At each level the share that is found and the largest that is allowed; the epsilon that the shares show.
-
-    Where canaries share training seeds they are no independent sample: no interval, no test, no epsilon.
-    """
     levels = [level for level in LEVELS if ranked and all(rank["among"] * level >= 1 for rank in ranked)]
-    shown = 0.0
+    yield from bounded_share_rows(ranked, promised, shared, levels)
+    bounds = rank_bounds(ranked, promised.delta, levels) if levels and not shared else ()
+    spent = Spent(max(each["spent"] for each in found), len(found))
+    yield from epsilon_rows(bounds, spent, promised.delta)
+
+
+def rank_bounds(ranked: Sequence[Row], delta: float, levels: Sequence[float]) -> Iterator[Bound]:
+    """Epsilon from below by the models that show their canary's feature, and by as many if all of them did.
+
+    All levels together have the confidence. The false positive rate is the level, since the feature was drawn.
+    """
+    n, alpha = len(ranked), LEVEL / len(levels)
+    called = {level: sum(rank["p_value"] <= level for rank in ranked) for level in levels}
+    for name, bound in MANY_RUNS.items():
+        shown, most = (
+            max(bound((calls[level], n), level, delta, alpha) for level in levels)
+            for calls in (called, dict.fromkeys(levels, n))
+        )
+        yield Bound(name, shown, n, "training", most=most)
+
+
+def bounded_share_rows(
+    ranked: Sequence[Row], promised: Privacy, shared: bool, levels: Sequence[float]
+) -> Iterator[Row]:
+    """At each level the share that is found and the largest that is allowed.
+
+    Where canaries share training seeds they are no independent sample: no interval, no test.
+    """
     for level in levels:
         setting = {"delta": promised.delta, "epsilon": promised.epsilon, "level": level}
         n, called = len(ranked), sum(rank["p_value"] <= level for rank in ranked)
@@ -132,11 +149,6 @@ def bounded_share_rows(ranked: Sequence[Row], promised: Privacy, shared: bool) -
         without = row(ONE_MODEL, setting, share, "training", level)
         yield without | {"low": None, "high": None} if shared else without
         yield row(ALLOWED, setting, alone(bound, n), "training", level, beyond)
-        surely = proportion_at_least(called, n, 1 - (1 - CONFIDENCE) / len(levels))
-        shown = max(shown, least_epsilon(surely, level, promised.delta))
-    if levels and not shared:
-        setting = {"confidence": CONFIDENCE, "delta": promised.delta, "epsilon": promised.epsilon}
-        yield row("epsilon shown by ranks, at least", setting, alone(shown, len(ranked)), "training", 0.0)
 
 
 def exact_proportion(called: int, n: int) -> Estimate:

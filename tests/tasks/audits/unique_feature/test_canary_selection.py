@@ -18,6 +18,7 @@ from tasks.audits.unique_feature.canary_selection import (
     RankedTraining,
     Tracing,
     batch_key,
+    canaries,
     canary_row,
     checkpoint_epochs,
     choose_canaries,
@@ -26,9 +27,11 @@ from tasks.audits.unique_feature.canary_selection import (
     train_many,
     train_with_canary,
 )
+from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.contract.job import marks
 from tasks.datasets.catalog import load
-from tasks.datasets.features import burn
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Glyph, burn
 from tasks.models.networks import weights_of_model
 from tasks.training import classifier
 from tasks.training.classifier import Burnt, Training, train
@@ -263,3 +266,12 @@ def test_a_training_that_cannot_go_on_has_no_influence() -> None:
 def test_the_task_is_marked() -> None:
     mark = marks(influence)
     assert ("unique_feature.influence", 1, 1.0) == (mark.name, mark.version, mark.gpus)
+
+
+def test_a_null_of_drawn_features_carries_another_and_is_asked_about_those() -> None:
+    null = Glyph(kind="random", seed=1)
+    drawn = UniqueFeature(data=Dataset("digits"), drawn=True, canaries=3)
+    images = load(Dataset("digits"))
+    plain, other = (canaries(config, images) for config in (drawn, replace(drawn, burnt=null)))
+    assert [(canary.image, canary.asked) for canary in plain] == [(canary.image, canary.asked) for canary in other]
+    assert [null] * 3 == [canary.carried for canary in other]

@@ -164,10 +164,6 @@ def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> N
         ),
         ({"measures": ("influence",)}, "measures has influence; choice must be self-influence for it"),
         ({"beside_plain": True}, "beside_plain is on; it must be off for a network without a regulariser"),
-        (
-            {"drawn": True, "burnt": Glyph(text="B")},
-            "burnt is given and drawn is on; a canary's feature must be the one or the other",
-        ),
         ({"choice": "best"}, "choice is 'best'; it must be one of random, self-influence"),
         ({"batch": -3}, "batch is -3; it must be at least 1"),
         ({"examples": -1}, "examples is -1; it must be at least 0"),

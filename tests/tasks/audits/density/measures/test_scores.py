@@ -23,7 +23,16 @@ from tasks.audits.density.config import About, Density
 from tasks.audits.density.log_densities import Folds
 from tasks.audits.density.measures.distribution import Distribution, distribution
 from tasks.audits.density.measures.losses import losses
-from tasks.audits.density.measures.scores import SCORES, Check, Scores, check_epsilon, privacy, rows, scores
+from tasks.audits.density.measures.scores import (
+    SCORES,
+    Check,
+    Scores,
+    check_epsilon,
+    many_runs_bounds,
+    privacy,
+    rows,
+    scores,
+)
 from tasks.audits.density.memorization import terms
 from tasks.audits.density.trainings import trainings
 from tasks.contract.job import NoSettings
@@ -31,6 +40,7 @@ from tasks.contract.measure import Tables
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.numerics import statistics
+from tasks.numerics.epsilon import many_runs_bound
 from tasks.training.density import fit
 from tasks.training.density_config import Fold
 from tasks.training.recipe import Privacy
@@ -393,10 +403,22 @@ def test_the_summary_names_the_row_and_the_delta() -> None:
     sides = {"trained": [[-90.0, -91.0, -90.5], [-100.0, None, -99.0]], "held_out": [[-100.0, -101.0, -99.0]] * 2}
     columns = {"row": [4, 9], "m": [10.0, 0.5], **sides}
     table = pa.table({name: pa.array(values, SCORES.field(name).type) for name, values in columns.items()})
-    largest, above = privacy(table, Privacy(2.0, 1e-5))
+    largest, above, *_ = privacy(table, Privacy(2.0, 1e-5))
     assert {"epsilon": 2.0, "delta": 1e-5, "row": 4} == json.loads(largest["setting"])
     assert (3, "trial") == (largest["n"], largest["unit"])
     assert largest["low"] < largest["estimate"] < largest["high"]
     assert (0.5, 2, 0.0) == (above["estimate"], above["n"], above["null"])
     nobody = table.set_column(1, "m", pa.nulls(2, pa.float64()))
     assert [] == list(privacy(nobody, Privacy(2.0)))
+
+
+def test_rows_that_are_told_from_their_absence_bound_epsilon_from_below_all_of_them_together() -> None:
+    stream = np.random.default_rng(3)
+    held_out = stream.normal(size=(2, 40))
+    trained = held_out + np.array([[0.0], [20.0]])
+    trained[1, 0] = np.nan  # of 39 trials the later 20 are counted, at 2.5 % for each of two rows
+    by_name = {bound.name: bound for bound in many_runs_bounds(trained, held_out, 1e-5)}
+    assert by_name["many runs"].epsilon == pytest.approx(many_runs_bound((20, 20), (0, 20), 1e-5, 0.025))
+    assert by_name["many runs"].epsilon == by_name["many runs"].most
+    nothing = list(many_runs_bounds(held_out, held_out[:, ::-1], 1e-5))
+    assert [0.0, 0.0] == [bound.epsilon for bound in nothing]

@@ -40,10 +40,12 @@ def ranked(p_values: Sequence[float | None], epsilon: float = 2.0, seeds: Sequen
     )
 
 
-def summed(*tables: pa.Table) -> dict[tuple[str, float | None], Row]:
-    """The rows of the summary by metric and level."""
+def summed(*tables: pa.Table) -> dict[tuple[str, float | str | None], Row]:
+    """The rows of the summary by metric, and level or bound."""
     found = list(rows(Tables(tables), None))
-    return {(row["metric"], json.loads(row["setting"]).get("level")): row for row in found}
+    settings = [json.loads(row["setting"]) for row in found]
+    names = [setting.get("level", setting.get("bound")) for setting in settings]
+    return {(row["metric"], name): row for row, name in zip(found, names, strict=True)}
 
 
 def test_the_share_found_stands_beside_the_largest_that_epsilon_allows() -> None:
@@ -54,10 +56,10 @@ def test_the_share_found_stands_beside_the_largest_that_epsilon_allows() -> None
     bound = found["largest share that privacy allows", 0.05]
     assert bound["estimate"] == pytest.approx(0.05 * math.exp(2) + DELTA)
     assert bound["p_value"] > 0.5
-    assert {0.05, 0.01, 0.001, None} == {level for _, level in found}
+    assert {0.05, 0.01, 0.001, "many runs", "many runs, Gaussian", None} == {name for _, name in found}
     assert 0.1 == found["share found by one model", 0.001]["estimate"]
-    assert found["epsilon spent", None]["estimate"] == pytest.approx(1.98)
-    assert 0.0 <= found["epsilon shown by ranks, at least", None]["estimate"] < 2.0
+    assert found["epsilon by the accountant", None]["estimate"] == pytest.approx(1.98)
+    assert 0.0 <= found["epsilon, at least", "many runs"]["estimate"] < 2.0
 
 
 def test_a_broken_guarantee_shows() -> None:
@@ -65,7 +67,11 @@ def test_a_broken_guarantee_shows() -> None:
     assert found["largest share that privacy allows", 0.05]["p_value"] < 1e-6
     share, bound = found["share found by one model", 0.05], found["largest share that privacy allows", 0.05]
     assert share["low"] > bound["estimate"]
-    assert found["epsilon shown by ranks, at least", None]["estimate"] > 1.0
+    assert found["epsilon, at least", "many runs"]["estimate"] > 1.0
+    # All 12 tell, so that no more could be shown: (.05 / 3) ** (1 / 12) is Clopper and Pearson's limit of the power.
+    most = math.log(((0.05 / 3) ** (1 / 12) - DELTA) / 0.001)
+    for metric in ("epsilon, at least", "epsilon that so many could show"):
+        assert found[metric, "many runs"]["estimate"] == pytest.approx(most, abs=1e-6)
 
 
 def test_the_epsilon_that_ranks_show_is_above_the_true_one_in_few_runs() -> None:
@@ -75,7 +81,7 @@ def test_the_epsilon_that_ranks_show_is_above_the_true_one_in_few_runs() -> None
     @functools.cache
     def shown(*counts: int) -> float:
         p_values = np.repeat([0.0005, 0.005, 0.04, 0.9], np.diff([0, *counts, canaries]))
-        return float(summed(ranked(list(p_values), epsilon))["epsilon shown by ranks, at least", None]["estimate"])
+        return float(summed(ranked(list(p_values), epsilon))["epsilon, at least", "many runs"]["estimate"])
 
     u = chance.random((runs, canaries))
     p_values = np.where(u <= math.e / (1 + math.e), u / math.e, 1 - (1 - u) * math.e)
@@ -88,18 +94,18 @@ def test_canaries_of_one_seed_have_neither_interval_nor_test() -> None:
     found = summed(ranked([0.01, 0.02, 0.5], seeds=[7, 7, 7]))
     assert (None, None) == tuple(found["share found by one model", 0.05][end] for end in ("low", "high"))
     assert found["largest share that privacy allows", 0.05]["p_value"] is None
-    assert ("epsilon shown by ranks, at least", None) not in found
+    assert ("epsilon, at least", "many runs") not in found
 
 
 def test_of_a_canary_that_was_trained_twice_the_first_rank_counts() -> None:
     twice = ranked([0.01, 0.5]).to_pylist() + [row | {"seed": 9, "p_value": 0.001} for row in ranked([0.4]).to_pylist()]
     found = summed(pa.Table.from_pylist(twice, PRIVATE_RANKS))
     assert (0.5, 2) == tuple(found["share found by one model", 0.05][name] for name in ("estimate", "n"))
-    assert 3 == found["epsilon spent", None]["n"]
+    assert 3 == found["epsilon by the accountant", None]["n"]
 
 
 def test_without_exact_ranks_there_is_only_what_was_spent() -> None:
-    assert {("epsilon spent", None)} == set(summed(ranked([None, None])))
+    assert {("epsilon by the accountant", None)} == set(summed(ranked([None, None])))
     assert {} == summed()
 
 

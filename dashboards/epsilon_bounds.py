@@ -1,0 +1,107 @@
+"""Lower bounds on epsilon beside the accountant's, of a sweep with private cells, whatever the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dashboards import drawing, layout, legend
+from dashboards.chart import Axis, Chart, Figure, Layer, Panel, line
+from dashboards.run import Run
+from dashboards.summary import find_rows, format_range
+from tasks.contract.epsilon_rows import AT_LEAST, BOUND, CONFIDENCE, SHOWN_AT_MOST, SPENT
+
+PANEL = 2.2  # inches
+WITHOUT = "none"  # the cell without privacy
+LINEAR = 0.1  # epsilon up to which the axis is linear, since bounds are 0 often
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A cell: the accountant's epsilon, None without privacy, the bounds by name, and what each could be at most."""
+
+    spent: float | None
+    delta: float
+    bounds: Mapping[str, float]
+    most: Mapping[str, float]
+    n: Sequence[int]
+
+    @property
+    def name(self) -> str:
+        return WITHOUT if self.spent is None else drawing.format_number(self.spent)
+
+    @property
+    def description(self) -> str:
+        where = "without privacy" if self.spent is None else f"accountant {self.name}"
+        bounds = ", ".join(f"{name} {drawing.format_number(low)}" for name, low in self.bounds.items())
+        return f"{where}: {bounds}."
+
+
+def epsilon_bounds(run: Run) -> Iterator[Figure]:
+    """Each cell's bounds beside what the accountant says; nothing where no training was private."""
+    rungs = [rung for rung in map(read_rung, run.cells) if rung is not None]
+    if all(rung.spent is None for rung in rungs):
+        return
+    rungs.sort(key=lambda rung: (rung.spent is None, rung.spent))
+    names = list(dict.fromkeys(name for rung in rungs for name in rung.bounds))
+    entries = [
+        *(legend.series_entry(name, look) for name, look in zip(names, drawing.SERIES, strict=False)),
+        legend.line("accountant", color=drawing.light("violet"), linewidth=2.2),
+    ]
+    most = " The short thin line is what a bound would be if all trainings told." if any(r.most for r in rungs) else ""
+    deltas = ", ".join(f"{delta:g}" for delta in sorted({rung.delta for rung in rungs}))
+    yield Chart(
+        "epsilon-bounds",
+        "How private is the training at most?",
+        f"Lower bounds on epsilon at delta {deltas}, each at a confidence of {100 * CONFIDENCE:g} % by itself, beside "
+        "the epsilon that the accountant says was spent: a bound above it is a broken promise, and one below it clears "
+        f"nobody. The axis is linear up to {LINEAR:g}, and logarithmic beyond. none: trained without privacy.{most} "
+        f"n: {format_range([n for rung in rungs for n in rung.n])} of each bound.",
+        " ".join(rung.description[:1].upper() + rung.description[1:] for rung in rungs),
+        PANEL + 0.6 + legend.height(len(entries), 2),
+        [draw_rungs(rungs, names)],
+        entries,
+        columns=2,
+    ).figure()
+
+
+def read_rung(cell: Run) -> Rung | None:
+    """A cell's bounds; None where it has none."""
+    found = list(find_rows(cell.summary, AT_LEAST))
+    if not found:
+        return None
+    spent = next((row["estimate"] for _, row in find_rows(cell.summary, SPENT)), None)
+    most = {setting[BOUND]: row["estimate"] for setting, row in find_rows(cell.summary, SHOWN_AT_MOST)}
+    bounds = {setting[BOUND]: row["estimate"] for setting, row in found}
+    return Rung(spent, found[0][0]["delta"], bounds, most, [row["n"] for _, row in found])
+
+
+def draw_rungs(rungs: Sequence[Rung], names: Sequence[str]) -> Panel:
+    layers: list[Layer] = [
+        line([at - 0.4, at + 0.4], [rung.spent] * 2, "violet", linewidth=2.2)
+        for at, rung in enumerate(rungs)
+        if rung.spent is not None
+    ]
+    step = 0.6 / max(1, len(names) - 1)
+    for number, (name, (colour, marker, _)) in enumerate(zip(names, drawing.SERIES, strict=False)):
+        beside = {at - 0.3 + number * step: rung for at, rung in enumerate(rungs) if name in rung.bounds}
+        for x, rung in beside.items():
+            if name in rung.most:
+                layers.append(line([x - 0.06, x + 0.06], [rung.most[name]] * 2, "muted", linewidth=1.2))
+        values = [rung.bounds[name] for rung in beside.values()]
+        layers.append(line(list(beside), values, colour, marker=marker, markersize=6, linestyle="none"))
+    ticks = (range(len(rungs)), [rung.name for rung in rungs])
+    across = Axis("epsilon by the accountant", (-0.5, len(rungs) - 0.5), ticks=ticks, grid=False)
+    (box,) = layout.stack(1, PANEL, foot=0.55)
+    return Panel(box, layers, across, Axis("epsilon, at least", most=None), finish=[set_epsilon_axis])
+
+
+def set_epsilon_axis(axes: Any) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axes.set_yscale("symlog", linthresh=LINEAR, linscale=0.5)
+    axes.set_ylim(bottom=-LINEAR / 4)
+    axes.yaxis.set_major_locator(FixedLocator([0, 0.1, 0.3, 1, 3, 10, 30, 100]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
