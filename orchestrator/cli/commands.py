@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from orchestrator.cli import ask, describe, inspect, jobs, run, search, streams, transfer, verify
+from orchestrator.cli import ask, describe, inspect, jobs, pages, run, search, streams, transfer, verify
 from orchestrator.cli.store import DEBUG, one_line
 from orchestrator.cli.terminal import say, show
 from orchestrator.errors import EngramError
@@ -122,8 +122,8 @@ COMMANDS: Mapping[str, Callable[..., Any]] = {
     "logs": jobs.logs,
     "cancel": jobs.cancel,
     "results": inspect.results,
-    "compare": inspect.compare,
-    "report": inspect.report,
+    "compare": pages.compare,
+    "report": pages.report,
     "ui": inspect.ui,
     "explain": inspect.explain,
     "rerun": inspect.rerun,

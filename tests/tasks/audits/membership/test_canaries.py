@@ -20,7 +20,8 @@ from tasks.audits.membership.canary_answer import (
 )
 from tasks.audits.membership.config import About, tiny
 from tasks.audits.membership.measures import summary
-from tasks.audits.membership.measures.epsilon import AT_LEAST, EPSILON, SPENT, AtDelta, epsilon
+from tasks.audits.membership.measures.epsilon import EPSILON, AtDelta, epsilon
+from tasks.contract.epsilon_rows import AT_LEAST, SPENT
 from tasks.contract.job import marks
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import row

@@ -1,0 +1,110 @@
+"""The commands that write pages: the report of a run, and two runs side by side."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.options import (
+    NO_GATE,
+    GateOptions,
+    Json,
+    OptionalRun,
+    ShowImages,
+    StoreOption,
+    take_run_options,
+)
+from orchestrator.cli.store import command_store, path_of
+from orchestrator.cli.terminal import emit, show
+from orchestrator.errors import SpecError
+
+
+@take_run_options()
+def report(
+    run: OptionalRun = None,
+    show_images: ShowImages = None,
+    browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    as_pdf: Annotated[
+        bool,
+        typer.Option("--pdf", help="Print it to report.pdf, too, by Chromium, Chrome or Edge."),
+    ] = False,
+    card: Annotated[
+        bool, typer.Option("--card", help="Print what belongs into a model card: model-index as YAML, and a section.")
+    ] = False,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="The certificate's title.")] = None,
+    auditor: Annotated[str | None, typer.Option(metavar="TEXT", help="Who audits.")] = None,
+    client: Annotated[str | None, typer.Option(metavar="TEXT", help="For whom.")] = None,
+    purpose: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
+    details: Annotated[
+        str | None,
+        typer.Option(metavar="FILE.yaml", help="A file with some of title, auditor, client and purpose."),
+    ] = None,
+    store: StoreOption = None,
+    gate: GateOptions = NO_GATE,
+    json: Json = False,
+) -> int:
+    """Write the report of a run, as far as it has come.
+
+    One file that needs no network, with its figures as SVG files beside it. ENGRAM_BROWSER names the program that
+    prints with --pdf, where it is not on PATH. What is said of its title, auditor, client and purpose is kept with the
+    run, and stands at the top of its certificate with a place to sign; "" takes it away.
+    """
+    from pathlib import Path
+
+    from orchestrator.cli.gate import open_gate, pass_gate
+    from orchestrator.inspection import pages, status
+    from orchestrator.inspection.card import model_card
+    from orchestrator.run_folder import notes as kept
+
+    options = {"title": title, "auditor": auditor, "client": client, "purpose": purpose}
+    said = {} if details is None else kept.load_details(Path(details))
+    said |= {name: text for name, text in options.items() if text is not None}
+    with command_store(store) as opened:
+        journal = status.find(opened, run) if run else status.newest(opened)
+        asked = open_gate(gate, journal.about()["audit"])
+        if said:
+            kept.give_details(journal.folder, said)
+        page = pages.draw(opened, journal.run, bool(show_images))
+        printed = pages.print_pdf(page) if as_pdf else None
+        told = model_card(journal, opened, page) if card else None
+        code = pass_gate(asked, journal, opened)
+    if told is not None and not json:
+        show(told)
+    elif json:
+        asked_for = {} if told is None else {"card": told}
+        emit({"run": journal.run, "report": str(page), "pdf": None if printed is None else str(printed)} | asked_for)
+    else:
+        show(str(printed or page))
+    if browser:
+        typer.launch((printed or page).absolute().as_uri())
+    return code
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="RUN", help="A run.", show_default=False)],
+    b: Annotated[str, typer.Argument(metavar="RUN", help="Another one.", show_default=False)],
+    out: Annotated[str | None, typer.Option(metavar="FILE.html", help="Write the comparison as a page, too.")] = None,
+    store: StoreOption = None,
+    json: Json = False,
+) -> None:
+    """Compare two runs side by side.
+
+    Their settings, where they were computed, both answers, and the summaries row by row.
+    """
+    from pathlib import Path
+
+    from orchestrator.cli import verdict
+    from orchestrator.inspection import compare, pages, status
+
+    if out is not None and Path(out).suffix != ".html":
+        raise SpecError(f"--out {out}: a page must end in .html")
+    with command_store(store) as opened:
+        journals = status.find(opened, a), status.find(opened, b)
+        compared = compare.compare(opened, *journals)
+        if out is not None:
+            pages.compare(opened, compared.runs, path_of("--out", out))
+    if json:
+        emit(verdict.comparison_shape(compared))
+    else:
+        verdict.display_comparison(compared)
