@@ -237,16 +237,13 @@ def hand_on(module: ModuleType, name: str, was: object, now: object) -> None:
         held = vars(holder).get(name) is was
         if held:
             setattr(holder, name, now)
-        if (
-            holder is module
-            or not holder.__file__
-            or not (held or any(each is module for each in vars(holder).values()))
-        ):
+        source = getattr(holder, "__file__", None)
+        if holder is module or source is None or not (held or any(each is module for each in vars(holder).values())):
             continue
-        for each in ast.parse(Path(holder.__file__).read_bytes()).body:
+        for each in ast.parse(Path(source).read_bytes()).body:
             if isinstance(each, ast.Assign | ast.AnnAssign) and name in names_read(each):
                 before = dict(vars(holder))
-                again = compile(ast.Module([each], []), holder.__file__, "exec", POSTPONED, dont_inherit=True)
+                again = compile(ast.Module([each], []), source, "exec", POSTPONED, dont_inherit=True)
                 exec(again, vars(holder))
                 for made, value in before.items():
                     if vars(holder)[made] is not value:
