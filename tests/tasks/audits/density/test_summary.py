@@ -153,6 +153,10 @@ def test_epsilon_stands_beside_rows_of_private_trainings_alone() -> None:
     private = About(planned=4, smallest=0.015625, privacy=Privacy(2.0, 1e-5))
     promise = {"delta": 1e-5, "epsilon": 2.0}
     rows = {named("largest M of a row left out", **promise, row=0), named("rows above epsilon", **promise)}
+    rows.add(named("epsilon by the accountant", delta=1e-5))
+    for bound in ("many runs", "many runs, Gaussian"):
+        at: dict[str, Any] = {"bound": bound, "confidence": 0.95, "delta": 1e-5}
+        rows |= {named("epsilon, at least", **at), named("epsilon that so many could show", **at)}
     assert rows == told(private, table).keys() - told(CONFIG, table).keys()
 
 
