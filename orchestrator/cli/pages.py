@@ -54,7 +54,6 @@ def report(
 
     from orchestrator.cli.gate import open_gate, pass_gate
     from orchestrator.inspection import pages, status
-    from orchestrator.inspection.card import model_card
     from orchestrator.run_folder import notes as kept
 
     options = {"title": title, "auditor": auditor, "client": client, "purpose": purpose}
@@ -67,7 +66,11 @@ def report(
             kept.give_details(journal.folder, said)
         page = pages.draw(opened, journal.run, bool(show_images))
         printed = pages.print_pdf(page) if as_pdf else None
-        told = model_card(journal, opened, page) if card else None
+        told = None
+        if card:
+            from orchestrator.inspection.card import model_card
+
+            told = model_card(journal, opened, page)
         code = pass_gate(asked, journal, opened)
     if told is not None and not json:
         show(told)

@@ -152,12 +152,15 @@ class Session:
     def record_verified(self) -> None:
         """Keep with the runs, which have finished, what was verified: later starts read it where it has changed.
 
-        What was verified within a moment of its writing had no stamp yet, and is read again for it.
+        What was verified on a disk within a moment of its writing had no stamp yet, and is read again for it. Nothing
+        is kept where no result has one.
         """
         late = [key for key in self.plan.jobs if not self._stamps.get(key)]
-        if len(late) <= LATE:
+        if self.store.mirror is None and len(late) <= LATE:
             again = self.store.stamps(late)
             self._stamps = {**self._stamps, **again, **dict.fromkeys(dict(self.store.verify(again)), "")}
+        if not self._stamps:
+            return
         for part in self.parts:
             results = {key: self._stamps.get(key, "") for key in part.plan.jobs}
             before, publishers = part.verified.tables, self._tables[part.journal.run].items()
