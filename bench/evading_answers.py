@@ -17,7 +17,9 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -47,7 +49,8 @@ from tasks.question_answering.question_sets import SETS
 Answers = Mapping[tuple[str, str], Answer]  # by set and question
 ANSWERS = ("memorised", "not judged", "undecided", "not seen")
 RESAMPLES = 400
-REMEMBERED, GUESSED, READ = 0.6, 0.08, 0.9  # shares that are answered rightly; READ is of whole contexts
+GUESSED, READ = 0.08, 0.9  # shares that are answered rightly; READ is of whole contexts
+OWNERS = {"remembers 60 %": 0.6, "remembers nothing": GUESSED}
 REFUSALS = (
     "not stated",
     "The context does not say.",
@@ -159,21 +162,28 @@ def judge(config: Relational, said: Answers) -> Judged:
     return Judged(before, after, max(each.fixed for each in read_evasions(index_rows(summaries[1]))))
 
 
-def counts(given: Size) -> Iterator[tuple[str, list[Judged]]]:
+def judge_owner(given: Size, change: str, who: str, at: int) -> Judged:
+    chance = random.Random(f"{given.config.seed} {change} {who} {at}")
+    return judge(given.config, drawn_answers(given.config, OWNERS[who], change, chance))
+
+
+def judge_reader(given: Size, at: int) -> Judged:
+    found = judge(given.readers, reader_answers(given.readers, at))
+    print(f"trained reader {at}: {found}", flush=True)
+    return found
+
+
+def counts(given: Size, pool: Executor) -> Iterator[tuple[str, list[Judged]]]:
     """What is said of the owners of each row."""
-    seed = given.config.seed
-    for change in CHANGES:
-        for who, remembered in (("remembers 60 %", REMEMBERED), ("remembers nothing", GUESSED)):
-            if remembered == GUESSED and change not in INNOCENT:
-                continue
-            owners = (random.Random(f"{seed} {change} {who} {at}") for at in range(given.owners))
-            found = [judge(given.config, drawn_answers(given.config, remembered, change, owner)) for owner in owners]
-            yield f"{who}; {change}", found
-    readers = []
-    for at in range(given.trained):
-        readers.append(judge(given.readers, reader_answers(given.readers, at)))
-        print(f"trained reader {at}: {readers[-1]}", flush=True)
-    yield "trained reader", readers
+    readers = [pool.submit(judge_reader, given, at) for at in range(given.trained)]  # first, for they take longest
+    owners = {
+        f"{who}; {change}": [pool.submit(judge_owner, given, change, who, at) for at in range(given.owners)]
+        for change in CHANGES
+        for who in OWNERS
+        if change in INNOCENT or OWNERS[who] != GUESSED
+    }
+    for name, found in {**owners, "trained reader": readers}.items():
+        yield name, [each.result() for each in found]
 
 
 def markdown(found: Sequence[tuple[str, list[Judged]]]) -> str:
@@ -203,7 +213,10 @@ if __name__ == "__main__":
     given = parser(__doc__)
     given.add_argument("--seed", type=int, default=5000, help="of the owners and of the order of the questions")
     given.add_argument("--readers", type=int, default=20, help="how many readers are trained, a minute of a core each")
+    given.add_argument("--processes", type=int, default=2, help="how many processes judge owners side by side")
     asked_for = given.parse_args()
     what = size(asked_for.tiny, asked_for.seed, asked_for.readers)
     setting = here("facts, facts-stated", torch.device("cpu")) | {"seed": str(asked_for.seed)}
-    publish_counts("Owners who evade questions", setting, markdown(list(counts(what))), asked_for.out)
+    with ProcessPoolExecutor(asked_for.processes, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        table = markdown(list(counts(what, pool)))
+    publish_counts("Owners who evade questions", setting, table, asked_for.out)
