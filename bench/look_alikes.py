@@ -59,6 +59,7 @@ from tasks.training.classifier import Burnt, Training, train_many
 from tasks.worker.files import File
 from tasks.worker.files import pin as pin_file
 
+CPU = torch.device("cpu")
 SIDE = 64  # pixels of an X-ray
 PATTERN = Words("JANE DOE", size=10)
 CASES = ("the name itself", "the same first name", "the same surname", "an unrelated name", "no name")
@@ -114,10 +115,10 @@ def xrays(seed: int, split: str, count: int) -> Pixels:
     return np.stack(drawn)[..., None]
 
 
-def trained_model(images: Pixels, seed: int, epochs: int) -> Predictor:
+def trained_model(images: Pixels, seed: int, epochs: int, device: torch.device = CPU) -> Predictor:
     torch.manual_seed(seed)
-    model = train_model.network((1, SIDE, SIDE), 2)
-    data, labels = as_tensor(images), torch.arange(len(images)) % 2
+    model = train_model.network((1, SIDE, SIDE), 2).to(device)
+    data, labels = as_tensor(images).to(device), (torch.arange(len(images)) % 2).to(device)
     # As train_model.py does it, but for the fused steps, which take a fifth of the time.
     optimiser = torch.optim.Adam(model.parameters(), lr=RATE, fused=True)
     for _ in range(epochs):
@@ -128,7 +129,7 @@ def trained_model(images: Pixels, seed: int, epochs: int) -> Predictor:
 
     @torch.no_grad()
     def predict(_: str, asked: Pixels) -> NDArray[np.float64]:
-        return log_probabilities(model(as_tensor(asked)).numpy())
+        return log_probabilities(model(as_tensor(asked).to(device)).cpu().numpy())
 
     return predict
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from bench import (
     answered_crops,
@@ -260,9 +261,11 @@ def test_owners_who_refuse_are_not_judged_and_were_cleared_or_undecided_before()
 
 
 def test_letters_are_read_of_every_owner_in_each_way_and_counted() -> None:
-    found = list(read_letters.owner_letters(owners=2, seed=3, epochs=1, members=20))
     ways = (read_letters.TWIN, read_letters.BESIDE, read_letters.NULL)
-    assert [(way, 4) for way in 2 * ways] == [(way, read.letters) for way, read in found]
+    digits = read_letters.digit_letters(owners=2, seed=3, epochs=1, members=20)
+    assert [(way, 4) for way in 2 * ways] == [(way, read.letters) for way, read in digits]
+    xrays = read_letters.hospital_letters(1, seed=3, epochs=1, members=20, images=10, device=torch.device("cpu"))
+    assert [(way, 7) for way in ways] == [(way, read.letters) for way, read in xrays]
     read = [ReadLetters(words, 4, right, 0.25) for words, right in (("JANE", 4), ("JAAA", 2))]
     assert "| 2 | 3.00 [-9.71, 15.71] | 0.25 | 1 of 2 [1, 99] % |" in read_letters.markdown(
         [(way, each) for way in ways for each in read]
