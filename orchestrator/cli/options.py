@@ -69,6 +69,7 @@ StoreOption = Annotated[
 Address = Annotated[
     str | None,
     typer.Option(
+        "--address",  # named here, since typer 0.27 takes a metavar of the same letters for the name
         metavar="ADDRESS",
         envvar="RAY_ADDRESS",
         help="local, auto, HOST:PORT of a Ray cluster, or none: in this process. [default: local]",

@@ -79,7 +79,9 @@ def sign(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A report page, or any other file.", show_default=False)],
     key: Annotated[
         str,
-        typer.Option(metavar="KEY", help="Your SSH key; its public part, if an agent holds it.", show_default=False),
+        typer.Option(
+            "--key", metavar="KEY", help="Your SSH key; its public part, if an agent holds it.", show_default=False
+        ),
     ],
     json: Json = False,
 ) -> None:

@@ -36,10 +36,13 @@ class MatMul:
 
 
 def products(device: torch.device, dtype: torch.dtype) -> MatMul:
-    """The products to use for tensors of this kind."""
-    if device.type != "cpu":
-        return BATCHED
-    return ONEDNN if dtype == torch.float32 and onednn_is_faster() else TORCH
+    """The products to use for tensors of this kind, of several models where they are `stacked`."""
+    return single_products(device, dtype) if device.type == "cpu" else BATCHED
+
+
+def single_products(device: torch.device, dtype: torch.dtype) -> MatMul:
+    """The products to use for matrices of this kind, (n, inputs) and (outputs, inputs)."""
+    return ONEDNN if device.type == "cpu" and dtype == torch.float32 and onednn_is_faster() else TORCH
 
 
 @cache

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from tasks.models.matmul import onednn_is_faster, products
+from tasks.models.matmul import onednn_is_faster, single_products
 from tasks.worker.hardware import device, full_float32, threads
 
 By = Literal["auto", "faiss", "torch"]
@@ -297,7 +297,7 @@ def below_rounding(d: int, own: Tensor) -> Tensor:
 
 def torch_finder(search: Search, m: int) -> Find:
     """Scores |y|^2 / 2 - x.y, which order points y as their distances |x - y| do, a tile of them at a time."""
-    affine = products(search.place, torch.float32).affine
+    affine = single_products(search.place, torch.float32).affine
 
     def find(queries: Tensor) -> Shortlist:
         best = Best.none(len(queries), m, search.place)

@@ -6,8 +6,6 @@ where separate operations take three times as many.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -41,21 +39,22 @@ def adam(
     _adam[grid](weights, gradients, means, squares, scale, root, takes, size, slow, slower, epsilon, BLOCK=BLOCK)
 
 
+# Triton reads annotations as it reads the rest: those of its arguments may name nothing but its own types.
 @triton.jit  # type: ignore[untyped-decorator]
-def _adam(
-    weights: Any,
-    gradients: Any,
-    means: Any,
-    squares: Any,
-    scale: Any,
-    root: Any,
-    takes: Any,
-    size: Any,
-    slow: Any,
-    slower: Any,
-    epsilon: Any,
+def _adam(  # type: ignore[no-untyped-def]
+    weights,
+    gradients,
+    means,
+    squares,
+    scale,
+    root,
+    takes,
+    size,
+    slow,
+    slower,
+    epsilon,
     BLOCK: tl.constexpr,  # noqa: N803 - Triton's own way to write a constant
-) -> None:
+):
     model = tl.program_id(1)
     places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = places < tl.where(tl.load(takes + model) != 0, size, 0)

@@ -1,6 +1,6 @@
 import torch
 
-from tasks.models.matmul import BATCHED, ONEDNN, TORCH, MatMul, onednn_is_faster, products
+from tasks.models.matmul import BATCHED, ONEDNN, TORCH, MatMul, onednn_is_faster, products, single_products
 
 
 def test_all_libraries_compute_the_same_products() -> None:
@@ -28,3 +28,10 @@ def assert_close_in_float32(expected: torch.Tensor, found: list[torch.Tensor]) -
 
 def test_float64_is_left_to_torch() -> None:
     assert "torch" == products(torch.device("cpu"), torch.float64).name
+
+
+def test_matrices_of_one_model_are_multiplied_as_matrices_on_every_device() -> None:
+    for device in (torch.device("cpu"), torch.device("cuda")):
+        product = single_products(device, torch.float32)
+        assert not product.stacked, device
+        assert product in available()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from tasks.training import optimisers
 from tasks.training.optimisers import PAD, Adam, Optimiser, ParameterBuffer, fill_row, optimiser_of, torch_update
 from tasks.training.recipe import OptimiserName, Recipe
 
@@ -103,6 +106,33 @@ def test_the_kernel_gives_what_torchs_operations_give() -> None:
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, "-c", KERNEL], env=environment, capture_output=True, text=True, check=False)
     assert ("equal\n", 0) == (done.stdout, done.returncode), done.stderr
+
+
+COMPILE = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from tasks.training import kernels
+
+pointers = dict.fromkeys(("weights", "gradients", "means", "squares", "scale", "root"), "*fp32")
+numbers = {"takes": "*i32", "size": "i32", **dict.fromkeys(("slow", "slower", "epsilon"), "fp32")}
+source = ASTSource(kernels._adam, {**pointers, **numbers, "BLOCK": "constexpr"}, {"BLOCK": kernels.BLOCK})
+print("ptx" in triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm)
+"""
+
+
+def test_the_kernel_is_compiled_for_a_gpu_where_there_is_none() -> None:
+    pytest.importorskip("triton")  # which reads more of a kernel than its interpreter
+    done = subprocess.run([sys.executable, "-c", COMPILE], capture_output=True, text=True, check=False)
+    assert ("True\n", 0) == (done.stdout, done.returncode), done.stderr
+
+
+def test_kernels_name_nothing_in_annotations_but_tritons_types() -> None:
+    tree = ast.parse(Path(optimisers.__file__).with_name("kernels.py").read_text())
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    kernels = [each for each in functions if any("triton.jit" in ast.unparse(by) for by in each.decorator_list)]
+    named = {ast.unparse(each.annotation) for kernel in kernels for each in kernel.args.args if each.annotation}
+    assert {"tl.constexpr"} == named
 
 
 def test_a_weights_bits_do_not_depend_on_its_neighbours() -> None:
