@@ -33,10 +33,15 @@ def adam(
     """
     models, size = weights.shape
     grid = (triton.cdiv(size, BLOCK), models)
-    # The kernel gets numbers in float32, where 1 - 0.999 would lose five digits.
-    slow, slower = 1 - beta1, 1 - beta2
     takes = active.to(torch.int32)
-    _adam[grid](weights, gradients, means, squares, scale, root, takes, size, slow, slower, epsilon, BLOCK=BLOCK)
+    numbers = [part for number in (1 - beta1, 1 - beta2, epsilon) for part in float32_parts(number)]
+    _adam[grid](weights, gradients, means, squares, scale, root, takes, size, *numbers, BLOCK=BLOCK)
+
+
+def float32_parts(number: float) -> tuple[float, float]:
+    """A number in float32 and what that leaves: a kernel gets float32 alone, which is too short for float64 weights."""
+    nearest = torch.tensor(number, dtype=torch.float32).item()
+    return nearest, number - nearest
 
 
 # Triton reads annotations as it reads the rest: those of its arguments may name nothing but its own types.
@@ -51,8 +56,11 @@ def _adam(  # type: ignore[no-untyped-def]
     takes,
     size,
     slow,
+    slow_rest,
     slower,
+    slower_rest,
     epsilon,
+    epsilon_rest,
     BLOCK: tl.constexpr,  # noqa: N803 - Triton's own way to write a constant
 ):
     model = tl.program_id(1)
@@ -62,9 +70,11 @@ def _adam(  # type: ignore[no-untyped-def]
     gradient = tl.load(gradients + at, mask=inside)
     mean = tl.load(means + at, mask=inside)
     square = tl.load(squares + at, mask=inside)
-    mean += slow * (gradient - mean)
-    square += slower * (gradient * gradient - square)
-    moved = tl.load(scale + model) * mean / (tl.sqrt(square) / tl.load(root + model) + epsilon)
+    change, growth = gradient - mean, gradient * gradient - square
+    mean += slow * change + slow_rest * change
+    square += slower * growth + slower_rest * growth
+    spread = tl.sqrt(square) / tl.load(root + model) + epsilon + epsilon_rest
+    moved = tl.load(scale + model) * mean / spread
     weight = tl.load(weights + at, mask=inside)
     tl.store(means + at, mean, mask=inside)
     tl.store(squares + at, square, mask=inside)

@@ -115,7 +115,8 @@ from triton.compiler import ASTSource
 from tasks.training import kernels
 
 pointers = dict.fromkeys(("weights", "gradients", "means", "squares", "scale", "root"), "*fp32")
-numbers = {"takes": "*i32", "size": "i32", **dict.fromkeys(("slow", "slower", "epsilon"), "fp32")}
+floats = [name + end for name in ("slow", "slower", "epsilon") for end in ("", "_rest")]
+numbers = {"takes": "*i32", "size": "i32", **dict.fromkeys(floats, "fp32")}
 source = ASTSource(kernels._adam, {**pointers, **numbers, "BLOCK": "constexpr"}, {"BLOCK": kernels.BLOCK})
 print("ptx" in triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm)
 """
