@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := uv==0.13.8
 
-.PHONY: quickstart install docs test test-all test-orchestration test-clusters test-whole test-audits test-training test-computation lint types chaos frozen bench wheel lock clean
+.PHONY: quickstart install docs test test-all test-orchestration test-clusters test-whole test-audits test-training test-computation test-gpu lint types chaos frozen bench wheel lock clean
 
 # The whole set where there is an NVIDIA GPU, or where it is installed already; else what runs without one.
 INSTALLED := .venv/$(if $(shell nvidia-smi -L 2>/dev/null)$(wildcard .venv/ready),ready,cpu)
@@ -56,6 +56,10 @@ test-training: .venv/ready
 
 test-computation: .venv/ready
 	nice -n 5 $(PYTEST) $(addprefix --ignore=,$(ORCHESTRATION) $(CLUSTERS) $(WHOLE) $(AUDITS) $(TRAINING))
+
+# What only a machine with an NVIDIA GPU can show. All other tests see no GPU, since they compare bits.
+test-gpu: .venv/ready
+	$(PYTEST) --gpu tests/tasks/training/test_gpu.py tests/tasks/numerics/test_nearest_neighbours.py
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -82,10 +82,13 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--gpu", action="store_true", help="let tests see this machine's GPUs, as make test-gpu does")
     parser.addoption("--cpu-durations", action="store_true", help="say at the end which tests took processor time")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if Path("/dev/nvidiactl").exists() and not config.getoption("--gpu"):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # what is equal to the bit on a processor is not on a GPU
     if config.getoption("--cpu-durations"):
         config.pluginmanager.register(CpuDurations())
 

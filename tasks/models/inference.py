@@ -23,7 +23,7 @@ def logits(architecture: Architecture, models: Sequence[Weights], images: NDArra
     """
     place = device()
     out = np.empty((len(models), len(images), architecture.classes), np.float32)
-    together = len(models) if place.type == "cuda" else 1
+    together = max(1, len(models)) if place.type == "cuda" else 1
     with exactly(place), torch.inference_mode():
         for first in range(0, len(models), together):
             group = models[first : first + together]
