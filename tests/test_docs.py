@@ -31,7 +31,7 @@ from tasks.contract.job import marks
 from tests.support.shell import ROOT, Here
 
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-PAGES = [ROOT / "README.md", *DOCS, *sorted((ROOT / "examples").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS, *sorted((ROOT / "examples").rglob("*.md"))]
 FEW = 60  # words of which an empty page has fewer
 HERE, BY = "planned by tests/test_docs.py", "run by tests/test_docs.py"
 
