@@ -149,7 +149,7 @@ def reassign_models(log_p: Array, held_out: Indices, chance: np.random.Generator
     there = ~np.isnan(log_p)
     order = np.argsort(~there, axis=2, kind="stable")
     count = there.sum(axis=2)
-    place = np.minimum((chance.random(held_out.shape) * count).astype(np.int64), np.maximum(count - 1, 0))
+    place = (chance.random(held_out.shape) * count).astype(np.int64)
     drawn = np.take_along_axis(order, place[:, :, None], axis=2)[:, :, 0]
     kept = np.take_along_axis(there, held_out[:, :, None], axis=2)[:, :, 0]
     return np.where(kept, drawn, held_out)
@@ -163,7 +163,7 @@ def relative_to(v: Array, log_p: Array, counted: Mask) -> Array:
     most = 2.0 * log_p.shape[1]
     impossible = v == -np.inf
     with np.errstate(invalid="ignore", over="ignore"):
-        relative = np.exp(log_p - np.where(impossible, 0.0, v)[:, None, None])
+        relative = np.exp(log_p - v[:, None, None])
     if impossible.any():
         relative[impossible] = np.where(log_p[impossible] == -np.inf, 0.0, most)
     return np.where(counted, np.minimum(relative, most), 0.0)

@@ -24,7 +24,7 @@ from tasks.audits.density.answer import (
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND, PLANTED_CALLED
 from tasks.contract.certificate import Certificate, Finding
 from tasks.contract.schemas import SUMMARY
-from tasks.contract.summaries import row_name
+from tasks.contract.summaries import name_of, row_name
 from tasks.datasets.dataset import Dataset
 from tasks.training.recipe import Privacy
 
@@ -101,8 +101,10 @@ def test_the_tail_decides(answer: str, rows: tuple[dict[str, Any], ...]) -> None
     said = verdict(Density(), table(*rows))
     assert answer == said.answer
     assert said.sentence.startswith(answer.capitalize() + ": ")
-    all_together = not rows[0]["estimate"] and answer == "memorised"
-    assert (BEYOND_CHANCE if all_together else CALLED[0], LIMITS) == (said.rows[0][0], said.limits)
+    deciding = [name_of(each) for each in rows]
+    if not rows[0]["estimate"] and answer == "memorised":
+        deciding[:2] = deciding[1::-1]  # the count of all together comes first where it decides
+    assert (deciding, LIMITS) == ([*said.rows], said.limits)
 
 
 def said(*rows: dict[str, Any], config: Density = Density()) -> str:  # noqa: B008
@@ -115,6 +117,7 @@ def test_the_words_of_all_together_change_where_its_rule_does() -> None:
     for p, which in ((0.051, 0), (0.05, 1), (0.0011, 1), (0.001, 2)):
         sentence = said(called(), beyond(p, 0.01), NONE, found())
         assert [each in sentence for each in words] == [at == which for at in range(3)]
+        assert (which == 1) == ("Chance brings as many small p-values in" in sentence)
     assert "observations together" not in said(called(), beyond(None), NONE, found())
 
 
@@ -171,6 +174,8 @@ def test_memory_that_would_not_be_found_is_not_said_to_be_absent() -> None:
     assert "it would have to be found from 10 nats on: train more repetitions." in said(*rows)
     assert "not seen" == verdict(Density(detectable=1000.0), table(*rows)).answer
     assert "no upper limit" in said(*rows[:3], found(9.0, None))
+    for unknown in (rows[:3], (*rows[:3], found(None))):
+        assert "it would have to be found" not in said(*unknown)
 
 
 def test_p_values_of_few_permutations_decide_nothing_together() -> None:
@@ -309,6 +314,7 @@ def test_differential_privacy_is_said_to_bound_no_single_score() -> None:
     found = table(
         given, row(row_name("largest M of a row left out", row=3), 9.25), row(("rows above epsilon", "{}"), 0.2, n=10)
     )
+    assert verdict(private, found.slice(0, 2)).sentence.endswith(f"{promise}.")  # how many are above is unknown
     assert verdict(private, found).sentence.endswith(
         f"{promise}: the largest is 9.25 nats, and 2 of 10 are above epsilon."
     )

@@ -149,6 +149,7 @@ def test_lists_are_halved_so_that_as_many_sums_as_can_be_are_exact() -> None:
     assert 5 / 16 == share_below([two] * 4, 1.0, most=4)
     assert 6 / 16 == share_below([two, two, four], 1.0, most=4)
     assert 11 / 16 == share_below([two] * 4, 1.0, most=2)
+    assert 5 / 16 == share_below([two] * 4 + [np.ones(9)] * 3, 4.0, most=4)  # equal values take no sums from others
 
 
 def test_equal_answers_are_no_evidence() -> None:
@@ -367,6 +368,15 @@ def test_the_least_that_is_found_makes_the_p_value_as_small_as_the_level_and_a_l
         # Where as much as nothing is enough, or nearly so, a little less is enough, too.
         assert (below > level)[less > negligible].all()
         assert (less > negligible).sum() > 10
+
+
+def test_the_least_that_is_found_is_what_lifts_the_models_that_trained_above_the_one_that_did_not() -> None:
+    # They answer 1 and 2 nats less: 1 nat is enough for one of them to be above, 2 for both. The second repetition
+    # lacks the model that held the observation out, and says nothing.
+    log_p = np.array([[[-700.0, -701.0, -702.0], [NAN, -1.0, -900.0]]])
+    for level, negligible, expected in ((2 / 3, 0.0, 1.0), (1 / 3, 0.0, 2.0), (1 / 3, 0.5, 2.5)):
+        (found,) = least_found(log_p, np.zeros((1, 2), int), level, negligible)
+        assert expected < found <= 1.01 * expected
 
 
 def test_no_memory_is_enough_for_a_p_value_that_there_is_not() -> None:
