@@ -110,8 +110,8 @@ def lists(table: pa.Table, name: str) -> Array:
     values = table[name].combine_chunks()
     if values.null_count == len(values):
         return np.empty((len(values), 0))
-    flat = values.flatten().to_numpy(zero_copy_only=False)
-    return np.asarray(flat, np.float64).reshape(len(values), -1)
+    flat: Array = values.flatten().to_numpy(zero_copy_only=False)
+    return flat.reshape(len(values), -1)
 
 
 def highly_memorised_mask(m: Array) -> Mask:

@@ -178,8 +178,8 @@ def mean_over_draws(u: Array, v: Array, drawn: Mask) -> Array:
     finite = np.isfinite(u) & drawn
     count = finite.sum(axis=-1)
     mean = np.where(finite, u, 0.0).sum(axis=-1) / np.maximum(count, 1)
-    best = np.where(drawn, u, -np.inf).max(axis=-1)
-    return difference(np.where(count > 0, mean, best), v)
+    # Where no draw is finite, all of them are impossible, or all without a model.
+    return difference(np.where(count > 0, mean, u[..., 0]), v)
 
 
 def log_mean(values: Array, count: NDArray[np.int64]) -> Array:

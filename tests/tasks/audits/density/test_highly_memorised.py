@@ -79,6 +79,7 @@ def test_a_table_gives_the_observations_that_have_both_terms_and_u_without_each_
     assert (2, 0) == found.m_redrawn.shape
 
 
+@pytest.mark.filterwarnings("error")  # of one redrawing no spread is asked
 @pytest.mark.parametrize(
     ("redrawn", "null", "has_p"),
     [

@@ -11,7 +11,6 @@ from tasks.audits.forgetting import AUDIT
 from tasks.audits.forgetting.answer import (
     GIVEN_CONTROL,
     LIMITS,
-    MAX_LISTED,
     SHARED_DRAW,
     TABLES,
     UNBOUND_TABLES,
@@ -54,7 +53,7 @@ from tasks.worker.files import File
 CLEARED, HELD, OPEN = (0.5, 0.0, 0.06), (0.001, 0.08, 1.0), (0.3, 0.0, 0.2)
 
 
-def target(name: str, p: float, low: float, high: float, accuracy_p: float = 0.5, n: int = 1) -> list[Row]:
+def target(name: str, p: float, low: float | None, high: float, accuracy_p: float = 0.5, n: int = 1) -> list[Row]:
     """The rows of a target: p of the test, the limits of its share, and p of its accuracy."""
     about = {"target": name}
     return [
@@ -137,8 +136,19 @@ def test_several_targets_are_judged_together(several: tuple[tuple[float, ...], .
 
 
 def test_one_that_may_hold_nothing_is_not_likened_to_models_that_hold_some() -> None:
-    found = said(*target("D_C", 0.001, 0.0, 1.0)).sentence
-    assert "nobody was given (p = 0.001, 1 model). Of 1,000" in found
+    for nothing in (0.0, None):
+        found = said(*target("D_C", 0.001, nothing, 1.0)).sentence
+        assert "nobody was given (p = 0.001, 1 model). Of 1,000" in found
+
+
+def test_the_effect_of_a_run_is_the_largest_share_that_a_target_is_known_to_hold() -> None:
+    assert AUDIT.effect is not None
+    lost = row("share of D_Q held", {"target": "lost"}, Estimate(None, None, None, 0), "training", 0.0)
+    several = [lost, *target("a", *CLEARED), *target("b", *HELD), *target("c", *OPEN)]
+    found = AUDIT.effect.row(QUICKSTART, pa.Table.from_pylist(several, SUMMARY))
+    assert found is not None
+    assert ('{"target": "b"}', 0.08) == (found["setting"], found["estimate"])
+    assert AUDIT.effect.row(QUICKSTART, pa.Table.from_pylist([lost], SUMMARY)) is None
 
 
 def test_targets_of_an_unknown_training_are_not_counted_as_right_or_wrong() -> None:
@@ -161,9 +171,9 @@ def test_a_given_file_is_quoted_where_several_are_told_apart() -> None:
 
 
 def test_of_many_targets_the_first_are_told_one_by_one() -> None:
-    found = said(*(each for at in range(MAX_LISTED + 3) for each in target(f"target {at}", *HELD)))
-    assert f"of {MAX_LISTED + 3} targets" in found.sentence
-    assert MAX_LISTED == found.sentence.count("it knows D_Q better")
+    found = said(*(each for at in range(15) for each in target(f"target {at}", *HELD)))
+    assert "of 15 targets" in found.sentence
+    assert 12 == found.sentence.count("it knows D_Q better")
 
 
 def test_negligible_is_the_runs() -> None:
@@ -177,6 +187,7 @@ def test_without_a_control_set_nobody_is_judged_and_it_is_said_what_to_do() -> N
     assert "not judged" == found.answer
     assert "Not judged: without a control set" in found.sentence
     assert "hold images back (query.held_back=0.5) or give some of the same source" in found.sentence
+    assert (("share of D_Q held", '{"target": "D_C"}'),) == found.rows  # there is no test to rest on
 
 
 def test_a_target_that_has_not_answered_keeps_all_from_being_forgotten() -> None:
@@ -196,7 +207,7 @@ def test_pictures_with_two_answers_forbid_a_judgement() -> None:
 def test_what_would_have_been_found_is_told() -> None:
     powers = [
         row("power", {"share": share}, proportion(found, 5), "training")
-        for share, found in ((0.0, 0), (0.05, 2), (0.1, 5))
+        for share, found in ((0.1, 5), (0.0, 0), (0.05, 2))
     ]
     told = (
         "Of single models trained on D_C and a known share of D_Q, each tested alone at 0.025, the test finds 5 % in 2 "

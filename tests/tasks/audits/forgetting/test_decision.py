@@ -55,7 +55,20 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
             "domain better",
             UNLIKE_OTHERS,
         ),
-        ({"agreement": UNLIKE}, "not judged", "its agreement on the control set is 0.8", UNLIKE_OTHERS),
+        (
+            {"agreement": UNLIKE},
+            "not judged",
+            "its agreement on the control set is 0.8, that of models that never saw D_Q 0.9 (p = 0.001): other images "
+            "are difficult to it",
+            UNLIKE_OTHERS,
+        ),
+        (
+            {"agreement": LikenessCheck(0.9, 0.8, 0.001)},
+            "not judged",
+            "its agreement on the control set is 0.9, that of models that never saw D_Q 0.8 (p = 0.001): it agrees "
+            "with them more than they do with one another",
+            UNLIKE_OTHERS,
+        ),
         ({"accuracy": UNKNOWN}, "not judged", "its table says nothing of the other classes", ONE_CLASS),
         ({"disagreeing": 1, "repeats": 40}, "not judged", "1 of 40 pictures that were handed out twice", TWO_ANSWERS),
         ({"p_other": 0.009}, "not judged", "it is less sure of D_Q than of images of the same source", LESS_SURE),

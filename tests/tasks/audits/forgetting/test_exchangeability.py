@@ -68,6 +68,7 @@ def scores_by_hand(confidence: Array, calibration: Array) -> Array:
     return np.asarray((u - u.mean()) / u.std() + (v - v.mean()) / v.std())
 
 
+@pytest.mark.filterwarnings("error")  # of one model no variance is asked
 @pytest.mark.parametrize("models", [2, 4])
 def test_scores_are_those_of_the_formula(models: int) -> None:
     draws = chance(5)
@@ -78,7 +79,12 @@ def test_scores_are_those_of_the_formula(models: int) -> None:
     np.testing.assert_allclose(expected, scores(own, calibration), atol=1e-9)
     # Of one calibration model nothing is known of how models vary: the first part alone.
     shift = (1 - ranks(calibration[0])) ** 2 * neighbour_contrast(ranks(own), log_odds(calibration[0]))
-    np.testing.assert_allclose((shift - shift.mean()) / shift.std(), scores(own, calibration[:1]), atol=1e-9)
+    of_one = scores(own, calibration[:1])
+    np.testing.assert_allclose((shift - shift.mean()) / shift.std(), of_one, atol=1e-9)
+    # No more is known of models that are equal, and nothing of a model to which all images are.
+    equal = np.repeat(calibration[:1], 2, axis=0)
+    np.testing.assert_allclose(of_one, scores(own, equal), atol=1e-9)
+    assert [0.0] * 150 == scores(np.full(150, 0.5), equal).tolist()
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.5, 4.0])

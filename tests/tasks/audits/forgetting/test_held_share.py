@@ -119,6 +119,7 @@ def test_the_check_is_the_t_test_of_a_further_model() -> None:
 @pytest.mark.parametrize(("p", "is_alike"), [(UNLIKE, True), (0.99 * UNLIKE, False), (1.01 * UNLIKE, True)])
 def test_a_target_is_alike_down_to_the_level(p: float, is_alike: bool) -> None:
     assert is_alike is LikenessCheck(0.5, 0.6, p).is_alike
+    assert [False, True] == [LikenessCheck(value, 0.6, p).is_larger for value in (0.5, 0.7)]
     assert 0.01 == UNLIKE
 
 
