@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +41,11 @@ THEIRS = ExternalTargets(
 def config_of(root: Any) -> Any:
     assert isinstance(root, Job)
     return root.config
+
+
+def inputs_of(root: Any) -> Sequence[Job]:
+    assert isinstance(root, Job)
+    return root.inputs
 
 
 def keys(config: Forgetting) -> set[str]:
@@ -116,6 +122,10 @@ def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
     roots = plan(config)
     named = {"decisions", "ratios", "distances", "confidences", "fits", "power", "recognition", "baselines", "summary"}
     assert named == set(roots)
+    # What is decided rests on how many owners of tables would pass, besides what each target says.
+    read = [{marks(job.function).name for job in inputs_of(each["decisions"])} for each in (plan(SMOKE), roots)]
+    says = {marks(job.function).name for job in inputs_of(plan(SMOKE)["ratios"])}
+    assert [says, says | {"forgetting.recognition"}] == read
     expected = [("model.pt", "model"), ("model.pt (2)", "model"), ("said.csv", "outputs")]
     assert expected == [(each.name, each.source) for each in named_targets(config)]
     assert [None] * 3 == [each.remembers for each in named_targets(config)]

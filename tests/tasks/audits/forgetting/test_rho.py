@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from tasks.audits.forgetting.confidence_matrix import Array, confidence_matrix
 from tasks.audits.forgetting.rho import (
@@ -92,6 +92,9 @@ def test_matrices_hold_the_distances_of_the_pairs_and_where_they_are_reached(sco
     assert [[ks(q, c, score) for c in calibration] for q in query] == found.tolist()
     gap = np.mean(calibration[2] <= at[1, 2]) - np.mean(query[1] <= at[1, 2])
     assert found[1, 2] == pytest.approx(gap)
+    # Half of the one lie below all of the other, at 1 and again at 3.
+    half, lowest = distances(np.array([[1.0, 3.0]]), np.array([[2.0, 4.0]]), "published")
+    assert ([[0.5]], [[1.0]]) == (half.tolist(), lowest.tolist())
     assert [[ks(q, p, score) for p in query] for q in query] == pairwise_distances(query, score).tolist()
 
 
@@ -179,8 +182,16 @@ def test_several_targets_vary_as_they_do_and_not_as_the_calibration_models_do() 
     found = target.terms(calibration)
     assert found is not None  # by others 0.9, 1.1; by query models 1.1, 0.9
     assert [0.01, 0.01] == pytest.approx([term.variance for term in found])
+    three = MeanDistance(np.array([[0.1, 0.2, 0.3], [0.1, 0.2, 0.3]])).terms(calibration)
+    assert three is not None  # by others 0.5, 1, 1.5, on two degrees of freedom; query models are alike
+    assert [0.25 / 3, 0.0, 2, 1] == pytest.approx([three[0].variance, three[1].variance, *(t.freedom for t in three)])
     assert None is mean_estimate(0.0, found, 2).low
     assert None is mean_estimate(1.0, found, 2).high
+    # The delta method: the logit of 0.2 has 1 / (1 - 0.2) times the relative error, on two degrees of freedom.
+    reach = stats.t.ppf(0.975, 2) * np.sqrt(0.02) / 0.8
+    ends = special.expit(special.logit(0.2) + np.array([-reach, reach]))
+    told = mean_estimate(0.2, found, 2)
+    assert [0.2, *ends, 2] == pytest.approx([told.value, told.low, told.high, told.n])
 
 
 def test_one_given_model_is_taken_to_vary_as_the_calibration_models_do() -> None:
@@ -201,6 +212,7 @@ def test_the_degrees_of_freedom_are_satterthwaites() -> None:
     assert 0.0 == interval_half_width((Term(0.0, 3), Term(0.0, 999)))
 
 
+@pytest.mark.filterwarnings("error")
 def test_rho_is_undefined_where_the_calibration_models_are_0_away_or_missing() -> None:
     query, calibration, target = models(chance(), 1, 2, 30)
     same = np.repeat(query, 2, axis=0)
@@ -212,6 +224,7 @@ def test_rho_is_undefined_where_the_calibration_models_are_0_away_or_missing() -
     assert (None, None, 0) == (missing.rho.value, missing.calibration.value, missing.calibration.n)
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_target_0_away_has_rho_0_and_an_interval_from_there() -> None:
     query, calibration, _ = models(chance(), 3, 1, 200)
     same = query[:1]
@@ -225,7 +238,7 @@ def test_a_target_0_away_has_rho_0_and_an_interval_from_there() -> None:
 def test_there_is_no_interval_where_nothing_shows_how_things_vary(lacking: str) -> None:
     query, calibration, target = models(chance(), 3, 3, 50)
     found = ratio(query[: 1 if lacking == "query" else 3], calibration[: 1 if lacking == "calibration" else 3], target)
-    assert found.rho.value > 0
+    assert found.target.value / found.calibration.value == found.rho.value
     assert (None, None) == (found.rho.low, found.rho.high)
 
 
@@ -233,6 +246,8 @@ def test_without_query_models_there_is_nothing_to_compare_with() -> None:
     query, calibration, target = models(chance(), 1, 1, 9)
     with pytest.raises(ValueError, match="there are 0 query and 1 target models; rho needs at least 1 of each"):
         ratio(query[:0], calibration, target)
+    with pytest.raises(ValueError, match="there are 1 query and 0 target models"):
+        ratio(query, calibration, target[:0])
 
 
 QUERY, CALIBRATION, TARGET = made_up.models(np.random.default_rng(3), 3, 2, 40)
