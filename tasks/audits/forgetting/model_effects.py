@@ -159,7 +159,7 @@ class ModelEffects:
     def _audit_single(self, share: float, who: ModelGroup, at: int, of_images: Array) -> SingleAudit:
         units = self.unit_scores(of_images)
         found, curve = effect(*units), self.curve(who)
-        high = 1.0 if curve is None else curve.estimate_share(found, 1).high
+        high = None if curve is None else curve.estimate_share(found, 1).high
         chance = seeds.generator(self.config.seed, "permutations", *who, at)
         p = p_values(*units, self.config.permutations, chance).surer
         return SingleAudit(share, found, p, 1.0 if high is None else high)

@@ -24,6 +24,7 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder
 from tasks.external.model_file import Interface, ModelFile
+from tasks.numerics import seeds
 from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
 from tasks.worker.files import File
 
@@ -126,6 +127,9 @@ def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
     read = [{marks(job.function).name for job in inputs_of(each["decisions"])} for each in (plan(SMOKE), roots)]
     says = {marks(job.function).name for job in inputs_of(plan(SMOKE)["ratios"])}
     assert [says, says | {"forgetting.recognition"}] == read
+    # The draws of its tests are its own, and those of the measure of power.
+    assert seeds.derive(config.seed, "decisions") == config_of(roots["decisions"]).seed
+    assert config_of(roots["decisions"]) == config_of(roots["power"]).decisions
     expected = [("model.pt", "model"), ("model.pt (2)", "model"), ("said.csv", "outputs")]
     assert expected == [(each.name, each.source) for each in named_targets(config)]
     assert [None] * 3 == [each.remembers for each in named_targets(config)]

@@ -1,0 +1,174 @@
+"""What is read off the effects of all models: who is compared with whom, at which precision, and on which images."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from orchestrator.planning.identity import canonical
+from tasks.audits.forgetting.confidence_matrix import confidence_matrix
+from tasks.audits.forgetting.exchangeability import effect, p_values, scores
+from tasks.audits.forgetting.held_share import agreement, calibration_agreements, likeness_check, share_curve
+from tasks.audits.forgetting.model_effects import Decisions, ModelEffects, SingleAudit
+from tasks.audits.forgetting.target import NamedTarget
+from tasks.numerics import seeds
+from tests.tasks.audits.forgetting.made_up import Array, audit, table
+
+# Three calibration models, of two models a target that holds half of D_Q and one of a known share; 20 images and as
+# many controls.
+CONTROLS = 20
+IS_CONTROL = np.arange(2 * CONTROLS) >= CONTROLS
+KNOWN, HALF, TENTH = audit(np.random.default_rng(3), (0.5, 0.1), replicates=3, images=CONTROLS)
+HALF, TENTH = HALF[:2], TENTH[:2]
+BESIDE_ALL = NamedTarget("D_C + 0.5 D_Q", "training", 0.5, 1.0, 0.0)
+CONFIG = Decisions((BESIDE_ALL,), (0.1,), permutations=19)
+
+
+def answers(kind: str, number: int | None, values: Array, control: int, groups: Array | None) -> list[pa.Table]:
+    return [table(kind, number, at, said, groups, control=control) for at, said in enumerate(values)]
+
+
+def effects(
+    config: Decisions = CONFIG,
+    known: Array = KNOWN,
+    printed: float = 0.0,
+    control: int = CONTROLS,
+    groups: Array | None = None,
+) -> ModelEffects:
+    models = ("calibration", None, known), ("target", 0, HALF), ("partial", 0, TENTH)
+    return ModelEffects(
+        config, confidence_matrix(each for of in models for each in answers(*of, control, groups)), printed
+    )
+
+
+def effect_beside(of: Array, others: Array) -> float:
+    return effect(scores(of, others), IS_CONTROL)
+
+
+NULL = [effect_beside(KNOWN[at], np.delete(KNOWN, at, axis=0)) for at in range(3)]
+
+
+def test_calibration_models_are_each_compared_with_the_others_and_a_single_one_with_none() -> None:
+    assert pytest.approx(effects().null_effects) == NULL
+    assert 2 == len(effects(known=KNOWN[:2]).null_effects)
+    assert [] == effects(known=KNOWN[:1]).null_effects
+
+
+def test_there_is_a_test_where_there_are_controls_and_models_that_never_saw_d_q() -> None:
+    assert [True, False, False] == [
+        each.is_controlled for each in (effects(), effects(known=KNOWN[:0]), effects(control=0))
+    ]
+
+
+def test_the_curve_leaves_out_the_models_that_are_read_off_it() -> None:
+    found = effects()
+    half, tenth = ([effect_beside(of, KNOWN) for of in values] for values in (HALF, TENTH))
+    for without, expected in (
+        (("target", 0), {0.0: NULL, 0.1: tenth}),
+        (("partial", 0), {0.0: NULL, 0.5: half}),
+        (("calibration", 1), {0.0: [NULL[0], NULL[2]], 0.1: tenth, 0.5: half}),
+    ):
+        curve, by_hand = found.curve(without), share_curve(expected)
+        assert curve is not None
+        assert by_hand is not None
+        assert (curve.shares.tolist(), curve.freedom, curve.fewest, curve.drawn) == (
+            by_hand.shares.tolist(),
+            by_hand.freedom,
+            by_hand.fewest,
+            1.0,
+        )
+        assert [*by_hand.means, by_hand.sigma] == pytest.approx([*curve.means, curve.sigma])
+    drawn = effects(replace(CONFIG, calibration_share=0.25)).curve(("target", 0))
+    assert drawn is not None
+    assert 0.25 == drawn.drawn
+
+
+@pytest.mark.parametrize(
+    ("target", "groups", "is_known"),
+    [
+        (BESIDE_ALL, None, True),
+        (BESIDE_ALL, np.arange(40) // 2, False),  # of patients the share that was drawn need not be a half
+        (replace(BESIDE_ALL, query=1.0), np.arange(40) // 2, True),
+        (replace(BESIDE_ALL, query=0.0), None, False),
+        (replace(BESIDE_ALL, calibration=0.5), None, False),
+    ],
+)
+def test_a_target_is_of_a_known_share_where_that_share_of_its_images_was_drawn(
+    target: NamedTarget, groups: Array | None, is_known: bool
+) -> None:
+    found = effects(replace(CONFIG, targets=(target,)), groups=groups).known_shares
+    assert {("partial", 0): 0.1} | ({("target", 0): target.query} if is_known else {}) == found
+
+
+@pytest.mark.parametrize(("printed", "decimals"), [(0.0, None), (1e-6, None), (1e-5, 5), (0.01, 2)])
+def test_models_are_rounded_as_the_target_is_up_to_the_sixth_decimal(printed: float, decimals: int | None) -> None:
+    found = effects(printed=printed)
+    expected = KNOWN if decimals is None else KNOWN.round(decimals)
+    assert expected.tolist() == found.printed_confidences(found.calibration).tolist()
+    assert KNOWN.tolist() == found.calibration_confidences.tolist()
+
+
+def test_a_target_is_tested_by_the_mean_of_its_models_scores() -> None:
+    found = effects()
+    tested = found.test_target(0, found.matrix.replicates("target", 0))
+    each = [scores(of, KNOWN) for of in HALF]
+    assert np.mean([effect(of, IS_CONTROL) for of in each]) == pytest.approx(tested.effect)
+    chance = seeds.generator(0, "permutations", 0)
+    assert p_values(np.mean(each, axis=0), IS_CONTROL, 19, chance) == tested.p
+
+
+def test_models_of_known_shares_are_audited_without_themselves() -> None:
+    found = effects()
+    audits = [*found.single_audits()]
+    assert [0.0] * 3 + [0.1] * 2 + [0.5] * 2 == [each.share for each in audits]
+    first, last = audits[0], audits[-1]
+    for single, who, of, others in (
+        (first, ("calibration", 0), KNOWN[0], KNOWN[1:]),
+        (last, ("target", 0), HALF[1], KNOWN),
+    ):
+        curve = found.curve(who)
+        assert curve is not None
+        of_images = scores(of, others)
+        value = effect(of_images, IS_CONTROL)
+        chance = seeds.generator(0, "permutations", *who, 1 if single is last else 0)
+        p = p_values(of_images, IS_CONTROL, 19, chance).surer
+        assert single == SingleAudit(
+            single.share, pytest.approx(value), p, pytest.approx(curve.estimate_share(value, 1).high)
+        )
+    alone = [*effects(replace(CONFIG, partial=()), known=KNOWN[:1]).single_audits()]
+    assert [(0.5, 1.0)] * 2 == [(each.share, each.high) for each in alone]  # no curve: any share may be held
+
+
+def test_likeness_is_that_of_the_controls_to_calibration_models_that_are_rounded_as_the_target_is() -> None:
+    found = effects(replace(CONFIG, calibration_share=0.25), printed=0.1)
+    accuracy, agreed = found.likeness_checks(found.matrix.replicates("target", 0))
+    right = [(of[:, IS_CONTROL] > 0.5).mean(axis=1).tolist() for of in (HALF, KNOWN)]
+    assert likeness_check(*right, 0.25) == accuracy
+    there = KNOWN[:, IS_CONTROL]
+    said = [agreement(of[IS_CONTROL], there) or 0.0 for of in HALF.round(1)]
+    assert likeness_check(said, calibration_agreements(there, there.round(1)), 0.25) == agreed
+    single = effects(known=KNOWN[:1])
+    assert None is single.likeness_checks(single.matrix.replicates("target", 0))[1].value
+
+
+def test_a_model_that_does_not_say_the_classes_has_no_accuracy() -> None:
+    found = effects()
+    models = found.matrix.replicates("target", 0)
+    silent = {model: replace(said, right=None) for model, said in found.matrix.models.items() if model == models[1]}
+    matrix = replace(found.matrix, models={**found.matrix.models, **silent})
+    assert [1, None] == [
+        None if said is None else len(said) // 2
+        for said in (of.accuracies(models) for of in (found, ModelEffects(CONFIG, matrix)))
+    ]
+
+
+def test_what_decides_where_nothing_is_asked_and_a_later_field_that_changes_no_key() -> None:
+    plain = Decisions((BESIDE_ALL,))
+    assert Decisions((BESIDE_ALL,), (), 0.1, 9999, 0, 1.0) == plain
+    assert "calibration_share" not in canonical(plain)
+    assert "calibration_share" in canonical(replace(plain, calibration_share=0.5))
+    table = replace(BESIDE_ALL, source="outputs")
+    assert [False, True] == [Decisions((BESIDE_ALL, other)).has_unbound_tables for other in (BESIDE_ALL, table)]
