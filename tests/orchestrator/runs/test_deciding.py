@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from orchestrator.errors import SpecError
 from orchestrator.inspection import results
 from orchestrator.inspection.garbage import find_garbage
 from orchestrator.inspection.status import status
-from orchestrator.planning.plan import plan_of
+from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.deciding import with_more_pairs
 from orchestrator.runs.lifecycle import resume, start
@@ -82,21 +81,19 @@ def test_results_beyond_the_deciding_pair_are_kept_and_do_not_count(store: Store
     assert set(whole.roots["parts"]) <= store.keys()
 
 
-def test_the_end_is_the_same_in_whatever_order_results_arrived(tmp_path: Path, store: Store) -> None:
-    whole = run(store, replace(ASKED, level=0.0))
+def numbers(plan: Plan) -> list[int]:
+    return sorted(job.config.number for job in plan.jobs.values() if isinstance(job.config, toys.Part))
+
+
+def test_a_round_has_as_many_pairs_as_run_at_a_time_and_any_beyond_the_sixth_leave_it_the_deciding_one() -> None:
     rounds = Rounds.of(cell(), plan_of(cell()))
     assert rounds is not None
-    tables = [store.read(key) for key in whole.roots["parts"]]
-    order = list(range(12))
-    for seed in range(50):
-        random.Random(seed).shuffle(order)
-        there: set[int] = set()
-        decided: list[int] = []
-        for arrived in order:
-            there.add(arrived)
-            leading = next((at for at in range(12) if at not in there), 12)
-            decided += [found] if (found := rounds.decided(tables[:leading])) else []
-        assert {6} == set(decided)
+    assert [20, 21, 22, 23, 24] == numbers(rounds.next(3, 2))
+    assert [20, 21, 22, 23] == numbers(rounds.first(4))
+    tables = [toys.compute(toys.Part(number)) for number in range(20, 32)]
+    assert [None] * 6 + [6] * 7 == [rounds.decided(tables[:leading]) for leading in range(13)]
+    for to_its_end in (cell(replace(ASKED, level=0.0)), Cell("toys", ASKED)):
+        assert Rounds.of(to_its_end, plan_of(to_its_end)) is None
 
 
 def test_a_pair_that_failed_before_the_end_keeps_the_later_ones_from_counting(store: Store, tmp_path: Path) -> None:
