@@ -99,7 +99,10 @@ def test_each_model_is_scored_on_its_own_most_confident_pictures() -> None:
 
 
 def test_without_pictures_there_is_no_accuracy() -> None:
-    assert np.isnan(accuracy(inferences([], []), [20, 100])).all()
+    nobody = inferences([], [])
+    assert np.isnan(accuracy(nobody, [20, 100])).all()
+    drawn = bootstrap_accuracies(Way(np.zeros(0, np.int64), nobody, nobody), [20, 60, 100], 5, np.random.default_rng(0))
+    assert ((5, 2, 3), True) == (drawn.shape, bool(np.isnan(drawn).all()))
 
 
 def test_a_resample_that_takes_each_picture_once_is_the_sample() -> None:

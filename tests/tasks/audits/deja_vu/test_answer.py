@@ -28,6 +28,7 @@ from tasks.audits.deja_vu.presets import QUICKSTART
 from tasks.contract.certificate import Certificate, number_per_hundred
 from tasks.contract.job import NoSettings
 from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import name_of
 from tasks.contract.verdict import Verdict
 from tasks.worker.files import File
 from tests.support.calibration import bounds
@@ -223,6 +224,7 @@ def test_an_encoder_that_remembers_is_memorised_and_the_sentences_say_what_was_a
     ) in found.sentence
     assert "it is number 1 of 3 models, the others references (p = 0.33)." in found.sentence
     assert LIMITS_OF_GIVEN == found.limits
+    assert (name_of(score),) == found.rows  # the test of the reference is named where it is why nothing follows
     assert "; the given reference, on neither, in" in found.sentence
     trained = replace(GIVEN, given=replace(simulated.GIVEN, reference=None))
     assert "; a reference that was trained here, on neither, in" in verdict(trained, table).sentence
