@@ -18,12 +18,31 @@ from huggingface_hub import ModelCard
 from junitparser import Error, Failure, JUnitXml
 from PIL import Image
 
+from orchestrator.cli.gate import Gate, junit_xml, open_gate
+from orchestrator.cli.options import GateOptions
+from orchestrator.inspection.answers import CellAnswer
 from orchestrator.run_folder.journal import Journal
+from tasks.contract.verdict import Verdict
 from tests.support.shell import PATHS, ROOT, Here, refusals
 
 FIELDS = ("canaries=1", "epochs=1", "examples=100")
 RUN = ("run", "unique_feature", "scale=tiny", *FIELDS, "--address", "none")
+COUNTED = ("tests", "failures", "errors")
 ANSWERS = ("memorised", "partly memorised", "not seen", "not judged", "undecided")
+
+
+# A density in one dimension: nothing is trained, and the answer is known.
+KERNEL = ("run", "density", "scale=tiny", "measures=kernel", "--address", "none", "--sweep", "seed=0,1")
+KERNEL_FILE = "audit: density\nset: {scale: tiny, measures: [kernel]}\n"
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Here:
+    """A folder whose store has a sweep of two cells that are undecided."""
+    command = Here(tmp_path_factory.mktemp("kernel"))
+    command.env = {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off"}
+    command(*KERNEL)
+    return command
 
 
 @pytest.fixture(scope="module")
@@ -40,37 +59,61 @@ def answers(here: Here) -> dict[str, str]:
     return {run["run"]: run["answer"] for run in here.json("runs")["runs"] if run["answer"] in ANSWERS}
 
 
-def test_an_answer_that_is_named_ends_a_command_with_4_and_others_with_0(here: Here) -> None:
-    run, answer = next(iter(answers(here).items()))
-    others = ",".join(known for known in ("memorised", "not seen", "undecided") if known != answer)
-    for command in (("results", run), ("report", run), ("resume", run, "--address", "none")):
-        here(*command, "--fail-on", answer, code=4)
-        here(*command, "--fail-on", others)
-        here(*command, "--fail-on", f"{others}, {answer}", code=4)
+def test_an_answer_that_is_named_ends_a_command_with_4_and_others_with_0(kernel: Here) -> None:
+    run = min(answers(kernel))
+    for named, code in (("undecided", 4), ("memorised,not seen", 0), ("memorised,not seen, undecided", 4)):
+        kernel("results", run, "--fail-on", named, code=code)
+    for command in (("report", run), ("resume", run, "--address", "none")):
+        kernel(*command, "--fail-on", "undecided", code=4)
 
 
-def test_a_cell_that_does_not_pass_stops_the_sweep_and_is_a_failure_among_test_cases(here: Here) -> None:
-    found = answers(here)
-    here(*RUN, "--sweep", "seed=0,1", "--fail-on", next(iter(found.values())), "--junit", "out.xml", code=4)
-    (suite,) = JUnitXml.fromfile(str(here.folder / "out.xml"))
-    assert 2 == len(found) == suite.tests
-    cases = {case.name: case for case in suite}
-    assert {"seed=0", "seed=1"} == set(cases)
-    assert {"engram.unique_feature"} == {case.classname for case in cases.values()}
-    failed = [case for case in cases.values() if any(isinstance(result, Failure) for result in case.result)]
-    assert suite.failures == len(failed) == sum(answer == next(iter(found.values())) for answer in found.values())
-    for case in failed:
-        assert case.result[0].message.capitalize() in case.system_out
+def test_a_cell_that_does_not_pass_stops_the_sweep_and_is_a_failure_among_test_cases(kernel: Here) -> None:
+    kernel(*KERNEL, "--fail-on", "undecided", "--junit", "out.xml", code=4)
+    (suite,) = JUnitXml.fromfile(str(kernel.folder / "out.xml"))
+    assert (2, 2, 0) == (suite.tests, suite.failures, suite.errors)
+    assert {"seed=0": "undecided", "seed=1": "undecided"} == {case.name: case.result[0].message for case in suite}
 
 
-def test_without_named_answers_all_cells_pass_and_one_without_an_answer_is_an_error(here: Here, tmp_path: Path) -> None:
-    run = next(iter(answers(here)))
-    here("results", run, "--junit", "all.xml")
-    (suite,) = JUnitXml.fromfile(str(here.folder / "all.xml"))
+def test_each_cell_is_a_test_case_of_its_answer_a_named_one_fails_and_none_is_an_error() -> None:
+    said = [Verdict(answer, f"{answer.capitalize()}: so.", "Of this.", ()) for answer in ("memorised", "not seen")]
+    named = [CellAnswer(f"run-{seed}", {"seed": str(seed)}, verdict, None) for seed, verdict in enumerate(said)]
+    suites = junit_xml("sweep", "density", [*named, CellAnswer("run-2", {}, None, None)], ("memorised", "undecided"))
+    (suite,) = JUnitXml.fromelem(suites)
+    for of in (suites.attrib, suite):
+        counts = [int(of[name]) if isinstance(of, dict) else getattr(of, name) for name in COUNTED]
+        assert [3, 1, 1] == counts
+    assert ("engram", "sweep") == (suites.attrib["name"], suite.name)
+    told = [
+        (case.classname, case.name, [(type(result), result.message, result.text) for result in case.result])
+        for case in suite
+    ]
+    assert [
+        ("engram.density", "seed=0", [(Failure, "memorised", "Memorised: so.")]),
+        ("engram.density", "seed=1", []),
+        ("engram.density", "run-2", [(Error, "no answer: not all of its results are there", None)]),
+    ] == told
+    assert ["Memorised: so. Of this.", "Not seen: so. Of this.", None] == [case.system_out for case in suite]
+
+
+def test_the_gate_of_a_command_names_answers_and_a_file_and_is_open_without_either(tmp_path: Path) -> None:
+    closed = open_gate(GateOptions("not seen, memorised ,not seen", str(tmp_path / "out.xml")), "density")
+    assert Gate(("not seen", "memorised"), tmp_path / "out.xml") == closed
+    assert [True, False, False] == [
+        open_gate(GateOptions(*asked), "density").is_open
+        for asked in ((None, None), ("memorised", None), (None, str(tmp_path / "out.xml")))
+    ]
+
+
+def test_without_named_answers_all_cells_pass_and_one_without_an_answer_is_an_error(
+    kernel: Here, tmp_path: Path
+) -> None:
+    run = min(answers(kernel))
+    kernel("results", run, "--junit", "all.xml")
+    (suite,) = JUnitXml.fromfile(str(kernel.folder / "all.xml"))
     assert (1, 0, 0) == (suite.tests, suite.failures, suite.errors)
     other = Here(tmp_path)
-    other.env = here.env
-    shutil.copytree(here.folder / "engram-store", tmp_path / "engram-store")
+    other.env = kernel.env
+    shutil.copytree(kernel.folder / "engram-store", tmp_path / "engram-store")
     (summary,) = Journal(tmp_path / "engram-store/runs" / run).roots()["summary"]
     (tmp_path / f"engram-store/results/{summary[:2]}/{summary}.arrow").unlink()
     other("results", run, "--junit", "none.xml", "--fail-on", "undecided")
@@ -132,9 +175,7 @@ def act(action: Mapping[str, Any], inputs: Mapping[str, str], folder: Path) -> l
 
 def test_the_job_of_github_stops_goes_on_from_its_cache_and_attaches_what_it_names(tmp_path: Path) -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text())
-    (tmp_path / "audit.yaml").write_text(
-        "audit: unique_feature\nset: {scale: tiny, canaries: 1, epochs: 1, examples: 100}\n"
-    )
+    (tmp_path / "audit.yaml").write_text(KERNEL_FILE)
     inputs = {"audit": "audit.yaml", "package": "", "fail-on": ",".join(("undecided", "memorised", "not seen"))}
     assert [4] == act(action, inputs, tmp_path)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "engram-store/results").rglob("*.arrow")}
@@ -145,12 +186,10 @@ def test_the_job_of_github_stops_goes_on_from_its_cache_and_attaches_what_it_nam
     assert all(list(tmp_path.glob(path)) for path in paths), paths
 
 
-def test_the_job_of_gitlab_does_the_same(here: Here, tmp_path: Path) -> None:
+def test_the_job_of_gitlab_does_the_same(kernel: Here, tmp_path: Path) -> None:
     (job,) = yaml.safe_load((ROOT / "examples/ci/gitlab.yml").read_text()).values()
-    (tmp_path / "audit.yaml").write_text(
-        "audit: unique_feature\nset: {scale: tiny, canaries: 1, epochs: 1, examples: 100}\n"
-    )
-    env = job["variables"] | {"ENGRAM_STORE": str(here.folder / "engram-store")}  # as its cache
+    (tmp_path / "audit.yaml").write_text(KERNEL_FILE)
+    env = job["variables"] | {"ENGRAM_STORE": str(kernel.folder / "engram-store")}  # as its cache
     (script,) = job["script"]
     said = shell(script, tmp_path, env | {"FAIL_ON": "undecided,memorised,not seen"})
     assert 4 == said.returncode, said.stderr
