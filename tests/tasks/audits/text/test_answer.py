@@ -11,16 +11,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
 
 from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import LIMITS, NULL, RULES, SURELY, Evidence, beaten_row, verdict
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.secrets import BEATEN, FOUND, Ranking, combine, rank_secret, secrets
+from tasks.audits.text.measures.secrets import BEATEN, FOUND, Ranking, combine, plan, rank_secret, secrets
+from tasks.audits.text.trainings import SCORES
 from tasks.contract.certificate import STEPS, chances
+from tasks.contract.job import Job
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import alone, name_of, row
-from tasks.numerics.statistics import Estimate
+from tasks.numerics.statistics import Estimate, mean, proportion
 from tests.support.calibration import bounds
 from tests.tasks.audits.text.made_up import make_scores
 
@@ -55,9 +58,67 @@ def test_without_its_twin_a_model_is_asked_about_what_it_was_told() -> None:
     assert "undecided" == answer([])
 
 
-def test_p_values_are_combined_by_fishers_method() -> None:
-    from scipy import stats
+def ranked_by_hand() -> list[pa.Table]:
+    """Three secrets among four candidates; ranks 1, 2 and 4 by the models that were told them, the last without a twin.
 
+    p is 1/4, 1/2 and 1, and q therefore 3/4, 3/4 and 1.
+    """
+    falling = [-1.0, -2.0, -3.0, -4.0]
+    says = [
+        (1, 4, True, falling),
+        (1, 4, False, [-5.0, *falling[1:]]),
+        (2, 4, True, [-2.0, -1.0, -3.0, -4.0]),
+        (2, 4, False, [-2.0, -1.0, -3.0, -4.0]),
+        (3, 1, True, falling[::-1]),
+    ]
+    rows = [
+        {"pair": 0, "secret": secret, "repetitions": times, "inserted": told, "log_p": log_p}
+        for secret, times, told, log_p in says
+    ]
+    return [pa.Table.from_pylist([each], SCORES) for each in rows]
+
+
+@pytest.mark.parametrize(("level", "found"), [(0.75, 2), (0.74, 0)])
+def test_the_summary_counts_what_is_found_and_tells_each_number_of_repetitions_by_itself(
+    level: float, found: int
+) -> None:
+    table = secrets(Ranking(level), ranked_by_hand())
+    assert [(1, 1, 2.0, 0.0, 4.0), (2, 2, 1.0, 1.0, 0.0), (3, 4, 0.0, None, None)] == [
+        tuple(each[name] for name in ("secret", "rank", "exposure", "exposure_twin", "effect"))
+        for each in table.to_pylist()
+    ]
+    (first, second, *others) = summary(About(level), [table]).to_pylist()
+    assert row(FOUND, {"level": level}, alone(float(found), 3), "secret", 0.0, 0.75) == first
+    # 1 - (rank - 1/2) / 4 is 7/8, 5/8 and 1/8, whose t interval is wider than a share can be; Fisher's statistic has
+    # six degrees of freedom.
+    together = stats.chi2.sf(2 * np.log(8), 6)
+    assert row(BEATEN, {}, Estimate(13 / 24, 0.0, 1.0, 3), "secret", 0.5, pytest.approx(together)) == second
+    uniform = (2 + 1 + np.log2(4 / 3) + 0) / 4  # bits of the ranks 1 to 4
+    expected = [
+        ("share found", 1, proportion(0, 1), 0.0, None),
+        ("exposure in bits", 1, alone(0.0), uniform, "told"),
+        ("exposure in bits", 1, Estimate(None, None, None, 0), uniform, "twin"),
+        ("effect in nats", 1, Estimate(None, None, None, 0), 0.0, None),
+        ("share found", 4, proportion(found, 2), 0.0, None),
+        ("exposure in bits", 4, mean([2.0, 1.0]), uniform, "told"),
+        ("exposure in bits", 4, mean([0.0, 1.0]), uniform, "twin"),
+        ("effect in nats", 4, mean([4.0, 0.0]), 0.0, None),
+    ]
+    assert others == [
+        row(metric, {"repetitions": times} | ({} if by is None else {"by": by}), said, "secret", pytest.approx(null))
+        for metric, times, said, null, by in expected
+    ]
+
+
+def test_without_a_secret_there_is_no_row_and_identifiers_are_ranked_by_another_measure() -> None:
+    assert [] == summary(About(0.05), [secrets(Ranking(0.05), [])]).to_pylist()
+    job = plan(CONFIG, ())
+    assert isinstance(job, Job)
+    assert (secrets, Ranking(CONFIG.level)) == (job.function, job.config)
+    assert () == plan(replace(CONFIG, identifiers=("uuid4",)), ())
+
+
+def test_p_values_are_combined_by_fishers_method() -> None:
     assert stats.combine_pvalues([0.01, 0.2, 0.7]).pvalue == pytest.approx(combine([0.01, 0.2, 0.7]))
 
 
