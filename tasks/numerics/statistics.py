@@ -266,7 +266,7 @@ def rank_correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.
         return of_ranks
     half = stats.norm.ppf((1 + confidence) / 2) * np.sqrt((1 + value**2 / 2) / (n - 3))
     with np.errstate(divide="ignore"):
-        centre = np.arctanh(np.clip(value, -1, 1))
+        centre = np.arctanh(value)
     estimate = Estimate(value, float(np.tanh(centre - half)), float(np.tanh(centre + half)), n)
     return Correlation(estimate, of_ranks.p_value)
 

@@ -16,6 +16,8 @@ from tasks.numerics.statistics import (
     clustered_proportion,
     correlation,
     difference,
+    exact_proportion,
+    exposure,
     false_discovery_control,
     jackknife,
     mcnemar_greater,
@@ -26,6 +28,7 @@ from tasks.numerics.statistics import (
     proportion_at_least,
     proportion_greater,
     rank_correlation,
+    rank_p_value,
     welch_greater,
     welch_two_sided,
 )
@@ -89,11 +92,16 @@ def test_a_proportion_at_its_ends_keeps_a_width() -> None:
     assert 0.0 == none.low == none.value
     assert none.high == pytest.approx(0.2425, abs=1e-4)
     assert 1.0 == every.high == every.value
-    assert Estimate(None, None, None, 0) == proportion(0, 0)
+    assert Estimate(None, None, None, 0) == proportion(0, 0) == exact_proportion(0, 0)
 
 
 def test_counts_that_cannot_be_are_refused() -> None:
-    for refused in (proportion, proportion_at_least, lambda count, n: proportion_greater(count, n, 0.5)):
+    for refused in (
+        proportion,
+        exact_proportion,
+        proportion_at_least,
+        lambda count, n: proportion_greater(count, n, 0.5),
+    ):
         with pytest.raises(ValueError, match="4 successes of 3 cannot be"):
             refused(4, 3)
         with pytest.raises(ValueError, match="-1 successes of 3 cannot be"):
@@ -229,6 +237,11 @@ def test_an_interval_is_as_wide_as_its_confidence_says(confidence: float) -> Non
     assert [interval.low, interval.high] == pytest.approx([pearson.estimate.low, pearson.estimate.high])
     interval = stats.binomtest(8, 10).proportion_ci(confidence, method="wilson")
     assert (0.8, interval.low, interval.high, 10) == dataclasses.astuple(proportion(8, 10, confidence))
+    for count in (0, 8, 10):
+        interval = stats.binomtest(count, 10).proportion_ci(confidence, method="exact")
+        exact = exact_proportion(count, 10, confidence)
+        assert (count / 10, 10) == (exact.value, exact.n)
+        assert [interval.low, interval.high] == pytest.approx([exact.low, exact.high])
     # As far as the shares' own intervals reach, where they are not correlated.
     paired = paired_difference(*pairs(0, 10, 0, 0), confidence)
     assert [1 - math.sqrt(2) * z**2 / (10 + z**2), 1] == pytest.approx([paired.low, paired.high])
@@ -247,6 +260,11 @@ def test_of_two_samples_one_may_not_vary() -> None:
 def test_pairs_of_unequal_length_are_refused() -> None:
     with pytest.raises(ValueError, match="here are 2 and 3"):
         paired_greater([1, 2], [1, 2, 3])
+
+
+def test_a_rank_counts_all_scores_that_are_as_high_the_first_among_them() -> None:
+    assert [3 / 4, 1 / 4, 1.0] == [rank_p_value(np.array([first, 3.0, 1.0, 2.0])) for first in (2.0, 4.0, 0.0)]
+    assert [3.0, 0.0] == [exposure(p) for p in (1 / 8, 1.0)]
 
 
 def test_p_values_are_adjusted_as_benjamini_and_hochberg_say() -> None:
