@@ -20,6 +20,7 @@ from orchestrator.runs.report import Report
 from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.rounds import Rounds
 from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
 from tests.orchestrator.runs.test_lifecycle import HERE, _file, computed, logged
 
@@ -131,6 +132,24 @@ def test_a_damaged_table_of_a_pair_is_computed_again_and_the_end_stays(store: St
     assert summed(first) == summed(again)
 
 
+def test_results_that_are_damaged_as_soon_as_they_are_written_pause_a_run_after_three_rounds(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds, drive, driven = Rounds.of(cell(), plan_of(cell())), Driver.drive, []
+    assert rounds is not None
+    first = rounds.pairs[0]
+
+    def drive_and_damage(driver: Driver, plan: Plan, stored: set[str]) -> None:
+        drive(driver, plan, stored)
+        driven.append(first in plan.jobs)
+        _file(store, first).write_bytes(_file(store, first).read_bytes()[:-9])
+
+    monkeypatch.setattr(Driver, "drive", drive_and_damage)
+    report = run(store)
+    assert ("paused", 1, [True] * 3) == (report.state, report.exit_code, driven)
+    assert "results are damaged again and again after they were written; check the disk" == report.note
+
+
 def test_a_result_that_was_removed_makes_a_decided_run_an_interrupted_one(store: Store) -> None:
     report = run(store)
     _file(store, report.roots["parts"][0]).unlink()
@@ -138,10 +157,14 @@ def test_a_result_that_was_removed_makes_a_decided_run_an_interrupted_one(store:
 
 
 def test_more_pairs_go_on_from_the_first_ones_and_may_decide(store: Store, tmp_path: Path) -> None:
-    few = run(store, replace(ASKED, parts=5, folder=str(tmp_path)))
+    asked = Spec("toys", set={"first": 20, "level": 0.05, "parts": 5, "folder": str(tmp_path)})
+    few = start([replace(cell(replace(ASKED, parts=5, folder=str(tmp_path))), asked=asked)], store, HERE)
     assert "finished" == few.state
     journal = Journal(Path(store.location) / "runs" / few.run)
-    more = start([with_more_pairs(journal, 12)], store, HERE)
+    longer = with_more_pairs(journal, 12)
+    assert longer.asked is not None
+    assert {**asked.set, "parts": 12} == longer.asked.set
+    more = start([longer], store, HERE)
     assert ("decided", 3) == (more.state, more.jobs["done"])
     assert {1} == set(computed(tmp_path).values())
     with pytest.raises(SpecError, match="most is 5; it must be above 5"):
@@ -155,11 +178,16 @@ def test_a_sweep_ends_each_of_its_cells_by_itself(store: Store) -> None:
     report = start(cells, store, HERE)
     assert ["decided", "finished"] == [each.state for each in report.cells]
     assert ("decided", 0) == (report.state, report.exit_code)
+    with pytest.raises(SpecError, match="has several runs; name the one that is to go on"):
+        with_more_pairs(Journal(Path(store.location) / "runs" / report.run), 20)
 
 
 def test_failures_are_not_tolerated_where_each_pair_counts(store: Store) -> None:
-    with pytest.raises(SpecError, match="tolerate is 2; it must be 0"):
-        run(store, execution=replace(HERE, tolerate=2))
+    whole = cell(replace(ASKED, level=0.0, parts=1), level=0)
+    for cells in ([cell()], [cell(level=1), whole]):
+        with pytest.raises(SpecError, match="tolerate is 2; it must be 0"):
+            start(cells, store, replace(HERE, tolerate=2))
+    assert "finished" == start([whole], store, replace(HERE, tolerate=2)).state
 
 
 def test_the_log_names_the_jobs_that_are_not_needed_once(store: Store) -> None:
