@@ -14,9 +14,20 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tasks.audits.text import AUDIT
-from tasks.audits.text.answer import LIMITS, NULL, RULES, SURELY, Evidence, beaten_row, verdict
+from tasks.audits.text.answer import (
+    LIMITS,
+    LIMITS_OF_IDENTIFIERS,
+    NULL,
+    NULL_OF_IDENTIFIERS,
+    RULES,
+    SURELY,
+    Evidence,
+    beaten_row,
+    verdict,
+)
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.measures import summary
+from tasks.audits.text.measures.identifiers import CONTROL
 from tasks.audits.text.measures.secrets import BEATEN, FOUND, Ranking, combine, plan, rank_secret, secrets
 from tasks.audits.text.trainings import SCORES
 from tasks.contract.certificate import STEPS, chances
@@ -28,6 +39,7 @@ from tests.support.calibration import bounds
 from tests.tasks.audits.text.made_up import make_scores
 
 CONFIG = Text()
+IDENTIFIERS = Text(identifiers=("uuid4",))
 Array = NDArray[np.float64]
 
 
@@ -182,6 +194,44 @@ def test_changed_scores_accuse_no_innocent_and_only_a_constant_hides_what_is_kno
 def test_the_first_rule_that_holds_decides(any_p: float, all_p: float, high: float | None, expected: str) -> None:
     evidence = Evidence({"p_value": any_p}, {"p_value": all_p, "high": high}, 0.05, 0.1)
     assert expected == RULES.decide(CONFIG, evidence).answer
+
+
+@pytest.mark.parametrize(("control", "expected"), [(0.01, "not judged"), (0.0101, "memorised"), (None, "memorised")])
+def test_what_is_not_drawn_evenly_is_asked_about_first(control: float | None, expected: str) -> None:
+    drawn = None if control is None else {"p_value": control}
+    evidence = Evidence({"p_value": 0.001}, {"p_value": 0.5, "high": 0.59}, 0.05, 0.1, drawn)
+    assert expected == RULES.decide(IDENTIFIERS, evidence).answer
+    assert "memorised" == RULES.decide(CONFIG, evidence).answer  # secrets were drawn here
+
+
+def test_identifiers_are_judged_where_a_blind_control_finds_them_even() -> None:
+    found = row(FOUND, {}, Estimate(3.0, None, None, 1200), "secret", 0.0, 0.2)
+    beaten = row(BEATEN, {}, Estimate(0.512, 0.49, 0.53, 1200), "secret", 0.5, 0.3)
+    uneven, even = (
+        pa.Table.from_pylist([found, beaten, row(CONTROL, {}, alone(0.1, 1200), "identifier", None, p)], SUMMARY)
+        for p in (0.01, 0.0101)
+    )
+    said = verdict(IDENTIFIERS, uneven)
+    assert ("not judged", [CONTROL], LIMITS_OF_IDENTIFIERS) == (
+        said.answer,
+        [name for name, _ in said.rows],
+        said.limits,
+    )
+    assert said.sentence.startswith(
+        "Not judged: the 1,200 identifiers asked about are not drawn evenly from their space, which shows without the "
+        "model (p = 0.01), so that their ranks say nothing"
+    )
+    said = verdict(IDENTIFIERS, even)
+    assert ("not seen", (name_of(found), name_of(beaten))) == (said.answer, said.rows)
+    assert said.sentence.startswith("Not seen: of 1,200 identifiers 3 are found among the likeliest of their space")
+    assert "on average an identifier beats 0.512 of the others" in said.sentence
+    page = AUDIT.certify("Does it?", IDENTIFIERS, even)
+    assert page is not None
+    assert "Does a language model know identifiers that stand in these texts?" == page.asked
+    assert (said.sentence, chances(0.2, 0.05)) == (page.findings[0].sentence, page.findings[0].line)
+    assert "Of 100 audits of identifiers that are drawn evenly, 1 are not judged." in page.error
+    null = replace(IDENTIFIERS, told="others")
+    assert f"{said.sentence} {NULL_OF_IDENTIFIERS.strip()}" == verdict(null, even).sentence
 
 
 def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_together() -> None:
