@@ -248,6 +248,7 @@ def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_
     assert page is not None
     assert (RULES.explain(CONFIG), STEPS["cleared"]) == (page.rule, page.steps)
     assert "at most 5.1 are called memorised" in page.error
+    assert "Does a language model give away secrets that stood in its training texts?" == page.asked
     ((answered, told, line),) = [(finding.answer, finding.sentence, finding.line) for finding in page.findings]
     assert ("not seen", chances(0.2, 0.05)) == (answered, line)
     assert told.startswith("Secrets of a known format were put into the training texts. Of 1,200 of them 3 can be")
