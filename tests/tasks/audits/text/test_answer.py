@@ -84,7 +84,7 @@ def ranked_by_hand() -> list[pa.Table]:
         (3, 1, True, falling[::-1]),
     ]
     rows = [
-        {"pair": 0, "secret": secret, "repetitions": times, "inserted": told, "log_p": log_p}
+        {"pair": 7, "secret": secret, "repetitions": times, "inserted": told, "log_p": log_p}
         for secret, times, told, log_p in says
     ]
     return [pa.Table.from_pylist([each], SCORES) for each in rows]
@@ -95,8 +95,8 @@ def test_the_summary_counts_what_is_found_and_tells_each_number_of_repetitions_b
     level: float, found: int
 ) -> None:
     table = secrets(Ranking(level), ranked_by_hand())
-    assert [(1, 1, 2.0, 0.0, 4.0), (2, 2, 1.0, 1.0, 0.0), (3, 4, 0.0, None, None)] == [
-        tuple(each[name] for name in ("secret", "rank", "exposure", "exposure_twin", "effect"))
+    assert [(7, 1, 1, 2.0, 0.0, 4.0), (7, 2, 2, 1.0, 1.0, 0.0), (7, 3, 4, 0.0, None, None)] == [
+        tuple(each[name] for name in ("pair", "secret", "rank", "exposure", "exposure_twin", "effect"))
         for each in table.to_pylist()
     ]
     (first, second, *others) = summary(About(level), [table]).to_pylist()
@@ -122,8 +122,11 @@ def test_the_summary_counts_what_is_found_and_tells_each_number_of_repetitions_b
     ]
 
 
-def test_without_a_secret_there_is_no_row_and_identifiers_are_ranked_by_another_measure() -> None:
+def test_one_secret_has_no_interval_none_no_row_and_identifiers_are_ranked_by_another_measure() -> None:
     assert [] == summary(About(0.05), [secrets(Ranking(0.05), [])]).to_pylist()
+    alone_ranked = secrets(Ranking(0.05), ranked_by_hand()[:2])
+    (beaten,) = (each for each in summary(About(0.05), [alone_ranked]).to_pylist() if each["metric"] == BEATEN)
+    assert (7 / 8, None, None, 1) == tuple(beaten[name] for name in ("estimate", "low", "high", "n"))
     job = plan(CONFIG, ())
     assert isinstance(job, Job)
     assert (secrets, Ranking(CONFIG.level)) == (job.function, job.config)
