@@ -88,10 +88,13 @@ def test_repeats_that_disagree_forbid_a_judgement() -> None:
 
 def test_a_rounded_target_is_held_against_models_that_are_rounded_as_it_is() -> None:
     """The clean target sends two decimals: it is as alike as before, and its share is read off rounded models."""
-    others = [one for one in CONTROLLED if (one["model"][0].as_py(), one["target"][0].as_py()) != ("target", 0)]
+    clean, partial = (
+        [one for one in CONTROLLED if one["model"][0].as_py() == kind] for kind in ("calibration", "partial")
+    )
     given = table("target", 0, 0, np.round(HOLDING[0][0], 2), resolution=0.01, control=CONTROLS)
     known, more = KNOWN[:, IS_CONTROL], table("target", 0, 1, HOLDING[0][1], control=CONTROLS)
-    row, beside = (judged(inputs=[*others, *sent])[0] for sent in ([given], [given, more]))  # the coarser one decides
+    sent = [given, *partial], [given, more]  # of two the coarser one decides
+    row, beside = (judged(inputs=[*clean, *each])[0] for each in sent)
     for each in (row, beside):
         assert each["agreement_calibration"] == pytest.approx(
             np.mean(calibration_agreements(known, np.round(known, 2)))
@@ -120,8 +123,8 @@ def test_the_summary_has_the_share_the_test_and_the_likeness_of_each_target(smal
     clean = small.to_pylist()[0]
     at = setting(target="D_C")
     held, surer = found["share of D_Q held", at], found[SURER, at]
-    assert (clean["share"], clean["share_low"], clean["share_high"], 4) == tuple(
-        held[name] for name in ("estimate", "low", "high", "n")
+    assert (clean["share"], clean["share_low"], clean["share_high"], 4, 0.0) == tuple(
+        held[name] for name in ("estimate", "low", "high", "n", "null")
     )
     assert (clean["effect"], clean["p_adjusted"], 0.0) == (surer["estimate"], surer["p_value"], surer["null"])
     accuracy = found["accuracy on the control set", at]
