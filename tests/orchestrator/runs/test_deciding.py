@@ -26,6 +26,7 @@ from tests.orchestrator.runs.test_lifecycle import HERE, _file, computed, logged
 
 # Ranks 20, 21, ... among 201 decide after the sixth, ranks from 150 on never do.
 ASKED = toys.Config(parts=12, first=20, level=0.05)
+SAID = "decided after 6 of at most 12 pairs of trainings, at an error rate of 0.05; the other 6 jobs are not needed"
 
 
 def run(store: Store, config: toys.Config = ASKED, execution=HERE) -> Report:
@@ -47,10 +48,9 @@ def test_a_run_ends_at_the_pair_that_decides_and_its_tables_hold_these_pairs(sto
     assert [float(sum(range(20, 26)))] == summed(report)
     assert list(range(20, 26)) == report.table("parts")["number"].to_pylist()
     assert {"planned": 14, "stored": 8, "done": 8, "failed": 0} == report.jobs
-    said = "decided after 6 of at most 12 pairs of trainings, at an error rate of 0.05; the other 6 jobs are not needed"
     journal = Journal(Path(store.location) / "runs" / report.run)
     seen = status(journal, store)
-    assert [("decided", said)] * 2 == [(each.state, each.note) for each in (report, seen)]
+    assert [("decided", SAID)] * 2 == [(each.state, each.note) for each in (report, seen)]
     assert seen.finished
     assert not find_garbage(store)
     assert results.read(journal, store, "parts").table.num_rows == 6
@@ -93,6 +93,7 @@ def test_a_round_has_as_many_pairs_as_run_at_a_time_and_any_beyond_the_sixth_lea
     assert [20, 21, 22, 23] == numbers(rounds.first(4))
     tables = [toys.compute(toys.Part(number)) for number in range(20, 32)]
     assert [None] * 6 + [6] * 7 == [rounds.decided(tables[:leading]) for leading in range(13)]
+    assert SAID == rounds.describe(6, 6)
     for to_its_end in (cell(replace(ASKED, level=0.0)), Cell("toys", ASKED)):
         assert Rounds.of(to_its_end, plan_of(to_its_end)) is None
 
