@@ -373,10 +373,13 @@ def test_the_least_that_is_found_makes_the_p_value_as_small_as_the_level_and_a_l
 def test_the_least_that_is_found_is_what_lifts_the_models_that_trained_above_the_one_that_did_not() -> None:
     # They answer 1 and 2 nats less: 1 nat is enough for one of them to be above, 2 for both. The second repetition
     # lacks the model that held the observation out, and says nothing.
-    log_p = np.array([[[-700.0, -701.0, -702.0], [NAN, -1.0, -900.0]]])
+    log_p = np.array([[[-700.0, -701.0, -702.0], [NAN, -700.0, -702.0]]])
     for level, negligible, expected in ((2 / 3, 0.0, 1.0), (1 / 3, 0.0, 2.0), (1 / 3, 0.5, 2.5)):
         (found,) = least_found(log_p, np.zeros((1, 2), int), level, negligible)
         assert expected < found <= 1.01 * expected
+    plain, impossible = log_p, np.where(log_p == -702.0, -INF, log_p)
+    by_default = [least_found(of, np.zeros((1, 2), int), 1 / 3)[0] for of in (plain, impossible)]
+    assert [least_found(log_p, np.zeros((1, 2), int), 1 / 3, 0.0)[0], NAN] == pytest.approx(by_default, nan_ok=True)
 
 
 def test_no_memory_is_enough_for_a_p_value_that_there_is_not() -> None:
