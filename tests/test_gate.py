@@ -18,10 +18,11 @@ from huggingface_hub import ModelCard
 from junitparser import Error, Failure, JUnitXml
 from PIL import Image
 
-from orchestrator.cli.gate import Gate, junit_xml, open_gate
+from orchestrator.cli.gate import Gate, junit_xml, open_gate, pass_gate
 from orchestrator.cli.options import GateOptions
 from orchestrator.inspection.answers import CellAnswer
 from orchestrator.run_folder.journal import Journal
+from orchestrator.store import open_store
 from tasks.contract.verdict import Verdict
 from tests.support.shell import PATHS, ROOT, Here, refusals
 
@@ -117,8 +118,15 @@ def test_without_named_answers_all_cells_pass_and_one_without_an_answer_is_an_er
     (summary,) = Journal(tmp_path / "engram-store/runs" / run).roots()["summary"]
     (tmp_path / f"engram-store/results/{summary[:2]}/{summary}.arrow").unlink()
     other("results", run, "--junit", "none.xml", "--fail-on", "undecided")
+    assert (tmp_path / "none.xml").read_bytes().startswith(b"<?xml version='1.0' encoding='utf-8'?>")
     (suite,) = JUnitXml.fromfile(str(tmp_path / "none.xml"))
     assert [Error] == [type(result) for case in suite for result in case.result]
+    (sweep,) = (each["run"] for each in other.json("runs")["runs"] if "-sweep-" in each["run"])
+    other("results", sweep, "summary", "--fail-on", "undecided", code=4)  # by the cell that has an answer
+    store = open_store(tmp_path / "engram-store")
+    assert 3 == pass_gate(
+        Gate(("undecided",)), Journal(store.folder("runs", sweep)), store, 3
+    )  # what failed comes first
 
 
 @pytest.mark.parametrize(
