@@ -12,7 +12,9 @@ from scipy import integrate, special, stats
 
 from tasks.numerics.epsilon import (
     MANY_RUNS,
+    Calls,
     Mask,
+    Rate,
     best_of_guesses,
     betting_bound,
     betting_p_value,
@@ -144,7 +146,7 @@ def test_the_bound_of_one_run_against_a_gaussian_mechanism_is_seldom_too_high() 
 
 def test_of_several_numbers_of_guesses_the_best_counts_at_a_share_of_the_level() -> None:
     assert (50, 25, 12) == guess_counts(100)
-    assert () == guess_counts(15)
+    assert ((8,), ()) == (guess_counts(16), guess_counts(15))
     inside = np.arange(100) < 50
     single = [one_run_bound(0.0, 100, count, count, LEVEL / 3) for count in (50, 25, 12)]
     assert max(single) == best_of_guesses(one_run_bound, inside, 0.0, LEVEL)
@@ -227,9 +229,32 @@ def test_a_threshold_that_half_of_the_runs_chose_exceeds_epsilon_as_seldom_as_is
             bound_by_scores(bound, stream.normal(mu, 1, 60), stream.normal(0, 1, 60), 1e-5, LEVEL) for _ in range(200)
         ]
         assert sum(np.array(bounds) > 1.0) <= 20  # of 200 at 5 %
+
+
+@pytest.mark.parametrize(
+    ("wins_without_alarms", "called"),
+    [(1.0, ((3, 5), (3, 4))), (2.0, ((1, 5), (1, 4)))],  # at 4, where 3 of 4 and 1 of 3 were called; at 10
+)
+def test_a_threshold_is_chosen_by_the_first_half_for_the_bound_and_then_for_the_rates_and_counted_on_the_rest(
+    wins_without_alarms: float, called: tuple[Calls, Calls]
+) -> None:
+    asked: list[tuple[Calls, Rate, float, float]] = []
+
+    def bound(power: Calls, false: Rate, delta: float, level: float) -> float:
+        asked.append((power, false, delta, level))
+        return wins_without_alarms if false == (0, 3) else 0.25 * power[1]
+
+    inside = np.array([10.0, 2.0, 6.0, 4.0, 1.0, 3.0, 4.0, 7.0, 11.0])
+    outside = np.array([9.0, 3.0, 1.0, 0.0, 4.0, 5.0, 12.0])
+    assert 1.25 == bound_by_scores(bound, inside, outside, 0.1, LEVEL)
+    assert (*called, 0.1, LEVEL) == asked[-1]
+
+
+def test_runs_that_are_apart_are_bounded_by_their_second_halves_and_single_runs_by_nothing() -> None:
     apart = bound_by_scores(many_runs_bound, np.arange(40.0) + 40, np.arange(40.0), 1e-5, LEVEL)
     assert apart == pytest.approx(many_runs_bound((20, 20), (0, 20), 1e-5, LEVEL))
-    assert 0.0 == bound_by_scores(many_runs_bound, np.ones(1), np.zeros(1), 1e-5, LEVEL)
+    for inside, outside in ((np.ones(1), np.zeros(2)), (np.ones(2), np.zeros(1))):
+        assert 0.0 == bound_by_scores(many_runs_bound, inside, outside, 1e-5, LEVEL)
 
 
 def test_a_search_ends_where_everything_is_rejected() -> None:

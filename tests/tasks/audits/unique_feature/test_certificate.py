@@ -170,6 +170,13 @@ def test_the_next_step_follows_from_the_answer_of_pairs(
             "others; of 1,000 models that never saw it fewer than 1 would stand so far in front. But one that shares a "
             "part with it would do the same, and it is not told from those.",
         ),
+        (
+            "not judged",
+            Rank(120, 0.6, Population(200), 1),
+            "Asked about 200 signs, the model singled out this one more than 80 of the 199 others; of 1,000 models "
+            "that never saw it about 600 would stand so far in front. But what was sent back is not what the model "
+            "that was described says of these pictures.",
+        ),
     ],
 )
 def test_the_place_is_told_without_statistics(answer: str, rank: Rank, expected: str) -> None:

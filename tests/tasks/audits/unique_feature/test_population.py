@@ -41,6 +41,8 @@ def test_glyphs_are_counted_and_other_features_have_the_others_of_their_family()
     assert ["feature", "family-007"] == [population.set_name(member) for member in (0, 7)]
     own, other = (population.relatives(replace(letter, drawn=drawn), Glyph(), 3).seed for drawn in (False, True))
     assert own == population.relatives(letter, Glyph()).seed != other
+    first = replace(letter, drawn=True)
+    assert population.relatives(first, Glyph()) == population.relatives(first, Glyph(), 0)
     nonces = {"secret": "s" * 16, "nonce": "n" * 16, "commitment": "ab" * 32}
     bound = replace(letter, given=ExternalModels(shape=(28, 28, 1), **nonces))
     assert bound.derive_seed("family") == population.relatives(bound, Glyph(), 3).seed
@@ -110,8 +112,8 @@ def test_models_are_read_back_with_the_feature_first_and_their_pairs_are_compare
 
 
 def test_the_label_of_look_alikes_is_the_one_towards_which_they_push_most_beside_the_family() -> None:
-    log_p = np.array([[[0.0, 0.0, 5.0], [2.0, 20.0, 5.0]], [[0.0, 0.0, 5.0], [2.0, 20.0, 5.0]]])  # spreads 1, 10, 0
-    look_alikes = np.array([[[3.0, 19.0, 9.0], [3.0, 23.0, 9.0]], [[2.0, 24.0, 9.0], [2.0, 24.0, 9.0]]])
+    log_p = np.array([[[-40.0, 0.0, 5.0], [-38.0, 20.0, 5.0]]] * 2)  # spreads 1, 10, 0
+    look_alikes = np.array([[[-37.0, 19.0, 9.0], [-37.0, 23.0, 9.0]], [[-38.0, 24.0, 9.0], [-38.0, 24.0, 9.0]]])
     # Shifts in units of the spread: 2, 1.1 and none by the first model; 1, 1.4 and none by the second.
     assert 0 == population.shared_label(log_p, look_alikes)
     assert 1 == population.shared_label(log_p[1:], look_alikes[1:])
