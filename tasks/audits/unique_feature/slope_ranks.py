@@ -228,7 +228,7 @@ class Subsets:
     def __init__(self, values: Array) -> None:
         if len(values) > 40:
             raise ValueError(f"there are {len(values)} cells; the choices of more than 40 cannot be counted")
-        self.values = np.asarray(values, np.float64)
+        self.values = values
         self._slack = ROUNDING * float(np.abs(self.values).sum())
         half = len(values) // 2
         self._first, self._second = sums_by_size(self.values[:half]), sums_by_size(self.values[half:])
