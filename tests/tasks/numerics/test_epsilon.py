@@ -76,7 +76,9 @@ def test_the_bounds_on_quantiles_of_normal_scores_are_those_that_others_publish(
         assert (True, False) == (test(published * (1 - 1e-5)), test(published * (1 + 1e-5)))
 
 
-@pytest.mark.parametrize(("guesses", "correct", "delta"), [(50, 40, 0.0), (50, 40, 1e-3), (7, 7, 1e-2), (9, 0, 1e-2)])
+@pytest.mark.parametrize(
+    ("guesses", "correct", "delta"), [(50, 40, 0.0), (50, 40, 1e-3), (7, 7, 1e-2), (9, 0, 1e-2), (50, 40, 0.5)]
+)
 def test_the_p_value_of_one_run_is_the_sum_of_its_formula(guesses: int, correct: int, delta: float) -> None:
     mass = [math.comb(guesses, hits) * 0.75**hits * 0.25 ** (guesses - hits) for hits in range(guesses + 1)]
     beta = sum(mass[correct:])
@@ -150,6 +152,8 @@ def test_of_several_numbers_of_guesses_the_best_counts_at_a_share_of_the_level()
     inside = np.arange(100) < 50
     single = [one_run_bound(0.0, 100, count, count, LEVEL / 3) for count in (50, 25, 12)]
     assert max(single) == best_of_guesses(one_run_bound, inside, 0.0, LEVEL)
+    less = [one_run_bound(1e-3, 100, count, count, LEVEL / 3) for count in (50, 25, 12)]
+    assert max(single) > max(less) == best_of_guesses(one_run_bound, inside, 1e-3, LEVEL)
     assert special.logit((LEVEL / 3) ** (1 / 50)) == pytest.approx(single[0], abs=1e-6)  # 50 of 50 are right
     assert 0.0 == best_of_guesses(one_run_bound, inside[:10], 0.0, LEVEL)
     bound = gaussian_one_run_bound(1e-5, 100, 50, 50, LEVEL / 3)
@@ -159,13 +163,16 @@ def test_of_several_numbers_of_guesses_the_best_counts_at_a_share_of_the_level()
 
 def test_results_of_a_gaussian_mechanism_exceed_all_chances_by_the_steps_of_their_recursion() -> None:
     def blow_up(chance: float) -> float:
-        return float(special.ndtr(special.ndtri(chance) - 0.5))
+        return float(special.ndtr(special.ndtri(chance) - 0.1))
 
-    right, wrong = 0.05 * 3 / 10, 0.05 * 2 / 10  # 3 of 5 guesses are right, of 10 canaries
-    for still, left in ((2, 3), (1, 4), (0, 5)):
+    right, wrong = 0.2 * 5 / 12, 0.2 * 1 / 12  # 5 of 6 guesses are right, of 12 canaries
+    for still, left in ((4, 2), (3, 3), (2, 4), (1, 5), (0, 6)):
         missed = max(wrong, blow_up(right))
         right, wrong = right + still / left * (missed - wrong), missed
-    assert right + wrong - 0.5 == pytest.approx(gaussian_excess(0.5, 10, 5, 3, LEVEL))
+    assert right < 1
+    assert right + wrong - 0.5 == pytest.approx(gaussian_excess(0.1, 12, 6, 5, 0.2))
+    # Where what is wrong is likelier than that at first, nothing is added.
+    assert 0.1 * 5 / 10 - 0.5 == pytest.approx(gaussian_excess(0.5, 10, 5, 2, 0.1))
     assert 1.0 == pytest.approx(gaussian_excess(1e-9, 10, 10, 10, LEVEL))  # no chance is above 1
 
 
