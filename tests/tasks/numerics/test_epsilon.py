@@ -199,6 +199,8 @@ def test_a_test_of_such_power_needs_an_epsilon_that_bounds_both_of_its_errors(
 def test_the_gaussian_mechanism_has_the_delta_of_its_privacy_curve() -> None:
     # P[Z <= 1/2 - 1] - e P[Z <= -1/2 - 1] = 0.30853754 - 2.71828183 * 0.06680720
     assert 0.12693674 == pytest.approx(gaussian_delta(1.0, 1.0), abs=1e-8)
+    # P[Z <= 1 - 1/2] - e P[Z <= -1 - 1/2] = 0.69146246 - 2.71828183 * 0.06680720
+    assert 0.50986167 == pytest.approx(gaussian_delta(2.0, 1.0), abs=1e-7)
     assert special.ndtr(1.0) - special.ndtr(-1.0) == pytest.approx(gaussian_delta(2.0, 0.0))  # total variation
     assert 0.0 == gaussian_delta(0.0, 0.5)
     for mu in (0.1, 1.0, 5.0):
