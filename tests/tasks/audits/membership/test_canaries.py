@@ -255,15 +255,11 @@ def test_other_models_tell_how_hard_a_canary_is() -> None:
     assert (2800, 4) == (beside["canaries"], beside["models"])
 
 
-def test_canaries_are_in_by_the_coins_by_which_the_models_are_trained() -> None:
+def test_a_private_training_says_what_it_has_spent() -> None:
     private = replace(PRIVATE[0], privacy=Privacy(8.0))
-    config = replace(tiny(replace(private, data=pin(private.data), models=2)), batch=60)
-    jobs = canary_jobs(config)
-    assert 2 == len({job.inputs[0].config.shares for job in jobs})
-    (job,) = jobs[:1]
+    (job,) = canary_jobs(replace(tiny(replace(private, data=pin(private.data), models=1)), batch=60))
     table = canary_answers(job.config, [train(job.inputs[0].config, [])])
     assert (1, CANARIES, 30) == (marks(canary_answers).version, table.schema, len(table))
-    assert job.config.is_inside().tolist() == table["inside"].to_pylist()
     assert 0 < table["spent"][0].as_py() <= 8
 
 

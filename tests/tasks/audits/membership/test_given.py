@@ -16,7 +16,7 @@ import torch
 import orchestrator
 from tasks.audits.membership.answer import RULES, certificate, effect, verdict
 from tasks.audits.membership.config import About, GivenModel, Membership
-from tasks.audits.membership.given import SCORES, ask_given, handout_order, pictures, question
+from tasks.audits.membership.given import SCORES, ask_given, check_table, handout_order, pictures, question
 from tasks.audits.membership.given_answer import LABELS_ALONE
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.given import (
@@ -378,6 +378,17 @@ def test_a_file_says_the_log_odds_of_the_true_labels(model: Path) -> None:
     assert np.log(own / (1 - own)) == pytest.approx(table["score"].to_numpy(), abs=1e-4)
     assert [None] * 65 == table["again"].to_pylist()
     assert ({"log-odds"}, {0.0}) == ({*table["kind"].to_pylist()}, {*table["resolution"].to_pylist()})
+
+
+def test_a_table_is_looked_through_before_anything_is_trained(tmp_path: Path) -> None:
+    path = write_table(tmp_path / "labels.csv", "predicted")
+    asked = replace(question(pinned(TABLE)), given=GivenModel(outputs=File(str(path))))
+    check_table(asked)
+    write_table(path, "predicted", last=10)
+    with pytest.raises(ValueError, match="it must be the number of a class, 0 to 9; 1 of 132 are not"):
+        check_table(asked)
+    path.unlink()
+    check_table(asked)  # what is stored of the run can still be looked at
 
 
 SMALL = {"data": "digits", "network": "mlp1", "examples": 60, "epochs": 2, "batch": 16}
