@@ -22,7 +22,7 @@ from tasks.audits.membership.canary_answer import (
 )
 from tasks.audits.membership.config import About, tiny
 from tasks.audits.membership.measures import summary
-from tasks.audits.membership.measures.epsilon import EPSILON, MEASURE, AtDelta, epsilon
+from tasks.audits.membership.measures.epsilon import EPSILON, MEASURE, AtDelta, epsilon, less_the_others
 from tasks.audits.membership.trainings import training
 from tasks.contract.epsilon_rows import AT_LEAST, LEVEL, SPENT, Bound, Spent, epsilon_rows
 from tasks.contract.job import Job, marks
@@ -188,10 +188,16 @@ def test_models_of_a_canary_each_are_counted_as_many_runs() -> None:
     assert (24, 1.0, None, None) == tuple(found["bets"][name] for name in ("models", "auc", "spent", "p_spent"))
 
 
-@pytest.mark.parametrize("inside", [True, False])
-def test_canaries_that_are_all_in_or_all_out_have_no_curve(inside: bool) -> None:
-    found = epsilon(AtDelta(1e-5), [canary_table([inside] * 20, [0.1 * at for at in range(20)], None)])
-    assert {None} == {*found["auc"].to_pylist()}
+def test_what_a_model_says_is_compared_with_the_mean_of_the_others() -> None:
+    said = np.array([[1.0, 4.0], [3.0, 8.0], [5.0, 0.0]])
+    assert [[1 - 4, 4 - 4], [3 - 3, 8 - 2], [5 - 2, 0 - 6]] == pytest.approx(less_the_others(said))
+    assert said[:1].tolist() == less_the_others(said[:1]).tolist()
+
+
+@pytest.mark.parametrize(("inside", "area"), [(0, None), (1, 1.0), (20, None)])
+def test_canaries_that_are_all_in_or_all_out_have_no_curve(inside: int, area: float | None) -> None:
+    coins, odds = [at < inside for at in range(20)], [-0.1 * at for at in range(20)]
+    assert {area} == {*epsilon(AtDelta(1e-5), [canary_table(coins, odds, None)])["auc"].to_pylist()}
 
 
 def test_bounds_are_told_as_they_are_stored_and_the_p_value_is_that_of_the_bets() -> None:
