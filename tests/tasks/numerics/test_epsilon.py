@@ -152,8 +152,14 @@ def test_of_several_numbers_of_guesses_the_best_counts_at_a_share_of_the_level()
     inside = np.arange(100) < 50
     single = [one_run_bound(0.0, 100, count, count, LEVEL / 3) for count in (50, 25, 12)]
     assert max(single) == best_of_guesses(one_run_bound, inside, 0.0, LEVEL)
-    less = [one_run_bound(1e-3, 100, count, count, LEVEL / 3) for count in (50, 25, 12)]
-    assert max(single) > max(less) == best_of_guesses(one_run_bound, inside, 1e-3, LEVEL)
+    asked: list[tuple[float, ...]] = []
+
+    def bound_of(*its: float) -> float:
+        asked.append(its)
+        return its[2]
+
+    assert 50 == best_of_guesses(bound_of, np.arange(100) < 20, 1e-3, LEVEL)
+    assert [(1e-3, 100, count, min(count, 20), LEVEL / 3) for count in (50, 25, 12)] == asked
     assert special.logit((LEVEL / 3) ** (1 / 50)) == pytest.approx(single[0], abs=1e-6)  # 50 of 50 are right
     assert 0.0 == best_of_guesses(one_run_bound, inside[:10], 0.0, LEVEL)
     bound = gaussian_one_run_bound(1e-5, 100, 50, 50, LEVEL / 3)
