@@ -206,11 +206,14 @@ def test_the_lead_the_distance_and_the_power_are_told_of_the_models_that_they_co
 
 
 def said_by_hand() -> list[pa.Table]:
-    """The given model's scores of two records and two images that follow, and the answers of three others."""
+    """The given model's scores of two records and two images that follow, and the answers of three others.
+
+    The images that follow are halved as the records are, and none was trained on.
+    """
     given = {"row": [0, 1, 2, 3], "record": [True, True, False, False], "score": [1.0, 0.5, 0.0, 1.0]}
     given |= {"again": [1.0, None, None, 0.0], "kind": ["log-odds"] * 4, "resolution": [0.0] * 4}
     of_records = [([True, False], [1.0, 2.0]), ([False, True], [0.0, 0.5]), ([False, False], [1.0, 0.0])]
-    of_others = [([False, False], odds) for odds in ([0.0, 2.0], [1.0, 0.0], [0.0, 0.5])]
+    of_others = [([True, False], odds) for odds in ([0.0, 2.0], [1.0, 0.0], [0.0, 0.5])]
     return [
         pa.table([given[name] for name in SCORES.names], schema=SCORES),
         *(
