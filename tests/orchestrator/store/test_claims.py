@@ -196,6 +196,8 @@ def test_a_claim_is_kept_up_and_its_loss_is_noticed(bucket: Bucket) -> None:
         assert not claim.lost
         elsewhere(bucket)
         assert eventually(lambda: claim.lost)
+        # A heart that went on would take the run back once the other has released it.
+        assert eventually(lambda: "claim" not in {thread.name for thread in threading.enumerate()})
     assert bucket.holds(NAME)  # the other's
 
 
