@@ -52,6 +52,7 @@ from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import Part
 from tasks.external.model_file import Interface, ModelFile
 from tasks.models.catalog import Network
+from tasks.numerics import seeds
 from tasks.numerics.statistics import Estimate, proportion
 from tasks.worker.files import File
 from tests.tasks.audits.membership.made_up import make_given
@@ -316,6 +317,7 @@ def test_a_given_model_is_asked_about_the_records_and_the_images_that_follow_the
     asked, data = question(config), load(config.data)
     assert (Part(config.data, 0, 60), Part(config.data, 60, 7)) == (asked.records, asked.unseen)
     assert Part(config.data, 60, 60) == question(pinned(FILE)).unseen
+    assert seeds.derive(config.seed, "handed out") == asked.seed  # the order says nothing of other streams
     rows, images, labels = pictures(asked)
     assert [*range(67)] == rows.tolist()
     assert (images == data.train_images[:67]).all()
