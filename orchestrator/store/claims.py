@@ -116,7 +116,7 @@ def _claim(bucket: Bucket, run: str, mine: Holder) -> str:
             other, claimed = _read(bucket, run)
             if other is not None and other.token == mine.token:
                 return claimed.tag
-            silent = _silent(bucket, claimed, other)
+            silent = _silence(_time(bucket), claimed, other)
             if other is not None and _is_living(other, silent):
                 raise Held(refusal(run, other, silent))
             dead = other is not None or silent > STALE
@@ -133,14 +133,13 @@ def living(bucket: Bucket) -> dict[str, Holder]:
     there = [claimed for claimed in bucket.objects(CLAIMS) if _run(claimed.name)]
     if not there:
         return {}
-    now, beats = _time(bucket)
-    drivers = {}
+    clock, drivers = _time(bucket), {}
     for claimed in there:
         with suppress(FileNotFoundError):
             holder, claimed = _read(bucket, _run(claimed.name))
             if holder is None or (is_local(holder) and holder.pid == os.getpid()):
                 continue
-            if _is_living(holder, now - max(claimed.written.timestamp(), beats.get(holder.token, 0.0))):
+            if _is_living(holder, _silence(clock, claimed, holder)):
                 drivers[_run(claimed.name)] = holder
     return drivers
 
@@ -150,9 +149,9 @@ def _is_living(holder: Holder, silent: float) -> bool:
     return silent <= STALE and holder.alive(silent)
 
 
-def _silent(bucket: Bucket, claimed: Object, holder: Holder | None) -> float:
-    """Seconds since the last heartbeat of a claim's driver, or since its claim, by the store's clock."""
-    now, beats = _time(bucket)
+def _silence(clock: tuple[float, dict[str, float]], claimed: Object, holder: Holder | None) -> float:
+    """Seconds since the last heartbeat of a claim's driver, or since its claim, by what `_time` says."""
+    now, beats = clock
     return now - max(claimed.written.timestamp(), beats.get(holder.token, 0.0) if holder is not None else 0.0)
 
 

@@ -36,7 +36,7 @@ def one_run_p_value(epsilon: float, delta: float, canaries: int, guesses: int, c
 
     at_least = special.bdtrc(np.arange(correct - 1, -2, -1), guesses, special.expit(epsilon))  # of v, v - 1, ..., 0
     beta = float(at_least[0])
-    if not delta or not correct:
+    if not correct:
         return beta
     excess = float(((at_least[1:] - beta) / np.arange(1, correct + 1)).max())
     return min(1.0, beta + 2 * canaries * delta * excess)

@@ -111,7 +111,7 @@ class PairEvidence:
 
     @property
     def has_interval(self) -> bool:
-        return self.effect is not None and self.effect["low"] is not None and self.effect["high"] is not None
+        return self.effect is not None and self.effect["low"] is not None
 
     @property
     def effect_decides(self) -> bool:

@@ -145,7 +145,7 @@ def control_glyphs(asked: Relatives, feature: Glyph, was_drawn: bool) -> list[Gl
     Drawn ones are found at any level as often as it says whatever models do: they check the counting alone.
     """
     if was_drawn:
-        return [replace(feature, kind="letter", text=text, seed=0) for text in sorted(GLYPHS)]
+        return [replace(feature, kind="letter", text=text, seed=0) for text in GLYPHS]
     own = seeds.derive(asked.seed, "others")
     found = (draw_member(feature, seeds.derive(own, number)) for number in range(OTHERS))
     return [glyph for glyph in found if isinstance(glyph, Glyph)]
@@ -228,7 +228,7 @@ class Subsets:
     def __init__(self, values: Array) -> None:
         if len(values) > 40:
             raise ValueError(f"there are {len(values)} cells; the choices of more than 40 cannot be counted")
-        self.values = np.asarray(values, np.float64)
+        self.values = values
         self._slack = ROUNDING * float(np.abs(self.values).sum())
         half = len(values) // 2
         self._first, self._second = sums_by_size(self.values[:half]), sums_by_size(self.values[half:])

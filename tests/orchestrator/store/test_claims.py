@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -38,11 +38,20 @@ def served(s3: Server) -> Bucket:
 NAME = f"claims/{RUN}.json"
 
 
-def elsewhere(bucket: Bucket) -> str:
-    """Put a claim of a driver on another machine; its token."""
-    holder = replace(this_process(time.time()), host="other.cluster", boot="another", pid=77)
+OTHER = {"host": "other.cluster", "boot": "another", "pid": 77}
+PARENT = {"pid": os.getppid(), "started": ""}  # lives on this machine, whenever it started
+
+
+def put_claim(bucket: Bucket, **changes: object) -> str:
+    """Put a claim of this process but for these changes; the driver's token."""
+    holder = replace(this_process(time.time()), **changes)  # type: ignore[arg-type]
     bucket.put(NAME, json.dumps({"holder": asdict(holder)}).encode())
     return holder.token
+
+
+def elsewhere(bucket: Bucket) -> str:
+    """Put a claim of a driver on another machine; its token."""
+    return put_claim(bucket, **OTHER)
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 120.0) -> bool:
@@ -69,12 +78,48 @@ def test_a_driver_on_another_machine_is_named_and_left_alone(bucket: Bucket) -> 
     assert before == bucket.objects("claims")
 
 
-def test_a_driver_that_was_not_heard_of_for_long_is_taken_over(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    token = elsewhere(bucket)
-    monkeypatch.setattr(claims, "STALE", 1.0)
-    time.sleep(2.1)
-    with claims.claim(bucket, RUN):
-        assert token not in bucket.get(NAME).to_pybytes().decode()
+def stop_clock(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, seconds: float, beats: Mapping[str, float] | None = None
+) -> None:
+    """Stop the store's clock so long after the claim, and each driver's last beat so long after it."""
+    written = bucket.objects("claims")[-1].written.timestamp()
+    last = {token: written + after for token, after in (beats or {}).items()}
+    monkeypatch.setattr(claims, "_time", lambda _: (written + seconds, last))
+
+
+@pytest.mark.parametrize(
+    ("driver", "beat", "seconds", "is_living"),
+    [
+        (OTHER, None, 60.0, True),
+        (OTHER, None, 60.001, False),
+        (OTHER, 5.0, 65.0, True),  # a claim is as fresh as its driver's last heartbeat
+        (OTHER, 5.0, 65.001, False),
+        (OTHER, -5.0, 60.0, True),  # and no older than itself
+        (PARENT, None, 60.0, True),
+        (PARENT, None, 60.001, False),  # cut off, if it runs at all
+        (PARENT | {"started": "never"}, None, 0.0, False),  # known dead at once
+    ],
+)
+def test_a_driver_that_is_dead_or_was_not_heard_of_for_a_minute_is_taken_over(
+    bucket: Bucket,
+    monkeypatch: pytest.MonkeyPatch,
+    driver: dict[str, object],
+    beat: float | None,
+    seconds: float,
+    is_living: bool,
+) -> None:
+    token = put_claim(bucket, **driver)
+    bucket.put(f"claims/.beats/{token}.json", b"{}")
+    stop_clock(bucket, monkeypatch, seconds, {} if beat is None else {token: beat})
+    assert ([RUN] if is_living else []) == [*claims.living(bucket)]
+    if is_living:
+        with pytest.raises(Held, match="heard of 60 s ago" if driver is OTHER else f"kill {driver['pid']}"):
+            claims.claim(bucket, RUN)
+        assert token in bucket.get(NAME).to_pybytes().decode()
+    else:
+        with claims.claim(bucket, RUN):
+            assert token not in bucket.get(NAME).to_pybytes().decode()
+            assert not bucket.holds(f"claims/.beats/{token}.json")
 
 
 def test_of_two_that_find_a_dead_driver_one_takes_its_run_over(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,15 +128,6 @@ def test_of_two_that_find_a_dead_driver_one_takes_its_run_over(bucket: Bucket, m
     monkeypatch.setattr(claims, "STALE", -1.0)
     with claims.claim(bucket, RUN):
         assert bucket.replace(NAME, b"{}", dead) is None
-
-
-def test_a_claim_is_as_fresh_as_its_drivers_last_heartbeat(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    token = elsewhere(bucket)
-    monkeypatch.setattr(claims, "STALE", 1.0)
-    time.sleep(2.1)
-    bucket.put(f"claims/.beats/{token}.json", b"{}")
-    with pytest.raises(Held, match=r"process 77 on other\.cluster"):
-        claims.claim(bucket, RUN)
 
 
 def test_one_heart_beats_for_all_runs_of_a_driver(bucket: Bucket) -> None:
@@ -160,6 +196,8 @@ def test_a_claim_is_kept_up_and_its_loss_is_noticed(bucket: Bucket) -> None:
         assert not claim.lost
         elsewhere(bucket)
         assert eventually(lambda: claim.lost)
+        # A heart that went on would take the run back once the other has released it.
+        assert eventually(lambda: "claim" not in {thread.name for thread in threading.enumerate()})
     assert bucket.holds(NAME)  # the other's
 
 
@@ -205,14 +243,21 @@ def test_a_server_that_is_away_takes_no_claim_away(served: Bucket, s3: Server) -
         assert not claim.lost
 
 
-def test_an_object_that_is_no_claim_counts_until_it_is_old(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "PAUSE", 0.0)
-    for text in (b"", b"[]", b"{}", b"\xff"):
-        bucket.put(NAME, text)
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"\xff"])
+def test_an_object_that_is_no_claim_counts_for_a_minute(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, text: bytes
+) -> None:
+    bucket.put(NAME, text)
+    pauses: list[float] = []
+    with monkeypatch.context() as at_once:
+        at_once.setattr(claims.time, "sleep", pauses.append)
+        at_once.setattr(claims.random, "random", lambda: 0.5)
+        stop_clock(bucket, at_once, 60.0)
         with pytest.raises(Held, match="again and again"):
             claims.claim(bucket, RUN)
         assert {} == claims.living(bucket)
-    monkeypatch.setattr(claims, "STALE", -1.0)
+    assert [0.1, 0.2, 0.3, 0.4, 0.5, 0.6] == pytest.approx(pauses)  # six attempts, ever further apart
+    stop_clock(bucket, monkeypatch, 60.001)
     claims.claim(bucket, RUN).release()
 
 

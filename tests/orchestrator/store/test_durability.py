@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.store import durability
-from orchestrator.store.durability import STAMPING, Folders, Names, file_system, names_in, sync
+from orchestrator.store.durability import STAMPING, Folders, Names, file_system, is_stamping, names_in, sync
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,11 @@ def test_the_file_system_that_a_folder_is_on_says_what_its_names_wait_for(
     )
     assert (kind, names) == (file_system(tmp_path, mounts), names_in(tmp_path, mounts))
     assert (kind in ("ext4", "xfs", "btrfs")) == (kind in STAMPING)
+
+
+def test_files_of_a_kernel_s_own_file_system_may_change_unseen() -> None:
+    assert "proc" == file_system(Path("/proc"))
+    assert not is_stamping(Path("/proc"))
 
 
 def test_names_wait_for_their_folder_where_the_file_system_is_not_known(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from scipy import integrate, special, stats
 
 from tasks.numerics.epsilon import (
     MANY_RUNS,
+    Calls,
     Mask,
+    Rate,
     best_of_guesses,
     betting_bound,
     betting_p_value,
@@ -74,7 +76,9 @@ def test_the_bounds_on_quantiles_of_normal_scores_are_those_that_others_publish(
         assert (True, False) == (test(published * (1 - 1e-5)), test(published * (1 + 1e-5)))
 
 
-@pytest.mark.parametrize(("guesses", "correct", "delta"), [(50, 40, 0.0), (50, 40, 1e-3), (7, 7, 1e-2), (9, 0, 1e-2)])
+@pytest.mark.parametrize(
+    ("guesses", "correct", "delta"), [(50, 40, 0.0), (50, 40, 1e-3), (7, 7, 1e-2), (9, 0, 1e-2), (50, 40, 0.5)]
+)
 def test_the_p_value_of_one_run_is_the_sum_of_its_formula(guesses: int, correct: int, delta: float) -> None:
     mass = [math.comb(guesses, hits) * 0.75**hits * 0.25 ** (guesses - hits) for hits in range(guesses + 1)]
     beta = sum(mass[correct:])
@@ -144,10 +148,18 @@ def test_the_bound_of_one_run_against_a_gaussian_mechanism_is_seldom_too_high() 
 
 def test_of_several_numbers_of_guesses_the_best_counts_at_a_share_of_the_level() -> None:
     assert (50, 25, 12) == guess_counts(100)
-    assert () == guess_counts(15)
+    assert ((8,), ()) == (guess_counts(16), guess_counts(15))
     inside = np.arange(100) < 50
     single = [one_run_bound(0.0, 100, count, count, LEVEL / 3) for count in (50, 25, 12)]
     assert max(single) == best_of_guesses(one_run_bound, inside, 0.0, LEVEL)
+    asked: list[tuple[float, ...]] = []
+
+    def bound_of(*its: float) -> float:
+        asked.append(its)
+        return its[2]
+
+    assert 50 == best_of_guesses(bound_of, np.arange(100) < 20, 1e-3, LEVEL)
+    assert [(1e-3, 100, count, min(count, 20), LEVEL / 3) for count in (50, 25, 12)] == asked
     assert special.logit((LEVEL / 3) ** (1 / 50)) == pytest.approx(single[0], abs=1e-6)  # 50 of 50 are right
     assert 0.0 == best_of_guesses(one_run_bound, inside[:10], 0.0, LEVEL)
     bound = gaussian_one_run_bound(1e-5, 100, 50, 50, LEVEL / 3)
@@ -157,13 +169,16 @@ def test_of_several_numbers_of_guesses_the_best_counts_at_a_share_of_the_level()
 
 def test_results_of_a_gaussian_mechanism_exceed_all_chances_by_the_steps_of_their_recursion() -> None:
     def blow_up(chance: float) -> float:
-        return float(special.ndtr(special.ndtri(chance) - 0.5))
+        return float(special.ndtr(special.ndtri(chance) - 0.1))
 
-    right, wrong = 0.05 * 3 / 10, 0.05 * 2 / 10  # 3 of 5 guesses are right, of 10 canaries
-    for still, left in ((2, 3), (1, 4), (0, 5)):
+    right, wrong = 0.2 * 5 / 12, 0.2 * 1 / 12  # 5 of 6 guesses are right, of 12 canaries
+    for still, left in ((4, 2), (3, 3), (2, 4), (1, 5), (0, 6)):
         missed = max(wrong, blow_up(right))
         right, wrong = right + still / left * (missed - wrong), missed
-    assert right + wrong - 0.5 == pytest.approx(gaussian_excess(0.5, 10, 5, 3, LEVEL))
+    assert right < 1
+    assert right + wrong - 0.5 == pytest.approx(gaussian_excess(0.1, 12, 6, 5, 0.2))
+    # Where what is wrong is likelier than that at first, nothing is added.
+    assert 0.1 * 5 / 10 - 0.5 == pytest.approx(gaussian_excess(0.5, 10, 5, 2, 0.1))
     assert 1.0 == pytest.approx(gaussian_excess(1e-9, 10, 10, 10, LEVEL))  # no chance is above 1
 
 
@@ -190,6 +205,8 @@ def test_a_test_of_such_power_needs_an_epsilon_that_bounds_both_of_its_errors(
 def test_the_gaussian_mechanism_has_the_delta_of_its_privacy_curve() -> None:
     # P[Z <= 1/2 - 1] - e P[Z <= -1/2 - 1] = 0.30853754 - 2.71828183 * 0.06680720
     assert 0.12693674 == pytest.approx(gaussian_delta(1.0, 1.0), abs=1e-8)
+    # P[Z <= 1 - 1/2] - e P[Z <= -1 - 1/2] = 0.69146246 - 2.71828183 * 0.06680720
+    assert 0.50986167 == pytest.approx(gaussian_delta(2.0, 1.0), abs=1e-7)
     assert special.ndtr(1.0) - special.ndtr(-1.0) == pytest.approx(gaussian_delta(2.0, 0.0))  # total variation
     assert 0.0 == gaussian_delta(0.0, 0.5)
     for mu in (0.1, 1.0, 5.0):
@@ -227,9 +244,32 @@ def test_a_threshold_that_half_of_the_runs_chose_exceeds_epsilon_as_seldom_as_is
             bound_by_scores(bound, stream.normal(mu, 1, 60), stream.normal(0, 1, 60), 1e-5, LEVEL) for _ in range(200)
         ]
         assert sum(np.array(bounds) > 1.0) <= 20  # of 200 at 5 %
+
+
+@pytest.mark.parametrize(
+    ("wins_without_alarms", "called"),
+    [(1.0, ((3, 5), (3, 4))), (2.0, ((1, 5), (1, 4)))],  # at 4, where 3 of 4 and 1 of 3 were called; at 10
+)
+def test_a_threshold_is_chosen_by_the_first_half_for_the_bound_and_then_for_the_rates_and_counted_on_the_rest(
+    wins_without_alarms: float, called: tuple[Calls, Calls]
+) -> None:
+    asked: list[tuple[Calls, Rate, float, float]] = []
+
+    def bound(power: Calls, false: Rate, delta: float, level: float) -> float:
+        asked.append((power, false, delta, level))
+        return wins_without_alarms if false == (0, 3) else 0.25 * power[1]
+
+    inside = np.array([10.0, 2.0, 6.0, 4.0, 1.0, 3.0, 4.0, 7.0, 11.0])
+    outside = np.array([9.0, 3.0, 1.0, 0.0, 4.0, 5.0, 12.0])
+    assert 1.25 == bound_by_scores(bound, inside, outside, 0.1, LEVEL)
+    assert (*called, 0.1, LEVEL) == asked[-1]
+
+
+def test_runs_that_are_apart_are_bounded_by_their_second_halves_and_single_runs_by_nothing() -> None:
     apart = bound_by_scores(many_runs_bound, np.arange(40.0) + 40, np.arange(40.0), 1e-5, LEVEL)
     assert apart == pytest.approx(many_runs_bound((20, 20), (0, 20), 1e-5, LEVEL))
-    assert 0.0 == bound_by_scores(many_runs_bound, np.ones(1), np.zeros(1), 1e-5, LEVEL)
+    for inside, outside in ((np.ones(1), np.zeros(2)), (np.ones(2), np.zeros(1))):
+        assert 0.0 == bound_by_scores(many_runs_bound, inside, outside, 1e-5, LEVEL)
 
 
 def test_a_search_ends_where_everything_is_rejected() -> None:

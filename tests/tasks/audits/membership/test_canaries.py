@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from scipy import special
 
 from orchestrator.planning.plan import Plan
 from tasks.audits.membership import PRESETS, Membership, plan
@@ -20,16 +22,31 @@ from tasks.audits.membership.canary_answer import (
 )
 from tasks.audits.membership.config import About, tiny
 from tasks.audits.membership.measures import summary
-from tasks.audits.membership.measures.epsilon import EPSILON, AtDelta, epsilon
-from tasks.contract.epsilon_rows import AT_LEAST, SPENT
-from tasks.contract.job import marks
-from tasks.contract.schemas import SUMMARY
+from tasks.audits.membership.measures.epsilon import EPSILON, MEASURE, AtDelta, epsilon, less_the_others
+from tasks.audits.membership.trainings import training
+from tasks.contract.epsilon_rows import AT_LEAST, LEVEL, SPENT, Bound, Spent, epsilon_rows
+from tasks.contract.job import Job, marks
+from tasks.contract.measure import Tables
+from tasks.contract.schemas import MODEL, SUMMARY
 from tasks.contract.summaries import row
 from tasks.contract.verdict import Verdict
-from tasks.datasets.catalog import pin
-from tasks.numerics.epsilon import gaussian_mu
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.mixtures import CoinedCanaries, Part
+from tasks.models.networks import Architecture, network_row, weight_rows
+from tasks.numerics import seeds
+from tasks.numerics.epsilon import (
+    MANY_RUNS,
+    best_of_guesses,
+    betting_bound,
+    betting_p_value,
+    bound_by_scores,
+    gaussian_mu,
+    gaussian_one_run_bound,
+    one_run_bound,
+)
 from tasks.numerics.statistics import Estimate
-from tasks.training.mixed import train
+from tasks.training.mixed import logits, train
 from tasks.training.recipe import Privacy
 from tests.tasks.audits.membership.made_up import make_canaries
 
@@ -126,6 +143,117 @@ def test_without_privacy_there_is_nothing_to_break_and_a_bound_of_0_clears_nobod
     assert (0, EPSILON) == (len(epsilon(AtDelta(1e-5), [])), epsilon(AtDelta(1e-5), []).schema)
 
 
+def canary_table(inside: list[bool], odds: list[float], spent: float | None, number: int = 0) -> pa.Table:
+    same = [pa.array([value] * len(odds), kind) for value, kind in ((number, pa.int64()), (spent, pa.float64()))]
+    columns = [same[0], np.arange(len(odds)), np.zeros(len(odds), np.int64), inside, odds, same[1]]
+    return pa.table(columns, schema=CANARIES)
+
+
+def test_the_canaries_of_all_models_are_ranked_together_each_less_what_the_other_models_say() -> None:
+    coins = [[at < 5 for at in range(10)], [at % 3 > 0 for at in range(10)], [at > 6 for at in range(10)]]
+    odds = np.random.default_rng(5).normal(np.arange(10), 1, (3, 10)) + 2 * np.array(coins)
+    tables = [
+        canary_table(coins[number], odds[number].tolist(), spent, number)
+        for number, spent in enumerate((1.0, 2.0, 0.5))
+    ]
+    delta, found = 1e-3, epsilon(AtDelta(1e-3), tables).to_pylist()
+    scored = [
+        (odds[model, at] - np.mean([odds[other, at] for other in range(3) if other != model]), coins[model][at])
+        for model in range(3)
+        for at in range(10)
+    ]
+    ranking = np.array([inside for _, inside in sorted(scored, reverse=True)])
+    high, low = ([score for score, inside in scored if inside == side] for side in (True, False))
+    common = {
+        "delta": delta, "canaries": 30, "models": 3, "auc": pytest.approx(np.mean([a > b for a in high for b in low])),
+        "p_value": betting_p_value(0.0, ranking, delta), "spent": 2.0, "p_spent": betting_p_value(2.0, ranking, delta),
+    }  # fmt: skip
+    assert [
+        {"bound": "bets", "epsilon": betting_bound(ranking, delta, LEVEL)} | common,
+        {"bound": "one run", "epsilon": best_of_guesses(one_run_bound, ranking, delta, LEVEL)} | common,
+        {"bound": "one run, Gaussian", "epsilon": best_of_guesses(gaussian_one_run_bound, ranking, delta, LEVEL)}
+        | common,
+    ] == found
+    assert common["p_value"] < common["p_spent"]
+
+
+def test_models_of_a_canary_each_are_counted_as_many_runs() -> None:
+    coins, odds = [True, False] * 12, [float(at % 2 == 0) + 0.01 * at for at in range(24)]
+    tables = [canary_table([coins[at]], [odds[at]], None, at) for at in range(24)]
+    found = {each["bound"]: each for each in epsilon(AtDelta(1e-5), tables).to_pylist()}
+    apart = np.array(odds[::2]), np.array(odds[1::2])
+    for name, bound in MANY_RUNS.items():
+        assert bound_by_scores(bound, *apart, 1e-5, LEVEL) == found[name]["epsilon"]
+    assert found["many runs"]["epsilon"] > 0
+    assert (24, 1.0, None, None) == tuple(found["bets"][name] for name in ("models", "auc", "spent", "p_spent"))
+
+
+def test_what_a_model_says_is_compared_with_the_mean_of_the_others() -> None:
+    said = np.array([[1.0, 4.0], [3.0, 8.0], [5.0, 0.0]])
+    assert [[1 - 4, 4 - 4], [3 - 3, 8 - 2], [5 - 2, 0 - 6]] == pytest.approx(less_the_others(said))
+    assert said[:1].tolist() == less_the_others(said[:1]).tolist()
+
+
+@pytest.mark.parametrize(("inside", "area"), [(0, None), (1, 1.0), (20, None)])
+def test_canaries_that_are_all_in_or_all_out_have_no_curve(inside: int, area: float | None) -> None:
+    coins, odds = [at < inside for at in range(20)], [-0.1 * at for at in range(20)]
+    assert {area} == {*epsilon(AtDelta(1e-5), [canary_table(coins, odds, None)])["auc"].to_pylist()}
+
+
+def test_bounds_are_told_as_they_are_stored_and_the_p_value_is_that_of_the_bets() -> None:
+    common = {"delta": 1e-5, "canaries": 20, "models": 3, "auc": 0.75, "p_value": 0.01, "spent": 2.0, "p_spent": 0.5}
+    told = [{"bound": "bets", "epsilon": 1.5} | common, {"bound": "one run", "epsilon": 1.0} | common]
+    bounds = [Bound("bets", 1.5, 20, "canary", 0.01), Bound("one run", 1.0, 20, "canary")]
+    curve = row("AUC of canaries", {}, Estimate(0.75, None, None, 20), "canary", 0.5)
+    for spent, expected in ((2.0, Spent(2.0, 3, 0.5)), (None, None)):
+        table = pa.Table.from_pylist([each | {"spent": spent} for each in told], EPSILON)
+        assert [*epsilon_rows(bounds, expected, 1e-5), curve] == [*MEASURE.rows(Tables([table]), About(0.05))]
+    assert [] == [*MEASURE.rows(Tables([EPSILON.empty_table()]), About(0.05))]
+
+
+def test_epsilon_is_bounded_at_the_delta_of_the_training() -> None:
+    config = replace(PLAIN, data=pin(PLAIN.data), models=2)
+    own = replace(config, privacy=Privacy(1.0, delta=1e-4))
+    planned = [MEASURE.plan(each, ()) for each in (config, own)]
+    assert [AtDelta(Privacy.delta), AtDelta(1e-4)] == [job.config for job in planned if isinstance(job, Job)]
+    assert () == MEASURE.plan(Membership(models=8), ())
+
+
+def test_each_model_has_coins_of_its_own_for_canaries_that_all_share() -> None:
+    config = replace(PLAIN, data=pin(PLAIN.data), models=2, examples=60, canaries=20, seed=3)
+    jobs = canary_jobs(config)
+    seed = seeds.derive(3, "canaries")
+    expected = [CoinedCanaries(Part(config.data, 0, 60), 20, at, seed, config.mislabelled) for at in (0, 1)]
+    assert expected == [job.config for job in jobs]
+    assert [training(config, coined, at).config for at, coined in enumerate(expected)] == [
+        job.inputs[0].config for job in jobs
+    ]
+    with pytest.raises(DatasetError, match="canaries is 99999; there are"):
+        canary_jobs(replace(config, examples=0, canaries=99_999))
+
+
+@pytest.mark.parametrize("spent", [None, [1.0, 3.0, 2.0]])
+def test_a_model_is_asked_for_the_log_odds_of_the_labels_that_its_canaries_are_trained_with(
+    spent: list[float] | None,
+) -> None:
+    data = pin(Dataset("digits"))
+    coined = CoinedCanaries(Part(data, 0, 60), 20, 1, 5, mislabelled=True)
+    network, images = Architecture("mlp1", (28, 28, 1), 10), load(data)
+    weights = network.initial(0)
+    drawn = {"seed": 0, "network": network_row(network), "epochs": 1, "best_epoch": 1, "history": []}
+    model = pa.Table.from_pylist([drawn | {"weights": weight_rows(weights)}], MODEL)
+    model = model if spent is None else model.append_column("epsilons", pa.array([spent]))
+    found = canary_answers(coined, [model])
+    rows = coined.canary_rows(images)
+    labels = coined.labels(images)[rows]
+    p = special.softmax(logits(network, weights, images.train_images[rows]).astype(float), axis=1)
+    own = p[np.arange(20), labels]
+    assert np.log(own / (1 - own)) == pytest.approx(found["log_odds"].to_numpy(), abs=1e-9)
+    assert (rows.tolist(), labels.tolist()) == (found["row"].to_pylist(), found["label"].to_pylist())
+    assert coined.is_inside().tolist() == found["inside"].to_pylist()
+    assert ({1}, {None if spent is None else 3.0}) == ({*found["model"].to_pylist()}, {*found["spent"].to_pylist()})
+
+
 def test_other_models_tell_how_hard_a_canary_is() -> None:
     few, many = make_canaries(1.5, None, models=2)[:1], make_canaries(1.5, None, models=4)
     alone, beside = (epsilon(AtDelta(1e-5), tables).to_pylist()[0] for tables in (few, many))
@@ -133,15 +261,11 @@ def test_other_models_tell_how_hard_a_canary_is() -> None:
     assert (2800, 4) == (beside["canaries"], beside["models"])
 
 
-def test_canaries_are_in_by_the_coins_by_which_the_models_are_trained() -> None:
+def test_a_private_training_says_what_it_has_spent() -> None:
     private = replace(PRIVATE[0], privacy=Privacy(8.0))
-    config = replace(tiny(replace(private, data=pin(private.data), models=2)), batch=60)
-    jobs = canary_jobs(config)
-    assert 2 == len({job.inputs[0].config.shares for job in jobs})
-    (job,) = jobs[:1]
+    (job,) = canary_jobs(replace(tiny(replace(private, data=pin(private.data), models=1)), batch=60))
     table = canary_answers(job.config, [train(job.inputs[0].config, [])])
     assert (1, CANARIES, 30) == (marks(canary_answers).version, table.schema, len(table))
-    assert job.config.is_inside().tolist() == table["inside"].to_pylist()
     assert 0 < table["spent"][0].as_py() <= 8
 
 

@@ -16,7 +16,7 @@ import torch
 import orchestrator
 from tasks.audits.membership.answer import RULES, certificate, effect, verdict
 from tasks.audits.membership.config import About, GivenModel, Membership
-from tasks.audits.membership.given import SCORES, handout_order, pictures, question
+from tasks.audits.membership.given import SCORES, ask_given, check_table, handout_order, pictures, question
 from tasks.audits.membership.given_answer import LABELS_ALONE
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.given import (
@@ -33,21 +33,26 @@ from tasks.audits.membership.measures.given import (
     kinship,
     kinship_rows,
     lead_p_value,
+    plan_kinship,
+    plan_ranks,
     rank_distances,
     rank_p_values,
     rank_rows,
     ranks,
     scores_alike,
 )
-from tasks.audits.membership.trainings import Answers
+from tasks.audits.membership.trainings import ANSWERS, Answers, ask_models, trainings
+from tasks.contract.job import Job
 from tasks.contract.measure import Tables
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import alone, row
 from tasks.contract.verdict import Verdict
-from tasks.datasets.catalog import pin
-from tasks.datasets.dataset import Dataset
-from tasks.external.model_file import ModelFile
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.mixtures import Part
+from tasks.external.model_file import Interface, ModelFile
 from tasks.models.catalog import Network
+from tasks.numerics import seeds
 from tasks.numerics.statistics import Estimate, proportion
 from tasks.worker.files import File
 from tests.tasks.audits.membership.made_up import make_given
@@ -183,22 +188,73 @@ def test_a_given_model_is_judged_by_its_lead_where_it_is_like_the_others(
 
 
 def test_the_lead_the_distance_and_the_power_are_told_of_the_models_that_they_compare() -> None:
-    columns = [[True, False, False, False], [2.0, 1.0, 3.0, 2.0], [0.5, 0.1, 0.6, 0.2], [None, 0.0, 0.4, 0.1]]
+    columns = [[True, False, False, False], [2.0, 1.0, 3.0, 2.5], [0.5, 0.1, 0.6, 0.2], [None, 0.0, 0.4, 0.1]]
     repeats: list[list[float | None]] = [[0.1, None, None, None], [20, 0, 0, 0]]
     table = pa.table([*columns, *repeats], schema=KINSHIP)
     # The leads of own models among those of the others: 3 of 3, 1 of 3, 2 of 3.
     assert [
         row(LEAD, {}, alone(0.5, 1), "model", 0.0, 1 / 4),
-        row(DISTANCE, {}, alone(2.0, 4), "training", 2.0, 3 / 4),
+        row(DISTANCE, {}, alone(2.0, 4), "training", 2.5, 3 / 4),
         row(POWER, {}, proportion(1, 3), "training"),
         row(DIFFERING, {}, proportion(2, 20), "picture", 0.0),
     ] == [*kinship_rows(Tables([table]), About(1 / 3))]
     assert proportion(0, 3).high == [*kinship_rows(Tables([table]), About(0.33))][2]["high"]
     none = table.set_column(5, KINSHIP.field(5), pa.array([0] * 4, pa.int64()))
     assert 3 == len([*kinship_rows(Tables([none]), About(0.05))])
-    assert [] == [*kinship_rows(Tables([KINSHIP.empty_table()]), About(0.05))]
+    for nothing in ([], [KINSHIP.empty_table()]):
+        assert [] == [*kinship_rows(Tables(nothing), About(0.05))]
     names = [(each.name, each.schema) for each in MEASURES]
     assert [("given_ranks", RANKS), ("given_kinship", KINSHIP)] == names
+
+
+def said_by_hand() -> list[pa.Table]:
+    """The given model's scores of two records and two images that follow, and the answers of three others.
+
+    The images that follow are halved as the records are, and none was trained on.
+    """
+    given = {"row": [0, 1, 2, 3], "record": [True, True, False, False], "score": [1.0, 0.5, 0.0, 1.0]}
+    given |= {"again": [1.0, None, None, 0.0], "kind": ["log-odds"] * 4, "resolution": [0.0] * 4}
+    of_records = [([True, False], [1.0, 2.0]), ([False, True], [0.0, 0.5]), ([False, False], [1.0, 0.0])]
+    of_others = [([True, False], odds) for odds in ([0.0, 2.0], [1.0, 0.0], [0.0, 0.5])]
+    return [
+        pa.table([given[name] for name in SCORES.names], schema=SCORES),
+        *(
+            pa.table([[first, first + 1], member, odds, [False, False]], schema=ANSWERS)
+            for first, told in ((0, of_records), (2, of_others))
+            for member, odds in told
+        ),
+    ]
+
+
+def test_a_lead_is_the_mean_rank_over_records_less_that_over_images_that_follow() -> None:
+    table = kinship(Ranking(0.05, 2), said_by_hand())
+    # Given: ranks 1.5 / 2 and 1 / 2 of the records, 1 / 3 and 2 / 3 of the others. The first of the others, which was
+    # trained on the first record: 1.5 / 2 and 1 / 1, then 0.5 / 2 and 2 / 2; the second: 0 / 1 and 1 / 2, 2 / 2 and 0.
+    assert [0.625 - 0.5, 0.875 - 0.625, 0.25 - 0.5, 0.5 - 0.375] == pytest.approx(table["lead"].to_pylist())
+    unseen = table["unseen_lead"].to_pylist()
+    assert None is unseen[0]
+    assert [1.0 - 0.625, 0.0 - 0.5, 0.5 - 0.375] == pytest.approx(unseen[1:])
+    scores = np.array([[0.0, 1.0], [0.0, 2.0], [1.0, 0.0], [0.0, 0.5]])
+    assert rank_distances(scores).tolist() == table["distance"].to_pylist()
+    assert [True, False, False, False] == table["given"].to_pylist()
+    assert [0.5, None, None, None] == table["differing"].to_pylist()  # of two that were handed out twice
+    assert [2, 0, 0, 0] == table["repeats"].to_pylist()
+
+
+def test_a_record_has_no_place_where_no_model_is_without_it() -> None:
+    scores, *answers = said_by_hand()
+    found = ranks(Ranking(0.5, 2), [scores, *answers[1:3]])
+    # Without the first record are both, which say 0 and 1 of it; without the second is one, which says 0.
+    assert ([0, 1], [1.0, 0.5], ["log-odds"] * 2) == tuple(found[name].to_pylist() for name in ("row", "score", "kind"))
+    assert ([2, 1], [2 / 3, 1 / 2]) == tuple(found[name].to_pylist() for name in ("models", "p_value"))
+    assert ([2 / 3, 2 / 3], [False, False]) == tuple(found[name].to_pylist() for name in ("q_value", "found"))
+    only = ranks(Ranking(0.5, 2), [scores, answers[1]])
+    assert ([1, 0], [1 / 2, None]) == tuple(only[name].to_pylist() for name in ("models", "p_value"))
+    assert ([1 / 2, None], [True, None]) == tuple(only[name].to_pylist() for name in ("q_value", "found"))
+    alone_asked = ranks(Ranking(0.5, 2), [scores])
+    assert ([0, 1], [0, 0], [None, None]) == tuple(
+        alone_asked[name].to_pylist() for name in ("row", "models", "p_value")
+    )
 
 
 def test_records_are_told_with_their_smallest_p_value_or_without_one() -> None:
@@ -208,7 +264,8 @@ def test_records_are_told_with_their_smallest_p_value_or_without_one() -> None:
     at = {"level": 0.05, "score": "label"}
     assert [row(FOUND_GIVEN, at, alone(1.0, 2), "record", 0.0, 0.04)] == [*rank_rows(Tables([table]), About(0.05))]
     assert [row(FOUND_GIVEN, at, alone(None), "record", 0.0)] == [*rank_rows(Tables([table[2:]]), About(0.05))]
-    assert [] == [*rank_rows(Tables([RANKS.empty_table()]), About(0.05))]
+    for nothing in ([], [RANKS.empty_table()]):
+        assert [] == [*rank_rows(Tables(nothing), About(0.05))]
 
 
 def test_scores_are_compared_as_they_are_printed() -> None:
@@ -249,6 +306,96 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "model.pt"
     torch.jit.trace(network, torch.zeros(1, 1, 28, 28)).save(str(path))
     return path
+
+
+def pinned(given: GivenModel) -> Membership:
+    return replace(small(given), data=pin(Dataset("digits")))
+
+
+def test_a_given_model_is_asked_about_the_records_and_the_images_that_follow_them() -> None:
+    config = pinned(replace(FILE, controls=7))
+    asked, data = question(config), load(config.data)
+    assert (Part(config.data, 0, 60), Part(config.data, 60, 7)) == (asked.records, asked.unseen)
+    assert Part(config.data, 60, 60) == question(pinned(FILE)).unseen
+    assert seeds.derive(config.seed, "handed out") == asked.seed  # the order says nothing of other streams
+    rows, images, labels = pictures(asked)
+    assert [*range(67)] == rows.tolist()
+    assert (images == data.train_images[:67]).all()
+    assert (labels == data.train_labels[:67]).all()
+    handed = handout_order(asked)
+    assert (67 + round(0.1 * 67), 67) == (len(handed.order), len(handed.ids))
+    assert 3 == len({each.name for each in (handed, *(handout_order(question(pinned(it))) for it in (
+        FILE, replace(FILE, controls=8))))})  # fmt: skip
+    assert handed.name == handout_order(question(config)).name
+    with pytest.raises(DatasetError, match="some images must be left that the given model was not trained on"):
+        question(replace(Membership(models=4), data=config.data))
+
+
+def calls(job: object) -> object:
+    """What a job computes, and what the jobs below it do; of no job that."""
+    return (job.function, job.config, *map(calls, job.inputs)) if isinstance(job, Job) else job
+
+
+def test_both_measures_read_the_answers_about_records_and_about_images_that_follow() -> None:
+    config = pinned(FILE)
+    asked, trained = question(config), trainings(config)
+    jobs = (Job(ask_given, asked), *trained, *ask_models(config, asked.unseen))
+    ranking = Ranking(config.level, 60)
+    for task, planned in ((ranks, plan_ranks(config, trained)), (kinship, plan_kinship(config, trained))):
+        assert calls(Job(task, ranking, jobs)) == calls(planned)
+    assert ((), ()) == (plan_ranks(small(GivenModel()), ()), plan_kinship(small(GivenModel()), ()))
+    without = replace(config, models=0)
+    assert (calls(Job(ranks, ranking, jobs[:1])), ()) == (calls(plan_ranks(without, ())), plan_kinship(without, ()))
+
+
+def test_a_table_says_of_each_picture_what_its_owner_wrote_beside_it(tmp_path: Path) -> None:
+    path = write_table(tmp_path / "labels.csv", "predicted")
+    asked, config = question(pinned(TABLE)), replace(question(pinned(TABLE)), given=GivenModel(outputs=File(str(path))))
+    handed = handout_order(asked)
+    ids, (twice, *_) = handed.ids, handed.repeats.items()
+    lines = [line.split(",") for line in path.read_text().splitlines()]
+    wrong = {ids[5], twice[1]}  # another label for one picture, and for another one where it is there again
+    path.write_text("\n".join(f"{name},{(int(of) + 1) % 10 if name in wrong else of}" for name, of in lines))
+    table = ask_given(config, ())
+    assert [*range(120)] == table["row"].to_pylist()
+    assert [True] * 60 + [False] * 60 == table["record"].to_pylist()
+    assert [5] == [row for row, right in enumerate(table["score"].to_pylist()) if right != 1.0]
+    again = {row: right for row, right in enumerate(table["again"].to_pylist()) if right is not None}
+    assert {image: float(image != twice[0]) for image in handed.repeats} == again
+    assert ({"label"}, {0.0}) == ({*table["kind"].to_pylist()}, {*table["resolution"].to_pylist()})
+    # Confidences, the second time in a column that would give labels, were it not named.
+    told = {name: 0.5 + 0.01 * (at % 7) for at, (name, _) in enumerate(lines[1:])}
+    for column, columns in (("confidence", ()), ("predicted", ("predicted",))):
+        path.write_text("\n".join([f"image,{column}", *(f"{name},{value:.2f}" for name, value in told.items())]))
+        given = GivenModel(outputs=File(str(path)), columns=columns, interface=Interface(gives="probabilities"))
+        table = ask_given(replace(asked, given=given), ())
+        assert [told[name] for name in ids] == pytest.approx(table["score"].to_pylist())
+        again = {at: table["again"][at].as_py() for at in handed.repeats}
+        assert {at: told[name] for at, name in handed.repeats.items()} == pytest.approx(again)
+        assert ({"confidence"}, {0.01}) == ({*table["kind"].to_pylist()}, {*table["resolution"].to_pylist()})
+
+
+def test_a_file_says_the_log_odds_of_the_true_labels(model: Path) -> None:
+    asked = question(pinned(GivenModel(model=ModelFile(str(model)), controls=5)))
+    table = ask_given(asked, ())
+    _, images, labels = pictures(asked)
+    with torch.no_grad():
+        p = torch.jit.load(str(model))(torch.tensor(images).permute(0, 3, 1, 2) / 255).double().softmax(1).numpy()
+    own = p[np.arange(65), labels]
+    assert np.log(own / (1 - own)) == pytest.approx(table["score"].to_numpy(), abs=1e-4)
+    assert [None] * 65 == table["again"].to_pylist()
+    assert ({"log-odds"}, {0.0}) == ({*table["kind"].to_pylist()}, {*table["resolution"].to_pylist()})
+
+
+def test_a_table_is_looked_through_before_anything_is_trained(tmp_path: Path) -> None:
+    path = write_table(tmp_path / "labels.csv", "predicted")
+    asked = replace(question(pinned(TABLE)), given=GivenModel(outputs=File(str(path))))
+    check_table(asked)
+    write_table(path, "predicted", last=10)
+    with pytest.raises(ValueError, match="it must be the number of a class, 0 to 9; 1 of 132 are not"):
+        check_table(asked)
+    path.unlink()
+    check_table(asked)  # what is stored of the run can still be looked at
 
 
 SMALL = {"data": "digits", "network": "mlp1", "examples": 60, "epochs": 2, "batch": 16}

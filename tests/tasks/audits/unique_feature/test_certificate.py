@@ -3,11 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.answer import (
     FACTOR,
+    OBJECTIVES,
     RULES,
     describe_pairs,
     describe_place,
@@ -18,11 +20,14 @@ from tasks.audits.unique_feature.answer import (
     panel_line,
     panel_question,
     panel_steps,
+    probability_factor,
 )
+from tasks.audits.unique_feature.answer import effect as effect_row
 from tasks.audits.unique_feature.config import ExternalModels
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.measures.evidence import BETS
+from tasks.audits.unique_feature.measures.family import PUSH
 from tasks.audits.unique_feature.pair_answer import SURELY, Bets, Calls, PairEvidence
 from tasks.audits.unique_feature.panel_answer import NOT_JUDGED, PARTLY
 from tasks.audits.unique_feature.panel_evidence import Rank
@@ -92,6 +97,14 @@ def line(what: str, value: float, *boundaries: Boundary, **more: Any) -> NumberL
             ),
         ),
         (UNTIL, replace(OPEN, bets=Bets(2.0, 0.05, 3), effect=None), None),
+        # Rows of no canary, or of ranks that share their seeds.
+        (UniqueFeature(), PairEvidence(((CALLED, "{}"),), None, None, None, ()), None),
+        (UniqueFeature(), PairEvidence(((BEYOND, "{}"),), None, None, None, ()), None),
+        (
+            UniqueFeature(),
+            PairEvidence(((BEYOND, "{}"),), None, replace(SILENT, share_seeds=True, beyond=BEYOND_CHANCE), None, ()),
+            None,
+        ),
     ],
 )
 def test_what_decided_is_on_the_line(
@@ -116,6 +129,8 @@ def test_pairs_are_described_without_statistics() -> None:
     assert f"No effect could be measured yet. {counted}" == told(UniqueFeature(), replace(OPEN, effect=None))
     small = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE))
     assert told(UniqueFeature(), small).endswith(" Chance alone brings so many small ranks with p = 0.0002.")
+    many = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE | {"p_value": 0.4}))
+    assert told(UniqueFeature(), many) == told(UniqueFeature(), OPEN)
     asked = [pair_question(config) for config in (UniqueFeature(), UNTIL)]
     assert ["keep the letter A, if" in asked[0], "keep a feature drawn by chance, if" in asked[1]] == [True, True]
 
@@ -170,6 +185,13 @@ def test_the_next_step_follows_from_the_answer_of_pairs(
             "others; of 1,000 models that never saw it fewer than 1 would stand so far in front. But one that shares a "
             "part with it would do the same, and it is not told from those.",
         ),
+        (
+            "not judged",
+            Rank(120, 0.6, Population(200), 1),
+            "Asked about 200 signs, the model singled out this one more than 80 of the 199 others; of 1,000 models "
+            "that never saw it about 600 would stand so far in front. But what was sent back is not what the model "
+            "that was described says of these pictures.",
+        ),
     ],
 )
 def test_the_place_is_told_without_statistics(answer: str, rank: Rank, expected: str) -> None:
@@ -219,6 +241,17 @@ def test_several_models_are_asked_for_as_the_first_ones_were() -> None:
     ways = [panel_steps(config, "undecided")[0].rpartition(": ")[2] for config in (SENT, GIVEN, trained)]
     given, sent = (f"fold0.{kind},fold1.{kind},fold2.{kind}." for kind in ("pt", "csv"))
     assert [f"given.outputs={sent}", f"given.models={given}", "seeds=6."] == ways
+
+
+def test_a_factor_that_nobody_can_imagine_is_told_as_more_than_a_large_one() -> None:
+    assert ["0.368", "2.43e+43", "more than 3e+43"] == [probability_factor(nats) for nats in (-1.0, 99.9, 100.0)]
+
+
+def test_runs_are_compared_by_the_effect_of_pairs_or_by_the_push_of_models_that_are_asked_alone() -> None:
+    of_pairs, push = effect(0.02, -0.3, 0.34), effect(3.0, None, None) | {"metric": PUSH, "setting": "{}"}
+    table = pa.Table.from_pylist([of_pairs, push], SUMMARY)
+    assert [0.02, 3.0] == [(effect_row(config, table) or {})["estimate"] for config in (UniqueFeature(), GIVEN)]
+    assert 0.01 == OBJECTIVES.allowance  # of the accuracy
 
 
 def test_without_an_answer_the_certificate_says_that_none_was_asked() -> None:

@@ -25,9 +25,11 @@ NOTHING = np.zeros(SIDE * SIDE, bool)
 
 def test_the_score_of_a_normal_density_is_linear() -> None:
     sample = norm.ppf((np.arange(400_000) + 0.5) / 400_000, 0, 2)
-    at = np.array([-3.0, -1.0, 1.0, 3.0])
-    expected = at / (4 * (1 + BANDWIDTH**2))  # x / variance, the kernel's added to that of the sample
-    assert shift_score(sample)(at) == pytest.approx(expected, rel=0.02)
+    at, variance = np.array([-3.0, -1.0, 1.0, 3.0]), 4 * (1 + BANDWIDTH**2)  # the kernel's added to the sample's
+    score = shift_score(sample)
+    assert score(at) == pytest.approx(at / variance, rel=0.02)
+    rarest = np.sqrt(2 * np.log(1000) * variance)  # where the density is a thousandth of its peak
+    assert score(np.array([-50.0, 50.0])) == pytest.approx([-rarest / variance, rarest / variance], rel=0.02)
 
 
 def test_the_score_of_a_uniform_density_lies_at_its_ends() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.answer import verdict
+from tasks.audits.unique_feature.config import ExternalModels
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, SHARED
 from tasks.audits.unique_feature.measures.evidence import BETS
@@ -15,6 +16,7 @@ from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODE
 from tasks.audits.unique_feature.pair_answer import (
     CHOSEN_GLYPH_LIMITS,
     CHOSEN_LIMITS,
+    RULES,
     STOPPED_LIMITS,
     bet_thresholds,
     unit_name,
@@ -62,6 +64,8 @@ def called(model: str, rate: float) -> dict[str, Any]:
         (0.05, -0.1, 0.2, "undecided"),  # an effect that would matter cannot be excluded
         (0.0, -0.2, 0.1, "undecided"),  # nor at the bound itself
         (0.05, 0.0, 0.1, "undecided"),
+        (-0.02, -0.12, 0.08, "undecided"),  # half as wide as the bound
+        (-0.01, -0.10, 0.08, "not seen"),
         (0.0, 0.0, 0.0, "not seen"),
     ],
 )
@@ -77,9 +81,10 @@ def test_the_interval_decides(estimate: float, low: float, high: float, answer: 
 
 
 def test_one_training_has_no_interval_and_decides_nothing() -> None:
-    said = pair_verdict(table(5.0, None, None, 1))
-    assert "undecided" == said.answer
-    assert "no interval" in said.sentence
+    for n in (1, 12):
+        said = pair_verdict(table(5.0, None, None, n))
+        assert "undecided" == said.answer
+        assert "no interval" in said.sentence
 
 
 def test_a_few_trainings_decide_nothing_however_well_they_agree() -> None:
@@ -161,6 +166,9 @@ def test_a_minority_that_is_called_is_never_said_to_be_not_seen() -> None:
     assert "memorised" == said.answer
     assert "3 of 20 canaries are called memorised one by one (paired rank among 200 others" in said.sentence
     assert "20 % of all are found beyond chance at p of 0.05 (95 % interval 10 % to 40 %)" in said.sentence
+    one, small = calls(0.15, 20)
+    at_another_level = table(0.02, -0.03, 0.07, 20, one, small | {"setting": '{"p": 0.01}'})
+    assert "20 % of all are found beyond chance at p of 0.01 (" in pair_verdict(at_another_level).sentence
     assert [CALLED, EFFECT[0], BEYOND] == [metric for metric, _ in said.rows]  # what decided comes first
 
 
@@ -221,9 +229,10 @@ def test_it_says_where_the_level_of_ranks_rests_on_a_choice() -> None:
 
 
 def test_without_ranks_no_canary_is_cleared_and_the_answer_says_why() -> None:
-    said = pair_verdict(table(0.02, -0.03, 0.07))
-    assert "undecided" == said.answer
-    assert "No canary is ranked, as its feature has too few others of its kind" in said.sentence
+    for rows in ((), calls(0.0, 0)):
+        said = pair_verdict(table(0.02, -0.03, 0.07, 12, *rows))
+        assert "undecided" == said.answer
+        assert "No canary is ranked, as its feature has too few others of its kind" in said.sentence
 
 
 def test_canaries_of_one_training_seed_are_one_observation() -> None:
@@ -329,7 +338,8 @@ def bets(largest: float, n: int) -> dict[str, Any]:
 def test_bets_alone_accuse_a_run_that_ends_once_it_is_decided() -> None:
     strong = (0.366, 0.193, 0.540, 12, *calls(0.5, 12, 239, p_value=1e-6))
     assert "memorised" == pair_verdict(table(*strong)).answer
-    assert "undecided" == pair_verdict(table(*strong, bets(19.9, 12)), **UNTIL).answer
+    for more in ((), (bets(19.9, 12),)):
+        assert "undecided" == pair_verdict(table(*strong, *more), **UNTIL).answer
     said = pair_verdict(table(0.3, 0.2, 0.4, 3, bets(20.5, 3)), **UNTIL)
     assert "memorised" == said.answer
     assert BETS == said.rows[0][0]
@@ -381,6 +391,9 @@ def test_the_ranks_say_what_they_decide_by_themselves(ranks: list[dict[str, Any]
 
 
 def test_the_rules_of_pairs_name_their_errors() -> None:
+    alone = UniqueFeature(given=ExternalModels(shape=(28, 28, 1)))
+    assert [0, 4, 2] == [sum(rule.applies(config) for rule in RULES) for config in (
+        alone, UniqueFeature(), UniqueFeature(**UNTIL))]  # fmt: skip
     page = of_pairs(0.3, 0.2, 0.4)
     assert "(one side of a t-test over at least 6 pairs, p at most 0.025)" in page.rule
     assert "at most 8 say memorised by any of these three conditions" in page.error

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.unique_feature import UniqueFeature, population
 from tasks.audits.unique_feature.config import ExternalModels
-from tasks.audits.unique_feature.evaluation import burn_family
+from tasks.audits.unique_feature.evaluation import burn_family, probe_images
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, Words, burn
 from tasks.datasets.images import Pixels
@@ -41,6 +41,13 @@ def test_glyphs_are_counted_and_other_features_have_the_others_of_their_family()
     assert ["feature", "family-007"] == [population.set_name(member) for member in (0, 7)]
     own, other = (population.relatives(replace(letter, drawn=drawn), Glyph(), 3).seed for drawn in (False, True))
     assert own == population.relatives(letter, Glyph()).seed != other
+    config = replace(letter, probe=Dataset("digits"), probes=7)
+    probed = population.Relatives(Dataset("digits"), letter.probe_split, 7, Glyph(), letter.family, own)
+    assert probed == population.relatives(config, Glyph())
+    clean = probe_images(Dataset("digits"), letter.probe_split, (28, 28, 1), 7)
+    assert (clean == population.clean_images(probed, (28, 28, 1))).all()
+    first = replace(letter, drawn=True)
+    assert population.relatives(first, Glyph()) == population.relatives(first, Glyph(), 0)
     nonces = {"secret": "s" * 16, "nonce": "n" * 16, "commitment": "ab" * 32}
     bound = replace(letter, given=ExternalModels(shape=(28, 28, 1), **nonces))
     assert bound.derive_seed("family") == population.relatives(bound, Glyph(), 3).seed
@@ -97,9 +104,10 @@ def test_models_are_read_back_with_the_feature_first_and_their_pairs_are_compare
     (pair,) = population.family_pairs([nulls])
     assert pair.unseen is not None
     assert [0.0, -1.0, -1.5] == pair.unseen.tolist()  # the uncarried one first, and the others without the feature
-    one_sided = pa.concat_tables([family_table("twin", [0, 1]), family_table("canary", [0, uncarried])])
-    (half,) = population.family_pairs([one_sided])
-    assert half.unseen is None
+    for one, other in (("twin", "canary"), ("canary", "twin")):
+        one_sided = pa.concat_tables([family_table(one, [0, 1]), family_table(other, [0, uncarried])])
+        (half,) = population.family_pairs([one_sided])
+        assert half.unseen is None
     # One that looks as the uncarried feature does is left out of its others.
     alike = family_table("canary", [0, 1, 2, uncarried]).to_pylist()
     alike[1]["log_p"] = alike[3]["log_p"]
@@ -110,8 +118,8 @@ def test_models_are_read_back_with_the_feature_first_and_their_pairs_are_compare
 
 
 def test_the_label_of_look_alikes_is_the_one_towards_which_they_push_most_beside_the_family() -> None:
-    log_p = np.array([[[0.0, 0.0, 5.0], [2.0, 20.0, 5.0]], [[0.0, 0.0, 5.0], [2.0, 20.0, 5.0]]])  # spreads 1, 10, 0
-    look_alikes = np.array([[[3.0, 19.0, 9.0], [3.0, 23.0, 9.0]], [[2.0, 24.0, 9.0], [2.0, 24.0, 9.0]]])
+    log_p = np.array([[[-40.0, 0.0, 5.0], [-38.0, 20.0, 5.0]] * 2] * 2)  # spreads 1, 10, 0
+    look_alikes = np.array([[[-37.0, 19.0, 9.0], [-37.0, 23.0, 9.0], [-37.0, 21.0, 9.0]], [[-38.0, 24.0, 9.0]] * 3])
     # Shifts in units of the spread: 2, 1.1 and none by the first model; 1, 1.4 and none by the second.
     assert 0 == population.shared_label(log_p, look_alikes)
     assert 1 == population.shared_label(log_p[1:], look_alikes[1:])
@@ -174,7 +182,7 @@ def test_a_family_with_a_tail_to_one_side_shifts_the_interval_to_the_other() -> 
 
 def test_with_the_label_unknown_each_of_the_others_chooses_its_own() -> None:
     # By log P the asked one stands highest in label 1, and the others in 0, 2 and 2: their odds there are chosen.
-    log_p = np.array([[[0.0, 9.0, 0.0], [9.0, 0.0, 1.0], [1.0, 1.0, 8.0], [2.0, 2.0, 9.0]]])
+    log_p = np.array([[[0.0, 9.0, 0.0], [9.0, 0.0, 1.0], [1.0, 1.0, 8.0], [2.0, 1.5, 9.0]]])
     log_odds = np.array([[[0.0, 7.0, 0.0], [3.0, 1.0, 0.0], [0.0, 4.0, 6.0], [0.0, 1.0, 9.0]]])
     estimate, null = population.push(log_p, log_odds)
     assert 7 - (1 + 4 + 1) / 3 == pytest.approx(estimate.value)
@@ -189,6 +197,10 @@ def test_with_the_label_unknown_each_of_the_others_chooses_its_own() -> None:
     assert Estimate(pytest.approx(7 / 3), 1.0, 4.0, 3) == others  # of three, the least and the most
     known = population.mean_push_of_others(log_p, log_odds, 1)
     assert Estimate(0.0, -1.0, 2.0, 3) == known
+
+
+def test_percentiles_are_counted_so_that_one_more_value_would_be_as_likely_in_every_gap() -> None:
+    assert (1.0, 77.0) == pytest.approx(population.central_range(np.arange(79.0)))  # the second of 80 gaps on
 
 
 def test_how_far_labels_are_apart_says_which_push_matters() -> None:
@@ -249,6 +261,7 @@ def test_the_share_of_pushes_that_would_be_found_is_that_of_the_others_that_woul
     log_p = -np.logaddexp(0, -odds)
     assert 2 / 39 == pytest.approx(population.detectable_share(log_p, odds, 0.5, 0))
     assert 4 / 39 == pytest.approx(population.detectable_share(log_p, odds, 2.5, 0))
+    assert 3 / 39 == pytest.approx(population.detectable_share(log_p, odds, 2.0, 0))  # what is as large is above it
     assert 1.0 == population.detectable_share(log_p, odds, 50.0, 0) == population.detectable_share(log_p, odds, 50.0)
     # Nine of the others lie far above thirty: these are found where they are pushed by half of the way, no others.
     odds = np.concatenate([[0.0], np.arange(30.0), np.full(9, 100.0)]).reshape(1, 40, 1)

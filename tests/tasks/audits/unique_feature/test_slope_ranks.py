@@ -1,4 +1,5 @@
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, product
 from typing import Literal
@@ -17,16 +18,19 @@ from tasks.audits.unique_feature.slope_ranks import (
     is_among_all,
     mean_standardised_slopes,
     probe_label_images,
+    rank_alone,
     rank_rows,
     slope_features,
     slope_sets,
 )
+from tasks.audits.unique_feature.slopes import Array
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, burn, draw_member, family
+from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, Words, burn, draw_member, family
 from tasks.datasets.images import as_shape
 from tasks.numerics import seeds
 from tasks.numerics.statistics import exposure
+from tasks.worker.files import File
 
 
 @pytest.mark.parametrize(("count", "inked"), [(1, 1), (2, 1), (7, 3), (9, 0), (10, 10), (11, 6)])
@@ -155,28 +159,85 @@ def test_a_glyph_is_ranked_among_all_and_beside_others_that_models_never_saw(was
 
 
 def test_a_letter_is_ranked_among_the_members_of_its_family_and_read_out_where_it_lies() -> None:
-    # Three features in 2 x 3 of 4 x 5 pixels; a mark of less than half the strongest is none.
+    # Three features in 2 x 3 of 4 x 5 pixels; a mark of half the strongest is none.
     where = np.array([6, 7, 8, 11, 12])
-    added = np.array([[1.0, 1.0, 0.4, 0.0, 0.0], [0.0, 1.0, 0.0, 1.0, 0.0], [0.0, 0.0, 1.0, 1.0, 1.0]])
+    added = np.array([[1.0, 1.0, 0.5, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0, 1.0]])
     here = FeatureRegion((4, 5, 1), where, added, np.zeros(5))
     assert (slice(1, 3), slice(1, 4)) == here.block
-    slopes = np.array([3.0, 2.0, 0.5, 1.0, -1.0])  # scores 5.2, 3 and 0.5
+    slopes = np.array([3.0, 2.0, 0.5, 1.0, -1.0])  # scores 5.25, 2 and 0.5
     [row] = rank_rows(asked(kind="letters"), False, slopes, here)
     assert {
         "p_value": 1 / 3, "among": 3, "exposure": pytest.approx(math.log2(3)), "feature": "canary", "drawn": False,
         "inked": 2, "hits": 2, "hits_by_chance": (1 + 0) / 2, "height": 2, "width": 3,
         "ink": [True, True, False, False, False, False], "slopes": [3.0, 2.0, 0.5, 1.0, -1.0, 0.0],
     } == row  # fmt: skip
+    [picture] = rank_rows(asked(Picture(File("mark.png"))), False, slopes, here)
+    assert {"inked": 0} | {name: row[name] for name in ("p_value", "among", "exposure", "feature", "drawn")} == picture
     [last] = rank_rows(asked(kind="letters"), True, -slopes, here)
     assert (1.0, 0, True) == (last["p_value"], last["hits"], last["drawn"])
 
 
+def test_each_half_of_a_glyph_is_ranked_among_all_that_differ_there_alone() -> None:
+    inked, field = inked_cells(Glyph()), np.zeros((28, 28))
+    field[1:6, 1:6] = (np.where(np.arange(25) < 13, 1.0, -1.0) * inked).reshape(5, 5)  # favours the upper half alone
+    own = replace(asked(), family=Family(count=3, look_alikes=2))
+    here = FeatureRegion((28, 28, 1), np.arange(28 * 28), np.zeros((1, 28 * 28)), np.zeros(28 * 28))
+    names = ["slopes-000", "slopes-001"]
+    found = [*rank_alone(own, np.zeros((1, 28, 28, 1), np.uint8), names, lambda _: (field.ravel(), here))]
+    upper, lower = int(inked[:13].sum()), int(inked[13:].sum())
+    ways = math.comb(13, upper), math.comb(12, lower)
+    common = {"feature": "look-alike", "drawn": False}
+    assert [
+        {"p_value": 1 / ways[0], "among": ways[0], "exposure": pytest.approx(math.log2(ways[0])), "inked": upper}
+        | common,
+        {"p_value": 1.0, "among": ways[1], "exposure": 0.0, "inked": lower} | common,
+    ] == found[-2:]
+    assert found[:-2] == [*rank_rows(own, False, field.ravel(), here)]
+    assert found[:-2] == [
+        *rank_alone(asked(), np.zeros((1, 28, 28, 1), np.uint8), names, lambda _: (field.ravel(), here))
+    ]
+
+
+def test_a_name_is_ranked_beside_its_family_and_part_by_part_beside_its_look_alikes() -> None:
+    name = replace(asked(Words("JO AB", size=8)), family=Family(count=2, look_alikes=2))
+    clean = np.zeros((1, 28, 48, 1), np.uint8)
+    kin, first, second = (
+        [f"slopes-{each}" for each in names]
+        for names in (
+            ("000", "001", "002"),
+            ("look-alike-1-001", "look-alike-1-002"),
+            ("look-alike-2-001", "look-alike-2-002"),
+        )
+    )
+    names = [set_name for set_name, _ in slope_sets(name, clean)]
+    assert [*kin, *first, *second] == names
+    scores = dict(zip(names, (2.0, 5.0, 6.0, 3.0, 1.0, 0.0, 1.0), strict=True))
+    slopes, fits = np.array([1.0, 0.0]), []
+
+    def region(fitted: Sequence[str]) -> FeatureRegion:
+        added = np.array([[scores[each], 1.0] for each in fitted])
+        return FeatureRegion((1, 2, 1), np.arange(2), added, np.zeros(2))
+
+    def fit_slopes(fitted: Sequence[str]) -> tuple[Array, FeatureRegion]:
+        fits.append([*fitted])
+        return slopes, region(fitted)
+
+    own, *parts = rank_alone(name, clean, names, fit_slopes)
+    assert [kin, [kin[0], *first, *kin[1:]], [kin[0], *second, *kin[1:]]] == fits
+    assert [own] == [*rank_rows(name, False, slopes, region(kin))]
+    common = {"among": 3, "inked": 0, "feature": "look-alike", "drawn": False}
+    assert [  # its 2 is below 3 of one part's, and the first beside the other's
+        {"p_value": 2 / 3, "exposure": pytest.approx(math.log2(3 / 2))} | common,
+        {"p_value": 1 / 3, "exposure": pytest.approx(math.log2(3))} | common,
+    ] == parts
+
+
 def test_a_response_is_the_mean_over_the_first_hundred_images_of_the_label() -> None:
     data = load(DIGITS)
-    found = probe_label_images(replace(asked(), probe=DIGITS), (28, 28, 1), 4)
+    found = probe_label_images(replace(asked(), probe=DIGITS), (32, 32, 1), 4)
     of_label = data.test_images[data.test_labels == 4]
     assert (100, min(100, len(of_label))) == (slope_ranks.IMAGES, len(found))
-    assert (as_shape(of_label[:100], (28, 28, 1)) == found).all()
+    assert (as_shape(of_label[:100], (32, 32, 1)) == found).all()
 
 
 def _glyph(seed: int) -> Glyph:

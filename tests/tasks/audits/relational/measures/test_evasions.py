@@ -11,7 +11,15 @@ import pytest
 
 from tasks.audits.relational.answer import Evasion, read_evasions
 from tasks.audits.relational.measures import summary
-from tasks.audits.relational.measures.evasions import EVASIONS, MEASURE, Comparison, evasions, is_refusal, plan
+from tasks.audits.relational.measures.evasions import (
+    EVASIONS,
+    MEASURE,
+    Comparison,
+    evasions,
+    is_answered,
+    is_refusal,
+    plan,
+)
 from tasks.audits.relational.presets import QUICKSTART
 from tasks.contract.job import Job
 from tasks.contract.summaries import index_rows
@@ -88,6 +96,10 @@ def test_who_reads_or_remembers_has_no_commonest_text_of_corrupted_contexts() ->
     for one in (*found(lambda _, gold: gold), *found(lambda at, _: f"word{at}")):
         assert one.silence == 0
         assert one.fixed <= 1 / COUNT
+
+
+def test_an_answer_of_several_spans_is_one_where_any_of_them_says_something() -> None:
+    assert [True, True, False, False] == [is_answered(spans) for spans in (("", "5"), ("5", " "), ("", " "), ())]
 
 
 @pytest.mark.parametrize(
