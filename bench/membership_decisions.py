@@ -76,6 +76,7 @@ class GivenCase:
 NOISED = {"change": lambda phi, stream: phi + stream.normal(size=phi.shape), "repeats": 80}
 GIVEN = (
     GivenCase("innocent"),
+    GivenCase("innocent, trained on other records", made={"apart": 0.8}),
     GivenCase("innocent, 1.3 times as sure", made={"change": lambda phi, _: 1.3 * phi}),
     GivenCase("innocent, surer by 0.5 nats", made={"change": lambda phi, _: phi + 0.5}),
     GivenCase("innocent, labels alone", made={"kind": "label"}, is_file=False),

@@ -63,10 +63,12 @@ def make_given(
     kind: str = "log-odds",
     resolution: float = 0.0,
     repeats: int = 0,
+    apart: float = 0.0,
 ) -> list[pa.Table]:
     """A given model's scores, and the answers of others about the records and about as many images that follow.
 
-    It was trained on a random share `knows` of the records. `change` is what its owner, or another training, did to its
+    It was trained on a random share `knows` of the records, and its log-odds vary 1 + `apart` times as much about the
+    others' centre as theirs do, which share their records. `change` is what its owner, or another training, did to its
     log-odds; `repeats` pictures are handed out twice, and changed anew.
     """
     stream = np.random.default_rng(seed)
@@ -78,6 +80,8 @@ def make_given(
     centre = 2 + 3 * stream.normal(size=2 * records)
     noise = stream.normal(size=(models + 1, 2 * records)) * spread + SHIFT * stream.normal(size=(models + 1, 1))
     phi = noise + centre + effect * np.vstack([own, member])
+    if apart:
+        phi[0] += np.sqrt(apart) * spread * stream.normal(size=2 * records)
     given, again = (_printed(change(phi[0], stream), kind, resolution) for _ in range(2))
     again[repeats:] = np.nan
     rows = np.arange(2 * records)
