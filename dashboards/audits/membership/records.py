@@ -1,6 +1,8 @@
-"""Records one by one: how much a training on them changes what is said of them, and how often they are accused."""
+"""Records one by one: how much a training on them changes what is said of them, in pictures, too, and false alarms."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -9,12 +11,23 @@ from dashboards import drawing, layout, legend
 from dashboards.audits.membership.attacks import LOOKS, has_columns
 from dashboards.chart import Axis, Chart, Figure, Panel, histogram, line, upright
 from dashboards.columns import integers, numbers, texts
+from dashboards.gallery import Gallery, Picture, encode_png, error_reason
+from dashboards.run import Run
+from tasks.audits.membership.config import Membership
 from tasks.audits.membership.measures.curves import AT, CALLS, repeated_rate
 from tasks.audits.membership.measures.records import RECORDS
+from tasks.datasets.catalog import is_embedded, load
 
 BINS = 36
 PANEL = 1.8  # inches
 ACCUSED = ("loss", "LiRA online", "BaVarIA-t")  # the attacks that are drawn by record
+
+EACH = 15  # records of either group
+CAPTION = (
+    f"The {EACH} records with the highest mem, those of equal mem by their effect in nats, and the {EACH} with the "
+    "lowest, each with its label and the p-value of its exact test."
+)
+GROUPS = ("Most memorised", "Least memorised")
 
 
 def influence(table: pa.Table) -> Figure | None:
@@ -58,6 +71,43 @@ def influence(table: pa.Table) -> Figure | None:
             legend.area("those found", color=drawing.light("canary")),
         ],
     ).figure()
+
+
+def pictures(run: Run, show_images: bool) -> Gallery | None:
+    """The records in the order of mem; None where no record was tested."""
+    table = run.table("records")
+    if not has_columns(table, RECORDS):
+        return None
+    mem, effect, p_values = (numbers(table, name) for name in ("mem", "effect", "p_value"))
+    tested, rows = np.flatnonzero(~np.isnan(p_values)), integers(table, "row")
+    if not len(tested):
+        return None
+    order = tested[np.lexsort((effect[tested], mem[tested]))][::-1]
+    count = min(EACH, len(order) // 2) or len(order)
+    groups = dict(zip(GROUPS, (order[:count], order[count:][::-1][:count]), strict=True))
+    config = run.private_config
+    if not isinstance(config, Membership):
+        return Gallery(CAPTION, False, "The pictures cannot be drawn: the audit has changed since the run was made.")
+    words = " ".join(
+        f"{name}: {', '.join(str(row) for row in rows[places])}." for name, places in groups.items() if len(places)
+    )
+    if not (show_images or is_embedded(config.data.name)):
+        hidden = f"Images of {config.data.named().name} are yours and are not shown unless asked for with --show-images"
+        return Gallery(CAPTION, False, f"{hidden}. Rows of records. {words}")
+
+    def draw() -> Iterator[Picture]:
+        images = load(config.data)
+        for name, places in groups.items():
+            for at in places:
+                row = int(rows[at])
+                label = images.names[images.train_labels[row]] if images.names else images.train_labels[row]
+                title = f"row {row}, {label}, mem {mem[at]:.2f}, effect {effect[at]:.1f}, p {p_values[at]:.2g}"
+                yield Picture(encode_png(images.train_images[row]), title, f"Record, {title}", name)
+
+    try:
+        return Gallery(CAPTION, True, "", tuple(draw()))
+    except (ValueError, OSError, IndexError) as error:  # DatasetError among them
+        return Gallery(CAPTION, False, f"The pictures cannot be drawn{error_reason(run, error)}. {words}")
 
 
 def calls(table: pa.Table) -> Figure | None:

@@ -123,9 +123,9 @@ GIVEN_RULES: tuple[Rule[GivenEvidence], ...] = (
     Rule(
         NOT_JUDGED,
         "on images that nobody was trained on, its ranks among the models trained here are not those of one of them "
-        "(exact test over models, p at most {unlike} %), nor those of one trained alike on other records, whose answers "
-        "vary at most {wider} times as much; or more than {differing} % of the pictures that were handed out twice have "
-        "two answers: what differs there may pass for memory, or hide it",
+        "(exact test over models, p at most {unlike} %), nor those of one trained alike on other records, whose "
+        "answers vary at most {wider} times as much; or more than {differing} % of the pictures that were handed out "
+        "twice have two answers: what differs there may pass for memory, or hide it",
         lambda evidence: not (evidence.is_alike and evidence.is_steady),
         "Of 100 models that were trained as those here are, on half of the same records, at most {unlike} are not "
         "judged.",

@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.membership.canaries import CANARIES
 from tasks.audits.membership.given import SCORES
-from tasks.audits.membership.trainings import ANSWERS
+from tasks.audits.membership.trainings import ANSWERS, CANARIES
 from tasks.datasets.mixtures import draw_balanced_members
 from tasks.external.confidences import round_confidences
 

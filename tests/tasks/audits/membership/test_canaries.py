@@ -11,7 +11,6 @@ import pytest
 from orchestrator.planning.plan import Plan
 from tasks.audits.membership import PRESETS, Membership, plan
 from tasks.audits.membership.answer import certificate, effect, verdict
-from tasks.audits.membership.canaries import CANARIES, canary_answers, canary_jobs
 from tasks.audits.membership.canary_answer import (
     BROKEN_MEANING,
     CanaryEvidence,
@@ -21,6 +20,7 @@ from tasks.audits.membership.canary_answer import (
 from tasks.audits.membership.config import About, tiny
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.epsilon import EPSILON, AtDelta, epsilon
+from tasks.audits.membership.trainings import CANARIES, canary_answers, canary_jobs
 from tasks.contract.epsilon_rows import AT_LEAST, SPENT
 from tasks.contract.job import marks
 from tasks.contract.schemas import SUMMARY

@@ -126,7 +126,7 @@ def test_a_rounded_table_still_tells_and_a_table_clears_nobody() -> None:
 
 
 def test_innocents_that_were_trained_on_other_records_are_of_the_same_kind() -> None:
-    # Their answers vary 1.8 times as much about the references as these do, which was seen of 40 that were really trained.
+    # Their answers vary 1.8 times as much about the references as these do: seen of 40 that were really trained.
     answers = [judged(FILE, seed, apart=0.8).answer for seed in range(200, 220)]
     assert answers.count("not judged") <= 4  # at most 5 %
     assert answers.count("memorised") <= 4
