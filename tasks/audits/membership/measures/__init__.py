@@ -12,7 +12,7 @@ from tasks.contract.measure import Measure, summarise
 # In the order of their rows in the summary: the answer's first.
 MEASURES: tuple[Measure, ...] = (
     *given.MEASURES,
-    records.MEASURE,
+    *records.MEASURES,
     attacks.MEASURE,
     *curves.MEASURES,
     epsilon.MEASURE,
