@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.membership.given import SCORES
+from tasks.audits.membership.measures.shifted import SHIFTED_ANSWERS
 from tasks.audits.membership.trainings import ANSWERS, CANARIES
 from tasks.datasets.mixtures import draw_balanced_members
 from tasks.external.confidences import round_confidences
@@ -28,6 +29,18 @@ def make_answers(models: int, records: int, effect: float, seed: int, exposed: i
     return [
         pa.table([np.arange(records), its, odds, odds > 0], schema=ANSWERS)
         for its, odds in zip(member, phi, strict=True)
+    ]
+
+
+def make_shifted(models: int, records: int, copies: int, effect: float, seed: int) -> list[pa.Table]:
+    """Whether each model is right about each copy of each record, whose log-odds gain `effect` nats by membership."""
+    stream = np.random.default_rng(seed)
+    member = draw_balanced_members(records, models, seed)
+    odds = 2 * stream.normal(size=(1, records, 1)) + stream.logistic(size=(models, records, copies))
+    correct = odds + effect * (member[:, :, None] - 0.5) > 0
+    return [
+        pa.table([np.arange(records), its, pa.array(list(said), pa.list_(pa.bool_()))], schema=SHIFTED_ANSWERS)
+        for its, said in zip(member, correct, strict=True)
     ]
 
 
