@@ -288,6 +288,18 @@ def test_records_are_counted_by_whether_they_are_exposed() -> None:
     assert f"{some.false} of {some.found + some.false} found" in line
 
 
+def test_nulls_of_attacks_are_counted_by_run_and_by_record() -> None:
+    case = membership_decisions.TINY[0]
+    counted = membership_decisions.count_attacks(case, 3)
+    assert all(0 <= its.covered <= case.runs == len(its.areas) for its in counted.values())
+    # 100 records with 3 x 4 coins each: none is as far from a half as Bonferroni's band of all of them.
+    assert {100} == {len(its.won) for its in counted.values()}
+    assert all(its.won.sum() / 1200 == pytest.approx(0.5, abs=4.5 * 0.5 / 1200**0.5) for its in counted.values())
+    _, head, _, *lines = membership_decisions.attack_markdown(case, counted)
+    assert "| 8 x 100, none exposed, 3 runs: attack | interval of the area holds .5 |" in head
+    assert list(counted) == [line.split(" | ")[0].removeprefix("| ") for line in lines]
+
+
 def test_given_models_are_counted_by_what_is_answered() -> None:
     cases = {case.name: case for case in membership_decisions.GIVEN}
     known, noised = (cases[f"trained on half, {name}"] for name in ("3 nats", "noise of 1 nat"))
