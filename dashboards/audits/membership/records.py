@@ -16,11 +16,13 @@ from dashboards.run import Run
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.measures.curves import AT, CALLS, repeated_rate
 from tasks.audits.membership.measures.records import RECORDS
+from tasks.contract.summaries import p_digits
 from tasks.datasets.catalog import is_embedded, load
 
 BINS = 36
 PANEL = 1.8  # inches
 ACCUSED = ("loss", "LiRA online", "BaVarIA-t")  # the attacks that are drawn by record
+MARKERS = (7.5, 6.0, 4.0)  # their points, the largest below, since attacks often agree
 
 EACH = 15  # records of either group
 CAPTION = (
@@ -101,7 +103,10 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
             for at in places:
                 row = int(rows[at])
                 label = images.names[images.train_labels[row]] if images.names else images.train_labels[row]
-                title = f"row {row}, {label}, mem {mem[at]:.2f}, effect {effect[at]:.1f}, p {p_values[at]:.2g}"
+                nats = effect[at].round(1) + 0.0  # which is not written -0.0
+                title = (
+                    f"row {row}, label {label}, mem {mem[at]:.2f}, effect {nats:.1f} nats, p {p_digits(p_values[at])}"
+                )
                 yield Picture(encode_png(images.train_images[row]), title, f"Record, {title}", name)
 
     try:
@@ -118,14 +123,15 @@ def calls(table: pa.Table) -> Figure | None:
 
     attack, alarms, models = texts(table, "attack"), integers(table, "called_outside"), integers(table, "outside")
     names = [name for name in ACCUSED if (attack == name).any()]
-    layers, words, least = [], [], 1.0
-    for name in names:
+    layers, words, least, highest = [], [], 1.0, 0.0
+    for size, name in zip(MARKERS, names, strict=False):
         its, of = alarms[attack == name], models[attack == name]
         most = int(of.max())
         at = np.arange(most + 1)
         shares = np.array([(its >= count).mean() for count in at])
         colour, marker, dash = LOOKS[name]
-        look = {"marker": marker, "markersize": 4.5, "linestyle": dash}
+        look = {"marker": marker, "markersize": size, "linestyle": dash}
+        highest = max(highest, float(its.max() + 1) / most)
         least = min(least, float(shares[shares > 0].min()))
         pooled = float(its.sum() / of.sum())
         chance = stats.binom.sf(at - 1, most, pooled)
@@ -143,7 +149,7 @@ def calls(table: pa.Table) -> Figure | None:
     panel = Panel(
         layout.wide_box(0.55, 2.3),
         layers,
-        x=Axis("false-positive rate of a record", (-0.03, 1.03)),
+        x=Axis("false-positive rate of a record", (-0.03 * highest, 1.03 * min(highest, 1.0))),
         y=Axis("share of records", (least / 2, 1.4), log=[least, 1.0]),
         finish=[lambda axes: drawing.set_log_y_axis(axes, wide=True)],
     )
@@ -152,9 +158,9 @@ def calls(table: pa.Table) -> Figure | None:
         "calls",
         "On which records do the false alarms fall?",
         f"Of the models that were not trained on a record, the share by which it is called a member at a nominal "
-        f"false-positive rate of {AT:.0%}, and the share of records of which that is so or more. Dotted: the same if "
-        "all records had the pooled rate and models erred independently. A line above it says that the pooled rate "
-        "does not hold for every record.",
+        f"false-positive rate of {100 * AT:g} %, and the share of records of which that is so or more. Dotted: the "
+        "same if all records had the pooled rate and models erred independently. A line above it says that the pooled "
+        "rate does not hold for every record.",
         " ".join(words),
         2.3 + 0.7 + legend.height(len([*entries, 0])),
         [panel],
