@@ -66,7 +66,7 @@ class GivenEvidence:
         if self.distance is None:
             return False
         farthest = (self.distance["null"] or 0.0) + self.images * WIDER_DISTANCE
-        return self.distance["p_value"] > UNLIKE or self.distance["estimate"] <= farthest
+        return bool(self.distance["p_value"] > UNLIKE or self.distance["estimate"] <= farthest)
 
     @property
     def is_steady(self) -> bool:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -79,16 +80,18 @@ def attacks(config: Matching, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(lines, SCORES)
 
 
-def measure_attack(
-    attack: str, scores: Array, member: Mask, pairs: NDArray[np.int64]
-) -> Iterator[dict[str, str | float | None]]:
+def measure_attack(attack: str, scores: Array, member: Mask, pairs: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
     """The rows of SCORES of an attack, of which these are the scores of each record on each target."""
     positives = exceed_thresholds(scores, member, tuple(RATES.values()))
     for target, mine in enumerate(member):
         partner = np.take_along_axis(scores, partners(pairs, target)[None], axis=0)[0]
         own = scores[target]
         won = float(((own > partner) + 0.5 * (own == partner))[mine].mean())
-        line = {"attack": attack, "target": target, "auc": statistics.area_under_curve(own[mine], own[~mine])}
+        line: dict[str, Any] = {
+            "attack": attack,
+            "target": target,
+            "auc": statistics.area_under_curve(own[mine], own[~mine]),
+        }
         for positive, rate in zip(positives, RATES, strict=True):
             for kind, side in zip(KINDS, (mine, ~mine), strict=True):
                 share = statistics.exact_proportion(int(positive[target, side].sum()), int(side.sum()))

@@ -117,11 +117,12 @@ def shifted_labels(config: Matching, inputs: Inputs) -> pa.Table:
 def score_copies(correct: Mask, member: Mask, pairs: NDArray[np.int64]) -> Array:
     """The mean of `label_ratio` over copies, (models, records); `correct` is (models, records, copies)."""
     right = correct.astype(np.float64)
-    scores = np.zeros(member.shape)
+    scores: Array = np.zeros(member.shape)
     for target in range(len(member)):
         for copy in range(correct.shape[2]):
             scores[target] += label_ratio(leave_pairs_out(right[:, :, copy], member, pairs, target))
-    return scores / correct.shape[2]
+    scores /= correct.shape[2]
+    return scores
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - attacks know no level
